@@ -1,0 +1,47 @@
+# Two commands do everything on a fresh machine: make demo, make test. Logic lives in scripts/, recipes stay short.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+RUN := scripts/run
+ARGS ?=
+
+.PHONY: help setup demo test test-fast test-full check format bench docs changelog clean distclean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup: ## Make .venv with the locked environment and find or install Java (every target does this first)
+	@scripts/setup
+
+demo: ## Run the main job through a real DAG run: SQLite catalog, local files, local Spark
+	@scripts/demo
+
+test: ## Run every test at CI sizes; more arguments by ARGS="-k insert"
+	@$(RUN) pytest -n 2 $(ARGS)
+
+test-fast: ## Run the unit and property tests only
+	@$(RUN) pytest tests/unit tests/properties $(ARGS)
+
+test-full: ## Run every test at full sizes
+	@$(RUN) pytest -n 2 --size=full $(ARGS)
+
+check: ## Lock, format, lint, layer contracts, types
+	@$(RUN) scripts/check
+
+format: ## Format the code and apply the safe lint fixes
+	@$(RUN) ruff format
+	@$(RUN) ruff check --fix
+
+bench: ## Run the benchmarks
+	@scripts/bench
+
+docs: ## Build the documentation into dist/docs
+	@$(RUN) mkdocs build --strict --quiet
+
+changelog: ## Fold changelog.d/ into CHANGELOG.md for the version in __init__.py
+	@$(RUN) python scripts/changelog.py
+
+clean: ## Remove caches and build output
+	@scripts/clean
+
+distclean: clean ## Remove .venv too
+	@rm -rf .venv
