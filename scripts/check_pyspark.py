@@ -1,7 +1,7 @@
 """Check that pyspark and pyspark-client, which install 366 files to the same paths, agree on each of them.
 
-The Spark provider depends on pyspark-client, whose files are a subset of pyspark's. pip and uv see no conflict
-when the versions differ: whichever is installed last wins, and removing one takes the other's files away.
+The Spark provider depends on pyspark-client, whose files are a subset of pyspark's. pip and uv see no
+conflict when the versions differ: whichever is installed last wins, and removing one takes the other's away.
 """
 
 import base64
@@ -23,9 +23,7 @@ def main() -> int:
     for problem in problems:
         print(problem, file=sys.stderr)
     if problems:
-        print(
-            "Repair: pin one version of both in pyproject.toml, then make distclean setup.", file=sys.stderr
-        )
+        print("Pin one version of both in pyproject.toml, then make distclean setup.", file=sys.stderr)
         return 1
     print(
         f"pyspark and pyspark-client {full.version} agree on {len(shared_paths(full, client))} shared files"
