@@ -1,0 +1,253 @@
+"""Every exception of the package, one tree.
+
+DuckLakeError
+├─ CatalogError
+│  ├─ NotADuckLakeError
+│  ├─ UnsupportedVersionError
+│  └─ CatalogUnavailableError
+├─ NotFoundError
+│  ├─ SchemaNotFoundError
+│  ├─ TableNotFoundError
+│  ├─ ColumnNotFoundError
+│  └─ SnapshotNotFoundError
+├─ AlreadyExistsError
+├─ InvalidInputError (also ValueError)
+│  ├─ InvalidNameError
+│  ├─ InvalidTypeError
+│  ├─ InvalidPartitionError
+│  ├─ InvalidOptionError
+│  └─ SchemaMismatchError
+├─ UnsupportedFeatureError
+├─ StorageError
+├─ CommitError
+│  ├─ TransactionConflictError
+│  └─ CommitRetriesExceededError
+├─ CommitStateUnknownError
+└─ SparkJobError
+
+A ``CommitError`` says that nothing landed; a ``CommitStateUnknownError`` says that it may have. No retry cures an
+``InvalidInputError``, a ``NotFoundError``, a ``CatalogError`` other than ``CatalogUnavailableError``, or an
+``UnsupportedFeatureError``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class DuckLakeError(Exception):
+    """Root of every error this package raises on purpose."""
+
+
+class CatalogError(DuckLakeError):
+    """The catalog database is not one we can work on."""
+
+
+class NotADuckLakeError(CatalogError):
+    """The database holds no DuckLake catalog."""
+
+    def __init__(self, catalog: str) -> None:
+        self.catalog = catalog
+        super().__init__(catalog)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.catalog} holds no DuckLake catalog (no ducklake_metadata table with a version). "
+            "Check the database and the metadata schema, or create a lake there with Lake.create(...)."
+        )
+
+
+class UnsupportedVersionError(CatalogError):
+    """The catalog has a spec version that this operation does not handle."""
+
+    def __init__(self, found: str, supported: Sequence[str]) -> None:
+        self.found = found
+        self.supported = tuple(supported)
+        super().__init__(found, self.supported)
+
+    def __str__(self) -> str:
+        return (
+            f"The catalog has DuckLake version {self.found!r}, supported here: {', '.join(self.supported)}. "
+            "An older catalog can be upgraded by attaching it once in DuckDB with AUTOMATIC_MIGRATION; "
+            "a newer one needs a newer release of this provider."
+        )
+
+
+class CatalogUnavailableError(CatalogError):
+    """The catalog database cannot be reached or refuses the login."""
+
+    def __init__(self, catalog: str, reason: str) -> None:
+        self.catalog = catalog
+        self.reason = reason
+        super().__init__(catalog, reason)
+
+    def __str__(self) -> str:
+        return f"Cannot open the catalog database {self.catalog}: {self.reason}"
+
+
+class NotFoundError(DuckLakeError):
+    """Something named by the caller is not in the lake."""
+
+
+class SchemaNotFoundError(NotFoundError):
+    """No such schema at that snapshot."""
+
+    def __init__(self, schema: str, snapshot_id: int) -> None:
+        self.schema = schema
+        self.snapshot_id = snapshot_id
+        super().__init__(schema, snapshot_id)
+
+    def __str__(self) -> str:
+        return f"Schema {self.schema!r} does not exist at snapshot {self.snapshot_id}. Create it first."
+
+
+class TableNotFoundError(NotFoundError):
+    """No such table at that snapshot."""
+
+    def __init__(self, table: str, snapshot_id: int) -> None:
+        self.table = table
+        self.snapshot_id = snapshot_id
+        super().__init__(table, snapshot_id)
+
+    def __str__(self) -> str:
+        return (
+            f"Table {self.table} does not exist at snapshot {self.snapshot_id}. "
+            "Check the name, or let the operator create it with create_table=True."
+        )
+
+
+class ColumnNotFoundError(NotFoundError):
+    """No such column in that table."""
+
+    def __init__(self, column: str, table: str, columns: Sequence[str]) -> None:
+        self.column = column
+        self.table = table
+        self.columns = tuple(columns)
+        super().__init__(column, table, self.columns)
+
+    def __str__(self) -> str:
+        return f"Column {self.column!r} is not in {self.table}; its columns are: {', '.join(self.columns)}."
+
+
+class SnapshotNotFoundError(NotFoundError):
+    """No such snapshot: expired, in the future, or before the first one."""
+
+    def __init__(self, wanted: str, oldest: int, newest: int) -> None:
+        self.wanted = wanted
+        self.oldest = oldest
+        self.newest = newest
+        super().__init__(wanted, oldest, newest)
+
+    def __str__(self) -> str:
+        return (
+            f"No snapshot found at {self.wanted}; the lake holds snapshots {self.oldest} to {self.newest} "
+            "(some in between may have expired)."
+        )
+
+
+class AlreadyExistsError(DuckLakeError):
+    """The name is taken."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        self.kind = kind
+        self.name = name
+        super().__init__(kind, name)
+
+    def __str__(self) -> str:
+        return f"A {self.kind} named {self.name} exists already. Choose another name or drop it first."
+
+
+class InvalidInputError(DuckLakeError, ValueError):
+    """An argument makes no sense; nothing was started."""
+
+
+class InvalidNameError(InvalidInputError):
+    """A name cannot be parsed or stored."""
+
+
+class InvalidTypeError(InvalidInputError):
+    """A type is unknown or cannot be stored."""
+
+
+class InvalidPartitionError(InvalidInputError):
+    """A partition expression is unknown or does not fit its column."""
+
+
+class InvalidOptionError(InvalidInputError):
+    """An option is unknown, misplaced or has a value out of range."""
+
+
+class SchemaMismatchError(InvalidInputError):
+    """Incoming columns do not fit the table; carries every difference, not only the first."""
+
+    def __init__(self, table: str, differences: Sequence[str]) -> None:
+        self.table = table
+        self.differences = tuple(differences)
+        super().__init__(table, self.differences)
+
+    def __str__(self) -> str:
+        lines = "".join(f"\n  - {difference}" for difference in self.differences)
+        return f"The incoming columns do not fit {self.table}; nothing was written:{lines}"
+
+
+class UnsupportedFeatureError(DuckLakeError):
+    """The format allows it, this release does not do it yet: says what and what comes later."""
+
+
+class StorageError(DuckLakeError):
+    """A file or directory cannot be read or written; names it."""
+
+
+class CommitError(DuckLakeError):
+    """The commit did not land; the files it would have registered may be deleted."""
+
+
+class TransactionConflictError(CommitError):
+    """Somebody committed a change since our plan that ours does not go together with."""
+
+    def __init__(self, ours: str, theirs: str, table: str, snapshot_id: int) -> None:
+        self.ours = ours
+        self.theirs = theirs
+        self.table = table
+        self.snapshot_id = snapshot_id
+        super().__init__(ours, theirs, table, snapshot_id)
+
+    def __str__(self) -> str:
+        return (
+            f"Conflict on {self.table}: we wanted to {self.ours}, but snapshot {self.snapshot_id} {self.theirs}. "
+            "Nothing was committed; rerun the task: it plans again on the newest snapshot."
+        )
+
+
+class CommitRetriesExceededError(CommitError):
+    """Every attempt lost the race for the next snapshot id."""
+
+    def __init__(self, attempts: int, seconds: float) -> None:
+        self.attempts = attempts
+        self.seconds = seconds
+        super().__init__(attempts, seconds)
+
+    def __str__(self) -> str:
+        return (
+            f"Lost the race for the next snapshot {self.attempts} times in {self.seconds:.1f} s; nothing was "
+            "committed. Rerun the task, or look for a writer that commits in a tight loop."
+        )
+
+
+class CommitStateUnknownError(DuckLakeError):
+    """The connection broke while COMMIT was under way: the snapshot may or may not exist."""
+
+    def __init__(self, snapshot_id: int, reason: str) -> None:
+        self.snapshot_id = snapshot_id
+        self.reason = reason
+        super().__init__(snapshot_id, reason)
+
+    def __str__(self) -> str:
+        return (
+            f"The connection was lost during COMMIT of snapshot {self.snapshot_id} ({self.reason}): it may have "
+            "landed. Its files are kept. Look at the newest snapshots before running the task again."
+        )
+
+
+class SparkJobError(DuckLakeError):
+    """The Spark job failed or left no complete result."""

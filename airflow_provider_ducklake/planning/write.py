@@ -1,0 +1,82 @@
+"""What a write job is told, and what it hands back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow_provider_ducklake.spec.files import DataFile
+from airflow_provider_ducklake.spec.options import Options
+from airflow_provider_ducklake.spec.partitioning import PartitionField
+from airflow_provider_ducklake.spec.schema import TableSchema
+from airflow_provider_ducklake.spec.snapshots import TableSnapshot
+
+# Ours where nobody set the option: smaller files for less work than the format's snappy and V1.
+DEFAULT_COMPRESSION = "zstd"
+DEFAULT_PAGE_VERSION = "V2"
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSettings:
+    """How data files are to be written. ``page_version`` is ``V1`` or ``V2``; sizes in bytes or rows."""
+
+    compression: str = DEFAULT_COMPRESSION
+    compression_level: int | None = None
+    page_version: str = DEFAULT_PAGE_VERSION
+    row_group_rows: int = 122_880
+    target_file_size_bytes: int = 512_000_000
+    hive_file_pattern: bool = True
+
+    @classmethod
+    def of_options(cls, options: Options) -> ParquetSettings:
+        """Return the settings that the lake's options ask for; unset ones take our defaults."""
+        level = options.get("parquet_compression_level")
+        return cls(
+            compression=str(options.get("parquet_compression") or DEFAULT_COMPRESSION),
+            compression_level=level if isinstance(level, int) else None,
+            page_version=str(options.get("parquet_version") or DEFAULT_PAGE_VERSION),
+            row_group_rows=options.integer("parquet_row_group_size"),
+            target_file_size_bytes=options.integer("target_file_size"),
+            hive_file_pattern=options.flag("hive_file_pattern"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """Where and how rows become data files of one table.
+
+    ``schema`` is None when the table is to be created from the incoming columns; then ``partition_by`` holds the user's
+    expressions and ``partition_fields`` is empty. ``directory`` is the job's own folder below the table's, an absolute
+    lake path ending in ``/``; nothing else ever writes there.
+    """
+
+    table: str
+    directory: str
+    schema: TableSchema | None
+    partition_fields: tuple[PartitionField, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    settings: ParquetSettings = ParquetSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """What a write job did; ``schema`` and ``partition_fields`` are those the files were written with."""
+
+    schema: TableSchema
+    partition_fields: tuple[PartitionField, ...]
+    data_files: tuple[DataFile, ...]
+    rows_written: int
+    engine: str
+    details: Mapping[str, str | int | float | None]  # for the log: engine's reason, application id, seconds
+
+
+def plan_write(table: TableSnapshot, directory: str) -> WritePlan:
+    """Return the plan for appending to an existing table."""
+    spec = table.partition_spec
+    return WritePlan(
+        table=str(table.name),
+        directory=directory,
+        schema=table.schema,
+        partition_fields=spec.fields if spec is not None else (),
+        settings=ParquetSettings.of_options(table.options),
+    )

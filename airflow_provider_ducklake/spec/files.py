@@ -1,0 +1,65 @@
+"""Data and delete files: as a job wrote them, and as a snapshot holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow_provider_ducklake.spec.ids import (
+    ColumnId,
+    DataFileId,
+    DeleteFileId,
+    MappingId,
+    PartitionId,
+    SnapshotId,
+)
+from airflow_provider_ducklake.spec.stats import ColumnStats
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file that was written and is not registered yet.
+
+    ``path`` is absolute, or relative to the table's directory. ``footer_size`` is the length word before the trailing
+    magic. ``column_stats`` has an entry for each leaf column; ``partition_values`` one text (or None for NULL) for each
+    key of the partition spec, in key order.
+    """
+
+    path: str
+    record_count: int
+    file_size_bytes: int
+    footer_size: int | None
+    column_stats: Mapping[ColumnId, ColumnStats] = field(default_factory=dict)
+    partition_values: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LiveDeleteFile:
+    """The delete file attached to a data file at a snapshot."""
+
+    id: DeleteFileId
+    path: str  # absolute
+    format: str
+    delete_count: int
+    file_size_bytes: int
+    begin_snapshot: SnapshotId
+    partial_max: SnapshotId | None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveDataFile:
+    """A data file as a snapshot holds it."""
+
+    id: DataFileId
+    path: str  # absolute
+    record_count: int
+    file_size_bytes: int
+    footer_size: int | None
+    row_id_start: int | None
+    begin_snapshot: SnapshotId
+    partition_id: PartitionId | None = None
+    mapping_id: MappingId | None = None
+    partial_max: SnapshotId | None = None
+    delete_file: LiveDeleteFile | None = None
+    column_stats: Mapping[ColumnId, ColumnStats] = field(default_factory=dict)
+    partition_values: tuple[str | None, ...] = ()

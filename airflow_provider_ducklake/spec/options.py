@@ -1,0 +1,161 @@
+"""Options of a lake: names, defaults, checks, and the order in which scopes answer.
+
+*Source:* ``ducklake_metadata``; dossier §1.3. Values are texts in the catalog; an option's rows live at global, schema or
+table scope and the narrowest one counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from airflow_provider_ducklake.errors import InvalidOptionError, UnsupportedFeatureError
+
+
+@dataclass(frozen=True, slots=True)
+class OptionRow:
+    """A row of ``ducklake_metadata``; ``scope`` is None, ``schema`` or ``table``."""
+
+    key: str
+    value: str
+    scope: str | None = None
+    scope_id: int | None = None
+
+
+def _boolean(value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise ValueError(value)
+    return value.lower() == "true"
+
+
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+
+
+def parse_bytes(text: str) -> int:
+    """Return a size in bytes.
+
+    >>> parse_bytes("512MB"), parse_bytes("128000000")
+    (512000000, 128000000)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    if match is None or match[2].lower() not in _UNITS:
+        raise ValueError(text)
+    return int(float(match[1]) * _UNITS[match[2].lower()])
+
+
+def _positive(value: str) -> int:
+    number = int(value)
+    if number <= 0:
+        raise ValueError(value)
+    return number
+
+
+def _natural(value: str) -> int:
+    number = int(value)
+    if number < 0:
+        raise ValueError(value)
+    return number
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        folded = {word.lower(): word for word in words}
+        if value.lower() not in folded:
+            raise ValueError(value)
+        return folded[value.lower()]
+
+    return parse
+
+
+@dataclass(frozen=True, slots=True)
+class OptionSpec:
+    """An option of the format: how its text is read, and the reference's default (None: no default)."""
+
+    parse: Callable[[str], object]
+    default: str | None
+    scoped: bool = True
+
+
+OPTIONS: Mapping[str, OptionSpec] = {
+    "version": OptionSpec(str, None, scoped=False),
+    "created_by": OptionSpec(str, None, scoped=False),
+    "data_path": OptionSpec(str, None, scoped=False),
+    "encrypted": OptionSpec(_boolean, "false", scoped=False),
+    "data_inlining_row_limit": OptionSpec(_natural, "10"),
+    "parquet_compression": OptionSpec(
+        _one_of("uncompressed", "snappy", "gzip", "zstd", "brotli", "lz4", "lz4_raw"), None
+    ),
+    "parquet_version": OptionSpec(_one_of("V1", "V2"), None),
+    "parquet_compression_level": OptionSpec(int, None),
+    "parquet_row_group_size": OptionSpec(_positive, "122880"),
+    "parquet_row_group_size_bytes": OptionSpec(parse_bytes, None),
+    "target_file_size": OptionSpec(parse_bytes, "512000000"),
+    "hive_file_pattern": OptionSpec(_boolean, "true"),
+    "require_commit_message": OptionSpec(_boolean, "false"),
+    "rewrite_delete_threshold": OptionSpec(float, "0.95"),
+    "delete_older_than": OptionSpec(str, "2 days"),
+    "expire_older_than": OptionSpec(str, None),
+    "auto_compact": OptionSpec(_boolean, "true"),
+    "per_thread_output": OptionSpec(_boolean, "false"),
+    "write_deletion_vectors": OptionSpec(_boolean, "false"),
+    "sort_on_insert": OptionSpec(_boolean, "true"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options in force for one table (or for a schema, or for the lake): the narrowest row of each key."""
+
+    texts: Mapping[str, str]
+
+    @classmethod
+    def effective(
+        cls, rows: Iterable[OptionRow], schema_id: int | None = None, table_id: int | None = None
+    ) -> Options:
+        """Return the options for that scope: table before schema before global.
+
+        Raises:
+            UnsupportedFeatureError: a scope word of a newer format.
+        """
+        wanted = {(None, None): 0, ("schema", schema_id): 1, ("table", table_id): 2}
+        found: dict[str, tuple[int, str]] = {}
+        for row in rows:
+            if row.scope not in (None, "schema", "table"):
+                raise UnsupportedFeatureError(
+                    f"Option {row.key!r} has scope {row.scope!r}, unknown to this release."
+                )
+            rank = wanted.get((row.scope, row.scope_id))
+            if rank is not None and rank >= found.get(row.key, (-1, ""))[0]:
+                found[row.key] = (rank, row.value)
+        return cls({key: value for key, (_, value) in found.items()})
+
+    def get(self, key: str) -> object | None:
+        """Return the parsed value, the format's default, or None where there is neither.
+
+        Raises:
+            InvalidOptionError: the stored text cannot be read.
+        """
+        spec = OPTIONS[key]
+        text = self.texts.get(key, spec.default)
+        if text is None:
+            return None
+        try:
+            return spec.parse(text)
+        except ValueError:
+            raise InvalidOptionError(f"Option {key} of the lake has the unreadable value {text!r}.") from None
+
+    def integer(self, key: str) -> int:
+        """Return an option that is a number and has a default."""
+        value = self.get(key)
+        assert isinstance(value, int)
+        return value
+
+    def flag(self, key: str) -> bool:
+        """Return an option that is true or false."""
+        return self.get(key) is True
+
+    def is_set(self, key: str) -> bool:
+        """Whether somebody stored the option; our own defaults apply only where nobody did."""
+        return key in self.texts

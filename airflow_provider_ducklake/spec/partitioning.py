@@ -1,0 +1,281 @@
+"""Partition specs: transforms, how users write them, and the exact text of their values.
+
+*Source:* DuckLake spec "Partitioning"; dossier §3.3 for calendar parts, value texts and what ``bucket`` hashes.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import quote as percent
+
+from airflow_provider_ducklake.errors import InvalidPartitionError, UnsupportedFeatureError
+from airflow_provider_ducklake.spec.identifiers import fold, quote_if_needed
+from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId
+from airflow_provider_ducklake.spec.schema import TableSchema, resolve_path
+from airflow_provider_ducklake.spec.types import DecimalType, DuckLakeType, ScalarType, children_of
+from airflow_provider_ducklake.spec.values import Physical, civil_from_days, format_physical
+
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+class TransformKind(StrEnum):
+    """The words of the format."""
+
+    IDENTITY = "identity"
+    YEAR = "year"
+    MONTH = "month"
+    DAY = "day"
+    HOUR = "hour"
+    BUCKET = "bucket"
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """A transform, with the number of buckets where it is ``bucket``."""
+
+    kind: TransformKind
+    bucket_count: int | None = None
+
+    def __str__(self) -> str:
+        return f"bucket({self.bucket_count})" if self.kind is TransformKind.BUCKET else self.kind.value
+
+    @classmethod
+    def parse(cls, text: str) -> Transform:
+        """Return the transform of a catalog text such as ``year`` or ``bucket(16)``.
+
+        Raises:
+            UnsupportedFeatureError: a transform this release does not know.
+        """
+        match = re.fullmatch(r"([a-z]+)(?:\((\d+)\))?", text)
+        if match is None or match[1] not in set(TransformKind) or (match[1] == "bucket") != bool(match[2]):
+            raise UnsupportedFeatureError(f"Partition transform {text!r} is not supported by this release.")
+        return cls(TransformKind(match[1]), int(match[2]) if match[2] else None)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionField:
+    """One key of a partition spec."""
+
+    column_id: ColumnId
+    transform: Transform
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSpec:
+    """How a table is partitioned at one snapshot; ``id`` is None until it is committed. No fields: not partitioned."""
+
+    fields: tuple[PartitionField, ...]
+    id: PartitionId | None = None
+
+
+_EXPRESSION = re.compile(r"\s*([A-Za-z]+)\s*\(\s*(?:(\d+)\s*,\s*)?(.+?)\s*\)\s*\Z", re.DOTALL)
+_TEMPORAL = {
+    TransformKind.YEAR: ("date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamptz"),
+    TransformKind.HOUR: ("time", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamptz"),
+}
+_TEMPORAL[TransformKind.MONTH] = _TEMPORAL[TransformKind.DAY] = _TEMPORAL[TransformKind.YEAR]
+
+
+def parse_partition_by(
+    expressions: Sequence[str], schema: TableSchema, table: str
+) -> tuple[PartitionField, ...]:
+    """Return the fields for users' expressions: ``"region"``, ``"year(day)"``, ``"bucket(16, id)"``.
+
+    Raises:
+        InvalidPartitionError: unknown transform, a column it does not fit, or the same key twice.
+        ColumnNotFoundError: no such column.
+    """
+    fields = tuple(_parse_field(expression, schema, table) for expression in expressions)
+    if len(set(fields)) != len(fields):
+        raise InvalidPartitionError(f"The same partition key appears twice in {list(expressions)}.")
+    return fields
+
+
+def _parse_field(expression: str, schema: TableSchema, table: str) -> PartitionField:
+    match = _EXPRESSION.match(expression)
+    if match is None:
+        transform, path = Transform(TransformKind.IDENTITY), expression.strip()
+    else:
+        transform, path = _parse_transform(match[1], match[2], expression), match[3]
+    column = resolve_path(schema, path, table)
+    _check_fit(transform, column.type, expression)
+    return PartitionField(column.id, transform)
+
+
+def _parse_transform(word: str, argument: str | None, expression: str) -> Transform:
+    kind = fold(word)
+    if kind not in set(TransformKind):
+        raise InvalidPartitionError(
+            f"{word!r} in {expression!r} is no partition transform; they are: {', '.join(TransformKind)}."
+        )
+    if (kind == TransformKind.BUCKET) != (argument is not None) or argument == "0":
+        raise InvalidPartitionError(f"Cannot read {expression!r}; write year(column) or bucket(16, column).")
+    return Transform(TransformKind(kind), int(argument) if argument else None)
+
+
+def _check_fit(transform: Transform, type_: DuckLakeType, expression: str) -> None:
+    if children_of(type_):
+        raise InvalidPartitionError(f"{expression!r}: a column of type {type_} cannot be a partition key.")
+    allowed = _TEMPORAL.get(transform.kind)
+    if allowed is not None and not (isinstance(type_, ScalarType) and type_.name in allowed):
+        raise InvalidPartitionError(
+            f"{expression!r}: {transform.kind} needs a column of type {', '.join(allowed)}, not {type_}."
+        )
+
+
+def partition_value(transform: Transform, type_: DuckLakeType, value: Physical | None) -> str | None:
+    """Return the text of ``ducklake_file_partition_value`` for a source value in physical form; NULL stays NULL.
+
+    >>> partition_value(Transform(TransformKind.MONTH), ScalarType("date"), 59)
+    '3'
+    """
+    if value is None:
+        return None
+    match transform.kind:
+        case TransformKind.IDENTITY:
+            return identity_text(type_, value)
+        case TransformKind.BUCKET:
+            assert transform.bucket_count is not None
+            return str(bucket(hash_input(type_, value), transform.bucket_count))
+        case TransformKind.HOUR:
+            return str(_seconds(type_, int(value)) // 3600 % 24)
+        case _:
+            days = int(value) if str(type_) == "date" else _seconds(type_, int(value)) // 86_400
+            index = (TransformKind.YEAR, TransformKind.MONTH, TransformKind.DAY).index(transform.kind)
+            return str(civil_from_days(days)[index])
+
+
+def identity_text(type_: DuckLakeType, value: Physical) -> str:
+    """Return DuckDB's cast of a value to text, which identity partitions store."""
+    match type_:
+        case ScalarType("boolean"):
+            return "true" if value else "false"
+        case ScalarType("blob"):
+            assert isinstance(value, bytes)
+            return "".join(chr(byte) if _shown(byte) else f"\\x{byte:02X}" for byte in value)
+        case _:
+            return format_physical(type_, value)
+
+
+def _shown(byte: int) -> bool:
+    return 32 <= byte <= 126 and chr(byte) not in "\"'\\"  # noqa: PLR2004 - printable ASCII
+
+
+def _seconds(type_: DuckLakeType, units: int) -> int:
+    per_second = {"timestamp_ms": 10**3, "timestamp_ns": 10**9}.get(str(type_), 10**6)
+    return units // per_second
+
+
+_C1, _C2, _MASK = 0xCC9E2D51, 0x1B873593, 0xFFFFFFFF
+
+
+def murmur3_32(data: bytes) -> int:
+    """Return MurmurHash3 x86 32-bit of ``data`` with seed 0, as an unsigned number.
+
+    >>> murmur3_32(b"hello") == 0x248BFA47
+    True
+    """
+    value = 0
+    body = len(data) // 4 * 4
+    for start in range(0, body, 4):
+        value ^= _mix(int.from_bytes(data[start : start + 4], "little"))
+        value = _rotate(value, 13) * 5 + 0xE6546B64 & _MASK
+    if len(data) > body:
+        value ^= _mix(int.from_bytes(data[body:], "little"))
+    value ^= len(data)
+    value = (value ^ value >> 16) * 0x85EBCA6B & _MASK
+    value = (value ^ value >> 13) * 0xC2B2AE35 & _MASK
+    return value ^ value >> 16
+
+
+def _rotate(value: int, bits: int) -> int:
+    return (value << bits | value >> 32 - bits) & _MASK
+
+
+def _mix(word: int) -> int:
+    return _rotate(word * _C1 & _MASK, 15) * _C2 & _MASK
+
+
+def bucket(data: bytes, count: int) -> int:
+    """Return the bucket of hashed bytes, 0 to ``count`` - 1."""
+    return (murmur3_32(data) & 0x7FFFFFFF) % count
+
+
+_LONG_HASHED = frozenset(
+    {
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "boolean",
+        "date",
+        "timestamp",
+        "timestamp_s",
+        "timestamp_ms",
+        "timestamp_ns",
+    }
+)
+_SHORT_DECIMAL = 18
+
+
+def hashed_as_long(type_: DuckLakeType) -> bool:
+    """Whether ``bucket`` hashes the value as an 8-byte little-endian integer."""
+    if isinstance(type_, DecimalType):
+        return type_.precision <= _SHORT_DECIMAL
+    return isinstance(type_, ScalarType) and type_.name in _LONG_HASHED
+
+
+def hash_input(type_: DuckLakeType, value: Physical) -> bytes:
+    """Return the bytes that ``bucket`` hashes for a value in physical form."""
+    if hashed_as_long(type_):
+        return (int(value) & 2**64 - 1).to_bytes(8, "little")
+    match type_:
+        case ScalarType("float32" | "float64"):
+            return struct.pack("<d", float(value) + 0.0)
+        case ScalarType("varchar" | "json" | "blob"):
+            assert isinstance(value, bytes)
+            return value
+        case _:
+            return identity_text(type_, value).encode()
+
+
+def hive_directory(
+    fields: Sequence[PartitionField], schema: TableSchema, values: Sequence[str | None]
+) -> str:
+    """Return the folder of a partition below the table's, e.g. ``region=eu/year=2024/``; cosmetic, readers ignore it."""
+    taken: set[str] = set()
+    parts: list[str] = []
+    for field, value in zip(fields, values, strict=True):
+        key = _hive_key(field, schema.by_id(field.column_id).name, taken)
+        taken.add(key)
+        parts.append(f"{escape(key)}={HIVE_NULL if value is None else escape(value)}/")
+    return "".join(parts)
+
+
+def _hive_key(field: PartitionField, column: str, taken: set[str]) -> str:
+    if field.transform.kind is TransformKind.IDENTITY:
+        return column
+    word = field.transform.kind.value
+    return word if word not in taken else f"{word}_{column}"
+
+
+def escape(text: str) -> str:
+    """Percent-encode what would not survive in a path segment."""
+    return percent(text, safe="-_.~")
+
+
+def describe(spec: PartitionSpec, schema: TableSchema) -> list[str]:
+    """Return the spec as users write it, e.g. ``["year(day)", "bucket(16, id)"]``."""
+    shown: list[str] = []
+    for field in spec.fields:
+        column = quote_if_needed(schema.by_id(field.column_id).name)
+        kind, count = field.transform.kind, field.transform.bucket_count
+        if kind is TransformKind.IDENTITY:
+            shown.append(column)
+        else:
+            shown.append(f"{kind}({count}, {column})" if count else f"{kind}({column})")
+    return shown

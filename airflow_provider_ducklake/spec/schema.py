@@ -1,0 +1,192 @@
+"""Columns with their field ids, and tables as trees of them.
+
+A column's id is its Parquet field id: unique in its table for ever, from 1, a parent before its children. *Source:*
+DuckLake spec ``ducklake_column``; dossier §3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidNameError
+from airflow_provider_ducklake.spec.identifiers import check_name, fold, split_parts
+from airflow_provider_ducklake.spec.ids import ColumnId
+from airflow_provider_ducklake.spec.types import (
+    DuckLakeType,
+    Field,
+    catalog_name,
+    check_storable,
+    children_of,
+    parse_type,
+    with_children,
+)
+
+NO_DEFAULT = "NULL"  # the catalog's word for "no default"
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """Default of a column: text, ``literal`` or ``expression``, and the SQL dialect of the text."""
+
+    value: str | None = NO_DEFAULT
+    kind: str | None = "literal"
+    dialect: str | None = "duckdb"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column or a nested field. ``initial_default`` is the value of rows written before the column existed."""
+
+    id: ColumnId
+    name: str
+    type: DuckLakeType
+    nullable: bool = True
+    initial_default: str | None = None
+    default: Default = field(default_factory=Default)
+    children: tuple[Column, ...] = ()
+
+    @property
+    def catalog_type(self) -> str:
+        """Text of ``column_type``."""
+        return catalog_name(self.type)
+
+    def walk(self) -> Iterator[Column]:
+        """Yield the column and all fields below it, parents first."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def leaves(self) -> Iterator[Column]:
+        """Yield the columns that hold values: those with statistics and Parquet column chunks."""
+        if not self.children:
+            yield self
+        for child in self.children:
+            yield from child.leaves()
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """The columns of a table at one snapshot, in order."""
+
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the top-level columns."""
+        return tuple(column.name for column in self.columns)
+
+    def walk(self) -> Iterator[Column]:
+        """Yield every column and nested field, parents first."""
+        for column in self.columns:
+            yield from column.walk()
+
+    def leaves(self) -> Iterator[Column]:
+        """Yield every column that holds values."""
+        for column in self.columns:
+            yield from column.leaves()
+
+    def leaf_types(self) -> dict[ColumnId, DuckLakeType]:
+        """Return the type of each leaf column by id."""
+        return {leaf.id: leaf.type for leaf in self.leaves()}
+
+    def find(self, name: str, table: str = "the table") -> Column:
+        """Return the top-level column of that name; letter case is ignored as in DuckDB.
+
+        Raises:
+            ColumnNotFoundError: names the table and its columns.
+        """
+        folded = fold(name)
+        for column in self.columns:
+            if fold(column.name) == folded:
+                return column
+        raise ColumnNotFoundError(name, table, self.names)
+
+    def by_id(self, column_id: ColumnId) -> Column:
+        """Return the column or nested field with that id."""
+        for column in self.walk():
+            if column.id == column_id:
+                return column
+        raise ColumnNotFoundError(f"id {column_id}", "the table", self.names)
+
+    def same_shape(self, other: TableSchema) -> bool:
+        """Whether both have the same names, types and nullability in the same order."""
+        return [_shape(column) for column in self.columns] == [_shape(column) for column in other.columns]
+
+
+def _shape(column: Column) -> tuple[str, DuckLakeType, bool]:
+    return column.name, column.type, column.nullable
+
+
+def new_columns(
+    fields: Mapping[str, str | DuckLakeType] | Iterable[Field],
+    not_null: Iterable[str] = (),
+    first_id: int = 1,
+) -> TableSchema:
+    """Return a table's first schema with ids assigned depth-first from ``first_id``.
+
+    Raises:
+        InvalidNameError: no column at all, an empty name, or two names equal but for case.
+        InvalidTypeError: a type is unknown or cannot be stored.
+    """
+    if isinstance(fields, Mapping):
+        fields = [
+            Field(name, parse_type(type_) if isinstance(type_, str) else type_)
+            for name, type_ in fields.items()
+        ]
+    fields = list(fields)
+    _check_fields(fields)
+    required = {fold(name) for name in not_null}
+    ids = iter(range(first_id, 2**31))
+    return TableSchema(
+        tuple(_number(field_, ids, nullable=fold(field_.name) not in required) for field_ in fields)
+    )
+
+
+def _check_fields(fields: list[Field]) -> None:
+    if not fields:
+        raise InvalidNameError("A table has at least one column.")
+    seen: set[str] = set()
+    for field_ in fields:
+        folded = fold(check_name(field_.name, "column"))
+        if folded in seen:
+            raise InvalidNameError(f"Column {field_.name!r} appears twice (letter case does not count).")
+        seen.add(folded)
+        check_storable(field_.type, field_.name)
+
+
+def _number(field_: Field, ids: Iterator[int], *, nullable: bool = True) -> Column:
+    column_id = ColumnId(next(ids))
+    children = tuple(_number(child, ids) for child in children_of(field_.type))
+    return Column(column_id, field_.name, field_.type, nullable=nullable, children=children)
+
+
+def assemble(rows: Iterable[tuple[Column, ColumnId | None, str]]) -> TableSchema:
+    """Return the schema for catalog rows ``(column without children, parent id, catalog type text)`` in column order.
+
+    The given columns' types are ignored for nested ones and parsed from the catalog text for scalars.
+    """
+    rows = list(rows)
+    by_parent: dict[ColumnId | None, list[tuple[Column, str]]] = {}
+    for column, parent, text in rows:
+        by_parent.setdefault(parent, []).append((column, text))
+
+    def build(column: Column, text: str) -> Column:
+        children = tuple(build(child, child_text) for child, child_text in by_parent.get(column.id, ()))
+        fields = tuple(Field(child.name, child.type) for child in children)
+        return replace(column, type=with_children(text, fields), children=children)
+
+    return TableSchema(tuple(build(column, text) for column, text in by_parent.get(None, ())))
+
+
+def resolve_path(schema: TableSchema, path: str, table: str) -> Column:
+    """Return the column that a dotted path such as ``"address.zip"`` names.
+
+    Raises:
+        ColumnNotFoundError: some part of the path does not exist.
+    """
+    first, *rest = split_parts(path)
+    column = schema.find(first, table)
+    for part in rest:
+        column = TableSchema(column.children).find(part, f"{table} column {column.name}")
+    return column

@@ -1,0 +1,73 @@
+"""Snapshots, what a commit says of itself, and a table as one snapshot holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeAlias
+
+from airflow_provider_ducklake.spec.files import LiveDataFile
+from airflow_provider_ducklake.spec.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId, TableId
+from airflow_provider_ducklake.spec.options import Options
+from airflow_provider_ducklake.spec.partitioning import PartitionSpec
+from airflow_provider_ducklake.spec.schema import TableSchema
+from airflow_provider_ducklake.spec.sorting import SortSpec
+
+JsonValue: TypeAlias = "None | bool | int | float | str | list[JsonValue] | dict[str, JsonValue]"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A row of ``ducklake_snapshot``; ``time`` is aware UTC."""
+
+    id: SnapshotId
+    schema_version: int
+    next_catalog_id: int
+    next_file_id: int
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CommitInfo:
+    """What the author says of a commit; ``extra`` is stored as JSON in ``commit_extra_info``."""
+
+    author: str | None = None
+    message: str | None = None
+    extra: Mapping[str, JsonValue] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedSnapshot:
+    """A snapshot of ours that landed, and in how many attempts."""
+
+    snapshot: Snapshot
+    attempts: int
+
+    @property
+    def id(self) -> SnapshotId:
+        """Its snapshot id."""
+        return self.snapshot.id
+
+
+@dataclass(frozen=True, slots=True)
+class TableSnapshot:
+    """A table at one snapshot. ``root`` is its directory, absolute, ending in ``/``; ``files`` is None unless asked for.
+
+    ``has_inlined_data`` says that rows or delete marks of the table live in catalog tables at this snapshot; it is None
+    unless files were asked for.
+    """
+
+    snapshot: Snapshot
+    table_id: TableId
+    table_uuid: str
+    schema_id: SchemaId
+    name: QualifiedName
+    schema: TableSchema
+    root: str
+    partition_spec: PartitionSpec | None = None
+    sort_spec: SortSpec | None = None
+    options: Options = field(default_factory=lambda: Options({}))
+    files: tuple[LiveDataFile, ...] | None = None
+    has_inlined_data: bool | None = None

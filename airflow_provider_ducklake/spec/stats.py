@@ -1,0 +1,144 @@
+"""Column statistics of files and tables: what is known, how knowledge merges.
+
+A bound of ``None`` means *unknown* (or *no value at all*), never zero. Table statistics must cover the live data or have
+no row for the column: a row without bounds over data with values makes DuckDB lose rows after its next insert, so unknown
+absorbs. *Source:* observed behaviour of the reference (dossier §4.1, §13 G2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from airflow_provider_ducklake.spec.ids import ColumnId
+from airflow_provider_ducklake.spec.types import DuckLakeType
+from airflow_provider_ducklake.spec.values import order_key
+
+STRING_BOUND_BYTES = 256  # longer strings are cut to a bound of this length
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStats:
+    """Statistics of one leaf column in one file; bounds are texts as in ``ducklake_file_column_stats``."""
+
+    column_id: ColumnId
+    value_count: int | None  # non-null values
+    null_count: int | None
+    min_value: str | None
+    max_value: str | None
+    contains_nan: bool | None = None  # None for types without NaN, or unknown
+    column_size_bytes: int | None = None
+    only_nan: bool = False  # every non-null value is NaN: missing bounds are exact, not unknown
+    extra_stats: str | None = None
+
+    @property
+    def bounds_unknown(self) -> bool:
+        """Whether values exist (or may exist) that the bounds do not cover."""
+        if self.min_value is not None and self.max_value is not None:
+            return False
+        return self.value_count != 0 and not self.only_nan
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumnStats:
+    """A row of ``ducklake_table_column_stats``: a superset of every value ever added to the column."""
+
+    column_id: ColumnId
+    contains_null: bool
+    contains_nan: bool | None
+    min_value: str | None
+    max_value: str | None
+    extra_stats: str | None = None
+
+    @classmethod
+    def of_file(cls, stats: ColumnStats) -> TableColumnStats | None:
+        """Return what one file's statistics say of the table, or None if that is not enough for a row."""
+        if stats.bounds_unknown:
+            return None
+        return cls(
+            stats.column_id,
+            contains_null=stats.null_count is None or stats.null_count > 0,
+            contains_nan=stats.contains_nan,
+            min_value=stats.min_value,
+            max_value=stats.max_value,
+        )
+
+    def merge(self, other: TableColumnStats, type_: DuckLakeType) -> TableColumnStats:
+        """Return statistics that cover both; a side without bounds holds no value that could widen them."""
+        return TableColumnStats(
+            self.column_id,
+            contains_null=self.contains_null or other.contains_null,
+            contains_nan=_either(self.contains_nan, other.contains_nan),
+            min_value=_extreme(type_, self.min_value, other.min_value, largest=False),
+            max_value=_extreme(type_, self.max_value, other.max_value, largest=True),
+        )
+
+
+def _either(left: bool | None, right: bool | None) -> bool | None:  # noqa: FBT001 - two of the same fact
+    if left is None and right is None:
+        return None
+    return bool(left) or bool(right)
+
+
+def _extreme(type_: DuckLakeType, left: str | None, right: str | None, *, largest: bool) -> str | None:
+    if left is None or right is None:
+        return left if right is None else right
+    first_is_smaller = order_key(type_, left) <= order_key(type_, right)
+    return right if first_is_smaller == largest else left
+
+
+@dataclass(frozen=True, slots=True)
+class TableStats:
+    """A row of ``ducklake_table_stats``; counts are cumulative and never fall, so only ``next_row_id`` is exact."""
+
+    record_count: int = 0
+    next_row_id: int = 0
+    file_size_bytes: int = 0
+
+    def add(self, record_count: int, file_size_bytes: int) -> TableStats:
+        """Return the statistics after rows were appended."""
+        return TableStats(
+            self.record_count + record_count,
+            self.next_row_id + record_count,
+            self.file_size_bytes + file_size_bytes,
+        )
+
+
+def merge_files(
+    files: Iterable[Mapping[ColumnId, ColumnStats]], types: Mapping[ColumnId, DuckLakeType]
+) -> dict[ColumnId, TableColumnStats | None]:
+    """Return what several new files say of each leaf column; None where any of them does not know enough."""
+    merged: dict[ColumnId, TableColumnStats | None] = {}
+    for file_stats in files:
+        for column_id, type_ in types.items():
+            stats = file_stats.get(column_id)
+            row = TableColumnStats.of_file(stats) if stats is not None else None
+            if column_id not in merged:
+                merged[column_id] = row
+                continue
+            known = merged[column_id]
+            merged[column_id] = known.merge(row, type_) if known is not None and row is not None else None
+    return merged
+
+
+def string_bounds(smallest: bytes, largest: bytes) -> tuple[str, str] | None:
+    """Return texts that bound strings from ``smallest`` to ``largest``, as the reference shortens them.
+
+    None when the catalog cannot hold a bound: a NUL inside, or text beyond ASCII that would have to be cut.
+    """
+    if b"\0" in smallest or b"\0" in largest:
+        return None
+    low = _cut(smallest)
+    high = _cut(largest)
+    if low is None or high is None:
+        return None
+    if len(largest) > STRING_BOUND_BYTES:
+        high = high[:-1] + chr(ord(high[-1]) + 1)
+    return low, high
+
+
+def _cut(value: bytes) -> str | None:
+    if len(value) <= STRING_BOUND_BYTES:
+        return value.decode("utf-8")
+    head = value[:STRING_BOUND_BYTES]
+    return head.decode("ascii") if value.isascii() else None

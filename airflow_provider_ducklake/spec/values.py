@@ -1,0 +1,206 @@
+"""The catalog's text form of single values, from their physical (Parquet) form, and the order of those texts.
+
+Physical forms: bool, int (integers; unscaled decimals; days since 1970 for date; micro-, milli- or nanoseconds since
+midnight or 1970 for times), float, bytes (varchar as UTF-8, blob, uuid as 16 bytes, big decimals big-endian). Working on
+physical ints keeps years outside Python's datetime exact. *Source:* observed texts of the reference (dossier §4.2).
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import uuid
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from airflow_provider_ducklake.spec.types import DecimalType, DuckLakeType, ScalarType
+
+Physical: TypeAlias = bool | int | float | bytes
+
+_DAY_SECONDS = 86_400
+_INFINITE_DATE = 2**31 - 1
+_INFINITE_TIMESTAMP = 2**63 - 1
+_UNITS_PER_SECOND = {
+    "time": 10**6,
+    "timestamp": 10**6,
+    "timestamp_s": 10**6,  # stored in micros: Parquet has no seconds
+    "timestamptz": 10**6,
+    "timestamp_ms": 10**3,
+    "timestamp_ns": 10**9,
+}
+
+
+def civil_from_days(days: int) -> tuple[int, int, int]:
+    """Return (year, month, day) of the proleptic Gregorian calendar for days since 1970-01-01.
+
+    Year 0 is 1 BC. Works for any day, unlike ``datetime``. *Source:* the era arithmetic of Howard Hinnant's "chrono
+    calendar" paper.
+    """
+    shifted = days + 719_468  # days since 0000-03-01
+    era, day_of_era = divmod(shifted, 146_097)
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month_from_march = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * month_from_march + 2) // 5 + 1
+    month = month_from_march + 3 if month_from_march < 10 else month_from_march - 9  # noqa: PLR2004 - March is 0
+    return era * 400 + year_of_era + (month <= 2), month, day  # noqa: PLR2004 - January and February
+
+
+def _date_parts(days: int) -> tuple[str, str]:
+    """Return the date's digits and its suffix, ``" (BC)"`` before year 1."""
+    year, month, day = civil_from_days(days)
+    suffix = "" if year > 0 else " (BC)"
+    return f"{year if year > 0 else 1 - year:04d}-{month:02d}-{day:02d}", suffix
+
+
+def format_date(days: int) -> str:
+    """Return DuckDB's text of a date.
+
+    >>> format_date(0), format_date(-719529), format_date(2**31 - 1)
+    ('1970-01-01', '0002-12-31 (BC)', 'infinity')
+    """
+    if abs(days) == _INFINITE_DATE:
+        return "infinity" if days > 0 else "-infinity"
+    return "".join(_date_parts(days))
+
+
+def _format_clock(units: int, per_second: int) -> str:
+    seconds, fraction = divmod(units, per_second)
+    text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    if not fraction:
+        return text
+    digits = len(str(per_second)) - 1
+    return f"{text}.{fraction:0{digits}d}".rstrip("0")
+
+
+def format_timestamp(units: int, per_second: int, *, zone: str = "") -> str:
+    """Return DuckDB's text of a timestamp given in ``per_second`` units since 1970; ``zone`` is ``+00`` for timestamptz.
+
+    >>> format_timestamp(-1, 10**6), format_timestamp(0, 10**6, zone="+00")
+    ('1969-12-31 23:59:59.999999', '1970-01-01 00:00:00+00')
+    """
+    if abs(units) == _INFINITE_TIMESTAMP:
+        return "infinity" if units > 0 else "-infinity"
+    days, clock = divmod(units, _DAY_SECONDS * per_second)
+    digits, suffix = _date_parts(days)
+    return f"{digits}{suffix} {_format_clock(clock, per_second)}{zone}"
+
+
+def format_float64(value: float) -> str:
+    """Return the shortest text that reads back as the same double, in DuckDB's spelling.
+
+    >>> format_float64(1e15), format_float64(1e16), format_float64(-0.0), format_float64(float("inf"))
+    ('1000000000000000.0', '1e+16', '-0.0', 'inf')
+    """
+    return repr(value)
+
+
+def format_float32(value: float) -> str:
+    """Return the shortest text that reads back as the same single-precision float."""
+    if not math.isfinite(value):
+        return repr(value)
+    bits = struct.pack("<f", value)
+    for digits in range(1, 10):
+        candidate = float(f"{value:.{digits}g}")
+        if abs(candidate) < _FLOAT32_OVERFLOW and struct.pack("<f", candidate) == bits:
+            return repr(candidate)
+    return repr(value)
+
+
+_FLOAT32_OVERFLOW = 3.4028235677973366e38  # half a step above the largest float32
+
+
+def format_decimal(unscaled: int, scale: int) -> str:
+    """Return a decimal's text with its full scale.
+
+    >>> format_decimal(-700, 2), format_decimal(5, 3), format_decimal(12, 0)
+    ('-7.00', '0.005', '12')
+    """
+    sign, digits = ("-" if unscaled < 0 else ""), str(abs(unscaled)).zfill(scale + 1)
+    return f"{sign}{digits[:-scale]}.{digits[-scale:]}" if scale else f"{sign}{digits}"
+
+
+def _text(value: Physical) -> str:
+    assert isinstance(value, bytes)
+    return value.decode("utf-8")
+
+
+def _format_temporal(name: str, value: int) -> str:
+    if name == "date":
+        return format_date(value)
+    if name == "time":
+        return _format_clock(value, _UNITS_PER_SECOND[name])
+    return format_timestamp(value, _UNITS_PER_SECOND[name], zone="+00" if name == "timestamptz" else "")
+
+
+_FORMATTERS: dict[str, Callable[[Physical], str]] = {
+    "boolean": lambda value: str(int(value)),
+    "float32": lambda value: format_float32(float(value)),
+    "float64": lambda value: format_float64(float(value)),
+    "varchar": _text,
+    "json": _text,
+    "blob": lambda value: bytes(value).hex().upper(),
+    "uuid": lambda value: str(uuid.UUID(bytes=value)),
+}
+_TEMPORAL = ("date", "time", *(name for name in _UNITS_PER_SECOND if name != "time"))
+
+
+def format_physical(type_: DuckLakeType, value: Physical) -> str:
+    """Return the statistics text of ``value``, which is in the physical form of ``type_``.
+
+    >>> format_physical(DecimalType(9, 2), 150), format_physical(ScalarType("boolean"), True)
+    ('1.50', '1')
+    """
+    match type_:
+        case DecimalType(scale=scale):
+            unscaled = int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) else int(value)
+            return format_decimal(unscaled, scale)
+        case ScalarType(name) if name in _FORMATTERS:
+            return _FORMATTERS[name](value)
+        case ScalarType(name) if name in _TEMPORAL:
+            return _format_temporal(name, int(value))
+        case _:
+            return str(int(value))
+
+
+OrderKey: TypeAlias = Any  # comparable among keys of one type
+
+
+def order_key(type_: DuckLakeType, text: str) -> OrderKey:
+    """Return a value that orders two statistics texts of one type as the reference does.
+
+    Numbers and times by value, strings and blobs by bytes.
+    """
+    match type_:
+        case DecimalType():
+            return Decimal(text)
+        case ScalarType("boolean"):
+            return int(text in ("1", "true"))
+        case ScalarType("float32" | "float64"):
+            return float(text)
+        case ScalarType("varchar" | "json" | "blob" | "uuid"):
+            return text.encode("utf-8", "surrogatepass")
+        case ScalarType(name) if name in _TEMPORAL:
+            return _temporal_key(text)
+        case _:
+            return Decimal(text)
+
+
+def _temporal_key(text: str) -> tuple[int, ...]:
+    """Return comparable digits: (±infinity, year, month, day, hour, minute, second, nanosecond)."""
+    if text in ("infinity", "-infinity"):
+        return (1 if text == "infinity" else -1,)
+    before_christ = " (BC)" in text
+    text = text.replace(" (BC)", "").removesuffix("+00")
+    date_text, _, clock = text.partition(" ") if "-" in text else ("1970-01-01", "", text)
+    year, month, day = (int(part) for part in date_text.split("-"))
+    seconds, _, fraction = (clock or "00:00:00").partition(".")
+    return (
+        0,
+        1 - year if before_christ else year,
+        month,
+        day,
+        *(int(part) for part in seconds.split(":")),
+        int(fraction.ljust(9, "0") or "0"),
+    )
