@@ -1,0 +1,93 @@
+"""The reference client: DuckDB with the `ducklake` extension, loaded from Python packages.
+
+A client that races with ours on a SQLite catalog must run in a process of its own: DuckDB carries its own
+copy of SQLite, and closing a file through one copy drops the file locks of the other in the same process.
+"""
+
+import importlib.resources
+from typing import Any, Self
+
+import duckdb
+
+from tests.reference.catalogs import CatalogDatabase
+
+_SCANNERS = {"sqlite": "sqlite_scanner", "postgres": "postgres_scanner", "mysql": "mysql_scanner"}
+_CONFIG = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_unsigned_extensions": True,  # they are signed; checking it hashes 40 MB at every LOAD
+    "threads": 1,  # so that the order of the files a statement writes repeats
+}
+
+
+class DuckLakeConnection:
+    """One in-memory DuckDB with one lake attached as `lake` and in use."""
+
+    def __init__(self, attach_string: str, options: dict[str, object]) -> None:
+        self.raw = duckdb.connect(config=_CONFIG)
+        try:
+            self._attach(attach_string, options)
+        except BaseException:
+            self.raw.close()
+            raise
+
+    def _attach(self, attach_string: str, options: dict[str, object]) -> None:
+        for extension in _extensions(attach_string, options):
+            load_extension(self.raw, extension)
+        self.sql("SET TimeZone = 'UTC'")
+        listed = ", ".join(f"{name.upper()} {_literal(value)}" for name, value in options.items())
+        self.sql(f"ATTACH {_literal(attach_string)} AS lake" + (f" ({listed})" if listed else ""))
+        self.sql("USE lake")
+
+    def sql(self, text: str) -> list[tuple[Any, ...]]:
+        """Run one or more statements and return the rows of the last."""
+        return self.raw.execute(text).fetchall()
+
+    def close(self) -> None:
+        self.raw.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+def open_lake(
+    catalog: CatalogDatabase | str, data_path: str | None = None, **attach_options: object
+) -> DuckLakeConnection:
+    """Attach a lake, creating it if its catalog is empty.
+
+    Args:
+        catalog: a catalog (its data path is the default), or the text ATTACH takes: "ducklake:sqlite:…".
+        data_path: where the files go; None with a text leaves it to the catalog's own record.
+        attach_options: the extension's options in lower case, as `data_inlining_row_limit=0`.
+    """
+    if isinstance(catalog, CatalogDatabase):
+        data_path = data_path or catalog.data_path
+        catalog = catalog.attach_string
+    options = {"data_path": data_path, **attach_options} if data_path else attach_options
+    return DuckLakeConnection(catalog, options)
+
+
+def load_extension(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Load an extension from its package's own file.
+
+    The packages' `import_extension` installs into the user's home first, which workers would do at once.
+    """
+    folder = importlib.resources.files(f"duckdb_extension_{name}")
+    file = folder / "extensions" / f"v{duckdb.__version__}" / f"{name}.duckdb_extension"
+    connection.execute(f"LOAD {_literal(str(file))}")
+
+
+def _extensions(attach_string: str, options: dict[str, object]) -> list[str]:
+    """List what this lake needs; `ducklake` last, or it would look for its scanner on the network."""
+    scanner = _SCANNERS.get(attach_string.removeprefix("ducklake:").split(":")[0])
+    remote = "://" in str(options.get("data_path", ""))
+    return [*([scanner] if scanner else []), *(["httpfs"] if remote else []), "ducklake"]
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return str(value)
