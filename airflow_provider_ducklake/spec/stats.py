@@ -121,24 +121,58 @@ def merge_files(
     return merged
 
 
-def string_bounds(smallest: bytes, largest: bytes) -> tuple[str, str] | None:
-    """Return texts that bound strings from ``smallest`` to ``largest``, as the reference shortens them.
+def string_bounds(smallest: bytes, largest: bytes) -> tuple[str | None, str | None]:
+    """Return texts that bound UTF-8 strings from ``smallest`` to ``largest``, shortened as the reference does.
 
-    None when the catalog cannot hold a bound: a NUL inside, or text beyond ASCII that would have to be cut.
+    A bound is None where the catalog cannot hold one: text with a NUL, or bytes that are not UTF-8. Where no
+    short text lies above ``largest``, both are.
+
+    >>> string_bounds(b"a", b"b" + "é".encode() * 200)
+    ('a', 'c')
     """
-    if b"\0" in smallest or b"\0" in largest:
-        return None
-    low = _cut(smallest)
-    high = _cut(largest)
-    if low is None or high is None:
-        return None
+    try:
+        low, high = _cut(smallest).decode(), _text_above(largest)
+    except UnicodeDecodeError:
+        return None, None
+    if high is None:
+        return None, None
+    return None if "\0" in low else low, None if "\0" in high else high
+
+
+def blob_bounds(smallest: bytes, largest: bytes) -> tuple[str | None, str | None]:
+    """Return hexadecimal texts that bound byte strings, shortened as the reference does; both None if one has none.
+
+    >>> blob_bounds(b"", bytes([0, 255]))
+    ('', '00FF')
+    """
+    high = largest
     if len(largest) > STRING_BOUND_BYTES:
-        high = high[:-1] + chr(ord(high[-1]) + 1)
-    return low, high
+        kept = largest[:STRING_BOUND_BYTES].rstrip(b"\xff")
+        if not kept:
+            return None, None
+        high = kept[:-1] + bytes([kept[-1] + 1])
+    return smallest[:STRING_BOUND_BYTES].hex().upper(), high.hex().upper()
 
 
-def _cut(value: bytes) -> str | None:
+def _cut(value: bytes) -> bytes:
+    """Return the longest prefix that ends with a whole character and is short enough for a bound."""
+    end = STRING_BOUND_BYTES
+    if len(value) <= end:
+        return value
+    while end and value[end] & 0b1100_0000 == 0b1000_0000:
+        end -= 1
+    return value[:end]
+
+
+def _text_above(value: bytes) -> str | None:
+    """Return a short text at or above ``value``: cut behind its last ASCII letter that has a successor in ASCII."""
     if len(value) <= STRING_BOUND_BYTES:
-        return value.decode("utf-8")
-    head = value[:STRING_BOUND_BYTES]
-    return head.decode("ascii") if value.isascii() else None
+        return value.decode()
+    head = _cut(value).decode()
+    for end in range(len(head), 0, -1):
+        if ord(head[end - 1]) < _LAST_ASCII:
+            return head[: end - 1] + chr(ord(head[end - 1]) + 1)
+    return None
+
+
+_LAST_ASCII = 127

@@ -111,19 +111,24 @@ def format_float32(value: float) -> str:
 _FLOAT32_OVERFLOW = 3.4028235677973366e38  # half a step above the largest float32
 
 
-def format_decimal(unscaled: int, scale: int) -> str:
-    """Return a decimal's text with its full scale.
+def format_decimal(unscaled: int, precision: int, scale: int) -> str:
+    """Return a decimal's text with its full scale; ``.5`` where the precision leaves no digit before the point.
 
-    >>> format_decimal(-700, 2), format_decimal(5, 3), format_decimal(12, 0)
-    ('-7.00', '0.005', '12')
+    >>> format_decimal(-700, 9, 2), format_decimal(5, 4, 3), format_decimal(5, 3, 3), format_decimal(12, 2, 0)
+    ('-7.00', '0.005', '.005', '12')
     """
-    sign, digits = ("-" if unscaled < 0 else ""), str(abs(unscaled)).zfill(scale + 1)
+    whole_digits = 1 if precision > scale else 0
+    sign, digits = ("-" if unscaled < 0 else ""), str(abs(unscaled)).zfill(scale + whole_digits)
     return f"{sign}{digits[:-scale]}.{digits[-scale:]}" if scale else f"{sign}{digits}"
 
 
-def _text(value: Physical) -> str:
+def _bytes(value: Physical) -> bytes:
     assert isinstance(value, bytes)
-    return value.decode("utf-8")
+    return value
+
+
+def _text(value: Physical) -> str:
+    return _bytes(value).decode("utf-8")
 
 
 def _format_temporal(name: str, value: int) -> str:
@@ -140,8 +145,8 @@ _FORMATTERS: dict[str, Callable[[Physical], str]] = {
     "float64": lambda value: format_float64(float(value)),
     "varchar": _text,
     "json": _text,
-    "blob": lambda value: bytes(value).hex().upper(),
-    "uuid": lambda value: str(uuid.UUID(bytes=value)),
+    "blob": lambda value: _bytes(value).hex().upper(),
+    "uuid": lambda value: str(uuid.UUID(bytes=_bytes(value))),
 }
 _TEMPORAL = ("date", "time", *(name for name in _UNITS_PER_SECOND if name != "time"))
 
@@ -153,9 +158,9 @@ def format_physical(type_: DuckLakeType, value: Physical) -> str:
     ('1.50', '1')
     """
     match type_:
-        case DecimalType(scale=scale):
+        case DecimalType(precision, scale):
             unscaled = int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) else int(value)
-            return format_decimal(unscaled, scale)
+            return format_decimal(unscaled, precision, scale)
         case ScalarType(name) if name in _FORMATTERS:
             return _FORMATTERS[name](value)
         case ScalarType(name) if name in _TEMPORAL:
