@@ -1,1 +1,1 @@
-"""PySpark jobs; they know no catalog and no Airflow. This module imports nothing, so operators may import ``job_io``."""
+"""PySpark jobs; they know no catalog and no Airflow. Imports nothing, so operators may import ``job_io``."""

@@ -1,0 +1,181 @@
+"""Hand a job its request and take its result, as files in the job's private directory.
+
+The operator writes ``request.json``. The job writes ``part-00000.json``, … (each after the files it names) and
+at last ``_DONE``, or else ``_ERROR.json``. Storage options are fsspec's. Importing this loads neither pyspark nor
+pyarrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError
+from airflow_provider_ducklake.planning.write import WriteResult
+from airflow_provider_ducklake.spark import job_json
+from airflow_provider_ducklake.spark.job_request import (
+    Dataset,
+    DatasetSource,
+    Engine,
+    JobRequest,
+    Source,
+    SqlSource,
+    TransformSource,
+    job_directory,
+    source_of,
+)
+from airflow_provider_ducklake.spec.files import DataFile
+
+__all__ = [
+    "Dataset",
+    "DatasetSource",
+    "Engine",
+    "JobRequest",
+    "Source",
+    "SqlSource",
+    "TransformSource",
+    "delete_job_directory",
+    "delete_job_files",
+    "job_directory",
+    "read_error",
+    "read_request",
+    "read_result",
+    "request_uri",
+    "source_of",
+    "write_error",
+    "write_request",
+    "write_result",
+]
+
+REQUEST, DONE, ERROR = "request.json", "_DONE", "_ERROR.json"
+FILES_PER_PART = 1_000
+StorageOptions: TypeAlias = Mapping[str, Any] | None
+
+
+def request_uri(directory: str) -> str:
+    """Return where the request of the job in ``directory`` lies: the job's only argument."""
+    return directory + REQUEST
+
+
+def write_request(request: JobRequest, storage_options: StorageOptions = None) -> str:
+    """Write the request (mode 0600 locally) and return its URI."""
+    uri = request_uri(request.plan.directory)
+    _write(uri, job_json.encode_request(request), storage_options)
+    return uri
+
+
+def read_request(uri: str, storage_options: StorageOptions = None) -> JobRequest:
+    """Return the request at ``uri``.
+
+    Raises:
+        SparkJobError: it is unreadable, or does not lie in the directory it names.
+    """
+    from airflow_provider_ducklake.storage.filesystem import read_bytes  # noqa: PLC0415 - loads pyarrow
+
+    request = job_json.decode_request(job_json.loads(read_bytes(uri, storage_options), uri))
+    if uri != request_uri(request.plan.directory):
+        raise SparkJobError(
+            f"{uri} asks for a job in {request.plan.directory}; a request lies in its job's directory."
+        )
+    return request
+
+
+def write_result(request: JobRequest, result: WriteResult, storage_options: StorageOptions = None) -> None:
+    """Write the parts, then ``_DONE``; call it when every data file is complete."""
+    names: list[str] = []
+    for number, part in enumerate(_parts(result.data_files)):
+        names.append(f"part-{number:05d}.json")
+        files = [job_json.encode_data_file(file) for file in part]
+        document = {"job_id": request.job_id, "data_files": files}
+        _write(request.plan.directory + names[-1], document, storage_options)
+    done = {"job_id": request.job_id, "parts": names, **job_json.encode_summary(result)}
+    _write(request.plan.directory + DONE, done, storage_options)
+
+
+def _parts(data_files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
+    for start in range(0, len(data_files), FILES_PER_PART):
+        yield data_files[start : start + FILES_PER_PART]
+
+
+def write_error(request: JobRequest, error: DuckLakeError, storage_options: StorageOptions = None) -> None:
+    """Write why the job failed, so that the operator can raise the same exception."""
+    document = {"job_id": request.job_id, **job_json.encode_error(error)}
+    _write(request.plan.directory + ERROR, document, storage_options)
+
+
+def read_result(request: JobRequest, storage_options: StorageOptions = None) -> WriteResult:
+    """Return what the job did.
+
+    Raises:
+        DuckLakeError: the job's own error, of the class it had there.
+        SparkJobError: no complete result, or that of another job.
+    """
+    directory = request.plan.directory
+    done = _read(directory + DONE, request.job_id, storage_options)
+    if done is None:
+        raise read_error(request, storage_options) or SparkJobError(
+            f"Job {request.job_id} ended without a result: {directory}{DONE} does not exist. "
+            "Look for the cause in the Spark log above; nothing was committed."
+        )
+    data_files = tuple(
+        job_json.decode_data_file(item)
+        for name in done["parts"]
+        for item in _read_part(directory + name, request.job_id, storage_options)["data_files"]
+    )
+    counted = sum(file.record_count for file in data_files)
+    if counted != done["rows_written"]:
+        raise SparkJobError(
+            f"Job {request.job_id} says that it wrote {done['rows_written']} rows, its files hold {counted}; "
+            "refusing to commit them."
+        )
+    return job_json.decode_result(done, data_files)
+
+
+def read_error(request: JobRequest, storage_options: StorageOptions = None) -> DuckLakeError | None:
+    """Return the error that the job left, or None: what to raise when spark-submit failed."""
+    document = _read(request.plan.directory + ERROR, request.job_id, storage_options)
+    return None if document is None else job_json.decode_error(document)
+
+
+def delete_job_files(request: JobRequest, storage_options: StorageOptions = None) -> None:
+    """Delete the job's own JSON files and leave its data files: the clean-up after a commit."""
+    from airflow_provider_ducklake.storage.filesystem import delete_file  # noqa: PLC0415 - loads pyarrow
+
+    directory = request.plan.directory
+    done = _read(directory + DONE, request.job_id, storage_options)
+    for name in [REQUEST, ERROR, *(done["parts"] if done is not None else []), DONE]:
+        delete_file(directory + name, storage_options)
+
+
+def delete_job_directory(request: JobRequest, storage_options: StorageOptions = None) -> None:
+    """Delete everything the job wrote: the clean-up when its files will certainly never be committed."""
+    from airflow_provider_ducklake.storage.filesystem import delete_tree  # noqa: PLC0415 - loads pyarrow
+
+    delete_tree(request.plan.directory, storage_options)
+
+
+def _write(path: str, document: job_json.Json, storage_options: StorageOptions) -> None:
+    from airflow_provider_ducklake.storage.filesystem import write_bytes  # noqa: PLC0415 - loads pyarrow
+
+    write_bytes(path, job_json.dumps(document), storage_options, private=True)
+
+
+def _read(path: str, job_id: str, storage_options: StorageOptions) -> job_json.Json | None:
+    """Return a document of that job, None if there is no such file."""
+    from airflow_provider_ducklake.storage.filesystem import exists, read_bytes  # noqa: PLC0415 - loads pyarrow
+
+    if not exists(path, storage_options):
+        return None
+    document = job_json.loads(read_bytes(path, storage_options), path)
+    if document["job_id"] != job_id:
+        raise SparkJobError(
+            f"{path} belongs to job {document['job_id']}, not to {job_id}; refusing to commit it."
+        )
+    return document
+
+
+def _read_part(path: str, job_id: str, storage_options: StorageOptions) -> job_json.Json:
+    document = _read(path, job_id, storage_options)
+    if document is None:
+        raise SparkJobError(f"{path} is missing, though {DONE} names it; refusing to commit job {job_id}.")
+    return document

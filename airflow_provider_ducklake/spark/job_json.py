@@ -1,0 +1,280 @@
+"""JSON of job requests and results, version 1: explicit both ways, no class names, no pickles."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeAlias, assert_never
+
+from airflow_provider_ducklake import errors
+from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError
+from airflow_provider_ducklake.planning.write import ParquetSettings, WritePlan, WriteResult
+from airflow_provider_ducklake.spark.job_request import (
+    Dataset,
+    DatasetSource,
+    JobRequest,
+    Source,
+    SqlSource,
+    TransformSource,
+)
+from airflow_provider_ducklake.spec.files import DataFile
+from airflow_provider_ducklake.spec.ids import ColumnId
+from airflow_provider_ducklake.spec.partitioning import PartitionField, Transform
+from airflow_provider_ducklake.spec.schema import Column, Default, TableSchema
+from airflow_provider_ducklake.spec.stats import ColumnStats
+from airflow_provider_ducklake.spec.types import Field, with_children
+
+FORMAT_VERSION = 1
+Json: TypeAlias = dict[str, Any]
+
+
+def dumps(document: Json) -> bytes:
+    """Return the bytes of one document, with the format's version in it."""
+    return json.dumps({"v": FORMAT_VERSION, **document}, separators=(",", ":")).encode()
+
+
+def loads(data: bytes, what: str) -> Json:
+    """Return the document, if it is one of ours and of a version we know.
+
+    Raises:
+        SparkJobError: it is not; names the file.
+    """
+    try:
+        document = json.loads(data)
+    except ValueError as error:
+        raise SparkJobError(f"{what} is no complete JSON document: {error}") from None
+    version = document.get("v") if isinstance(document, dict) else None
+    if version != FORMAT_VERSION:
+        raise SparkJobError(
+            f"{what} has job format {version!r}, this release reads {FORMAT_VERSION}. "
+            "Operator and job must run the same release of the provider."
+        )
+    assert isinstance(document, dict)
+    return document
+
+
+# --- schemas and plans
+
+
+def encode_schema(schema: TableSchema) -> list[Json]:
+    """Return the columns as a list of trees."""
+    return [_encode_column(column) for column in schema.columns]
+
+
+def decode_schema(columns: list[Json]) -> TableSchema:
+    """Return the schema; the inverse of ``encode_schema``."""
+    return TableSchema(tuple(_decode_column(column) for column in columns))
+
+
+def _encode_column(column: Column) -> Json:
+    return {
+        "id": column.id,
+        "name": column.name,
+        "type": column.catalog_type,
+        "nullable": column.nullable,
+        "initial_default": column.initial_default,
+        "default": [column.default.value, column.default.kind, column.default.dialect],
+        "children": [_encode_column(child) for child in column.children],
+    }
+
+
+def _decode_column(item: Json) -> Column:
+    children = tuple(_decode_column(child) for child in item["children"])
+    return Column(
+        ColumnId(item["id"]),
+        item["name"],
+        with_children(item["type"], tuple(Field(child.name, child.type) for child in children)),
+        nullable=item["nullable"],
+        initial_default=item["initial_default"],
+        default=Default(*item["default"]),
+        children=children,
+    )
+
+
+def encode_partition_fields(fields: tuple[PartitionField, ...]) -> list[Json]:
+    """Return the keys of a partition spec in order."""
+    return [{"column_id": field.column_id, "transform": str(field.transform)} for field in fields]
+
+
+def decode_partition_fields(items: list[Json]) -> tuple[PartitionField, ...]:
+    """Return the keys; the inverse of ``encode_partition_fields``."""
+    return tuple(
+        PartitionField(ColumnId(item["column_id"]), Transform.parse(item["transform"])) for item in items
+    )
+
+
+def encode_plan(plan: WritePlan) -> Json:
+    """Return a write plan as JSON."""
+    settings = plan.settings
+    return {
+        "table": plan.table,
+        "directory": plan.directory,
+        "schema": None if plan.schema is None else encode_schema(plan.schema),
+        "partition_fields": encode_partition_fields(plan.partition_fields),
+        "partition_by": list(plan.partition_by),
+        "settings": {name: getattr(settings, name) for name in ParquetSettings.__dataclass_fields__},
+    }
+
+
+def decode_plan(item: Json) -> WritePlan:
+    """Return the write plan; the inverse of ``encode_plan``."""
+    return WritePlan(
+        table=item["table"],
+        directory=item["directory"],
+        schema=None if item["schema"] is None else decode_schema(item["schema"]),
+        partition_fields=decode_partition_fields(item["partition_fields"]),
+        partition_by=tuple(item["partition_by"]),
+        settings=ParquetSettings(**item["settings"]),
+    )
+
+
+# --- requests
+
+
+def encode_request(request: JobRequest) -> Json:
+    """Return a request as JSON."""
+    return {
+        "job_id": request.job_id,
+        "verb": request.verb,
+        "engine": request.engine,
+        "source": _encode_source(request.source),
+        "plan": encode_plan(request.plan),
+    }
+
+
+def decode_request(item: Json) -> JobRequest:
+    """Return the request; the inverse of ``encode_request``."""
+    return JobRequest(
+        job_id=item["job_id"],
+        verb=item["verb"],
+        engine=item["engine"],
+        source=_decode_source(item["source"]),
+        plan=decode_plan(item["plan"]),
+    )
+
+
+def _encode_source(source: Source) -> Json:
+    match source:
+        case DatasetSource(dataset):
+            return {"kind": "dataset", "dataset": _encode_dataset(dataset)}
+        case SqlSource(sql, datasets):
+            return {"kind": "sql", "sql": sql, "datasets": _encode_datasets(datasets)}
+        case TransformSource(function, datasets):
+            return {"kind": "transform", "function": function, "datasets": _encode_datasets(datasets)}
+        case _:
+            assert_never(source)
+
+
+def _decode_source(item: Json) -> Source:
+    match item["kind"]:
+        case "dataset":
+            return DatasetSource(_decode_dataset(item["dataset"]))
+        case "sql":
+            return SqlSource(item["sql"], _decode_datasets(item["datasets"]))
+        case "transform":
+            return TransformSource(item["function"], _decode_datasets(item["datasets"]))
+        case kind:
+            raise SparkJobError(f"The request has a source of kind {kind!r}, unknown to this release.")
+
+
+def _encode_datasets(datasets: Mapping[str, Dataset]) -> Json:
+    return {name: _encode_dataset(dataset) for name, dataset in datasets.items()}
+
+
+def _decode_datasets(item: Json) -> dict[str, Dataset]:
+    return {name: _decode_dataset(dataset) for name, dataset in item.items()}
+
+
+def _encode_dataset(dataset: Dataset) -> Json:
+    return {
+        "format": dataset.format,
+        "path": dataset.path,
+        "options": dict(dataset.options),
+        "password_env": dataset.password_env,
+    }
+
+
+def _decode_dataset(item: Json) -> Dataset:
+    return Dataset(item["format"], item["path"], item["options"], item["password_env"])
+
+
+# --- results
+
+
+def encode_data_file(file: DataFile) -> Json:
+    """Return a written file as JSON."""
+    return {
+        "path": file.path,
+        "record_count": file.record_count,
+        "file_size_bytes": file.file_size_bytes,
+        "footer_size": file.footer_size,
+        "partition_values": list(file.partition_values),
+        "column_stats": [_encode_stats(stats) for stats in file.column_stats.values()],
+    }
+
+
+def decode_data_file(item: Json) -> DataFile:
+    """Return the written file; the inverse of ``encode_data_file``."""
+    stats = [_decode_stats(entry) for entry in item["column_stats"]]
+    return DataFile(
+        path=item["path"],
+        record_count=item["record_count"],
+        file_size_bytes=item["file_size_bytes"],
+        footer_size=item["footer_size"],
+        column_stats={entry.column_id: entry for entry in stats},
+        partition_values=tuple(item["partition_values"]),
+    )
+
+
+def _encode_stats(stats: ColumnStats) -> list[Any]:
+    return [getattr(stats, name) for name in ColumnStats.__dataclass_fields__]
+
+
+def _decode_stats(item: list[Any]) -> ColumnStats:
+    return ColumnStats(*item)
+
+
+def encode_summary(result: WriteResult) -> Json:
+    """Return everything of a result but its files, which lie in parts."""
+    return {
+        "schema": encode_schema(result.schema),
+        "partition_fields": encode_partition_fields(result.partition_fields),
+        "rows_written": result.rows_written,
+        "engine": result.engine,
+        "details": dict(result.details),
+    }
+
+
+def decode_result(summary: Json, data_files: tuple[DataFile, ...]) -> WriteResult:
+    """Return the result for a summary and the files of its parts."""
+    return WriteResult(
+        schema=decode_schema(summary["schema"]),
+        partition_fields=decode_partition_fields(summary["partition_fields"]),
+        data_files=data_files,
+        rows_written=summary["rows_written"],
+        engine=summary["engine"],
+        details=summary["details"],
+    )
+
+
+# --- errors
+
+
+def encode_error(error: DuckLakeError) -> Json:
+    """Return an error of ours as its class name and constructor arguments."""
+    return {"error": type(error).__name__, "args": [_plain(argument) for argument in error.args]}
+
+
+def decode_error(item: Json) -> DuckLakeError:
+    """Return the same exception again; a class unknown here becomes ``SparkJobError``."""
+    class_ = getattr(errors, item["error"], None)
+    arguments = [tuple(entry) if isinstance(entry, list) else entry for entry in item["args"]]
+    if not (isinstance(class_, type) and issubclass(class_, DuckLakeError)):
+        return SparkJobError(f"{item['error']}: {', '.join(map(str, arguments))}")
+    return class_(*arguments)
+
+
+def _plain(argument: object) -> object:
+    if isinstance(argument, (list, tuple)):
+        return [_plain(entry) for entry in argument]
+    return argument if isinstance(argument, (str, int, float, bool, type(None))) else str(argument)

@@ -1,0 +1,190 @@
+"""What a Spark job is asked to do: where its rows come from and the plan they are written by; never a secret.
+
+Imports neither pyspark nor pyarrow: operators build these values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, get_args
+
+from airflow_provider_ducklake.errors import InvalidInputError, InvalidOptionError
+from airflow_provider_ducklake.planning.write import WritePlan
+
+Engine: TypeAlias = Literal["auto", "native", "arrow"]
+ENGINES: tuple[str, ...] = get_args(Engine)
+FORMATS = ("parquet", "csv", "json", "orc", "jdbc")
+
+_SUFFIX = re.compile(r"\.(parquet|csv|json|orc)(?:\.(?:gz|bz2|zst|snappy|lz4))?/?\Z", re.IGNORECASE)
+_SECRET_OPTION = re.compile(r"password|passwd|secret|token|credential", re.IGNORECASE)
+_SECRET_URL = re.compile(r"(?:password|passwd|pwd|secret|token)=|//[^/@:]+:[^/@]+@", re.IGNORECASE)
+_FUNCTION = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """Files or a database table that Spark's reader loads.
+
+    ``password_env`` names the variable of the driver's environment that holds a jdbc source's password.
+    """
+
+    format: str
+    path: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    password_env: str | None = None
+
+    @classmethod
+    def of(cls, source: str | Mapping[str, object], name: str = "source") -> Dataset:
+        """Return the dataset for what a user gave: a path, or a mapping with the fields of this class.
+
+        A path without a known suffix (``.parquet``, ``.csv``, ``.json``, ``.orc``) is read as Parquet.
+
+        >>> Dataset.of("in/day.csv.gz").format
+        'csv'
+
+        Raises:
+            InvalidOptionError: names the key, format or secret that does not belong there.
+        """
+        if isinstance(source, str):
+            source = {"path": source}
+        unknown = set(source) - {"format", "path", "options", "password_env"}
+        if unknown:
+            raise InvalidOptionError(
+                f"{name}: {', '.join(sorted(unknown))} is no key of a source; they are: "
+                "format, path, options, password_env."
+            )
+        path = _optional_text(source, "path", name)
+        format_ = _optional_text(source, "format", name) or _format_of(path)
+        dataset = cls(
+            format=format_.lower(),
+            path=path,
+            options=_options(source.get("options"), name),
+            password_env=_optional_text(source, "password_env", name),
+        )
+        dataset._check(name)
+        return dataset
+
+    def _check(self, name: str) -> None:
+        if self.format not in FORMATS:
+            raise InvalidOptionError(
+                f"{name}: format {self.format!r} is not one of {', '.join(FORMATS)}. "
+                "Read anything else in a transform."
+            )
+        if self.format == "jdbc":
+            if self.path is not None or "url" not in self.options:
+                raise InvalidOptionError(
+                    f"{name}: a jdbc source has no path; its options hold url and dbtable or query."
+                )
+        elif not self.path:
+            raise InvalidOptionError(f"{name}: a {self.format} source needs a path.")
+        if self.password_env is not None and self.format != "jdbc":
+            raise InvalidOptionError(f"{name}: password_env is for jdbc sources.")
+        for key, value in self.options.items():
+            if _SECRET_OPTION.search(key) or (key == "url" and _SECRET_URL.search(value)):
+                raise InvalidOptionError(
+                    f"{name}: option {key!r} holds a secret, and a job's request is a file. "
+                    "Set password_env to the name of an environment variable instead."
+                )
+
+
+def _format_of(path: str | None) -> str:
+    match = _SUFFIX.search(path or "")
+    return match[1].lower() if match else "parquet"
+
+
+def _optional_text(source: Mapping[str, object], key: str, name: str) -> str | None:
+    value = source.get(key)
+    if value is not None and not isinstance(value, str):
+        raise InvalidOptionError(f"{name}: {key} must be a text, not {value!r}.")
+    return value
+
+
+def _options(value: object, name: str) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InvalidOptionError(f"{name}: options must be a mapping, not {value!r}.")
+    return {str(key): _option_text(item) for key, item in value.items()}
+
+
+def _option_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetSource:
+    """The rows are those of one dataset."""
+
+    dataset: Dataset
+
+
+@dataclass(frozen=True, slots=True)
+class SqlSource:
+    """The rows are the result of a Spark SQL query that sees each named dataset as a view."""
+
+    sql: str
+    datasets: Mapping[str, Dataset]
+
+
+@dataclass(frozen=True, slots=True)
+class TransformSource:
+    """The rows are those of the DataFrame that ``module:function`` returns for (spark, {name: DataFrame})."""
+
+    function: str
+    datasets: Mapping[str, Dataset]
+
+
+Source: TypeAlias = DatasetSource | SqlSource | TransformSource
+UserDataset: TypeAlias = str | Mapping[str, object]
+
+
+def source_of(
+    source: UserDataset | None = None,
+    sql: str | None = None,
+    transform: str | None = None,
+    sources: Mapping[str, UserDataset] | None = None,
+) -> Source:
+    """Return the source for an operator's arguments; exactly one of source, sql and transform is given.
+
+    Raises:
+        InvalidInputError: none or several of them, or a value that cannot be read.
+    """
+    if sum(argument is not None for argument in (source, sql, transform)) != 1:
+        raise InvalidInputError("Give exactly one of source, sql and transform.")
+    if source is not None:
+        if sources:
+            raise InvalidInputError("sources goes with sql or transform; give a single dataset as source.")
+        return DatasetSource(Dataset.of(source))
+    datasets = {name: Dataset.of(item, f"sources[{name!r}]") for name, item in (sources or {}).items()}
+    if sql is not None:
+        return SqlSource(sql, datasets)
+    assert transform is not None
+    if _FUNCTION.match(transform) is None:
+        raise InvalidInputError(f"transform={transform!r} does not look like 'package.module:function'.")
+    return TransformSource(transform, datasets)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """One attempt at one job. ``job_id`` is the UUIDv7 text that also names ``plan.directory``."""
+
+    job_id: str
+    source: Source
+    plan: WritePlan
+    verb: str = "insert"
+    engine: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise InvalidOptionError(f"engine={self.engine!r} is not one of {', '.join(ENGINES)}.")
+        if not self.plan.directory.endswith(f"ducklake-{self.job_id}/"):
+            raise InvalidInputError(
+                f"Directory {self.plan.directory} is not the private directory of job {self.job_id}."
+            )
+
+
+def job_directory(table_root: str, job_id: str) -> str:
+    """Return the directory that belongs to one job alone, below the table's (both end in ``/``)."""
+    return f"{table_root}ducklake-{job_id}/"

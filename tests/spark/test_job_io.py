@@ -1,0 +1,305 @@
+"""Requests and results survive the way through files, typed errors included."""
+
+import dataclasses
+import json
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_ducklake import errors
+from airflow_provider_ducklake.planning.write import ParquetSettings, WritePlan, WriteResult
+from airflow_provider_ducklake.spark import job_io, job_json
+from airflow_provider_ducklake.spark.job_request import (
+    Dataset,
+    DatasetSource,
+    JobRequest,
+    SqlSource,
+    TransformSource,
+    source_of,
+)
+from airflow_provider_ducklake.spec.files import DataFile
+from airflow_provider_ducklake.spec.ids import ColumnId
+from airflow_provider_ducklake.spec.partitioning import PartitionField, Transform, TransformKind
+from airflow_provider_ducklake.spec.schema import TableSchema, new_columns
+from airflow_provider_ducklake.spec.stats import ColumnStats
+from airflow_provider_ducklake.spec.types import (
+    DecimalType,
+    Field,
+    ListType,
+    MapType,
+    ScalarType,
+    StructType,
+    parse_type,
+)
+
+JOB_ID = "0190f3c1-0000-7000-8000-000000000001"
+
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
+names = texts.filter(bool)
+scalars = st.sampled_from(
+    ["int8", "uint64", "varchar", "json", "uuid", "timestamp_ns", "timestamptz", "blob"]
+)
+leaf_types = scalars.map(ScalarType) | st.just(DecimalType(18, 4))
+
+
+def structs(children):
+    unique = st.lists(names, min_size=1, max_size=3, unique_by=str.lower)
+    return st.tuples(unique, st.lists(children, min_size=3, max_size=3)).map(
+        lambda drawn: StructType(tuple(Field(*pair) for pair in zip(*drawn, strict=False)))
+    )
+
+
+types = st.recursive(
+    leaf_types,
+    lambda children: st.one_of(
+        children.map(ListType), structs(children), st.builds(MapType, leaf_types, children)
+    ),
+    max_leaves=6,
+)
+schemas = st.lists(
+    st.tuples(names, types), min_size=1, max_size=4, unique_by=lambda pair: pair[0].lower()
+).map(lambda pairs: new_columns([Field(*pair) for pair in pairs], not_null=[pairs[0][0]]))
+column_ids = st.integers(1, 2**31).map(ColumnId)
+transforms = st.sampled_from([Transform(TransformKind.DAY), Transform(TransformKind.BUCKET, 16)])
+partition_fields = st.lists(st.builds(PartitionField, column_ids, transforms), max_size=3).map(tuple)
+counts = st.none() | st.integers(0, 2**63)
+stats = st.builds(
+    ColumnStats,
+    column_id=column_ids,
+    value_count=counts,
+    null_count=counts,
+    min_value=st.none() | texts,
+    max_value=st.none() | texts,
+    contains_nan=st.none() | st.booleans(),
+    column_size_bytes=counts,
+    only_nan=st.booleans(),
+    extra_stats=st.none() | texts,
+)
+data_files = st.builds(
+    DataFile,
+    path=names,
+    record_count=st.integers(0, 2**40),
+    file_size_bytes=st.integers(0, 2**40),
+    footer_size=counts,
+    column_stats=st.lists(stats, max_size=3, unique_by=lambda entry: entry.column_id).map(
+        lambda entries: {entry.column_id: entry for entry in entries}
+    ),
+    partition_values=st.lists(st.none() | texts, max_size=3).map(tuple),
+)
+datasets = st.builds(
+    Dataset,
+    format=st.sampled_from(["csv", "jdbc"]),
+    path=st.none() | texts,
+    options=st.dictionaries(texts, texts, max_size=2),
+    password_env=st.none() | texts,
+)
+sources = st.one_of(
+    st.builds(DatasetSource, datasets),
+    st.builds(SqlSource, texts, st.dictionaries(texts, datasets, max_size=2)),
+    st.builds(TransformSource, texts, st.dictionaries(texts, datasets, max_size=2)),
+)
+
+
+def through_json(document):
+    return job_json.loads(job_json.dumps(document), "a test's document")
+
+
+@given(
+    source=sources,
+    schema=st.none() | schemas,
+    fields=partition_fields,
+    table=texts,
+    partition_by=st.lists(texts, max_size=2).map(tuple),
+)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=50)
+def test_a_request_reads_back_as_it_was(source, schema, fields, table, partition_by):
+    plan = WritePlan(
+        table,
+        job_io.job_directory("/lake/t/", JOB_ID),
+        schema,
+        fields,
+        partition_by,
+        ParquetSettings(page_version="V1"),
+    )
+    request = JobRequest(JOB_ID, source, plan, engine="arrow")
+
+    assert job_json.decode_request(through_json(job_json.encode_request(request))) == request
+
+
+@given(files=st.lists(data_files, max_size=3).map(tuple), schema=schemas, fields=partition_fields)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=50)
+def test_a_result_reads_back_as_it_was(files, schema, fields):
+    result = WriteResult(schema, fields, files, 7, "native", {"seconds": 1.5, "application_id": None})
+
+    summary = through_json(job_json.encode_summary(result))
+    back = tuple(job_json.decode_data_file(through_json(job_json.encode_data_file(file))) for file in files)
+
+    assert job_json.decode_result(summary, back) == result
+
+
+ERRORS = [
+    errors.SchemaMismatchError("main.t", ["a is missing", "b is not in the table"]),
+    errors.ColumnNotFoundError("x", "main.t", ["a", "b"]),
+    errors.InvalidInputError("no"),
+    errors.UnsupportedFeatureError("not yet"),
+    errors.SparkJobError("broken"),
+    errors.TransactionConflictError("a", "b", "t", 3),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_an_error_comes_back_as_the_same_exception(error):
+    back = job_json.decode_error(through_json(job_json.encode_error(error)))
+
+    assert type(back) is type(error)
+    assert back.args == error.args
+    assert str(back) == str(error)
+
+
+def test_an_error_of_no_class_of_ours_comes_back_as_a_job_error():
+    back = job_json.decode_error({"error": "SystemExit", "args": ["boo"]})
+
+    assert type(back) is errors.SparkJobError
+
+
+def make_request(directory: Path, job_id: str = JOB_ID) -> JobRequest:
+    plan = WritePlan("main.t", job_io.job_directory(f"{directory}/", job_id), a_schema())
+    return JobRequest(job_id, source_of("in.csv"), plan)
+
+
+def a_schema() -> TableSchema:
+    return new_columns({"a": parse_type("int64")})
+
+
+def a_result(count: int) -> WriteResult:
+    files = tuple(DataFile(f"f{number}.parquet", 2, 10, 5) for number in range(count))
+    return WriteResult(a_schema(), (), files, 2 * count, "native", {})
+
+
+def test_the_request_is_private_and_read_from_its_own_directory_only(tmp_path):
+    request = make_request(tmp_path)
+
+    uri = job_io.write_request(request)
+
+    assert job_io.read_request(uri) == request
+    assert stat.S_IMODE(Path(uri).stat().st_mode) == 0o600
+    moved = tmp_path / "request.json"
+    moved.write_bytes(Path(uri).read_bytes())
+    with pytest.raises(errors.SparkJobError, match="lies in its job's directory"):
+        job_io.read_request(str(moved))
+
+
+def test_many_files_lie_in_several_parts_and_come_back_in_order(tmp_path):
+    request, result = make_request(tmp_path), a_result(job_io.FILES_PER_PART + 1)
+
+    job_io.write_result(request, result)
+
+    assert (Path(request.plan.directory) / "part-00001.json").exists()
+    assert job_io.read_result(request) == result
+
+
+def test_without_done_there_is_no_result(tmp_path):
+    request = make_request(tmp_path)
+    job_io.write_result(request, a_result(1))
+    (Path(request.plan.directory) / "_DONE").unlink()
+
+    with pytest.raises(errors.SparkJobError, match="_DONE does not exist"):
+        job_io.read_result(request)
+
+
+def test_a_result_of_another_job_is_refused(tmp_path):
+    request = make_request(tmp_path)
+    job_io.write_result(request, a_result(1))
+    done = Path(request.plan.directory) / "_DONE"
+    done.write_bytes(done.read_bytes().replace(JOB_ID.encode(), b"somebody-else"))
+
+    with pytest.raises(errors.SparkJobError, match="somebody-else"):
+        job_io.read_result(request)
+
+
+def test_a_missing_part_and_a_wrong_total_are_refused(tmp_path):
+    request = make_request(tmp_path)
+    job_io.write_result(request, dataclasses.replace(a_result(1), rows_written=3))
+    with pytest.raises(errors.SparkJobError, match="wrote 3 rows, its files hold 2"):
+        job_io.read_result(request)
+    (Path(request.plan.directory) / "part-00000.json").unlink()
+    with pytest.raises(errors.SparkJobError, match="is missing"):
+        job_io.read_result(request)
+
+
+def test_another_version_of_the_format_is_refused(tmp_path):
+    request = make_request(tmp_path)
+    uri = Path(job_io.write_request(request))
+    uri.write_text(json.dumps(json.loads(uri.read_text()) | {"v": 2}))
+
+    with pytest.raises(errors.SparkJobError, match="same release"):
+        job_io.read_request(str(uri))
+
+
+def test_the_jobs_error_is_raised_by_the_reader(tmp_path):
+    request = make_request(tmp_path)
+    job_io.write_error(request, errors.SchemaMismatchError("main.t", ["a is missing"]))
+
+    with pytest.raises(errors.SchemaMismatchError, match="a is missing"):
+        job_io.read_result(request)
+
+
+def test_cleaning_up_leaves_data_files_or_nothing(tmp_path):
+    request = make_request(tmp_path)
+    job_io.write_request(request)
+    job_io.write_result(request, a_result(1))
+    directory = Path(request.plan.directory)
+    (directory / "a.parquet").touch()
+
+    job_io.delete_job_files(request)
+    assert [path.name for path in directory.iterdir()] == ["a.parquet"]
+
+    job_io.delete_job_directory(request)
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"format": "xml", "path": "a"},
+        {"format": "csv"},
+        {"format": "jdbc", "options": {"dbtable": "t"}},
+        {"format": "jdbc", "options": {"url": "jdbc:postgresql://h/d", "dbtable": "t", "password": "x"}},
+        {"format": "jdbc", "options": {"url": "jdbc:postgresql://h/d?user=a&password=x", "dbtable": "t"}},
+        {"path": "a.csv", "password_env": "X"},
+        {"path": "a.csv", "sep": ";"},
+        {"path": 3},
+    ],
+)
+def test_a_source_that_cannot_be_meant_is_refused(source):
+    with pytest.raises(errors.InvalidOptionError, match="source: "):
+        source_of(source)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"source": "a", "sql": "b"}, {"source": "a", "sources": {"b": "c"}}, {"transform": "no function"}],
+)
+def test_exactly_one_source_is_given(arguments):
+    with pytest.raises(errors.InvalidInputError):
+        source_of(**arguments)
+
+
+def test_options_become_the_texts_that_spark_reads():
+    source = source_of({"path": "a.CSV.gz", "options": {"header": True, "maxColumns": 3}})
+
+    assert source == DatasetSource(Dataset("csv", "a.CSV.gz", {"header": "true", "maxColumns": "3"}))
+
+
+def test_the_operators_side_loads_neither_pyspark_nor_pyarrow():
+    modules = "job_io, job_json, job_request, package_zip"
+    unwanted = {"pyspark", "pyarrow", "fsspec", "airflow", "sqlalchemy"}
+    code = f"import sys; from airflow_provider_ducklake.spark import {modules}\n"
+    code += f"sys.exit(','.join({unwanted} & set(sys.modules)))"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).stderr == b"\n"

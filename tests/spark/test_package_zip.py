@@ -1,0 +1,30 @@
+"""The zip that travels with a job."""
+
+import zipfile
+
+from airflow_provider_ducklake.spark import package_zip
+
+
+def test_the_same_sources_give_the_same_file(tmp_path):
+    first, second = package_zip.package_zip(tmp_path), package_zip.package_zip(tmp_path)
+
+    assert first == second
+    assert [path.name for path in tmp_path.iterdir()] == [first.name]
+    package_zip._zip_bytes.cache_clear()
+    assert package_zip.zip_bytes() == first.read_bytes()
+
+
+def test_it_holds_what_a_job_imports_and_nothing_of_airflow_or_the_catalog(tmp_path):
+    with zipfile.ZipFile(package_zip.package_zip(tmp_path)) as archive:
+        names = archive.namelist()
+
+    folders = {name.split("/")[1] for name in names}
+    assert folders == {"__init__.py", "errors.py", "planning", "spark", "spec", "storage", "transaction"}
+    assert "airflow_provider_ducklake/spark/job_io.py" in names
+    assert all(name.endswith(".py") for name in names)
+
+
+def test_the_submitted_file_lies_alone():
+    folder = package_zip.application_file().parent
+
+    assert [path.name for path in folder.iterdir() if path.name != "__pycache__"] == ["main.py"]
