@@ -6,6 +6,7 @@ Two writers never agree on uuids, times and file sizes: `normalise` hides exactl
 
 import re
 import sqlite3
+import struct
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -148,15 +149,32 @@ _LAYOUT_QUERIES = {
 def normalise(dump: Dump) -> Dump:
     """Sort the rows by what identifies them and hide what two writers cannot have in common.
 
+    The reference does not always choose the shortest text of a float32, so its bounds are compared by value.
     A uuid becomes the place of its first appearance, so that the same uuid is the same everywhere and
     a missing row does not rename the others.
     """
     places: dict[str, str] = {}
     data_path = _data_path(dump)
-    return {
+    normal = {
         table: [_normal_row(table, row, data_path, places) for row in _sorted(table, dump[table])]
         for table in _in_order(dump)
     }
+    _write_float32_bounds_alike(normal)
+    return normal
+
+
+def _write_float32_bounds_alike(dump: Dump) -> None:
+    types = defaultdict(set)
+    for column in dump.get("ducklake_column", []):
+        types[column["table_id"], column["column_id"]].add(column["column_type"])
+    for table in ("ducklake_file_column_stats", "ducklake_table_column_stats"):
+        for row in dump.get(table, []):
+            if types[row["table_id"], row["column_id"]] == {"float32"}:
+                row.update({bound: _float32_text(row[bound]) for bound in ("min_value", "max_value")})
+
+
+def _float32_text(text: str | None) -> str | None:
+    return text and str(struct.unpack("f", struct.pack("f", float(text)))[0])
 
 
 def _in_order(tables: Iterable[str]) -> list[str]:

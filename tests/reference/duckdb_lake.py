@@ -83,8 +83,10 @@ def load_extension(connection: duckdb.DuckDBPyConnection, name: str) -> None:
 def _extensions(attach_string: str, options: dict[str, object]) -> list[str]:
     """List what this lake needs; `ducklake` last, or it would look for its scanner on the network."""
     scanner = _SCANNERS.get(attach_string.removeprefix("ducklake:").split(":")[0])
-    remote = "://" in str(options.get("data_path", ""))
-    return [*([scanner] if scanner else []), *(["httpfs"] if remote else []), "ducklake"]
+    needs_httpfs = (
+        "://" in str(options.get("data_path", "")) or "encrypted" in options
+    )  # it brings the ciphers
+    return [*([scanner] if scanner else []), *(["httpfs"] if needs_httpfs else []), "ducklake"]
 
 
 def _literal(value: object) -> str:

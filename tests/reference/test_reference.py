@@ -189,6 +189,31 @@ def test_a_file_in_the_wrong_directory_is_a_difference(sqlite_catalog):
     )
 
 
+def test_float32_bounds_are_compared_by_value(sqlite_catalog):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as lake:
+        lake.sql("CREATE TABLE f (x FLOAT)")
+        lake.sql("INSERT INTO f VALUES (-1915074.75)")
+    ours, theirs = dump_catalog(sqlite_catalog), dump_catalog(sqlite_catalog)
+    bounds = ours["ducklake_table_column_stats"][0]
+
+    bounds["min_value"] = "-1915074.8"
+    shortest = list(catalog_differences(ours, theirs))
+    bounds["min_value"] = "-1915074.9"
+    another = list(catalog_differences(ours, theirs))
+
+    assert shortest == []
+    assert len(another) == 1
+
+
+def test_an_encrypted_lake_can_be_written(sqlite_catalog):
+    with open_lake(sqlite_catalog, encrypted=True, data_inlining_row_limit=0) as lake:
+        lake.sql("CREATE TABLE t (i INTEGER)")
+        lake.sql("INSERT INTO t VALUES (1)")
+
+    (file,) = dump_catalog(sqlite_catalog)["ducklake_data_file"]
+    assert len(file["encryption_key"]) == 24
+
+
 def test_tests_run_in_utc(catalog):
     assert time.tzname == ("UTC", "UTC")
     assert os.environ["TZ"] == "UTC"
