@@ -1,0 +1,112 @@
+"""The fields of a DuckLake connection, in one table that every form of Airflow is made from.
+
+Airflow 3.2 and later read the form from the provider's metadata, 3.1 asks the hook for widgets: both come
+from here. The names are what the connection's extra may hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+CATALOG_TYPES = ("sqlite", "postgres")
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraField:
+    """A field of the connection's extra; ``schema`` is JSON schema, with "null" where it may stay empty."""
+
+    name: str
+    label: str
+    description: str
+    schema: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StandardField:
+    """A field that every Airflow connection has, as our form names it."""
+
+    name: str
+    label: str
+    placeholder: str = ""
+
+
+CATALOG_TYPE = ExtraField(
+    "catalog_type",
+    "Catalog type",
+    "The database that holds the lake's catalog. A SQLite catalog is a file: every worker must see it.",
+    {"type": "string", "enum": list(CATALOG_TYPES), "default": "postgres"},
+)
+METADATA_SCHEMA = ExtraField(
+    "metadata_schema",
+    "Metadata schema",
+    "PostgreSQL only: the schema that holds the catalog's tables; empty for the database's default, public.",
+    {"type": ["string", "null"]},
+)
+DATA_PATH = ExtraField(
+    "data_path",
+    "Data path",
+    "Where the lake keeps its files, as /data/files/ or s3://bucket/lake/. Needed to create a lake; an "
+    "existing one knows its path, and a different one given here is refused.",
+    {"type": ["string", "null"]},
+)
+STORAGE_OPTIONS = ExtraField(
+    "storage_options",
+    "Storage options",
+    "JSON object handed to the file system (fsspec), as "
+    '{"key": "…", "secret": "…", "endpoint_url": "https://…"} for S3.',
+    {"type": ["object", "null"]},
+)
+EXTRA_FIELDS = (CATALOG_TYPE, METADATA_SCHEMA, DATA_PATH, STORAGE_OPTIONS)
+
+HOST = StandardField("host", "Host", "catalog.example.com (empty for SQLite)")
+PORT = StandardField("port", "Port", "5432")
+LOGIN = StandardField("login", "User")
+PASSWORD = StandardField("password", "Password")
+DATABASE = StandardField("schema", "Database", "lakehouse, or for SQLite /data/lake.sqlite")
+STANDARD_FIELDS = (HOST, PORT, LOGIN, PASSWORD, DATABASE)
+
+
+def _relabeling() -> dict[str, str]:
+    return {field.name: field.label for field in STANDARD_FIELDS}
+
+
+def _placeholders() -> dict[str, str]:
+    return {field.name: field.placeholder for field in STANDARD_FIELDS if field.placeholder}
+
+
+def conn_fields() -> dict[str, dict[str, Any]]:
+    """Return the custom fields for the provider's metadata."""
+    return {
+        field.name: {"label": field.label, "description": field.description, "schema": dict(field.schema)}
+        for field in EXTRA_FIELDS
+    }
+
+
+def metadata_field_behaviour() -> dict[str, Any]:
+    """Return the standard fields' behaviour for the provider's metadata."""
+    return {"hidden-fields": [], "relabeling": _relabeling(), "placeholders": _placeholders()}
+
+
+def hook_field_behaviour() -> dict[str, Any]:
+    """Return the standard fields' behaviour as a hook method spells it."""
+    return {"hidden_fields": [], "relabeling": _relabeling(), "placeholders": _placeholders()}
+
+
+def form_widgets() -> dict[str, Any]:
+    """Return the custom fields as widgets for Airflow 3.1, where a text takes the place of a JSON object."""
+    from wtforms import StringField  # type: ignore[import-untyped] # noqa: PLC0415 - only Airflow 3.1 has it
+    from wtforms.validators import Optional, any_of  # type: ignore[import-untyped] # noqa: PLC0415
+
+    def validators(field: ExtraField) -> list[Any]:
+        return [any_of(field.schema["enum"])] if "enum" in field.schema else [Optional()]
+
+    return {
+        field.name: StringField(
+            field.label,
+            validators=validators(field),
+            description=field.description,
+            default=field.schema.get("default"),
+        )
+        for field in EXTRA_FIELDS
+    }

@@ -1,0 +1,40 @@
+"""What Airflow is told of this provider; every Airflow process calls it, so it imports next to nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_ducklake import __version__
+from airflow_provider_ducklake.hooks.connection_form import conn_fields, metadata_field_behaviour
+
+_NAME = "DuckLake"
+
+
+def _modules(*names: str) -> list[dict[str, Any]]:
+    modules = [f"airflow_provider_ducklake.{name}" for name in names]
+    return [{"integration-name": _NAME, "python-modules": modules}]
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Return the provider's metadata, as ``airflow/provider_info.schema.json`` describes it."""
+    return {
+        "package-name": "airflow-provider-ducklake-spark",
+        "name": _NAME,
+        "description": "Runs the whole life of a DuckLake lakehouse as DAG tasks, with Spark doing the work.",
+        "versions": [__version__],
+        "integrations": [
+            {"integration-name": _NAME, "external-doc-url": "https://ducklake.select/", "tags": ["software"]}
+        ],
+        "hooks": _modules("hooks.ducklake"),
+        "operators": _modules("operators.expire_snapshots"),
+        "sensors": _modules("sensors.snapshot"),
+        "connection-types": [
+            {
+                "connection-type": "ducklake",
+                "hook-class-name": "airflow_provider_ducklake.hooks.ducklake.DuckLakeHook",
+                "hook-name": _NAME,
+                "ui-field-behaviour": metadata_field_behaviour(),
+                "conn-fields": conn_fields(),
+            }
+        ],
+    }
