@@ -1,0 +1,222 @@
+"""What a DuckLake connection says, checked: Airflow itself stores whatever it is given."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus
+
+from airflow.providers.common.compat.sdk import mask_secret
+
+from airflow_provider_ducklake.errors import InvalidOptionError
+from airflow_provider_ducklake.hooks.connection_form import (
+    CATALOG_TYPE,
+    CATALOG_TYPES,
+    DATA_PATH,
+    DATABASE,
+    EXTRA_FIELDS,
+    HOST,
+    METADATA_SCHEMA,
+    PORT,
+    STORAGE_OPTIONS,
+    ExtraField,
+    StandardField,
+)
+from airflow_provider_ducklake.spec.paths import directory_path
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+    from sqlalchemy.engine import URL
+
+_HIGHEST_PORT = 65535
+_DRIVERS = {"sqlite": "sqlite", "postgres": "postgresql+psycopg"}
+_SECRET_NAME = re.compile(
+    "secret|token|pass|key|credential|signature|sas|auth|dsn|connection_string", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """The catalog's URL, and what opening the lake behind it needs; its repr holds no secret."""
+
+    conn_id: str
+    url: URL
+    metadata_schema: str | None = None
+    data_path: str | None = None  # absolute, ends in "/"
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def invalid(self, of: ExtraField | StandardField, problem: str) -> InvalidOptionError:
+        """Return the error for a field that does not fit what the catalog holds."""
+        return _invalid(self.conn_id, of, problem)
+
+
+def read_settings(connection: Connection) -> ConnectionSettings:
+    """Check every field of a connection, and have its secrets masked in the task's log from here on.
+
+    Raises:
+        InvalidOptionError: names the field, its value unless that may be secret, and what to do.
+    """
+    _mask(connection.password)
+    extra = _extra(connection)
+    storage_options = _storage_options(connection.conn_id, extra.get(STORAGE_OPTIONS.name))
+    catalog_type = _catalog_type(connection.conn_id, extra.get(CATALOG_TYPE.name))
+    return ConnectionSettings(
+        connection.conn_id,
+        _url(connection, catalog_type),
+        _metadata_schema(connection.conn_id, catalog_type, extra.get(METADATA_SCHEMA.name)),
+        _data_path(connection.conn_id, extra.get(DATA_PATH.name)),
+        storage_options,
+    )
+
+
+def _invalid(conn_id: str, of: ExtraField | StandardField, problem: str) -> InvalidOptionError:
+    name = of.label if of.label.lower().replace(" ", "_") == of.name else f"{of.label} ({of.name})"
+    return InvalidOptionError(f"Connection {conn_id!r}, field {name}: {problem}")
+
+
+def _extra(connection: Connection) -> dict[str, Any]:
+    """Return the filled fields of the extra; no value of it is ever shown, as any may be a secret."""
+    try:
+        extra = json.loads(connection.extra or "{}")
+    except ValueError:
+        extra = None
+    if not isinstance(extra, dict):
+        raise InvalidOptionError(
+            f"Connection {connection.conn_id!r}: its extra is no JSON object. Write it as "
+            '{"catalog_type": "postgres"}.'
+        )
+    known = [of.name for of in EXTRA_FIELDS]
+    unknown = sorted(set(extra) - set(known))
+    if unknown:
+        raise InvalidOptionError(
+            f"Connection {connection.conn_id!r}: its extra holds {', '.join(map(repr, unknown))}, unknown to "
+            f"DuckLake connections. Known are {', '.join(known)}; options of the file system belong into "
+            "storage_options."
+        )
+    return {name: value for name, value in extra.items() if value not in (None, "")}
+
+
+def _catalog_type(conn_id: str, value: object) -> str:
+    if value is None:
+        raise _invalid(conn_id, CATALOG_TYPE, f"is empty. Choose one of {', '.join(CATALOG_TYPES)}.")
+    if value not in CATALOG_TYPES:
+        raise _invalid(
+            conn_id,
+            CATALOG_TYPE,
+            f"{value!r} is no catalog that this release opens. Choose one of {', '.join(CATALOG_TYPES)}.",
+        )
+    return str(value)
+
+
+def _url(connection: Connection, catalog_type: str) -> URL:
+    from sqlalchemy.engine import URL  # noqa: PLC0415 - operators import this module while DAGs are parsed
+
+    port = _port(connection.conn_id, connection.port)
+    if catalog_type == "sqlite":
+        return URL.create(
+            _DRIVERS[catalog_type], database=_sqlite_file(connection.conn_id, connection.schema)
+        )
+    for of, value in ((HOST, connection.host), (DATABASE, connection.schema)):
+        if not value:
+            raise _invalid(connection.conn_id, of, "is empty. A PostgreSQL catalog needs it.")
+    url = URL.create(
+        _DRIVERS[catalog_type],
+        username=connection.login or None,
+        password=connection.password or None,
+        host=connection.host,
+        port=port,
+        database=connection.schema,
+    )
+    if url.password:
+        _mask(url.render_as_string(hide_password=False))
+    return url
+
+
+def _port(conn_id: str, value: object) -> int | None:
+    if value in (None, ""):
+        return None
+    text = str(value)
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= _HIGHEST_PORT):
+        raise _invalid(
+            conn_id, PORT, f"{value!r} is no port. Write a whole number from 1 to {_HIGHEST_PORT}."
+        )
+    return int(text)
+
+
+def _sqlite_file(conn_id: str, path: str | None) -> str:
+    if not path:
+        raise _invalid(
+            conn_id, DATABASE, "is empty. Write the path of the SQLite file, as /data/lake.sqlite."
+        )
+    if not PurePath(path).is_absolute():
+        raise _invalid(
+            conn_id,
+            DATABASE,
+            f"{path!r} is a relative path, and every worker has its own working directory. Write the whole "
+            "path, as /data/lake.sqlite.",
+        )
+    return path
+
+
+def _metadata_schema(conn_id: str, catalog_type: str, value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise _invalid(conn_id, METADATA_SCHEMA, f"{value!r} is no name. Write it as text.")
+    if catalog_type == "sqlite":
+        raise _invalid(
+            conn_id, METADATA_SCHEMA, f"{value!r} is set, but SQLite has no schemas. Clear the field."
+        )
+    return value
+
+
+def _data_path(conn_id: str, value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise _invalid(conn_id, DATA_PATH, f"{value!r} is no path. Write it as text.")
+    if "://" not in value and not PurePath(value).is_absolute():
+        raise _invalid(
+            conn_id,
+            DATA_PATH,
+            f"{value!r} is a relative path, and every worker has its own working directory. Write the whole "
+            "path, as /data/files/, or a URI, as s3://bucket/lake/.",
+        )
+    return directory_path(value)
+
+
+def _storage_options(conn_id: str, value: object) -> dict[str, Any]:
+    """Read a JSON object, or its text: forms of Airflow 3.1 and URIs cannot hold an object in a field."""
+    options = value or {}
+    if isinstance(options, str):
+        _mask(options)
+        try:
+            options = json.loads(options)
+        except ValueError:
+            options = None
+    if not isinstance(options, dict):
+        raise _invalid(
+            conn_id, STORAGE_OPTIONS, 'is no JSON object. Write it as {"key": "…", "secret": "…"}.'
+        )
+    for secret in _secrets(options):
+        _mask(secret)
+    return options
+
+
+def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield every text below a name that speaks of a secret, at any depth."""
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from _secrets(value)
+        elif isinstance(value, str) and _SECRET_NAME.search(name):
+            yield value
+
+
+def _mask(secret: str | None) -> None:
+    """Hide a secret in logs, also as it looks inside a URL."""
+    for spelling in {secret, quote(secret, safe=" +"), quote_plus(secret)} if secret else ():
+        mask_secret(spelling)

@@ -1,0 +1,182 @@
+"""From an Airflow connection to an open lake."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import BaseHook
+
+from airflow_provider_ducklake.errors import (
+    AlreadyExistsError,
+    DuckLakeError,
+    NotADuckLakeError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.hooks.connection_form import DATA_PATH, form_widgets, hook_field_behaviour
+from airflow_provider_ducklake.hooks.connection_settings import ConnectionSettings, read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from contextlib import AbstractContextManager
+    from datetime import datetime
+
+    import pyarrow as pa
+
+    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.spec.snapshots import JsonValue
+
+_TEST_TIMEOUT_SECONDS = 5
+
+
+class DuckLakeHook(BaseHook):
+    """Opens the lake that a connection of type ``ducklake`` describes.
+
+    :param ducklake_conn_id: the connection; nothing of it is read before the lake is asked for.
+    """
+
+    conn_name_attr = "ducklake_conn_id"
+    default_conn_name = "ducklake_default"
+    conn_type = "ducklake"
+    hook_name = "DuckLake"
+
+    def __init__(self, ducklake_conn_id: str = default_conn_name, logger_name: str | None = None) -> None:
+        super().__init__(logger_name=logger_name)
+        self.ducklake_conn_id = ducklake_conn_id
+        self._lake: Lake | None = None
+
+    @classmethod
+    def get_connection_form_widgets(cls) -> dict[str, Any]:
+        """Return the form's own fields, for Airflow 3.1."""
+        return form_widgets()
+
+    @classmethod
+    def get_ui_field_behaviour(cls) -> dict[str, Any]:
+        """Return how the form shows the fields every connection has, for Airflow 3.1."""
+        return hook_field_behaviour()
+
+    def settings(self) -> ConnectionSettings:
+        """Return what the connection says.
+
+        Raises:
+            InvalidOptionError: a field of the connection makes no sense.
+        """
+        return read_settings(self.get_connection(self.ducklake_conn_id))
+
+    def lake(self) -> Lake:
+        """Return the connection's lake, opened once and kept.
+
+        Raises:
+            InvalidOptionError: a field of the connection makes no sense, or its data path is not the lake's.
+            NotADuckLakeError: the catalog database holds no lake; see ``get_or_create_lake``.
+            UnsupportedFeatureError: the lake is encrypted.
+        """
+        if self._lake is None:
+            self._lake = _open(self.settings())
+        return self._lake
+
+    def get_conn(self) -> Lake:
+        """Return the same as ``lake``."""
+        return self.lake()
+
+    def get_or_create_lake(self) -> Lake:
+        """Return the connection's lake, created with the connection's data path where there is none yet."""
+        if self._lake is None:
+            settings = self.settings()
+            try:
+                self._lake = _open(settings)
+            except NotADuckLakeError:
+                self._lake = _create(settings)
+        return self._lake
+
+    def close(self) -> None:
+        """Close the lake if it is open; asking for it opens it again."""
+        if self._lake is not None:
+            self._lake.close()
+            self._lake = None
+
+    def transaction(
+        self,
+        author: str | None = None,
+        message: str | None = None,
+        extra: Mapping[str, JsonValue] | None = None,
+    ) -> AbstractContextManager[Any]:
+        """Return a transaction on the lake: one snapshot, committed at the end of the ``with`` block."""
+        return self.lake().transaction(author=author, message=message, extra=extra)
+
+    def read_arrow(
+        self,
+        table: str | tuple[str, str],
+        at: int | datetime | None = None,
+        columns: Iterable[str] | None = None,
+    ) -> pa.Table:
+        """Return a table's rows without Spark, for small reads; ``at`` is a snapshot id or an aware time."""
+        return self.lake().read_arrow(table, at=at, columns=columns)
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Open the catalog and write below the data path; return whether that worked, and what was found."""
+        from airflow_provider_ducklake.storage.filesystem import check_writable  # noqa: PLC0415
+
+        try:
+            settings = self.settings()
+            lake = _open(settings, timeout_seconds=_TEST_TIMEOUT_SECONDS)
+            try:
+                snapshot = lake.current_snapshot()
+                check_writable(lake.data_path, settings.storage_options)
+            finally:
+                lake.close()
+        except DuckLakeError as error:
+            return False, str(error)
+        made = f"{snapshot.time:%Y-%m-%d %H:%M:%S} UTC"
+        return True, (
+            f"DuckLake {lake.version.value} at snapshot {snapshot.id}, made at {made}; "
+            f"data path {lake.data_path} is writable."
+        )
+
+
+def _open(settings: ConnectionSettings, timeout_seconds: int | None = None) -> Lake:
+    from airflow_provider_ducklake.catalog.lake import Lake  # noqa: PLC0415
+
+    url = settings.url
+    if timeout_seconds is not None and url.get_backend_name() == "postgresql":
+        url = url.update_query_dict({"connect_timeout": str(timeout_seconds)})
+    lake = Lake.connect(
+        url, metadata_schema=settings.metadata_schema, storage_options=settings.storage_options
+    )
+    try:
+        _check(settings, lake)
+    except DuckLakeError:
+        lake.close()
+        raise
+    return lake
+
+
+def _check(settings: ConnectionSettings, lake: Lake) -> None:
+    if lake.encrypted:
+        raise UnsupportedFeatureError(
+            f"The lake of connection {settings.conn_id!r} encrypts its data files; this release neither "
+            "reads nor writes encrypted files. Use a lake without encryption."
+        )
+    if settings.data_path not in (None, lake.data_path):
+        raise settings.invalid(
+            DATA_PATH,
+            f"{settings.data_path!r} is not where this lake keeps its files, which is {lake.data_path!r}. "
+            "Write that, or clear the field.",
+        )
+
+
+def _create(settings: ConnectionSettings) -> Lake:
+    from airflow_provider_ducklake.catalog.lake import Lake  # noqa: PLC0415
+
+    if settings.data_path is None:
+        raise settings.invalid(
+            DATA_PATH, "is empty. A new lake needs a place for its files, as /data/files/."
+        )
+    try:
+        return Lake.create(
+            settings.url,
+            settings.data_path,
+            metadata_schema=settings.metadata_schema,
+            storage_options=settings.storage_options,
+        )
+    except AlreadyExistsError:  # another task was faster
+        return _open(settings)

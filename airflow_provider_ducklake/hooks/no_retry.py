@@ -1,0 +1,37 @@
+"""Which errors of the library no retry of a task can cure, and how Airflow is told."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_provider_ducklake.errors import (
+    CatalogError,
+    CatalogUnavailableError,
+    InvalidInputError,
+    NotFoundError,
+    UnsupportedFeatureError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def no_retry_on_user_errors() -> Iterator[None]:
+    """Fail the task for good, also as a decorator, on an error that the next try would meet again.
+
+    Everything else propagates as it is: Airflow then retries as the task's author asked.
+
+    Raises:
+        AirflowFailException: for bad input, something that does not exist, a catalog we cannot work on, or a
+            feature that is not supported.
+    """
+    try:
+        yield
+    except CatalogUnavailableError:
+        raise
+    except (InvalidInputError, NotFoundError, CatalogError, UnsupportedFeatureError) as error:
+        raise AirflowFailException(f"{type(error).__name__}: {error}") from error

@@ -1,0 +1,147 @@
+"""Forget old snapshots of a lake."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.operators.base import DuckLakeOperator, no_retry_on_user_errors
+from airflow_provider_ducklake.spec.times import parse_interval, parse_time, require_offset
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from airflow.sdk import Context
+
+    from airflow_provider_ducklake.catalog.lake import ExpireResult
+
+
+class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
+    """Expire snapshots of a lake: nobody can read the lake as of them any more.
+
+    Files that only expired snapshots used are scheduled for deletion, not deleted. The newest snapshot
+    always stays. One of ``older_than``, ``versions`` and ``keep_last`` is needed; ``older_than`` and
+    ``versions`` exclude each other.
+
+    :param older_than: expire what is older: a ``timedelta``, a text such as ``"7 days"``, an aware
+        ``datetime``, or an ISO time with an offset. (templated)
+    :param versions: expire exactly these snapshot ids. (templated)
+    :param keep_last: never expire the newest N snapshots; alone, expire all the others. (templated)
+    :param dry_run: find out what would be expired, and change nothing. (templated as ``is_dry_run``)
+    :param ducklake_conn_id: the connection of the lake. (templated)
+    :param commit_message: accepted as by every operator, and unused: expiring makes no snapshot. (templated)
+    :return: ``{"snapshot_ids": [1, 2], "data_files": 3, "delete_files": 0, "tables": 0, "bytes": 4096,
+        "dry_run": False}``: the expired snapshots, the files scheduled for deletion and their size, and the
+        number of dropped tables that no snapshot knows any more.
+    """
+
+    template_fields: Sequence[str] = (
+        *DuckLakeOperator.template_fields,
+        "older_than",
+        "versions",
+        "keep_last",
+        "is_dry_run",
+    )
+
+    def __init__(
+        self,
+        *,
+        older_than: timedelta | datetime | str | None = None,
+        versions: Collection[int] | str | None = None,
+        keep_last: int | str | None = None,
+        dry_run: bool | str = False,
+        **kwargs: Any,  # noqa: ANN401 - Airflow's
+    ) -> None:
+        super().__init__(**kwargs)
+        self.older_than = older_than
+        self.versions = versions
+        self.keep_last = keep_last
+        self.is_dry_run = dry_run  # "dry_run" is a method of every operator
+
+    @no_retry_on_user_errors()
+    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
+        """Expire, and say what was."""
+        arguments: dict[str, Any] = {
+            "older_than": _age(self.older_than),
+            "versions": _integers(self.versions),
+            "keep_last": _integer("keep_last", self.keep_last),
+            "dry_run": _flag("dry_run", self.is_dry_run),
+        }
+        with closing(DuckLakeHook(self.ducklake_conn_id).lake()) as lake:
+            result = lake.expire_snapshots(**arguments)
+        self._report(result)
+        return _summary(result)
+
+    def _report(self, result: ExpireResult) -> None:
+        self.log.info(
+            "%s %d snapshots; %d data files and %d delete files (%d bytes) %s for deletion, %d tables gone",
+            "Dry run, would expire" if result.dry_run else "Expired",
+            len(result.snapshots),
+            result.data_files,
+            result.delete_files,
+            result.bytes,
+            "would be scheduled" if result.dry_run else "scheduled",
+            result.tables,
+        )
+
+
+def _summary(result: ExpireResult) -> dict[str, Any]:
+    return {
+        "snapshot_ids": [int(snapshot.id) for snapshot in result.snapshots],
+        "data_files": result.data_files,
+        "delete_files": result.delete_files,
+        "tables": result.tables,
+        "bytes": result.bytes,
+        "dry_run": result.dry_run,
+    }
+
+
+def _age(value: timedelta | datetime | str | None) -> timedelta | datetime | None:
+    match value:
+        case None | timedelta():
+            return value
+        case datetime():
+            return require_offset(value)
+        case str() if value[:4].isdigit() and "-" in value:
+            return parse_time(value)
+        case str():
+            return parse_interval(value)
+    raise InvalidInputError(
+        f"older_than is {value!r}. Give a timedelta, a text such as '7 days', an aware datetime or ISO time."
+    )
+
+
+def _integers(value: Collection[int] | str | None) -> list[int] | None:
+    """Read ids, also as a template leaves them: ``"[3, 4]"`` or ``"3"``."""
+    if value is None:
+        return None
+    try:
+        read = json.loads(value) if isinstance(value, str) else list(value)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"versions is {value!r}. Give a list of snapshot ids, as [3, 4].") from None
+    return [_required_integer("versions", entry) for entry in (read if isinstance(read, list) else [read])]
+
+
+def _integer(name: str, value: object) -> int | None:
+    return None if value is None else _required_integer(name, value)
+
+
+def _required_integer(name: str, value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().isdecimal():
+        return int(value)
+    raise InvalidInputError(f"{name} is {value!r}. Give a whole number.")
+
+
+def _flag(name: str, value: object) -> bool:
+    """Read a flag, also as a template leaves it: the text "False" must not count as true."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    raise InvalidInputError(f"{name} is {value!r}. Give True or False.")
