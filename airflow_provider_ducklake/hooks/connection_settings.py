@@ -74,7 +74,7 @@ def read_settings(connection: Connection) -> ConnectionSettings:
 
 
 def _invalid(conn_id: str, of: ExtraField | StandardField, problem: str) -> InvalidOptionError:
-    name = of.label if of.label.lower().replace(" ", "_") == of.name else f"{of.label} ({of.name})"
+    name = of.label if of.label.lower() == of.name else f"{of.label} ({of.name})"
     return InvalidOptionError(f"Connection {conn_id!r}, field {name}: {problem}")
 
 

@@ -1,0 +1,1 @@
+"""The Airflow side, run by Airflow itself."""

@@ -1,0 +1,75 @@
+"""An Airflow of its own for each test process, without any service."""
+
+import atexit
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reference.catalogs import CatalogDatabase
+
+if "airflow" in sys.modules:
+    raise RuntimeError("Airflow was imported before its home was set: import it below tests/airflow only")
+
+_home = tempfile.mkdtemp(prefix="ducklake_airflow_")
+atexit.register(shutil.rmtree, _home, ignore_errors=True)
+for _name in [name for name in os.environ if name.startswith(("AIRFLOW", "_AIRFLOW"))]:
+    del os.environ[_name]
+os.environ |= {
+    "AIRFLOW_HOME": _home,
+    "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+    "AIRFLOW__CORE__DAGS_FOLDER": f"{_home}/dags",
+}
+Path(_home, "dags").mkdir()
+
+SetConnection = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def airflow_db() -> None:
+    """The metadata database; needed to run DAGs, not to call hooks and operators."""
+    from airflow.utils import db  # noqa: PLC0415 - its home is set by now
+
+    db.initdb()
+
+
+@pytest.fixture
+def set_connection(monkeypatch: pytest.MonkeyPatch) -> SetConnection:
+    """Set an Airflow connection for this test: `set_connection(schema="/data/lake.sqlite", extra={…})`."""
+
+    def set_it(conn_id: str = "ducklake_default", **fields: Any) -> str:
+        text = json.dumps({"conn_type": "ducklake", **fields})
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", text)
+        return conn_id
+
+    return set_it
+
+
+@pytest.fixture
+def connect(set_connection: SetConnection) -> Callable[[CatalogDatabase], str]:
+    """Set a connection to a catalog and return its id."""
+
+    def connect(catalog: CatalogDatabase, **extra: Any) -> str:
+        return set_connection(**connection_fields(catalog, **extra))
+
+    return connect
+
+
+def connection_fields(catalog: CatalogDatabase, **extra: Any) -> dict[str, Any]:
+    """Describe a catalog as the fields of a connection."""
+    if catalog.kind == "sqlite":
+        return {"schema": catalog.location, "extra": {"catalog_type": "sqlite", **extra}}
+    libpq = dict(part.split("=", 1) for part in catalog.location.split())
+    return {
+        "host": libpq["host"],
+        "port": int(libpq["port"]),
+        "login": libpq["user"],
+        "schema": libpq["dbname"],
+        "extra": {"catalog_type": "postgres", **extra},
+    }

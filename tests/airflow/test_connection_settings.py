@@ -1,0 +1,196 @@
+"""Each field of a connection, right and wrong; the server that stores connections checks nothing."""
+
+import json
+import logging
+import traceback
+from typing import Any
+
+import pytest
+from airflow.sdk import Connection
+from airflow.sdk.log import redact
+
+from airflow_provider_ducklake.errors import InvalidOptionError
+from airflow_provider_ducklake.hooks.connection_settings import ConnectionSettings, read_settings
+
+SECRET = "s3cr3t/ p@ss"
+
+
+def connection(extra: dict[str, Any] | str | None = None, **fields: Any) -> Connection:
+    text = json.dumps(extra) if isinstance(extra, dict) else extra
+    return Connection(conn_id="lake", conn_type="ducklake", extra=text, **fields)
+
+
+def sqlite(path: str | None = "/data/lake.sqlite", **extra: Any) -> ConnectionSettings:
+    return read_settings(connection({"catalog_type": "sqlite", **extra}, schema=path))
+
+
+def postgres(extra: dict[str, Any] | None = None, **fields: Any) -> ConnectionSettings:
+    fields = {"host": "db.example.com", "schema": "lakehouse", **fields}
+    return read_settings(connection({"catalog_type": "postgres", **(extra or {})}, **fields))
+
+
+def test_a_sqlite_connection_names_a_file():
+    settings = sqlite()
+
+    assert str(settings.url) == "sqlite:////data/lake.sqlite"
+    assert (settings.metadata_schema, settings.data_path, settings.storage_options) == (None, None, {})
+
+
+def test_a_postgres_connection_names_server_user_and_database():
+    settings = postgres({"metadata_schema": "lake"}, login="etl", password=SECRET, port=5433)
+
+    assert settings.url.render_as_string(hide_password=False) == (
+        "postgresql+psycopg://etl:s3cr3t%2F p%40ss@db.example.com:5433/lakehouse"
+    )
+    assert settings.metadata_schema == "lake"
+
+
+def test_user_password_and_port_may_be_left_to_the_database():
+    assert str(postgres().url) == "postgresql+psycopg://db.example.com/lakehouse"
+
+
+@pytest.mark.parametrize("port", [5432, "5432"])
+def test_a_port_may_come_as_text(port):
+    assert postgres(port=port).url.port == 5432
+
+
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        ("/data/files", "/data/files/"),
+        ("/data/files/", "/data/files/"),
+        ("s3://bucket/lake", "s3://bucket/lake/"),
+    ],
+)
+def test_a_data_path_ends_in_a_slash(path, kept):
+    assert sqlite(data_path=path).data_path == kept
+
+
+@pytest.mark.parametrize("options", [{"key": "k", "secret": "s"}, '{"key": "k", "secret": "s"}'])
+def test_storage_options_may_come_as_the_text_of_an_object(options):
+    assert sqlite(storage_options=options).storage_options == {"key": "k", "secret": "s"}
+
+
+def test_fields_left_empty_in_the_form_count_as_absent():
+    settings = postgres(
+        {"metadata_schema": "", "data_path": None, "storage_options": None}, login="", password=""
+    )
+
+    assert settings == postgres()
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"extra": {}}, ["catalog_type", "is empty", "sqlite, postgres"]),
+        ({"extra": {"catalog_type": "oracle"}}, ["catalog_type", "'oracle'", "sqlite, postgres"]),
+        ({"extra": {"catalog_type": ["sqlite"]}}, ["catalog_type", "['sqlite']"]),
+        ({"extra": {"catalog_type": "mysql"}}, ["catalog_type", "'mysql'", "sqlite, postgres"]),
+        ({"port": "abc"}, ["Port", "'abc'", "1 to 65535"]),
+        ({"port": 70000}, ["Port", "70000"]),
+        ({"port": 54.5}, ["Port", "54.5"]),
+        ({"host": None}, ["Host", "is empty"]),
+        ({"schema": ""}, ["Database (schema)", "is empty"]),
+        ({"extra": {"catalog_type": "sqlite"}, "schema": None}, ["Database (schema)", "SQLite file"]),
+        (
+            {"extra": {"catalog_type": "sqlite"}, "schema": "lake.db"},
+            ["Database (schema)", "'lake.db'", "relative"],
+        ),
+        ({"extra": {"catalog_type": "sqlite"}, "schema": ":memory:"}, ["Database (schema)", "':memory:'"]),
+        (
+            {"extra": {"catalog_type": "sqlite", "metadata_schema": "lake"}, "schema": "/data/l"},
+            ["Metadata schema (metadata_schema)", "'lake'", "Clear"],
+        ),
+        (
+            {"extra": {"catalog_type": "postgres", "metadata_schema": 7}},
+            ["Metadata schema (metadata_schema)", "7"],
+        ),
+        (
+            {"extra": {"catalog_type": "postgres", "data_path": "files/"}},
+            ["Data path (data_path)", "'files/'", "relative"],
+        ),
+        ({"extra": {"catalog_type": "postgres", "data_path": 7}}, ["Data path (data_path)", "7"]),
+    ],
+)
+def test_a_wrong_field_is_named_with_its_value_and_what_to_do(fields, said):
+    fields = {"host": "db", "schema": "lakehouse", "extra": {"catalog_type": "postgres"}, **fields}
+
+    with pytest.raises(InvalidOptionError) as raised:
+        read_settings(connection(**fields))
+
+    assert str(raised.value).startswith("Connection 'lake', field ")
+    assert [part for part in said if part not in str(raised.value)] == []
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"catalog_type": "postgres", "storage_options": f'{{"secret": "{SECRET}"'},
+        {"catalog_type": "postgres", "storage_options": [SECRET]},
+        {"catalog_type": "postgres", "storage_options": f'"{SECRET}"'},
+        {"catalog_type": "postgres", "pasword": SECRET},
+        f'{{"storage_options": "{SECRET}"',
+        f'["{SECRET}"]',
+    ],
+)
+def test_a_value_that_may_be_secret_is_not_shown(extra):
+    with pytest.raises(InvalidOptionError) as raised:
+        read_settings(connection(extra, host="db", schema="lakehouse"))
+
+    shown = "".join(traceback.format_exception(raised.value))
+    assert SECRET not in shown
+    assert "Connection 'lake'" in str(raised.value)
+
+
+def test_an_unknown_key_is_named_and_so_are_the_known_ones():
+    with pytest.raises(
+        InvalidOptionError, match=r"'s3_region'.*catalog_type, metadata_schema, data_path, storage_"
+    ):
+        sqlite(s3_region="eu-central-1")
+
+
+def test_settings_show_no_secret():
+    settings = postgres(
+        {"storage_options": {"secret": SECRET, "client_kwargs": {"aws_secret_access_key": SECRET}}},
+        login="etl",
+        password=SECRET,
+    )
+
+    assert SECRET not in f"{settings} {settings!r} {settings.url} {settings.url!r}"
+    assert "s3cr3t" not in f"{settings!r}"
+
+
+def test_secrets_are_masked_in_logs_from_then_on():
+    storage = {
+        "key": "AKIAEXAMPLE",
+        "secret": "wJalrXUtnFEMI",
+        "kw": {"session_token": "FwoGZXIvYXdz"},
+        "region": "eu-1",
+    }
+    postgres({"storage_options": storage}, login="etl", password="tr0ub4dor&3")
+
+    line = redact(
+        "connecting to postgresql+psycopg://etl:tr0ub4dor%263@db.example.com/lakehouse, "
+        "password tr0ub4dor&3, AKIAEXAMPLE wJalrXUtnFEMI FwoGZXIvYXdz eu-1"
+    )
+
+    assert line == "connecting to ***, password ***, *** *** *** eu-1"
+
+
+def test_checking_a_connection_logs_nothing():
+    class Seen(logging.Handler):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lines: list[str] = []
+
+        def emit(self, record: logging.LogRecord) -> None:
+            self.lines.append(record.getMessage())
+
+    seen = Seen()
+    logging.getLogger().addHandler(seen)
+    try:
+        postgres({"storage_options": {"secret": SECRET}}, password=SECRET)
+    finally:
+        logging.getLogger().removeHandler(seen)
+
+    assert seen.lines == []

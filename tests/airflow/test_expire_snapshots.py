@@ -1,0 +1,176 @@
+"""The operator on lakes of the reference client, which also judges what is left."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_ducklake.operators.expire_snapshots import DuckLakeExpireSnapshotsOperator
+from tests.airflow.dags import sync_dag, xcom
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
+
+
+def query(catalog: CatalogDatabase, sql: str) -> list[tuple[Any, ...]]:
+    with open_lake(catalog, data_inlining_row_limit=0) as lake:
+        return lake.sql(sql)
+
+
+def snapshot_ids(catalog: CatalogDatabase) -> list[int]:
+    return [row[0] for row in query(catalog, "SELECT snapshot_id FROM ducklake_snapshots('lake') ORDER BY 1")]
+
+
+def scheduled_files(catalog: CatalogDatabase) -> int:
+    return len(
+        query(catalog, "CALL ducklake_cleanup_old_files('lake', cleanup_all => true, dry_run => true)")
+    )
+
+
+def history(catalog: CatalogDatabase) -> None:
+    """Snapshots 0 to 6; the file of 2 is dead since 4, whose file lives on; table x was dropped in 6."""
+    query(
+        catalog,
+        "CREATE TABLE orders (id INT);"
+        "INSERT INTO orders VALUES (1), (2);"
+        "DELETE FROM orders;"
+        "INSERT INTO orders VALUES (3);"
+        "CREATE TABLE x AS SELECT 1 AS a;"
+        "DROP TABLE x",
+    )
+
+
+@pytest.fixture
+def lake(catalog: CatalogDatabase, connect: Callable[..., str]) -> CatalogDatabase:
+    connect(catalog)
+    history(catalog)
+    return catalog
+
+
+@pytest.fixture
+def sqlite_lake(sqlite_catalog: CatalogDatabase, connect: Callable[..., str]) -> CatalogDatabase:
+    connect(sqlite_catalog)
+    history(sqlite_catalog)
+    return sqlite_catalog
+
+
+def expire(**arguments: Any) -> dict[str, Any]:
+    result = DuckLakeExpireSnapshotsOperator(task_id="expire", **arguments).execute({})
+    assert json.loads(json.dumps(result)) == result
+    return result
+
+
+def test_keeping_the_newest_expires_all_the_others(lake):
+    result = expire(keep_last=2)
+
+    assert result["snapshot_ids"] == [0, 1, 2, 3, 4]
+    assert (result["data_files"], result["dry_run"]) == (1, False)
+    assert result["bytes"] > 0
+    assert snapshot_ids(lake) == [5, 6]
+    assert scheduled_files(lake) == result["data_files"] + result["delete_files"]
+    assert query(lake, "FROM orders") == [(3,)]
+
+
+def test_chosen_versions_expire(lake):
+    assert expire(versions=[1, 3])["snapshot_ids"] == [1, 3]
+    assert snapshot_ids(lake) == [0, 2, 4, 5, 6]
+
+
+def test_a_dry_run_says_the_same_and_changes_nothing(lake):
+    planned = expire(keep_last=1, dry_run=True)
+
+    assert snapshot_ids(lake) == [0, 1, 2, 3, 4, 5, 6]
+    assert scheduled_files(lake) == 0
+    assert expire(keep_last=1) == {**planned, "dry_run": False}
+
+
+@pytest.mark.parametrize(
+    "age", [timedelta(0), "0 days", lambda: datetime.now(UTC), lambda: datetime.now(UTC).isoformat()]
+)
+def test_an_age_may_be_an_interval_or_a_time(sqlite_lake, age):
+    result = expire(older_than=age() if callable(age) else age)
+
+    assert result["snapshot_ids"] == [0, 1, 2, 3, 4, 5]
+    assert snapshot_ids(sqlite_lake) == [6]
+
+
+def test_nothing_is_that_old_yet(sqlite_lake):
+    result = expire(older_than="7 days")
+
+    assert result == {
+        "snapshot_ids": [],
+        "data_files": 0,
+        "delete_files": 0,
+        "tables": 0,
+        "bytes": 0,
+        "dry_run": False,
+    }
+    assert len(snapshot_ids(sqlite_lake)) == 7
+
+
+def test_an_age_spares_the_newest_that_are_to_be_kept(sqlite_lake):
+    assert expire(older_than=timedelta(0), keep_last=4)["snapshot_ids"] == [0, 1, 2]
+    assert snapshot_ids(sqlite_lake) == [3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, ""),
+        ({"older_than": "7 days", "versions": [1]}, ""),
+        ({"keep_last": 0}, ""),
+        ({"keep_last": "two"}, "keep_last is 'two'"),
+        ({"keep_last": True}, "keep_last is True"),
+        ({"older_than": "last week"}, "'last week' is no interval"),
+        ({"older_than": "1 month"}, "'1 month' is no interval"),
+        ({"older_than": ""}, "'' is no interval"),
+        ({"older_than": "2026-01-01T00:00:00"}, "no time zone"),
+        ({"older_than": datetime(2026, 1, 1)}, "no time zone"),  # noqa: DTZ001 - the point
+        ({"older_than": 7}, "older_than is 7"),
+        ({"versions": "newest"}, "versions is 'newest'"),
+        ({"versions": [1, "x"]}, "versions is 'x'"),
+        ({"keep_last": 1, "dry_run": "maybe"}, "dry_run is 'maybe'"),
+    ],
+)
+def test_input_that_makes_no_sense_fails_the_task_for_good(sqlite_lake, arguments, said):
+    with pytest.raises(AirflowFailException, match=r"^InvalidInputError: ") as raised:
+        expire(**arguments)
+
+    assert said in str(raised.value)
+    assert len(snapshot_ids(sqlite_lake)) == 7
+
+
+def test_a_database_without_a_lake_fails_the_task_for_good(sqlite_catalog, connect):
+    connect(sqlite_catalog)
+
+    with pytest.raises(AirflowFailException, match=r"^NotADuckLakeError: "):
+        expire(keep_last=1)
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_arguments_may_be_templates(sqlite_lake):
+    with DAG("expire", start_date=datetime(2024, 1, 1, tzinfo=UTC), schedule=None) as dag:
+        plan = DuckLakeExpireSnapshotsOperator(
+            task_id="plan",
+            older_than="{{ params.age }}",
+            keep_last="{{ params.keep }}",
+            dry_run="{{ params.dry }}",
+            params={"age": "0 days", "keep": 3, "dry": True},
+        )
+        execute = DuckLakeExpireSnapshotsOperator(
+            task_id="execute",
+            versions="{{ ti.xcom_pull(task_ids='plan')['snapshot_ids'] }}",
+            dry_run="{{ params.dry }}",
+            params={"dry": False},
+        )
+        plan >> execute
+
+    run = sync_dag(dag).test()
+
+    assert run.state == "success"
+    assert xcom(run, "plan")["dry_run"] is True
+    assert xcom(run, "execute")["snapshot_ids"] == xcom(run, "plan")["snapshot_ids"] == [0, 1, 2, 3]
+    assert snapshot_ids(sqlite_lake) == [4, 5, 6]

@@ -1,0 +1,185 @@
+"""The hook on real catalogs: open, create, read, and say what is wrong without saying secrets."""
+
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from airflow.models.connection import Connection as CoreConnection
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from airflow_provider_ducklake.errors import (
+    CatalogUnavailableError,
+    InvalidOptionError,
+    NotADuckLakeError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from tests.airflow.conftest import connection_fields
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
+
+SECRET = "tr0ub4dor/3 &x"
+
+
+@pytest.fixture
+def lake_of_duckdb(catalog: CatalogDatabase, connect: Callable[..., str]) -> CatalogDatabase:
+    with open_lake(catalog) as lake:
+        lake.sql("CREATE TABLE orders (id INT); INSERT INTO orders VALUES (1), (2)")
+    connect(catalog)
+    return catalog
+
+
+def test_making_a_hook_looks_at_no_connection():
+    hook = DuckLakeHook("no_such_connection")
+
+    with pytest.raises(AirflowNotFoundException):
+        hook.lake()
+
+
+@pytest.mark.usefixtures("lake_of_duckdb")
+def test_the_hook_opens_the_lake_once():
+    hook = DuckLakeHook()
+
+    lake = hook.lake()
+
+    assert hook.lake() is lake is hook.get_conn()
+    assert lake.current_snapshot().id == 2
+    hook.close()
+    assert hook.lake() is not lake
+    hook.close()
+
+
+@pytest.mark.usefixtures("lake_of_duckdb")
+def test_the_hook_reads_and_writes_without_spark():
+    hook = DuckLakeHook()
+
+    with hook.transaction(author="etl", message="one more column") as tx:
+        tx.add_column("orders", "note", "varchar")
+
+    assert tx.committed.id == 3
+    assert sorted(hook.read_arrow("orders", columns=["id"]).column("id").to_pylist()) == [1, 2]
+    assert hook.read_arrow("orders", at=2).column_names == ["id"]
+    hook.close()
+
+
+def test_a_lake_is_created_only_where_that_is_asked_for(catalog, connect):
+    connect(catalog, data_path=catalog.data_path)
+    with pytest.raises(NotADuckLakeError):
+        DuckLakeHook().lake()
+
+    created = DuckLakeHook().get_or_create_lake()
+
+    assert created.data_path == catalog.data_path
+    assert DuckLakeHook().get_or_create_lake().current_snapshot() == created.current_snapshot()
+    created.close()
+    with open_lake(catalog) as lake:
+        assert lake.sql("SELECT count(*) FROM ducklake_snapshots('lake')") == [(1,)]
+
+
+def test_a_new_lake_needs_a_place_for_its_files(sqlite_catalog, connect):
+    connect(sqlite_catalog)
+
+    with pytest.raises(InvalidOptionError, match=r"Data path \(data_path\): is empty"):
+        DuckLakeHook().get_or_create_lake()
+
+
+def test_a_data_path_that_is_not_the_lakes_is_refused(lake_of_duckdb, connect, tmp_path):
+    connect(lake_of_duckdb, data_path=f"{tmp_path}/elsewhere")
+
+    with pytest.raises(InvalidOptionError) as raised:
+        DuckLakeHook().lake()
+
+    assert f"'{tmp_path}/elsewhere/'" in str(raised.value)
+    assert lake_of_duckdb.data_path in str(raised.value)
+
+
+def test_an_encrypted_lake_is_refused(sqlite_catalog, connect):
+    with open_lake(sqlite_catalog, encrypted=True) as lake:
+        lake.sql("CREATE TABLE orders (id INT)")
+    connect(sqlite_catalog)
+
+    with pytest.raises(UnsupportedFeatureError, match="'ducklake_default' encrypts its data files"):
+        DuckLakeHook().lake()
+    worked, message = DuckLakeHook().test_connection()
+    assert (worked, "encrypts its data files" in message) == (False, True)
+
+
+def test_the_test_button_names_version_snapshot_and_data_path(lake_of_duckdb):
+    before = set(Path(lake_of_duckdb.data_path).rglob("*"))
+
+    worked, message = DuckLakeHook().test_connection()
+
+    assert worked
+    assert message.startswith("DuckLake 1.0 at snapshot 2, made at 20")
+    assert message.endswith(f"data path {lake_of_duckdb.data_path} is writable.")
+    assert set(Path(lake_of_duckdb.data_path).rglob("*")) == before
+
+
+def test_airflows_own_test_of_an_unsaved_connection_goes_through(lake_of_duckdb, monkeypatch):
+    """What the api-server does behind the button: the connection travels as an environment variable."""
+    fields = connection_fields(lake_of_duckdb, storage_options={"client_kwargs": {"region_name": "eu"}})
+    unsaved = CoreConnection(conn_id="unsaved", conn_type="ducklake", **fields)
+    monkeypatch.setenv("AIRFLOW_CONN_UNSAVED", unsaved.get_uri())
+
+    worked, message = unsaved.test_connection()
+
+    assert worked, message
+
+
+def test_the_test_button_says_that_the_data_path_is_not_writable(sqlite_catalog, connect):
+    with open_lake(sqlite_catalog) as lake:
+        lake.sql("CREATE TABLE orders (id INT)")
+    connect(sqlite_catalog)
+    data = Path(sqlite_catalog.data_path)
+    data.rmdir()
+    data.write_text("a file where the folder was")
+
+    worked, message = DuckLakeHook().test_connection()
+
+    assert not worked
+    assert str(data) in message
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ({}, "catalog_type"),
+        ({"catalog_type": "oracle"}, "'oracle'"),
+        ({"catalog_type": "sqlite"}, "Database (schema)"),
+    ],
+)
+def test_the_test_button_says_which_field_is_wrong(set_connection, extra, said):
+    set_connection(extra=extra)
+
+    worked, message = DuckLakeHook().test_connection()
+
+    assert not worked
+    assert said in message
+
+
+def test_the_test_button_says_that_there_is_no_lake(catalog, connect):
+    connect(catalog)
+
+    worked, message = DuckLakeHook().test_connection()
+
+    assert not worked
+    assert "holds no DuckLake catalog" in message
+
+
+@pytest.mark.parametrize("wrong", ["port", "database"])
+def test_an_unreachable_catalog_says_so_without_the_password(postgres_catalog, set_connection, wrong):
+    fields = connection_fields(postgres_catalog, storage_options={"secret": SECRET})
+    fields |= {"password": SECRET, **({"port": 1} if wrong == "port" else {"schema": "no_such_database"})}
+    set_connection(**fields)
+
+    with pytest.raises(CatalogUnavailableError) as raised:
+        DuckLakeHook().lake()
+    worked, message = DuckLakeHook().test_connection()
+
+    shown = (
+        f"{''.join(traceback.format_exception(raised.value))} {raised.value!r} {raised.value.args} {message}"
+    )
+    assert not worked
+    assert "tr0ub4dor" not in shown
+    assert "127.0.0.1" in message

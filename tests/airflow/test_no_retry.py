@@ -1,0 +1,47 @@
+"""Which errors end a task for good; by type, never by text."""
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_ducklake import errors
+from airflow_provider_ducklake.operators.base import no_retry_on_user_errors
+
+FOR_GOOD = [
+    errors.InvalidInputError("no such word"),
+    errors.InvalidOptionError("no port"),
+    errors.UnsupportedVersionError("0.2", ["1.0"]),
+    errors.NotADuckLakeError("sqlite:////data/other.sqlite"),
+    errors.TableNotFoundError("sales.orders", 7),
+    errors.SnapshotNotFoundError("version 9", 1, 3),
+    errors.UnsupportedFeatureError("encrypted"),
+]
+WORTH_ANOTHER_TRY = [
+    errors.CatalogUnavailableError("postgresql://db/lake", "connection refused"),
+    errors.TransactionConflictError("append", "dropped it", "sales.orders", 7),
+    errors.CommitRetriesExceededError(10, 4.0),
+    errors.CommitStateUnknownError(7, "connection lost"),
+    errors.StorageError("/data/files is not writable"),
+    errors.SparkJobError("exit code 1"),
+    OSError("disk full"),
+]
+
+
+@pytest.mark.parametrize("error", FOR_GOOD, ids=lambda error: type(error).__name__)
+def test_an_error_that_comes_again_fails_the_task_without_retry(error):
+    @no_retry_on_user_errors()
+    def execute() -> None:
+        raise error
+
+    with pytest.raises(AirflowFailException) as raised:
+        execute()
+
+    assert str(raised.value) == f"{type(error).__name__}: {error}"
+    assert raised.value.__cause__ is error
+
+
+@pytest.mark.parametrize("error", WORTH_ANOTHER_TRY, ids=lambda error: type(error).__name__)
+def test_any_other_error_is_left_to_the_tasks_retries(error):
+    with pytest.raises(type(error)) as raised, no_retry_on_user_errors():
+        raise error
+
+    assert raised.value is error

@@ -1,0 +1,341 @@
+"""The sensor on lakes that the reference client changes: what wakes it, since when, in both modes."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, PokeReturnValue
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
+from tests.airflow.dags import parse, reschedule_count, run_once, start_run, state_of, sync_dag, xcom
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
+
+Commit = Callable[[str], int]
+
+CREATE = "CREATE SCHEMA sales; CREATE TABLE sales.orders (id INT, price DOUBLE)"
+MANY_ROWS = "INSERT INTO sales.orders SELECT i, i * 1.5 FROM range({}) t(i)"
+
+
+def commit_to(catalog: CatalogDatabase, sql: str) -> int:
+    """Run statements in the reference client, each a commit of its own, and return the newest snapshot id."""
+    with open_lake(catalog) as lake:
+        lake.sql(sql)
+        ((newest,),) = lake.sql("SELECT max(snapshot_id) FROM ducklake_snapshots('lake')")
+        return newest
+
+
+@pytest.fixture
+def commit(catalog: CatalogDatabase, connect: Callable[..., str]) -> Commit:
+    connect(catalog)
+    return lambda sql: commit_to(catalog, sql)
+
+
+@pytest.fixture
+def sqlite_commit(sqlite_catalog: CatalogDatabase, connect: Callable[..., str]) -> Commit:
+    connect(sqlite_catalog)
+    return lambda sql: commit_to(sqlite_catalog, sql)
+
+
+def look(since: Any = None, run_started: datetime | None = None, **arguments: Any) -> PokeReturnValue:
+    arguments = {"task_id": "wait", "table": "sales.orders", "since": since, **arguments}
+    run = SimpleNamespace(start_date=run_started, run_after=run_started)
+    return DuckLakeSnapshotSensor(**arguments).poke({"dag_run": run})
+
+
+def found(since: Any, **arguments: Any) -> tuple[list[str], int, int] | None:
+    looked = look(since, **arguments)
+    assert bool(looked) is (looked.xcom_value is not None)
+    if not looked:
+        return None
+    assert looked.xcom_value["table"] == "sales.orders"
+    return looked.xcom_value["changes"], looked.xcom_value["from_snapshot"], looked.xcom_value["to_snapshot"]
+
+
+ALL = ("data", "schema")
+
+
+@pytest.mark.parametrize(
+    ("sql", "changes"),
+    [
+        ("INSERT INTO sales.orders VALUES (1000, 1.0)", ["insert"]),
+        (MANY_ROWS.format(50), ["insert"]),
+        ("DELETE FROM sales.orders WHERE id = 1", ["delete"]),
+        ("DELETE FROM sales.orders WHERE id < 40", ["delete"]),
+        ("UPDATE sales.orders SET price = 0 WHERE id = 2", ["delete", "insert"]),
+        ("ALTER TABLE sales.orders ADD COLUMN note VARCHAR", ["schema"]),
+        ("CALL ducklake_merge_adjacent_files('lake')", None),
+        ("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0)", None),
+        ("CALL ducklake_flush_inlined_data('lake')", None),
+        ("CREATE TABLE sales.refunds (id INT); INSERT INTO sales.refunds VALUES (1)", None),
+    ],
+    ids=[
+        "inlined insert",
+        "insert into a file",
+        "inlined delete",
+        "delete into a file",
+        "update",
+        "schema change",
+        "merge of adjacent files",
+        "rewrite of deletes",
+        "flush of inlined rows and deletes",
+        "another table",
+    ],
+)
+def test_what_each_kind_of_commit_means_to_the_sensor(commit, sql, changes):
+    before = commit(
+        f"{CREATE}; {MANY_ROWS.format(50)}; {MANY_ROWS.format(60)};"
+        "DELETE FROM sales.orders WHERE id BETWEEN 20 AND 45; DELETE FROM sales.orders WHERE id = 10;"
+        "INSERT INTO sales.orders VALUES (2000, 2.0)"
+    )
+
+    after = commit(sql)
+
+    assert after > before, "the statement commits a snapshot, else this test shows nothing"
+    if changes is None:
+        assert found(before, changes=ALL) is None
+    else:
+        words, start, end = found(before, changes=ALL)
+        assert (sorted(words), start, end) == (changes, before, after)
+
+
+def test_data_means_inserts_and_deletes_and_not_the_schema(commit):
+    created = commit(CREATE)
+    altered = commit("ALTER TABLE sales.orders ADD COLUMN note VARCHAR")
+
+    assert found(created) is None
+    assert found(created, changes="schema") == (["schema"], created, altered)
+
+    inserted = commit("INSERT INTO sales.orders VALUES (1, 1.0, 'new')")
+
+    assert found(altered) == (["insert"], altered, inserted)
+    assert found(altered, changes=["delete"]) is None
+    assert found(inserted) is None
+
+
+def test_everything_since_then_comes_in_one_answer(commit):
+    created = commit(CREATE)
+    commit(MANY_ROWS.format(20))
+    commit("ALTER TABLE sales.orders ADD COLUMN note VARCHAR")
+    last = commit("DELETE FROM sales.orders WHERE id < 15")
+
+    words, start, end = found(created, changes=ALL)
+
+    assert (sorted(words), start, end) == (["delete", "insert", "schema"], created, last)
+
+
+def test_a_table_that_does_not_exist_yet_is_waited_for(commit):
+    before = commit("CREATE SCHEMA other")
+    assert found(before) is None
+
+    after = commit(f"{CREATE}; INSERT INTO sales.orders VALUES (1, 1.0)")
+
+    assert found(before) == (["insert"], before, after)
+
+
+def test_a_time_counts_from_the_newest_snapshot_at_or_before_it(sqlite_commit):
+    sqlite_commit(CREATE)
+    first = sqlite_commit("INSERT INTO sales.orders VALUES (1, 1.0)")
+    between = datetime.now(UTC)
+    second = sqlite_commit("INSERT INTO sales.orders VALUES (2, 2.0)")
+
+    assert found(between) == (["insert"], first, second)
+    assert found(between.isoformat()) == (["insert"], first, second)
+    assert found(between.astimezone().isoformat(sep=" ")) == (["insert"], first, second)
+    assert found(datetime.now(UTC)) is None
+    assert found(str(first)) == (["insert"], first, second)
+
+
+def test_without_since_the_start_of_the_dag_run_counts(sqlite_commit):
+    sqlite_commit(f"{CREATE}; INSERT INTO sales.orders VALUES (1, 1.0)")
+    started = datetime.now(UTC)
+    assert found(None, run_started=started) is None
+
+    after = sqlite_commit("INSERT INTO sales.orders VALUES (2, 2.0)")
+
+    assert found(None, run_started=started) == (["insert"], after - 1, after)
+
+
+def test_a_time_before_the_first_snapshot_means_from_the_beginning(sqlite_commit):
+    last = sqlite_commit(f"{CREATE}; INSERT INTO sales.orders VALUES (1, 1.0)")
+
+    assert found(datetime(2001, 1, 1, tzinfo=UTC)) == (["insert"], 0, last)
+
+
+def test_when_older_snapshots_expired_a_time_before_the_oldest_means_from_the_oldest(sqlite_commit):
+    sqlite_commit(CREATE)
+    first = sqlite_commit("INSERT INTO sales.orders VALUES (1, 1.0)")
+    sqlite_commit("INSERT INTO sales.orders VALUES (2, 2.0); INSERT INTO sales.orders VALUES (3, 3.0)")
+    last = sqlite_commit("CALL ducklake_expire_snapshots('lake', versions => [0, 1, 2, 3])")
+    assert first == 3
+
+    assert found(datetime(2001, 1, 1, tzinfo=UTC)) == (["insert"], first, last)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"changes": ("inserts",)}, "inserts"),
+        ({"changes": ()}, "changes is ()"),
+        ({"since": datetime(2026, 1, 1)}, "no time zone"),  # noqa: DTZ001 - the point
+        ({"since": "2026-01-01T00:00:00"}, "no time zone"),
+        ({"since": ""}, "no ISO time"),
+        ({"since": "None"}, "no ISO time"),
+        ({"since": -1}, "since is -1"),
+        ({"since": True}, "since is True"),
+        ({"since": 1.5}, "since is 1.5"),
+        ({"table": ""}, "as a name"),
+        ({"table": "a.b.c"}, "3 parts"),
+    ],
+)
+def test_bad_input_fails_the_task_before_the_lake_is_asked(arguments, said):
+    """No connection is set: reaching for the lake would be another error."""
+    with pytest.raises(AirflowFailException, match=r"^Invalid") as raised:
+        look(**{"run_started": datetime.now(UTC), **arguments})
+
+    assert said in str(raised.value)
+
+
+def test_bad_input_fails_even_a_sensor_that_swallows_errors():
+    sensor = DuckLakeSnapshotSensor(
+        task_id="wait", table="sales.orders", changes=["nonsense"], silent_fail=True
+    )
+
+    with pytest.raises(AirflowFailException):
+        sensor.execute({})
+
+
+def test_the_sensor_does_not_take_an_argument_it_cannot_honour():
+    with pytest.raises(TypeError, match="deferrable"):
+        DuckLakeSnapshotSensor(task_id="wait", table="sales.orders", deferrable=True)
+
+
+DAG_FILE = """
+from datetime import UTC, datetime
+from airflow.sdk import DAG
+from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
+
+with DAG("{dag_id}", start_date=datetime(2024, 1, 1, tzinfo=UTC), schedule=None):
+    DuckLakeSnapshotSensor(
+        task_id="wait",
+        table="{{{{ params.table }}}}",
+        mode="reschedule",
+        poke_interval=0,
+        params={{"table": "sales.orders"}},
+    )
+"""
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_rescheduled_looks_by_fresh_operators_agree_on_when_the_run_started(commit, catalog, tmp_path):
+    commit(f"{CREATE}; {MANY_ROWS.format(30)}; {MANY_ROWS.format(20)}; DELETE FROM sales.orders WHERE id = 1")
+    file = tmp_path / "wait.py"
+    file.write_text(DAG_FILE.format(dag_id=f"wait_{catalog.kind}"))
+    run = start_run(sync_dag(parse(file)))
+    operators = []
+
+    def look_again() -> str:
+        operators.append(parse(file).task_dict["wait"])
+        return run_once(run, operators[-1])
+
+    assert look_again() == "up_for_reschedule"
+    commit("CALL ducklake_flush_inlined_data('lake')")
+    assert look_again() == "up_for_reschedule"
+    commit("CALL ducklake_merge_adjacent_files('lake')")
+    assert look_again() == "up_for_reschedule"
+    before = commit("ALTER TABLE sales.orders ADD COLUMN note VARCHAR")
+    assert look_again() == "up_for_reschedule"
+    last = commit("DELETE FROM sales.orders WHERE id = 2")
+    assert look_again() == "success"
+
+    handed_on = xcom(run, "wait")
+    assert handed_on["from_snapshot"] < before < handed_on["to_snapshot"] == last
+    assert (handed_on["table"], handed_on["changes"]) == ("sales.orders", ["delete"])
+    assert reschedule_count(run, "wait") == 4
+    assert len({id(operator) for operator in operators}) == len(operators) == 5
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_a_rescheduled_sensor_wakes_within_a_whole_dag_run(sqlite_commit):
+    sqlite_commit(CREATE)
+    with DAG("wait_and_write", start_date=datetime(2024, 1, 1, tzinfo=UTC), schedule=None) as dag:
+        DuckLakeSnapshotSensor(task_id="wait", table="sales.orders", mode="reschedule", poke_interval=0)
+        write = None
+        for number, sql in enumerate(
+            [
+                "CREATE TABLE sales.refunds (id INT)",
+                "ALTER TABLE sales.orders ADD COLUMN note VARCHAR",
+                "INSERT INTO sales.orders VALUES (1, 1.0, 'x')",
+            ]
+        ):
+            following = dag.task(sqlite_commit, task_id=f"write_{number}")(sql)
+            if write is not None:
+                write >> following
+            write = following
+
+    run = sync_dag(dag).test()
+
+    assert run.state == "success"
+    assert reschedule_count(run, "wait") >= 2
+    assert xcom(run, "wait")["changes"] == ["insert"]
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_a_poking_sensor_wakes_within_its_one_execution(sqlite_commit, monkeypatch):
+    sqlite_commit(CREATE)
+    to_come = [
+        "CREATE TABLE sales.refunds (id INT)",
+        "ALTER TABLE sales.orders ADD COLUMN note VARCHAR",
+        "INSERT INTO sales.orders VALUES (1, 1.0, 'x')",
+    ]
+
+    class Clock:
+        """Time passes by commits."""
+
+        monotonic = staticmethod(lambda: 0.0)
+        sleep = staticmethod(lambda _: sqlite_commit(to_come.pop(0)))
+
+    monkeypatch.setattr("airflow.sdk.bases.sensor.time", Clock)
+    with DAG("wait_poking", start_date=datetime(2024, 1, 1, tzinfo=UTC), schedule=None) as dag:
+        DuckLakeSnapshotSensor(task_id="wait", table="sales.orders")
+
+    run = sync_dag(dag).test()
+
+    assert to_come == []
+    assert (state_of(run, "wait"), reschedule_count(run, "wait")) == ("success", 0)
+    assert xcom(run, "wait")["changes"] == ["insert"]
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_each_run_can_go_on_where_the_last_one_stopped(sqlite_commit):
+    """The recipe of docs/sensor.md."""
+    first = sqlite_commit(f"{CREATE}; INSERT INTO sales.orders VALUES (1, 1.0)")
+    before = (
+        "{{ (ti.xcom_pull(task_ids='wait', include_prior_dates=True) or {'to_snapshot': 0})['to_snapshot'] }}"
+    )
+    with DAG("wait_on_and_on", start_date=datetime(2024, 1, 1, tzinfo=UTC), schedule=None) as dag:
+        DuckLakeSnapshotSensor(task_id="wait", table="sales.orders", since=before)
+    sync_dag(dag)
+    day = datetime(2026, 1, 1, tzinfo=UTC)
+
+    seen = xcom(dag.test(logical_date=day), "wait")
+    second = sqlite_commit("INSERT INTO sales.orders VALUES (2, 2.0); DELETE FROM sales.orders WHERE id = 1")
+    seen_next = xcom(dag.test(logical_date=day + timedelta(days=1)), "wait")
+
+    assert (seen["from_snapshot"], seen["to_snapshot"]) == (0, first)
+    assert (seen_next["from_snapshot"], seen_next["to_snapshot"]) == (first, second)
+    assert sorted(seen_next["changes"]) == ["delete", "insert"]
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_a_wrong_word_fails_the_task_without_a_retry(sqlite_commit):
+    sqlite_commit(CREATE)
+    with DAG("wait_wrongly", start_date=datetime(2024, 1, 1, tzinfo=UTC), schedule=None) as dag:
+        DuckLakeSnapshotSensor(task_id="wait", table="sales.orders", changes=["inserts"], retries=3)
+
+    run = sync_dag(dag).test()
+
+    assert (run.state, state_of(run, "wait")) == ("failed", "failed")
