@@ -8,10 +8,11 @@ physical ints keeps years outside Python's datetime exact. *Source:* observed te
 from __future__ import annotations
 
 import math
+import re
 import struct
 import uuid
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any, TypeAlias
 
 from airflow_provider_ducklake.spec.types import DecimalType, DuckLakeType, ScalarType
@@ -167,6 +168,90 @@ def format_physical(type_: DuckLakeType, value: Physical) -> str:
             return _format_temporal(name, int(value))
         case _:
             return str(int(value))
+
+
+def parse_physical(type_: DuckLakeType, text: str) -> Physical:
+    """Return the physical form of a value from its text; the inverse of ``format_physical``.
+
+    Also reads ``true`` and ``false``, and timestamps with another offset than ``+00``, as defaults are stored.
+
+    >>> parse_physical(DecimalType(9, 2), "1.50"), parse_physical(ScalarType("date"), "0002-12-31 (BC)")
+    (150, -719529)
+
+    Raises:
+        ValueError: the text is not one of that type.
+    """
+    match type_:
+        case DecimalType(scale=scale):
+            return int(Decimal(text).scaleb(scale, _ENOUGH_DIGITS))
+        case ScalarType(name) if name in _PARSERS:
+            return _PARSERS[name](text)
+        case ScalarType(name) if name in _TEMPORAL:
+            return _parse_temporal(name, text)
+        case _:
+            return int(text)
+
+
+_ENOUGH_DIGITS = Context(prec=80)
+_BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
+
+
+def _parse_boolean(text: str) -> bool:
+    if text not in _BOOLEANS:
+        raise ValueError(f"{text!r} is no boolean")
+    return _BOOLEANS[text]
+
+
+_PARSERS: dict[str, Callable[[str], Physical]] = {
+    "boolean": _parse_boolean,
+    "float32": float,
+    "float64": float,
+    "varchar": str.encode,
+    "json": str.encode,
+    "blob": bytes.fromhex,
+    "uuid": lambda text: uuid.UUID(text).bytes,
+}
+_MOMENT = re.compile(
+    r"(?:(?P<year>\d{4,})-(?P<month>\d\d)-(?P<day>\d\d)(?P<bc> \(BC\))?)?"
+    r"(?:[ T]?(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:\.(?P<fraction>\d{1,9}))?)?"
+    r"(?:(?P<sign>[+-])(?P<zone_hour>\d\d)(?::?(?P<zone_minute>\d\d))?)?"
+)
+
+
+def _parse_temporal(name: str, text: str) -> int:
+    if text in ("infinity", "-infinity"):
+        limit = _INFINITE_DATE if name == "date" else _INFINITE_TIMESTAMP
+        return limit if text == "infinity" else -limit
+    match = _MOMENT.fullmatch(text)
+    if match is None or not text:
+        raise ValueError(f"{text!r} is no {name}")
+    days = _parsed_days(match)
+    return days if name == "date" else _parsed_units(match, days, _UNITS_PER_SECOND[name])
+
+
+def _parsed_days(match: re.Match[str]) -> int:
+    if match["year"] is None:
+        return 0
+    year = 1 - int(match["year"]) if match["bc"] else int(match["year"])
+    return days_from_civil(year, int(match["month"]), int(match["day"]))
+
+
+def _parsed_units(match: re.Match[str], days: int, per_second: int) -> int:
+    hour, minute, second, zone_hour, zone_minute = (
+        int(match[part] or 0) for part in ("hour", "minute", "second", "zone_hour", "zone_minute")
+    )
+    offset = (zone_hour * 60 + zone_minute) * (-60 if match["sign"] == "-" else 60)
+    seconds = days * _DAY_SECONDS + hour * 3600 + minute * 60 + second - offset
+    return seconds * per_second + int((match["fraction"] or "").ljust(9, "0")) * per_second // 10**9
+
+
+def days_from_civil(year: int, month: int, day: int) -> int:
+    """Return the days since 1970-01-01 of a date of the proleptic Gregorian calendar; year 0 is 1 BC."""
+    from_march = year - (month <= 2)  # noqa: PLR2004 - January and February
+    era, year_of_era = divmod(from_march, 400)
+    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    day_of_era = year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year
+    return era * 146_097 + day_of_era - 719_468
 
 
 OrderKey: TypeAlias = Any  # comparable among keys of one type

@@ -7,14 +7,13 @@ itself keeps them when it reads and writes Parquet, in the metadata key ``PARQUE
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from airflow_provider_ducklake.errors import InvalidTypeError, SchemaMismatchError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.identifiers import fold
-from airflow_provider_ducklake.spec.schema import Column, TableSchema
 from airflow_provider_ducklake.spec.types import (
     MAX_DECIMAL_PRECISION,
     DecimalType,
@@ -26,8 +25,18 @@ from airflow_provider_ducklake.spec.types import (
     StructType,
     can_promote,
 )
+from airflow_provider_ducklake.storage.reshape import (
+    FIELD_ID_KEY,
+    Reshaping,
+    by_name,
+    is_list,
+    nulls,
+    reshape,
+)
 
-FIELD_ID_KEY = b"PARQUET:field_id"
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.spec.values import Physical
 
 _ARROW = {
     "boolean": pa.bool_(),
@@ -116,12 +125,6 @@ def _nested_type(column: Column, field_ids: bool, type_of: TypeOf) -> pa.DataTyp
             return arrow_type(column.type)
 
 
-def field_id(field: pa.Field) -> int | None:
-    """Return the Parquet field id of an Arrow field read from a file, or None."""
-    metadata = field.metadata or {}
-    return int(metadata[FIELD_ID_KEY]) if FIELD_ID_KEY in metadata else None
-
-
 _PLAIN: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (pa.types.is_boolean, "boolean"),
     (pa.types.is_int8, "int8"),
@@ -186,7 +189,7 @@ def ducklake_type(type_: pa.DataType, where: str) -> DuckLakeType:
 def _nested_ducklake_type(type_: pa.DataType, where: str) -> DuckLakeType | None:
     if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
         return ducklake_type(type_.value_type, where)
-    if _is_list(type_):
+    if is_list(type_):
         return ListType(ducklake_type(type_.value_type, f"{where}.element"))
     if pa.types.is_map(type_):
         key = ducklake_type(type_.key_type, f"{where}.key")
@@ -203,19 +206,6 @@ def _struct_fields(type_: pa.StructType, where: str) -> tuple[Field, ...]:
     if len({fold(field.name) for field in fields}) != len(fields):
         raise InvalidTypeError(f"Column {where} is a struct with two fields of one name (letter case aside).")
     return fields
-
-
-def _is_list(type_: pa.DataType) -> bool:
-    return any(is_type(type_) for is_type in _LISTS)
-
-
-_LISTS = (
-    pa.types.is_list,
-    pa.types.is_large_list,
-    pa.types.is_fixed_size_list,
-    pa.types.is_list_view,
-    pa.types.is_large_list_view,
-)
 
 
 def check_and_cast(table: pa.Table, schema: TableSchema, table_name: str) -> pa.Table:
@@ -265,7 +255,7 @@ def _type_differences(column: Column, given: pa.DataType, where: str) -> list[st
     match column.type:
         case StructType() if pa.types.is_struct(given):
             return list(_struct_differences(column, given, where))
-        case ListType() if _is_list(given):
+        case ListType() if is_list(given):
             return _type_differences(column.children[0], given.value_type, f"{where}.element")
         case MapType() if pa.types.is_map(given):
             key, value = column.children
@@ -331,123 +321,16 @@ def _cast_all(pairs: Iterable[tuple[Column, pa.ChunkedArray]]) -> tuple[list[pa.
     failures: list[str] = []
     for column, values in pairs:
         try:
-            arrays.append(reshape(values, column, arrow_field(column).type, by_name))
+            arrays.append(
+                reshape(values, column, arrow_field(column).type, Reshaping(by_name, nulls, cast_leaf))
+            )
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             failures.append(f"column {column.name} ({column.type}): {error}")
     return arrays, failures
 
 
-# (fields the data has, the columns wanted) → for each wanted column the index of its field, or None
-Matcher: TypeAlias = Callable[[Sequence[pa.Field], Sequence[Column]], list[int | None]]
-
-
-def by_name(fields: Sequence[pa.Field], columns: Sequence[Column]) -> list[int | None]:
-    """Match struct fields by name, letter case aside."""
-    places = {fold(field.name): index for index, field in enumerate(fields)}
-    return [places.get(fold(column.name)) for column in columns]
-
-
-def by_field_id(fields: Sequence[pa.Field], columns: Sequence[Column]) -> list[int | None]:
-    """Match struct fields by their Parquet field id."""
-    places = {field_id(field): index for index, field in enumerate(fields)}
-    return [places.get(column.id) for column in columns]
-
-
-def by_position(fields: Sequence[pa.Field], columns: Sequence[Column]) -> list[int | None]:  # noqa: ARG001
-    """Match struct fields in order: for data that is already in the table's schema."""
-    return list(range(len(columns)))
-
-
-def constant(column: Column, target: pa.DataType, length: int) -> pa.Array:
-    """Return a column of nulls; the default filling of a struct field that the data lacks."""
-    del column
-    return pa.nulls(length, target)
-
-
-Filling: TypeAlias = Callable[[Column, pa.DataType, int], pa.Array]
-
-
-def reshape(
-    values: pa.ChunkedArray, column: Column, target: pa.DataType, match_: Matcher, fill: Filling = constant
-) -> pa.ChunkedArray:
-    """Return ``values`` as ``target``, the type of ``column``; nested fields are matched at every level.
-
-    Raises:
-        pa.ArrowInvalid: a value does not fit.
-    """
-    chunks = [_reshape(chunk, column, target, match_, fill) for chunk in values.chunks]
-    return pa.chunked_array(chunks, type=target)
-
-
-def _reshape(
-    array: pa.Array, column: Column, target: pa.DataType, match_: Matcher, fill: Filling
-) -> pa.Array:
-    if array.type.equals(target, check_metadata=True):
-        return array
-    array = _decoded(array)
-    match column.type:
-        case StructType() if pa.types.is_struct(array.type):
-            return _reshape_struct(array, column, target, match_, fill)
-        case ListType() if _is_list(array.type):
-            return _reshape_list(array, column, target, match_, fill)
-        case MapType() if pa.types.is_map(array.type):
-            return _reshape_map(array, column, target, match_, fill)
-        case _:
-            return cast_leaf(array, target)
-
-
-def _decoded(array: pa.Array) -> pa.Array:
-    if pa.types.is_dictionary(array.type):
-        return _decoded(array.dictionary_decode())
-    if pa.types.is_run_end_encoded(array.type):
-        return _decoded(pc.run_end_decode(array))
-    return array
-
-
-def _reshape_struct(
-    array: pa.StructArray, column: Column, target: pa.StructType, match_: Matcher, fill: Filling
-) -> pa.StructArray:
-    fields = [array.type.field(index) for index in range(array.type.num_fields)]
-    places = match_(fields, column.children)
-    children = [
-        fill(child, wanted.type, len(array))
-        if place is None
-        else _reshape(array.field(place), child, wanted.type, match_, fill)
-        for child, wanted, place in zip(column.children, target, places, strict=True)
-    ]
-    mask = array.is_null() if array.null_count else None
-    return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
-
-
-def _reshape_list(
-    array: pa.Array, column: Column, target: pa.ListType, match_: Matcher, fill: Filling
-) -> pa.ListArray:
-    if not pa.types.is_list(array.type):
-        array = array.cast(pa.list_(array.type.value_field))
-    values = _reshape(array.values, column.children[0], target.value_type, match_, fill)
-    return pa.ListArray.from_buffers(
-        target, len(array), array.buffers()[:2], offset=array.offset, children=[values]
-    )
-
-
-def _reshape_map(
-    array: pa.MapArray, column: Column, target: pa.MapType, match_: Matcher, fill: Filling
-) -> pa.MapArray:
-    key, value = column.children
-    entries = pa.StructArray.from_arrays(
-        [
-            _reshape(array.keys, key, target.key_type, match_, fill),
-            _reshape(array.items, value, target.item_type, match_, fill),
-        ],
-        fields=[target.key_field, target.item_field],
-    )
-    return pa.MapArray.from_buffers(
-        target, len(array), array.buffers()[:2], offset=array.offset, children=[entries]
-    )
-
-
 def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return values of a scalar column in another type; never changes a value silently.
+    """Return values of a scalar column in another type; never changes a value.
 
     Raises:
         pa.ArrowInvalid: a value does not fit.
@@ -459,3 +342,34 @@ def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
     if isinstance(target, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(target, array.cast(target.storage_type))
     return array.cast(target)
+
+
+def from_physical(type_: DuckLakeType, values: Sequence[Physical | None]) -> pa.Array:
+    """Return scalar values, given in the physical form of ``spec.values``, as an Arrow array of their type.
+
+    Raises:
+        UnsupportedFeatureError: a type whose values this release cannot handle.
+    """
+    target = arrow_type(type_)
+    if isinstance(type_, DecimalType):
+        return pa.array([_decimal(value, type_.scale) for value in values], target)
+    if type_ == ScalarType("timestamp_s"):
+        values = [None if value is None else int(value) // 10**6 for value in values]
+    return cast_leaf(pa.array(values, _physical_type(target)), target)
+
+
+def _physical_type(target: pa.DataType) -> pa.DataType:
+    if isinstance(target, pa.BaseExtensionType):
+        return target.storage_type
+    if pa.types.is_string(target):
+        return pa.binary()
+    if pa.types.is_date(target):
+        return pa.int32()
+    return pa.int64() if pa.types.is_temporal(target) else target
+
+
+def _decimal(unscaled: Physical | None, scale: int) -> Decimal | None:
+    return None if unscaled is None else Decimal(int(unscaled)).scaleb(-scale, _ENOUGH_DIGITS)
+
+
+_ENOUGH_DIGITS = Context(prec=80)

@@ -27,8 +27,8 @@ from airflow_provider_ducklake.spec.types import (
     is_float,
 )
 from airflow_provider_ducklake.spec.values import Physical, format_physical
-from airflow_provider_ducklake.storage.arrow_types import Matcher, by_field_id, field_id
 from airflow_provider_ducklake.storage.filesystem import Location, open_input
+from airflow_provider_ducklake.storage.reshape import Matcher, by_field_id, field_id
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.ids import ColumnId
@@ -193,8 +193,8 @@ def check_field_ids(file_schema: pa.Schema, where: str) -> None:
     for path, field in _walk_fields(file_schema, ""):
         if field_id(field) is None:
             raise UnsupportedFeatureError(
-                f"{where}: column {path} has no Parquet field id. Without ids a file needs a name mapping, as "
-                "ducklake_add_data_files registers it; here it would be read by position."
+                f"{where}: column {path} has no Parquet field id. Without ids a file needs a name mapping "
+                "as ducklake_add_data_files makes it; here it would be read by position."
             )
 
 

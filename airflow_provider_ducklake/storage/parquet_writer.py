@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.planning.write import ParquetSettings
 from airflow_provider_ducklake.spec.files import DataFile
-from airflow_provider_ducklake.storage.arrow_types import arrow_field, arrow_type, by_position, reshape
+from airflow_provider_ducklake.storage.arrow_types import arrow_field, arrow_type, cast_leaf
 from airflow_provider_ducklake.storage.filesystem import Location, OutputFile, naming_errors, open_filesystem
 from airflow_provider_ducklake.storage.parquet_footer import (
     ChunkFacts,
@@ -25,6 +25,7 @@ from airflow_provider_ducklake.storage.parquet_footer import (
     footer_length,
     footer_stats,
 )
+from airflow_provider_ducklake.storage.reshape import Reshaping, by_position, nulls, reshape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -137,7 +138,7 @@ class RollingWriter:
                 f"got {table.num_columns} columns for a table of {len(self._schema.columns)}: {table.schema}"
             )
         columns = [
-            reshape(values, column, field.type, by_position)
+            reshape(values, column, field.type, Reshaping(by_position, nulls, cast_leaf))
             for values, column, field in zip(
                 table.columns, self._schema.columns, self._parquet_schema, strict=True
             )

@@ -1,0 +1,157 @@
+"""Small reads without Spark: one data file into an Arrow table of the table's current schema.
+
+Columns are matched by field id at every nesting level. A column that the file lacks has its initial default,
+one that was promoted since is cast. *Source:* what the reference reads from the same files (dossier §4.3).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider_ducklake.errors import DuckLakeError, StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.spec.types import DuckLakeType, ScalarType
+from airflow_provider_ducklake.spec.values import Physical, parse_physical
+from airflow_provider_ducklake.storage.arrow_types import arrow_field, cast_leaf, from_physical
+from airflow_provider_ducklake.storage.filesystem import Location, open_filesystem, open_input
+from airflow_provider_ducklake.storage.parquet_footer import check_field_ids
+from airflow_provider_ducklake.storage.reshape import Reshaping, by_field_id, field_id, reshape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from airflow_provider_ducklake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.spec.schema import Column, TableSchema
+
+
+def read_data_file(  # noqa: PLR0913 - table and snapshot are for the messages
+    file: LiveDataFile,
+    schema: TableSchema,
+    *,
+    table: str,
+    snapshot_id: SnapshotId,
+    columns: Sequence[str] | None = None,
+    locate: Callable[[str], Location] = open_filesystem,
+) -> pa.Table:
+    """Return all rows of a data file, in file order, with the columns of ``schema``; deletes are not applied.
+
+    ``columns`` chooses top-level columns by name, in that order. A caller that wants the row ids that a file
+    may hold adds their column to ``schema``: it is NULL where the file has none.
+
+    Raises:
+        StorageError: the file is missing or damaged; names file, table and snapshot.
+        UnsupportedFeatureError: it is encrypted, has no field ids, or holds types that cannot be cast.
+        ColumnNotFoundError: ``columns`` names one that the table does not have.
+    """
+    wanted = schema.columns if columns is None else tuple(schema.find(name, table) for name in columns)
+    location = locate(file.path)
+    with _naming_file(file, table, snapshot_id), open_input(location) as source:
+        return _read(pq.ParquetFile(source, pre_buffer=not location.is_local), wanted, file)
+
+
+@contextmanager
+def _naming_file(file: LiveDataFile, table: str, snapshot_id: SnapshotId) -> Iterator[None]:
+    try:
+        yield
+    except DuckLakeError as error:
+        if isinstance(error, StorageError):
+            raise _unreadable(file, table, snapshot_id, error) from error
+        raise
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(file, table, snapshot_id, error) from error
+
+
+def _unreadable(file: LiveDataFile, table: str, snapshot_id: SnapshotId, error: Exception) -> StorageError:
+    return StorageError(
+        f"Cannot read data file {file.path} of {table} at snapshot {snapshot_id}: {error} "
+        "It may have been removed or cut off behind the catalog's back; restore it from a backup."
+    )
+
+
+def _read(source: pq.ParquetFile, columns: Sequence[Column], file: LiveDataFile) -> pa.Table:
+    if file.mapping_id is not None:
+        raise UnsupportedFeatureError(
+            f"{file.path} is registered with a name mapping, which this release cannot read."
+        )
+    file_schema = source.schema_arrow
+    check_field_ids(file_schema, file.path)
+    names = {field_id(field): field.name for field in file_schema}
+    rows = source.read(columns=[names[column.id] for column in columns if column.id in names])
+    return _in_schema(rows, columns, file)
+
+
+def _in_schema(rows: pa.Table, columns: Sequence[Column], file: LiveDataFile) -> pa.Table:
+    places = by_field_id(list(rows.schema), columns)
+    fields = [arrow_field(column) for column in columns]
+    arrays: list[pa.ChunkedArray | pa.Array] = []
+    for column, field, place in zip(columns, fields, places, strict=True):
+        if place is None:
+            arrays.append(initial_values(column, field.type, rows.num_rows))
+        else:
+            arrays.append(_in_column(rows.column(place), column, field.type, file))
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def initial_values(column: Column, target: pa.DataType, length: int) -> pa.Array:
+    """Return the values of rows that were written before ``column`` existed."""
+    if column.initial_default is None or column.children:
+        return pa.nulls(length, target)
+    one = from_physical(column.type, [_default(column.type, column.initial_default)])
+    if isinstance(target, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(target, pa.repeat(one.storage[0], length))
+    return pa.repeat(one[0], length)
+
+
+def _default(type_: DuckLakeType, text: str) -> Physical:
+    if type_ == ScalarType("blob"):
+        return _unescaped(text)
+    return parse_physical(type_, text)
+
+
+def _unescaped(text: str) -> bytes:
+    r"""Return the bytes of DuckDB's text of a blob.
+
+    >>> _unescaped(r"\xDE\xADab")
+    b'\xde\xadab'
+    """
+    parts = re.split(r"\\x([0-9A-Fa-f]{2})", text)
+    return b"".join(bytes.fromhex(part) if index % 2 else part.encode() for index, part in enumerate(parts))
+
+
+def _in_column(
+    values: pa.ChunkedArray, column: Column, target: pa.DataType, file: LiveDataFile
+) -> pa.ChunkedArray:
+    try:
+        return reshape(values, column, target, Reshaping(by_field_id, initial_values, _promoted))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise UnsupportedFeatureError(
+            f"{file.path}: column {column.name} is stored as {values.type}, which this release cannot read "
+            f"as {column.type}: {error}"
+        ) from error
+
+
+_INTERVAL_BYTES = 12
+
+
+def _promoted(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return a leaf as the type its column was promoted to since the file was written."""
+    if array.type == pa.binary(_INTERVAL_BYTES) and target == pa.month_day_nano_interval():
+        return pa.array([_interval(value) for value in array.to_pylist()], target)
+    if pa.types.is_integer(array.type) and pa.types.is_floating(target):
+        return array.cast(target, safe=False)  # rounds, as the reference does
+    if pa.types.is_date(array.type) and pa.types.is_timestamp(target):
+        return array.cast(pa.timestamp(target.unit)).cast(target)
+    return cast_leaf(array, target)
+
+
+def _interval(value: bytes | None) -> pa.MonthDayNano | None:
+    if value is None:
+        return None
+    months, days, milliseconds = struct.unpack("<3I", value)
+    return pa.MonthDayNano([months, days, milliseconds * 10**6])
