@@ -65,12 +65,19 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         with closing(DuckLakeHook(self.ducklake_conn_id).lake()) as lake:
             start = since if isinstance(since, int) else _snapshot_before(lake, since)
             found = lake.table_changes(str(table), start, words)
-            newest = lake.current_snapshot().id if found is None else found.to_snapshot
-        shown = f"{' or '.join(words)} change of {table} in snapshots {start + 1} to {newest}"
+            newest = lake.current_snapshot().id
         if found is None:
-            self.log.info("No %s", shown)
+            wanted = " or ".join(words)
+            self.log.info("No %s change of %s since snapshot %d; newest: %d", wanted, table, start, newest)
             return PokeReturnValue(is_done=False)
-        self.log.info("Found a %s: %s", shown, ", ".join(found.changes))
+        self.log.info(
+            "Found %s in %s since snapshot %d, last in %d; newest: %d",
+            " and ".join(found.changes),
+            table,
+            found.from_snapshot,
+            found.to_snapshot,
+            newest,
+        )
         return PokeReturnValue(
             is_done=True,
             xcom_value={

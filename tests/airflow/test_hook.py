@@ -116,6 +116,7 @@ def test_the_test_button_names_version_snapshot_and_data_path(lake_of_duckdb):
     assert set(Path(lake_of_duckdb.data_path).rglob("*")) == before
 
 
+@pytest.mark.filterwarnings("ignore:ProvidersManager.hooks is deprecated")  # Airflow asks itself the old way
 def test_airflows_own_test_of_an_unsaved_connection_goes_through(lake_of_duckdb, monkeypatch):
     """What the api-server does behind the button: the connection travels as an environment variable."""
     fields = connection_fields(lake_of_duckdb, storage_options={"client_kwargs": {"region_name": "eu"}})

@@ -16,8 +16,8 @@ from tests.reference.duckdb_lake import open_lake
 
 Commit = Callable[[str], int]
 
-CREATE = "CREATE SCHEMA sales; CREATE TABLE sales.orders (id INT, price DOUBLE)"
-MANY_ROWS = "INSERT INTO sales.orders SELECT i, i * 1.5 FROM range({}) t(i)"
+CREATE = "CREATE SCHEMA sales; CREATE TABLE sales.orders (id INT, amount INT)"
+MANY_ROWS = "INSERT INTO sales.orders SELECT i, i * 2 FROM range({}, {}) t(i)"
 
 
 def commit_to(catalog: CatalogDatabase, sql: str) -> int:
@@ -61,11 +61,11 @@ ALL = ("data", "schema")
 @pytest.mark.parametrize(
     ("sql", "changes"),
     [
-        ("INSERT INTO sales.orders VALUES (1000, 1.0)", ["insert"]),
-        (MANY_ROWS.format(50), ["insert"]),
+        ("INSERT INTO sales.orders VALUES (1000, 1)", ["insert"]),
+        (MANY_ROWS.format(500, 550), ["insert"]),
         ("DELETE FROM sales.orders WHERE id = 1", ["delete"]),
         ("DELETE FROM sales.orders WHERE id < 40", ["delete"]),
-        ("UPDATE sales.orders SET price = 0 WHERE id = 2", ["delete", "insert"]),
+        ("UPDATE sales.orders SET amount = 0 WHERE id = 2", ["delete", "insert"]),
         ("ALTER TABLE sales.orders ADD COLUMN note VARCHAR", ["schema"]),
         ("CALL ducklake_merge_adjacent_files('lake')", None),
         ("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0)", None),
@@ -87,9 +87,9 @@ ALL = ("data", "schema")
 )
 def test_what_each_kind_of_commit_means_to_the_sensor(commit, sql, changes):
     before = commit(
-        f"{CREATE}; {MANY_ROWS.format(50)}; {MANY_ROWS.format(60)};"
+        f"{CREATE}; {MANY_ROWS.format(0, 50)}; {MANY_ROWS.format(100, 150)}; {MANY_ROWS.format(200, 250)};"
         "DELETE FROM sales.orders WHERE id BETWEEN 20 AND 45; DELETE FROM sales.orders WHERE id = 10;"
-        "INSERT INTO sales.orders VALUES (2000, 2.0)"
+        "INSERT INTO sales.orders VALUES (2000, 2)"
     )
 
     after = commit(sql)
@@ -109,7 +109,7 @@ def test_data_means_inserts_and_deletes_and_not_the_schema(commit):
     assert found(created) is None
     assert found(created, changes="schema") == (["schema"], created, altered)
 
-    inserted = commit("INSERT INTO sales.orders VALUES (1, 1.0, 'new')")
+    inserted = commit("INSERT INTO sales.orders VALUES (1, 1, 'new')")
 
     assert found(altered) == (["insert"], altered, inserted)
     assert found(altered, changes=["delete"]) is None
@@ -118,7 +118,7 @@ def test_data_means_inserts_and_deletes_and_not_the_schema(commit):
 
 def test_everything_since_then_comes_in_one_answer(commit):
     created = commit(CREATE)
-    commit(MANY_ROWS.format(20))
+    commit(MANY_ROWS.format(0, 20))
     commit("ALTER TABLE sales.orders ADD COLUMN note VARCHAR")
     last = commit("DELETE FROM sales.orders WHERE id < 15")
 
@@ -131,16 +131,16 @@ def test_a_table_that_does_not_exist_yet_is_waited_for(commit):
     before = commit("CREATE SCHEMA other")
     assert found(before) is None
 
-    after = commit(f"{CREATE}; INSERT INTO sales.orders VALUES (1, 1.0)")
+    after = commit(f"{CREATE}; INSERT INTO sales.orders VALUES (1, 1)")
 
     assert found(before) == (["insert"], before, after)
 
 
 def test_a_time_counts_from_the_newest_snapshot_at_or_before_it(sqlite_commit):
     sqlite_commit(CREATE)
-    first = sqlite_commit("INSERT INTO sales.orders VALUES (1, 1.0)")
+    first = sqlite_commit("INSERT INTO sales.orders VALUES (1, 1)")
     between = datetime.now(UTC)
-    second = sqlite_commit("INSERT INTO sales.orders VALUES (2, 2.0)")
+    second = sqlite_commit("INSERT INTO sales.orders VALUES (2, 2)")
 
     assert found(between) == (["insert"], first, second)
     assert found(between.isoformat()) == (["insert"], first, second)
@@ -150,25 +150,25 @@ def test_a_time_counts_from_the_newest_snapshot_at_or_before_it(sqlite_commit):
 
 
 def test_without_since_the_start_of_the_dag_run_counts(sqlite_commit):
-    sqlite_commit(f"{CREATE}; INSERT INTO sales.orders VALUES (1, 1.0)")
+    sqlite_commit(f"{CREATE}; INSERT INTO sales.orders VALUES (1, 1)")
     started = datetime.now(UTC)
     assert found(None, run_started=started) is None
 
-    after = sqlite_commit("INSERT INTO sales.orders VALUES (2, 2.0)")
+    after = sqlite_commit("INSERT INTO sales.orders VALUES (2, 2)")
 
     assert found(None, run_started=started) == (["insert"], after - 1, after)
 
 
 def test_a_time_before_the_first_snapshot_means_from_the_beginning(sqlite_commit):
-    last = sqlite_commit(f"{CREATE}; INSERT INTO sales.orders VALUES (1, 1.0)")
+    last = sqlite_commit(f"{CREATE}; INSERT INTO sales.orders VALUES (1, 1)")
 
     assert found(datetime(2001, 1, 1, tzinfo=UTC)) == (["insert"], 0, last)
 
 
 def test_when_older_snapshots_expired_a_time_before_the_oldest_means_from_the_oldest(sqlite_commit):
     sqlite_commit(CREATE)
-    first = sqlite_commit("INSERT INTO sales.orders VALUES (1, 1.0)")
-    sqlite_commit("INSERT INTO sales.orders VALUES (2, 2.0); INSERT INTO sales.orders VALUES (3, 3.0)")
+    first = sqlite_commit("INSERT INTO sales.orders VALUES (1, 1)")
+    sqlite_commit("INSERT INTO sales.orders VALUES (2, 2); INSERT INTO sales.orders VALUES (3, 3)")
     last = sqlite_commit("CALL ducklake_expire_snapshots('lake', versions => [0, 1, 2, 3])")
     assert first == 3
 
@@ -231,7 +231,10 @@ with DAG("{dag_id}", start_date=datetime(2024, 1, 1, tzinfo=UTC), schedule=None)
 
 @pytest.mark.usefixtures("airflow_db")
 def test_rescheduled_looks_by_fresh_operators_agree_on_when_the_run_started(commit, catalog, tmp_path):
-    commit(f"{CREATE}; {MANY_ROWS.format(30)}; {MANY_ROWS.format(20)}; DELETE FROM sales.orders WHERE id = 1")
+    commit(
+        f"{CREATE}; {MANY_ROWS.format(0, 30)}; {MANY_ROWS.format(30, 60)}; {MANY_ROWS.format(60, 90)};"
+        "DELETE FROM sales.orders WHERE id = 1"
+    )
     file = tmp_path / "wait.py"
     file.write_text(DAG_FILE.format(dag_id=f"wait_{catalog.kind}"))
     run = start_run(sync_dag(parse(file)))
@@ -268,7 +271,7 @@ def test_a_rescheduled_sensor_wakes_within_a_whole_dag_run(sqlite_commit):
             [
                 "CREATE TABLE sales.refunds (id INT)",
                 "ALTER TABLE sales.orders ADD COLUMN note VARCHAR",
-                "INSERT INTO sales.orders VALUES (1, 1.0, 'x')",
+                "INSERT INTO sales.orders VALUES (1, 1, 'x')",
             ]
         ):
             following = dag.task(sqlite_commit, task_id=f"write_{number}")(sql)
@@ -289,7 +292,7 @@ def test_a_poking_sensor_wakes_within_its_one_execution(sqlite_commit, monkeypat
     to_come = [
         "CREATE TABLE sales.refunds (id INT)",
         "ALTER TABLE sales.orders ADD COLUMN note VARCHAR",
-        "INSERT INTO sales.orders VALUES (1, 1.0, 'x')",
+        "INSERT INTO sales.orders VALUES (1, 1, 'x')",
     ]
 
     class Clock:
@@ -312,7 +315,7 @@ def test_a_poking_sensor_wakes_within_its_one_execution(sqlite_commit, monkeypat
 @pytest.mark.usefixtures("airflow_db")
 def test_each_run_can_go_on_where_the_last_one_stopped(sqlite_commit):
     """The recipe of docs/sensor.md."""
-    first = sqlite_commit(f"{CREATE}; INSERT INTO sales.orders VALUES (1, 1.0)")
+    first = sqlite_commit(f"{CREATE}; INSERT INTO sales.orders VALUES (1, 1)")
     before = (
         "{{ (ti.xcom_pull(task_ids='wait', include_prior_dates=True) or {'to_snapshot': 0})['to_snapshot'] }}"
     )
@@ -322,7 +325,7 @@ def test_each_run_can_go_on_where_the_last_one_stopped(sqlite_commit):
     day = datetime(2026, 1, 1, tzinfo=UTC)
 
     seen = xcom(dag.test(logical_date=day), "wait")
-    second = sqlite_commit("INSERT INTO sales.orders VALUES (2, 2.0); DELETE FROM sales.orders WHERE id = 1")
+    second = sqlite_commit("INSERT INTO sales.orders VALUES (2, 2); DELETE FROM sales.orders WHERE id = 1")
     seen_next = xcom(dag.test(logical_date=day + timedelta(days=1)), "wait")
 
     assert (seen["from_snapshot"], seen["to_snapshot"]) == (0, first)

@@ -1,0 +1,37 @@
+"""The examples of the user guide: DAG files parse, connections are accepted."""
+
+import re
+from pathlib import Path
+
+import pytest
+from airflow.sdk import Connection
+
+from airflow_provider_ducklake.hooks.connection_settings import read_settings
+from tests.airflow.dags import parse
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def blocks(language: str) -> list[object]:
+    return [
+        pytest.param(code, id=f"{page}-{number}")
+        for page in ("connection.md", "sensor.md", "expire.md")
+        for number, code in enumerate(
+            re.findall(rf"^```{language}\n(.*?)^```", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE)
+        )
+    ]
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_each_example_is_a_dag_file_that_parses(code, tmp_path):
+    file = tmp_path / "example.py"
+    file.write_text(code)
+
+    assert parse(file).task_dict
+
+
+@pytest.mark.parametrize("text", blocks("json"))
+def test_each_example_of_a_connection_is_accepted(text):
+    settings = read_settings(Connection.from_json(text, conn_id="example"))
+
+    assert settings.url.get_backend_name() in ("sqlite", "postgresql")
