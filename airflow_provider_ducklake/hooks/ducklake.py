@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from datetime import datetime
 
-    import pyarrow as pa
-
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.spec.snapshots import JsonValue
 
@@ -108,8 +106,8 @@ class DuckLakeHook(BaseHook):
         table: str | tuple[str, str],
         at: int | datetime | None = None,
         columns: Iterable[str] | None = None,
-    ) -> pa.Table:
-        """Return a table's rows without Spark, for small reads; ``at`` is a snapshot id or an aware time."""
+    ) -> Any:  # noqa: ANN401 - pyarrow has no types to name
+        """Return a table's rows as a ``pyarrow.Table``, without Spark; ``at`` is a snapshot id or a time."""
         return self.lake().read_arrow(table, at=at, columns=columns)
 
     def test_connection(self) -> tuple[bool, str]:
