@@ -87,6 +87,8 @@ def _read(source: pq.ParquetFile, columns: Sequence[Column], file: LiveDataFile)
 
 
 def _in_schema(rows: pa.Table, columns: Sequence[Column], file: LiveDataFile) -> pa.Table:
+    if not columns:
+        return rows.select([])  # still knows the number of rows
     places = by_field_id(list(rows.schema), columns)
     fields = [arrow_field(column) for column in columns]
     arrays: list[pa.ChunkedArray | pa.Array] = []
@@ -147,6 +149,11 @@ def _promoted(array: pa.Array, target: pa.DataType) -> pa.Array:
         return array.cast(target, safe=False)  # rounds, as the reference does
     if pa.types.is_date(array.type) and pa.types.is_timestamp(target):
         return array.cast(pa.timestamp(target.unit)).cast(target)
+    if pa.types.is_decimal(array.type) and pa.types.is_floating(target):
+        return array.cast(pa.string()).cast(target)  # Arrow's own cast is off by a last digit
+    stored = getattr(array.type, "storage_type", array.type)
+    if pa.types.is_string(target) and not pa.types.is_string(stored):
+        raise pa.ArrowNotImplementedError("its text form is DuckDB's own")
     return cast_leaf(array, target)
 
 
