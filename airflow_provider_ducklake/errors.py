@@ -32,7 +32,10 @@ A ``CommitError`` says that nothing landed; a ``CommitStateUnknownError`` says t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class DuckLakeError(Exception):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.spec.files import DataFile
-from airflow_provider_ducklake.spec.options import Options
-from airflow_provider_ducklake.spec.partitioning import PartitionField
-from airflow_provider_ducklake.spec.schema import TableSchema
-from airflow_provider_ducklake.spec.snapshots import TableSnapshot
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_provider_ducklake.spec.files import DataFile
+    from airflow_provider_ducklake.spec.options import Options
+    from airflow_provider_ducklake.spec.partitioning import PartitionField
+    from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.spec.snapshots import TableSnapshot
 
 # Ours where nobody set the option: smaller files for less work than the format's snappy and V1.
 DEFAULT_COMPRESSION = "zstd"
@@ -56,6 +59,12 @@ class WritePlan:
     partition_fields: tuple[PartitionField, ...] = ()
     partition_by: tuple[str, ...] = ()
     settings: ParquetSettings = ParquetSettings()
+
+    @property
+    def target(self) -> TableSchema:
+        """The columns of the files, once they are known."""
+        assert self.schema is not None
+        return self.schema
 
 
 @dataclass(frozen=True, slots=True)

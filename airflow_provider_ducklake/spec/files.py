@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.spec.ids import (
-    ColumnId,
-    DataFileId,
-    DeleteFileId,
-    MappingId,
-    PartitionId,
-    SnapshotId,
-)
-from airflow_provider_ducklake.spec.stats import ColumnStats
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_provider_ducklake.spec.ids import (
+        ColumnId,
+        DataFileId,
+        DeleteFileId,
+        MappingId,
+        PartitionId,
+        SnapshotId,
+    )
+    from airflow_provider_ducklake.spec.stats import ColumnStats
 
 
 @dataclass(frozen=True, slots=True)

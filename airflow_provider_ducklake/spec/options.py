@@ -7,10 +7,13 @@ table scope and the narrowest one counts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import InvalidOptionError, UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 from urllib.parse import quote as percent
 
 from airflow_provider_ducklake.errors import InvalidPartitionError, UnsupportedFeatureError
-from airflow_provider_ducklake.spec.identifiers import fold, quote_if_needed
-from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId
-from airflow_provider_ducklake.spec.schema import TableSchema, resolve_path
+from airflow_provider_ducklake.spec.identifiers import fold, quote_if_needed, split_parts
 from airflow_provider_ducklake.spec.types import DecimalType, DuckLakeType, ScalarType, children_of
-from airflow_provider_ducklake.spec.values import Physical, civil_from_days, format_physical
+from airflow_provider_ducklake.spec.values import Physical, civil_from_days, format_physical, is_infinite
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId
+    from airflow_provider_ducklake.spec.schema import TableSchema
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -101,7 +105,12 @@ def _parse_field(expression: str, schema: TableSchema, table: str) -> PartitionF
         transform, path = Transform(TransformKind.IDENTITY), expression.strip()
     else:
         transform, path = _parse_transform(match[1], match[2], expression), match[3]
-    column = resolve_path(schema, path, table)
+    parts = split_parts(path)
+    if len(parts) > 1:
+        raise InvalidPartitionError(
+            f"{expression!r}: a partition key is a column of its own, not a nested field."
+        )
+    column = schema.find(parts[0], table)
     _check_fit(transform, column.type, expression)
     return PartitionField(column.id, transform)
 
@@ -128,7 +137,9 @@ def _check_fit(transform: Transform, type_: DuckLakeType, expression: str) -> No
 
 
 def partition_value(transform: Transform, type_: DuckLakeType, value: Physical | None) -> str | None:
-    """Return the text of ``ducklake_file_partition_value`` for a source value in physical form; NULL stays NULL.
+    """Return the text of ``ducklake_file_partition_value`` for a source value in physical form.
+
+    NULL stays NULL, and an infinite time has no calendar part.
 
     >>> partition_value(Transform(TransformKind.MONTH), ScalarType("date"), 59)
     '3'
@@ -141,12 +152,19 @@ def partition_value(transform: Transform, type_: DuckLakeType, value: Physical |
         case TransformKind.BUCKET:
             assert transform.bucket_count is not None
             return str(bucket(hash_input(type_, value), transform.bucket_count))
-        case TransformKind.HOUR:
-            return str(_seconds(type_, int(value)) // 3600 % 24)
         case _:
-            days = int(value) if str(type_) == "date" else _seconds(type_, int(value)) // 86_400
-            index = (TransformKind.YEAR, TransformKind.MONTH, TransformKind.DAY).index(transform.kind)
-            return str(civil_from_days(days)[index])
+            return (
+                None if is_infinite(type_, int(value)) else _calendar_part(transform.kind, type_, int(value))
+            )
+
+
+def _calendar_part(kind: TransformKind, type_: DuckLakeType, value: int) -> str:
+    if kind is TransformKind.HOUR:
+        return str(_seconds(type_, value) // 3600 % 24)
+    days = value if str(type_) == "date" else _seconds(type_, value) // 86_400
+    return str(
+        civil_from_days(days)[(TransformKind.YEAR, TransformKind.MONTH, TransformKind.DAY).index(kind)]
+    )
 
 
 def identity_text(type_: DuckLakeType, value: Physical) -> str:
@@ -213,10 +231,12 @@ _LONG_HASHED = frozenset(
         "int64",
         "boolean",
         "date",
+        "time",
         "timestamp",
         "timestamp_s",
         "timestamp_ms",
         "timestamp_ns",
+        "timestamptz",
     }
 )
 _SHORT_DECIMAL = 18
@@ -232,7 +252,10 @@ def hashed_as_long(type_: DuckLakeType) -> bool:
 def hash_input(type_: DuckLakeType, value: Physical) -> bytes:
     """Return the bytes that ``bucket`` hashes for a value in physical form."""
     if hashed_as_long(type_):
-        return (int(value) & 2**64 - 1).to_bytes(8, "little")
+        number = int(value)
+        if str(type_) == "timestamp_s":  # micros in files, seconds in the reference's memory
+            number //= 10**6
+        return (number & 2**64 - 1).to_bytes(8, "little")
     match type_:
         case ScalarType("float32" | "float64"):
             return struct.pack("<d", float(value) + 0.0)
@@ -251,16 +274,15 @@ def hive_directory(
     parts: list[str] = []
     for field, value in zip(fields, values, strict=True):
         key = _hive_key(field, schema.by_id(field.column_id).name, taken)
-        taken.add(key)
+        taken.add(fold(key))
         parts.append(f"{escape(key)}={HIVE_NULL if value is None else escape(value)}/")
     return "".join(parts)
 
 
 def _hive_key(field: PartitionField, column: str, taken: set[str]) -> str:
-    if field.transform.kind is TransformKind.IDENTITY:
-        return column
-    word = field.transform.kind.value
-    return word if word not in taken else f"{word}_{column}"
+    identity = field.transform.kind is TransformKind.IDENTITY
+    word = column if identity else field.transform.kind.value
+    return f"{word}_{column}" if fold(word) in taken else word
 
 
 def escape(text: str) -> str:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.spec.files import LiveDataFile
-from airflow_provider_ducklake.spec.identifiers import QualifiedName
-from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId, TableId
 from airflow_provider_ducklake.spec.options import Options
-from airflow_provider_ducklake.spec.partitioning import PartitionSpec
-from airflow_provider_ducklake.spec.schema import TableSchema
-from airflow_provider_ducklake.spec.sorting import SortSpec
 
-JsonValue: TypeAlias = "None | bool | int | float | str | list[JsonValue] | dict[str, JsonValue]"
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from airflow_provider_ducklake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.spec.identifiers import QualifiedName
+    from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId, TableId
+    from airflow_provider_ducklake.spec.partitioning import PartitionSpec
+    from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.spec.sorting import SortSpec
+
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.spec.ids import SortId
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.spec.ids import SortId
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,16 @@ absorbs. *Source:* observed behaviour of the reference (dossier §4.1, §13 G2).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.spec.ids import ColumnId
-from airflow_provider_ducklake.spec.types import DuckLakeType
 from airflow_provider_ducklake.spec.values import order_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from airflow_provider_ducklake.spec.ids import ColumnId
+    from airflow_provider_ducklake.spec.types import DuckLakeType
 
 STRING_BOUND_BYTES = 256  # longer strings are cut to a bound of this length
 
@@ -83,8 +87,8 @@ def _either(left: bool | None, right: bool | None) -> bool | None:  # noqa: FBT0
 def _extreme(type_: DuckLakeType, left: str | None, right: str | None, *, largest: bool) -> str | None:
     if left is None or right is None:
         return left if right is None else right
-    first_is_smaller = order_key(type_, left) <= order_key(type_, right)
-    return right if first_is_smaller == largest else left
+    left_key, right_key = order_key(type_, left), order_key(type_, right)
+    return right if (right_key > left_key if largest else right_key < left_key) else left
 
 
 @dataclass(frozen=True, slots=True)

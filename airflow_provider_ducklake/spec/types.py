@@ -187,7 +187,7 @@ class _Parser:
         return parsed
 
     def named(self, word: str) -> DuckLakeType:
-        if word == "struct" or word == "row":
+        if word in {"struct", "row"}:
             return self.struct()
         if word == "map":
             self.expect("(")

@@ -11,11 +11,13 @@ import math
 import re
 import struct
 import uuid
-from collections.abc import Callable
 from decimal import Context, Decimal
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_provider_ducklake.spec.types import DecimalType, DuckLakeType, ScalarType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Physical: TypeAlias = bool | int | float | bytes
 
@@ -53,6 +55,11 @@ def _date_parts(days: int) -> tuple[str, str]:
     year, month, day = civil_from_days(days)
     suffix = "" if year > 0 else " (BC)"
     return f"{year if year > 0 else 1 - year:04d}-{month:02d}-{day:02d}", suffix
+
+
+def is_infinite(type_: DuckLakeType, value: int) -> bool:
+    """Whether a date or timestamp in physical form is DuckDB's ``infinity`` or ``-infinity``."""
+    return abs(value) == (_INFINITE_DATE if str(type_) == "date" else _INFINITE_TIMESTAMP)
 
 
 def format_date(days: int) -> str:

@@ -6,14 +6,16 @@ is retried on a newer snapshot. ``Change`` is a closed union: match it exhaustiv
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.spec.files import DataFile
-from airflow_provider_ducklake.spec.identifiers import QualifiedName
-from airflow_provider_ducklake.spec.ids import SchemaId, TableId
-from airflow_provider_ducklake.spec.partitioning import PartitionField
-from airflow_provider_ducklake.spec.schema import TableSchema
+from airflow_provider_ducklake.spec.ids import PartitionId, SchemaId, TableId
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.spec.files import DataFile
+    from airflow_provider_ducklake.spec.identifiers import QualifiedName
+    from airflow_provider_ducklake.spec.partitioning import PartitionField
+    from airflow_provider_ducklake.spec.schema import TableSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +38,11 @@ TableRef: TypeAlias = TableId | NewTableRef
 
 @dataclass(frozen=True, slots=True)
 class CreateSchema:
-    """A new schema; its directory and id follow at commit."""
+    """A new schema; ``uuid`` names its directory where the name cannot."""
 
     ref: NewSchemaRef
     name: str
+    uuid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +55,14 @@ class DropSchema:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """A new table. ``uuid`` is given when files were already written into the directory it names."""
+    """A new table; ``uuid`` names its directory where the name cannot, so it is chosen before files are written."""
 
     ref: NewTableRef
     schema: SchemaRef
     name: QualifiedName
+    uuid: str
     columns: TableSchema
     partition_by: tuple[PartitionField, ...] = ()
-    uuid: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +75,17 @@ class DropTable:
 
 @dataclass(frozen=True, slots=True)
 class AppendFiles:
-    """Rows in new Parquet files, in this order."""
+    """Rows in new Parquet files, in this order.
+
+    File paths are relative to the table's directory, or absolute where they lie outside it. ``schema`` and
+    ``partition_id`` are those the files were written with (no partition id for a table of the same transaction).
+    """
 
     table: TableRef
     name: QualifiedName
-    files: tuple[DataFile, ...] = field(default=())
+    schema: TableSchema
+    files: tuple[DataFile, ...]
+    partition_id: PartitionId | None = None
 
     @property
     def record_count(self) -> int:

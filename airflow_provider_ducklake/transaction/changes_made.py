@@ -11,12 +11,15 @@ QualifiedName(schema='s,1', name='we"ird')
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import CatalogError
 from airflow_provider_ducklake.spec.identifiers import QualifiedName, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class ChangeKind(StrEnum):

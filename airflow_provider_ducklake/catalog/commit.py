@@ -1,0 +1,225 @@
+"""How a snapshot gets written and retried.
+
+One commit is one SQL transaction with exactly one row in ``ducklake_snapshot``, whose primary key is the only lock that
+DuckDB respects. Our own writers queue on the dialect's commit lock first, so among themselves they never lose a race.
+Everything is recomputed on every attempt: ids, row ids, statistics, conflicts. *Source:* dossier §10.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import DBAPIError
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_random_exponential,
+)
+
+from airflow_provider_ducklake.catalog import read
+from airflow_provider_ducklake.catalog.effects import effects_of
+from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
+from airflow_provider_ducklake.errors import (
+    CommitRetriesExceededError,
+    CommitStateUnknownError,
+    TransactionConflictError,
+)
+from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
+from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
+from airflow_provider_ducklake.transaction.change_set import changes_catalog, ordered
+from airflow_provider_ducklake.transaction.changes import AppendFiles, Change
+from airflow_provider_ducklake.transaction.changes_made import format_changes
+from airflow_provider_ducklake.transaction.commit_state import CommitState, KnownStats
+from airflow_provider_ducklake.transaction.conflicts import check_conflicts
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.spec.snapshots import Snapshot
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How long to fight for the next snapshot id against writers that do not queue."""
+
+    max_attempts: int = 30
+    longest_wait_seconds: float = 2.0
+
+
+DEFAULT_RETRY = RetryPolicy()
+
+
+class _LostRaceError(Exception):
+    """Another writer took the snapshot id; internal, never leaves this module."""
+
+
+def commit(
+    dialect: CatalogDialect,
+    tables: CatalogTables,
+    base: SnapshotId,
+    changes: Iterable[Change],
+    info: CommitInfo,
+    retry: RetryPolicy = DEFAULT_RETRY,
+) -> CommittedSnapshot | None:
+    """Commit ``changes``, planned on snapshot ``base``, as one new snapshot; no changes make no snapshot (None).
+
+    Raises:
+        TransactionConflictError: somebody committed what ours does not go together with; nothing landed.
+        CommitRetriesExceededError: every attempt lost the race; nothing landed.
+        CommitStateUnknownError: the connection broke during COMMIT; the snapshot may exist.
+    """
+    changes = ordered(changes)
+    if not changes:
+        return None
+    started = time.monotonic()
+    retrying = Retrying(
+        retry=retry_if_exception_type(_LostRaceError),
+        wait=wait_random_exponential(multiplier=0.01, max=retry.longest_wait_seconds),
+        stop=stop_after_attempt(retry.max_attempts),
+        before_sleep=_log_lost_race,
+        reraise=True,
+    )
+    try:
+        for attempt in retrying:
+            with attempt:
+                snapshot = _attempt(dialect, tables, base, changes, info)
+                number = attempt.retry_state.attempt_number
+                log.info("Committed snapshot %d, attempt %d", snapshot.id, number)
+                return CommittedSnapshot(snapshot, number)
+    except _LostRaceError as error:
+        raise CommitRetriesExceededError(retry.max_attempts, time.monotonic() - started) from error.__cause__
+    raise AssertionError  # tenacity returns or raises
+
+
+def _log_lost_race(state: RetryCallState) -> None:
+    log.info("Another writer took the snapshot id; attempt %d follows", state.attempt_number + 1)
+
+
+def _attempt(
+    dialect: CatalogDialect,
+    tables: CatalogTables,
+    base: SnapshotId,
+    changes: Collection[Change],
+    info: CommitInfo,
+) -> Snapshot:
+    try:
+        with dialect.writing() as connection:
+            state = _begin(connection, dialect, tables, base, changes)
+            effects = [effect for change in changes for effect in effects_of(change, state, tables)]
+            _run(connection, _snapshot_effect(state, tables))  # first: its primary key fails fast
+            for effect in effects:
+                _run(connection, effect)
+            _run(connection, _changes_effect(state, info, tables))
+            _finish(connection, dialect, state.snapshot_id)
+    except DBAPIError as error:
+        if dialect.is_lost_race(error):
+            raise _LostRaceError from error
+        raise
+    return state.snapshot
+
+
+def _begin(
+    connection: Connection,
+    dialect: CatalogDialect,
+    tables: CatalogTables,
+    base: SnapshotId,
+    changes: Collection[Change],
+) -> CommitState:
+    """Read the head and what happened since our plan, check conflicts, and return the state to build on."""
+    head = read.head(connection, tables)
+    _check_since(connection, tables, base, head, changes)
+    appended = [change for change in changes if isinstance(change, AppendFiles)]
+    known = _known_stats(connection, tables, appended)
+    clock = dialect.server_time(connection)
+    return CommitState(head, clock, known, catalog_changes=changes_catalog(changes))
+
+
+def _check_since(
+    connection: Connection,
+    tables: CatalogTables,
+    base: SnapshotId,
+    head: Snapshot,
+    changes: Collection[Change],
+) -> None:
+    if head.id == base:
+        return
+    newer = read.recorded_snapshots(connection, tables, after=base)
+    check_conflicts(changes, ((one.id, record) for one in newer for record in one.changes))
+    if len(newer) != head.id - base:
+        raise TransactionConflictError(
+            "commit on top of it", "follows snapshots that were expired since we planned", "the lake", head.id
+        )
+
+
+def _known_stats(connection: Connection, tables: CatalogTables, appended: list[AppendFiles]) -> KnownStats:
+    ids = [TableId(change.table) for change in appended if isinstance(change.table, int)]
+    if not ids:
+        return KnownStats()
+    columns = read.table_column_stats(connection, tables, ids)
+    without_bounds = {
+        table_id: missing
+        for table_id, stats in columns.items()
+        if (
+            missing := [
+                one.column_id for one in stats.values() if one.min_value is None and one.max_value is None
+            ]
+        )
+    }
+    unbounded = read.columns_with_unbounded_values(connection, tables, without_bounds)
+    return KnownStats(read.table_stats(connection, tables, ids), columns, frozenset(unbounded))
+
+
+def _snapshot_effect(state: CommitState, tables: CatalogTables) -> Effect:
+    snapshot = state.snapshot
+    return insert(
+        tables["snapshot"],
+        {
+            "snapshot_id": snapshot.id,
+            "snapshot_time": snapshot.time,
+            "schema_version": snapshot.schema_version,
+            "next_catalog_id": snapshot.next_catalog_id,
+            "next_file_id": snapshot.next_file_id,
+        },
+    )
+
+
+def _changes_effect(state: CommitState, info: CommitInfo, tables: CatalogTables) -> Effect:
+    return insert(
+        tables["snapshot_changes"],
+        {
+            "snapshot_id": state.snapshot_id,
+            "changes_made": format_changes(state.records),
+            "author": info.author,
+            "commit_message": info.message,
+            "commit_extra_info": json.dumps(info.extra, sort_keys=True) if info.extra is not None else None,
+        },
+    )
+
+
+def _run(connection: Connection, effect: Effect) -> None:
+    if effect.rows is None:
+        connection.execute(effect.statement)
+    else:
+        connection.execute(effect.statement, list(effect.rows))
+
+
+def _finish(connection: Connection, dialect: CatalogDialect, snapshot_id: SnapshotId) -> None:
+    """COMMIT; an error that is not a lost race leaves it open whether the snapshot landed."""
+    try:
+        connection.commit()
+    except DBAPIError as error:
+        if dialect.is_lost_race(error):
+            raise
+        raise CommitStateUnknownError(snapshot_id, type(error.orig).__name__) from error

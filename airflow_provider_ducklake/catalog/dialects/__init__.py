@@ -1,0 +1,20 @@
+"""What differs between catalog databases, one file each: the commit lock, the clock, and what an error means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.catalog.dialects.postgres import PostgresDialect
+from airflow_provider_ducklake.catalog.dialects.sqlite import SqliteDialect
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+
+
+def dialect_of(engine: Engine, metadata_schema: str | None) -> CatalogDialect:
+    """Return the dialect of an engine that ``connect`` opened."""
+    if engine.dialect.name == "sqlite":
+        return SqliteDialect(engine)
+    return PostgresDialect(engine, metadata_schema)

@@ -1,0 +1,52 @@
+"""SQLite catalogs: our writers queue on a side lock file, since SQLite's own waiting starves some of them."""
+
+from __future__ import annotations
+
+import fcntl
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.catalog.connect import WRITES
+from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy import Connection
+    from sqlalchemy.exc import DBAPIError
+
+_BUSY, _LOCKED = 5, 6
+_CONSTRAINT_PRIMARY_KEY, _CONSTRAINT_UNIQUE = 1555, 2067
+
+
+class SqliteDialect(CatalogDialect):
+    """A catalog in one file on one host."""
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        path = Path(f"{self.engine.url.database}.lock")
+        with path.open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with self.engine.connect() as connection:
+                try:
+                    yield connection.execution_options(**{WRITES: True})
+                except BaseException:
+                    # A failed COMMIT leaves SQLite's transaction open behind SQLAlchemy's back.
+                    driver = connection.connection.driver_connection
+                    if driver is not None:
+                        driver.rollback()
+                    raise
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        with self.engine.connect() as connection:
+            yield connection
+
+    def server_time(self, connection: Connection) -> datetime:  # noqa: ARG002 - the file has no clock of its own
+        return datetime.now(UTC)
+
+    def is_lost_race(self, error: DBAPIError) -> bool:
+        code = getattr(error.orig, "sqlite_errorcode", 0)
+        return code & 0xFF in (_BUSY, _LOCKED) or code in (_CONSTRAINT_PRIMARY_KEY, _CONSTRAINT_UNIQUE)

@@ -1,0 +1,33 @@
+"""A statement with its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Executable, Table
+
+    from airflow_provider_ducklake.transaction.commit_state import CommitState
+
+Rows = Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A statement; ``rows`` are the rows of a multi-row insert or the parameters of a repeated update."""
+
+    statement: Executable
+    rows: Rows | None = None
+
+
+def insert(table: Table, *rows: dict[str, Any]) -> Effect:
+    """Return the insertion of rows, each naming its columns."""
+    return Effect(table.insert(), rows)
+
+
+def close(table: Table, state: CommitState, *where: ColumnElement[bool]) -> Effect:
+    """Return the end of life of the live rows that match: what the format calls deleting."""
+    statement = table.update().where(table.c.end_snapshot.is_(None), *where)
+    return Effect(statement.values(end_snapshot=state.snapshot_id))

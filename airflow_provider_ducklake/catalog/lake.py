@@ -1,0 +1,354 @@
+"""``Lake``: a DuckLake catalog with its files, opened. A thin face; the rules live in the modules it calls."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.exc import DBAPIError
+
+from airflow_provider_ducklake.catalog import bootstrap, maintenance, read, watch
+from airflow_provider_ducklake.catalog.commit import DEFAULT_RETRY, RetryPolicy, commit
+from airflow_provider_ducklake.catalog.connect import open_engine, parse_url, shown, sqlite_file
+from airflow_provider_ducklake.catalog.dialects import dialect_of
+from airflow_provider_ducklake.catalog.table_snapshot import load_table
+from airflow_provider_ducklake.catalog.tables import catalog_tables
+from airflow_provider_ducklake.catalog.transaction import LakeTransaction, TableName
+from airflow_provider_ducklake.errors import (
+    CatalogUnavailableError,
+    InvalidInputError,
+    NotADuckLakeError,
+    SchemaNotFoundError,
+    UnsupportedFeatureError,
+    UnsupportedVersionError,
+)
+from airflow_provider_ducklake.planning.expiry import ExpiryRule
+from airflow_provider_ducklake.planning.scan import plan_scan
+from airflow_provider_ducklake.spec.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.options import OptionRow, Options
+from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, Snapshot, TableSnapshot
+from airflow_provider_ducklake.spec.versions import CURRENT, SpecVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from sqlalchemy import Connection
+    from sqlalchemy.engine import URL
+
+    from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+    from airflow_provider_ducklake.catalog.maintenance import ExpireResult
+    from airflow_provider_ducklake.catalog.read import RecordedSnapshot
+    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.planning.watch import TableChanges
+    from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId
+    from airflow_provider_ducklake.spec.snapshots import JsonValue
+    from airflow_provider_ducklake.storage.filesystem import Location
+    from airflow_provider_ducklake.transaction.changes import Change
+
+At = int | datetime | None
+
+
+class Lake:
+    """An open lake. Make one with ``Lake.connect`` or ``Lake.create``.
+
+    ``version`` is the catalog's spec version, ``data_path`` the root of its files (ends with ``/``), ``encrypted``
+    whether its files are.
+    """
+
+    def __init__(
+        self,
+        dialect: CatalogDialect,
+        tables: CatalogTables,
+        options: Sequence[OptionRow],
+        storage_options: Mapping[str, Any] | None,
+    ) -> None:
+        lake_wide = Options.effective(options)
+        self.version = tables.version
+        self.data_path = lake_wide.texts.get("data_path", "")
+        self.encrypted = lake_wide.flag("encrypted")
+        self._dialect = dialect
+        self._tables = tables
+        self._storage_options = dict(storage_options or {})
+
+    # --- opening and closing -----------------------------------------------------------------------------------------
+
+    @classmethod
+    def connect(
+        cls,
+        url: str | URL,
+        *,
+        metadata_schema: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Lake:
+        """Open an existing lake.
+
+        ``metadata_schema`` is the database schema of the catalog's tables (PostgreSQL; None: the connection's default);
+        ``storage_options`` are fsspec's, for the files.
+
+        Raises:
+            CatalogUnavailableError: the database cannot be reached or refuses the login.
+            NotADuckLakeError: it holds no DuckLake catalog.
+            UnsupportedVersionError: its spec version is not 1.0.
+        """
+        parsed = parse_url(url)
+        file = sqlite_file(parsed)
+        if file is not None and not file.exists():
+            raise NotADuckLakeError(shown(parsed))  # SQLite would make an empty file
+        dialect = dialect_of(open_engine(parsed), metadata_schema)
+        tables = catalog_tables(CURRENT, metadata_schema)
+        try:
+            with _translated(parsed), dialect.reading() as connection:
+                if not dialect.has_table(connection, tables["metadata"].name, metadata_schema):
+                    raise NotADuckLakeError(shown(parsed))
+                options = read.option_rows(connection, tables)
+            _check_version(options, shown(parsed))
+        except BaseException:
+            dialect.engine.dispose()
+            raise
+        return cls(dialect, tables, options, storage_options)
+
+    @classmethod
+    def create(
+        cls,
+        url: str | URL,
+        data_path: str,
+        *,
+        metadata_schema: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Lake:
+        """Create a lake in a database, with its files below ``data_path`` (absolute, or a URI), and open it.
+
+        Raises:
+            AlreadyExistsError: the database holds a lake already.
+            CatalogUnavailableError: the database cannot be reached or refuses the login.
+        """
+        parsed = parse_url(url)
+        dialect = dialect_of(open_engine(parsed), metadata_schema)
+        try:
+            with _translated(parsed):
+                bootstrap.bootstrap(dialect, catalog_tables(CURRENT, metadata_schema), data_path)
+        finally:
+            dialect.engine.dispose()
+        return cls.connect(parsed, metadata_schema=metadata_schema, storage_options=storage_options)
+
+    def close(self) -> None:
+        """Close the connections to the catalog."""
+        self._dialect.engine.dispose()
+
+    def __repr__(self) -> str:
+        return f"Lake({shown(self._dialect.engine.url)!r})"
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with _translated(self._dialect.engine.url), self._dialect.reading() as connection:
+            yield connection
+
+    # --- snapshots ---------------------------------------------------------------------------------------------------
+
+    def current_snapshot(self) -> Snapshot:
+        """Return the newest snapshot."""
+        with self._reading() as connection:
+            return read.head(connection, self._tables)
+
+    def snapshots(self) -> list[RecordedSnapshot]:
+        """Return every snapshot with its author, message and parsed changes, oldest first."""
+        with self._reading() as connection:
+            return read.recorded_snapshots(connection, self._tables)
+
+    def snapshot_at(self, *, version: int | None = None, timestamp: datetime | None = None) -> Snapshot:
+        """Return the snapshot with that id, or the newest at or before an aware time.
+
+        Raises:
+            SnapshotNotFoundError: it expired, lies in the future, or before the first one.
+            InvalidInputError: both or neither given, or a time without zone.
+        """
+        if (version is None) == (timestamp is None):
+            raise InvalidInputError("Give version or timestamp, exactly one of them.")
+        with self._reading() as connection:
+            return self._snapshot(connection, version if version is not None else timestamp)
+
+    def _snapshot(self, connection: Connection, at: At) -> Snapshot:
+        if at is None:
+            return read.head(connection, self._tables)
+        if isinstance(at, datetime):
+            if at.tzinfo is None:
+                raise InvalidInputError(f"The time {at} has no time zone; give an aware time.")
+            return read.snapshot_by_time(connection, self._tables, at)
+        return read.snapshot_by_id(connection, self._tables, at)
+
+    # --- schemas and tables ------------------------------------------------------------------------------------------
+
+    def tables(self, at: At = None) -> list[QualifiedName]:
+        """Return the names of all tables at a snapshot (id or aware time; None: now), sorted."""
+        return [row.qualified for row in self.table_rows(at)]
+
+    def table_rows(self, at: At = None) -> list[read.TableRow]:
+        """Return the catalog's rows of all tables at a snapshot."""
+        with self._reading() as connection:
+            return read.table_rows(connection, self._tables, self._snapshot(connection, at).id)
+
+    def schema(self, name: str, at: At = None) -> read.SchemaRow | None:
+        """Return a schema by name, None if there is none."""
+        with self._reading() as connection:
+            return read.find_schema(connection, self._tables, self._snapshot(connection, at).id, name)
+
+    def schema_root(self, name: str, at: At = None) -> str:
+        """Return the directory of a schema, absolute, ending in ``/``.
+
+        Raises:
+            SchemaNotFoundError: no such schema.
+        """
+        found = self.schema(name, at)
+        if found is None:
+            raise SchemaNotFoundError(name, self.current_snapshot().id)
+        return found.path.below(self.data_path)
+
+    def views(self, schema: str, at: At = None) -> list[str]:
+        """Return the names of the views of a schema."""
+        with self._reading() as connection:
+            snapshot = self._snapshot(connection, at)
+            found = read.find_schema(connection, self._tables, snapshot.id, schema)
+            if found is None:
+                return []
+            return [name for _, name in read.view_names(connection, self._tables, snapshot.id, found.id)]
+
+    def effective_options(self, schema_id: SchemaId | None = None) -> Options:
+        """Return the options in force for new tables of a schema."""
+        with self._reading() as connection:
+            return Options.effective(read.option_rows(connection, self._tables), schema_id)
+
+    def table_snapshot(self, table: TableName, at: At = None, *, with_files: bool = False) -> TableSnapshot:
+        """Return a table at a snapshot (id or aware time; None: now), with its live files if asked.
+
+        Raises:
+            SchemaNotFoundError, TableNotFoundError, SnapshotNotFoundError: it did not exist then.
+            UnsupportedFeatureError: the lake is encrypted.
+        """
+        self._refuse_encrypted()
+        name = QualifiedName.of(table)
+        with self._reading() as connection:
+            snapshot = self._snapshot(connection, at)
+            return load_table(
+                connection, self._dialect, self._tables, snapshot, name, self.data_path, with_files=with_files
+            )
+
+    # --- rows --------------------------------------------------------------------------------------------------------
+
+    def read_arrow(self, table: TableName, at: At = None, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return a table's rows at a snapshot, without Spark: for small reads. Rows come in no promised order.
+
+        Raises:
+            UnsupportedFeatureError: the table has deletes, inlined data, merged or mapped files at that snapshot.
+            StorageError: a data file is missing or cut off.
+        """
+        from airflow_provider_ducklake.storage.table_reader import read_files  # noqa: PLC0415 - heavy
+
+        snapshot = self.table_snapshot(table, at, with_files=True)
+        plan = plan_scan(snapshot, None if columns is None else tuple(columns))
+        return read_files(plan, self.locate)
+
+    def locate(self, path: str) -> Location:
+        """Return where a lake path lies, with this lake's storage options."""
+        from airflow_provider_ducklake.storage.filesystem import open_filesystem  # noqa: PLC0415 - heavy
+
+        return open_filesystem(path, self._storage_options)
+
+    # --- changing ----------------------------------------------------------------------------------------------------
+
+    def transaction(
+        self,
+        author: str | None = None,
+        message: str | None = None,
+        extra: Mapping[str, JsonValue] | None = None,
+    ) -> LakeTransaction:
+        """Return a transaction for a ``with`` block: one snapshot over any number of schemas and tables.
+
+        Raises:
+            UnsupportedFeatureError: the lake is encrypted.
+        """
+        self._refuse_encrypted()
+        return LakeTransaction(self, CommitInfo(author, message, extra))
+
+    def commit(
+        self,
+        base: SnapshotId,
+        changes: Iterable[Change],
+        info: CommitInfo,
+        retry: RetryPolicy = DEFAULT_RETRY,
+    ) -> CommittedSnapshot | None:
+        """Commit changes that were planned on snapshot ``base``; see ``catalog.commit``.
+
+        Raises:
+            InvalidInputError: the lake demands a commit message and there is none.
+        """
+        self._refuse_encrypted()
+        if info.message is None and self.effective_options().flag("require_commit_message"):
+            raise InvalidInputError(
+                "This lake requires a commit message (option require_commit_message): give one."
+            )
+        with _translated(self._dialect.engine.url):
+            return commit(self._dialect, self._tables, base, changes, info, retry)
+
+    def expire_snapshots(
+        self,
+        *,
+        older_than: datetime | timedelta | None = None,
+        versions: Collection[int] | None = None,
+        keep_last: int | None = None,
+        dry_run: bool = False,
+    ) -> ExpireResult:
+        """Forget snapshots and schedule the files that no kept snapshot can reach; the newest always stays.
+
+        ``older_than`` is an aware time or an interval before now; ``keep_last`` protects the newest N, alone it expires
+        all others. Makes no snapshot.
+
+        Raises:
+            InvalidInputError: ``older_than`` together with ``versions``, none of the three, or ``keep_last`` below 1.
+        """
+        rule = ExpiryRule(older_than, versions, keep_last)
+        with _translated(self._dialect.engine.url):
+            return maintenance.expire(self._dialect, self._tables, rule, dry_run=dry_run)
+
+    # --- watching ----------------------------------------------------------------------------------------------------
+
+    def table_changes(self, table: TableName, since: int, kinds: Collection[str]) -> TableChanges | None:
+        """Return what happened to a table in snapshots newer than ``since``: ``insert``, ``delete``, ``schema``.
+
+        ``kinds`` says what to look for (``data`` means insert or delete). None: nothing of it, or no such table yet.
+        Compaction and flushes are nothing.
+        """
+        with self._reading() as connection:
+            return watch.table_changes(connection, self._tables, QualifiedName.of(table), since, kinds)
+
+    def _refuse_encrypted(self) -> None:
+        if self.encrypted:
+            raise UnsupportedFeatureError(
+                "This lake is encrypted. DuckDB's encrypted Parquet cannot be read by Spark or pyarrow, so this provider "
+                "does not work on it; use an unencrypted lake on encrypted storage."
+            )
+
+
+@contextmanager
+def _translated(url: URL) -> Iterator[None]:
+    """Turn a lost or refused connection into our error, whose text names the database but no secret."""
+    try:
+        yield
+    except DBAPIError as error:
+        if error.connection_invalidated or _is_connection_error(error):
+            raise CatalogUnavailableError(shown(url), str(error.orig).strip().splitlines()[0]) from None
+        raise
+
+
+def _is_connection_error(error: DBAPIError) -> bool:
+    """Whether connecting itself failed; such an error has no statement."""
+    return error.statement is None or "file is not a database" in str(error.orig)
+
+
+def _check_version(options: Sequence[OptionRow], catalog: str) -> None:
+    text = next((row.value for row in options if row.key == "version" and row.scope is None), None)
+    if text is None:
+        raise NotADuckLakeError(catalog)
+    if text != CURRENT.value:
+        raise UnsupportedVersionError(text, [SpecVersion.V1_0.value])

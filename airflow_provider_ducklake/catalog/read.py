@@ -1,0 +1,471 @@
+"""Read the catalog as of one snapshot; every function is one statement or a few, whatever the number of files.
+
+Statements name their columns, so extra columns of newer catalogs do no harm.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Table, and_, func, or_, select
+
+from airflow_provider_ducklake.errors import SnapshotNotFoundError
+from airflow_provider_ducklake.spec.files import LiveDataFile, LiveDeleteFile
+from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
+from airflow_provider_ducklake.spec.ids import (
+    ColumnId,
+    DataFileId,
+    DeleteFileId,
+    PartitionId,
+    SchemaId,
+    SnapshotId,
+    SortId,
+    TableId,
+)
+from airflow_provider_ducklake.spec.options import OptionRow
+from airflow_provider_ducklake.spec.partitioning import PartitionField, PartitionSpec, Transform
+from airflow_provider_ducklake.spec.paths import CatalogPath
+from airflow_provider_ducklake.spec.schema import Column, Default, TableSchema, assemble
+from airflow_provider_ducklake.spec.snapshots import Snapshot
+from airflow_provider_ducklake.spec.sorting import SortField, SortSpec
+from airflow_provider_ducklake.spec.stats import ColumnStats, TableColumnStats, TableStats
+from airflow_provider_ducklake.spec.types import ScalarType
+from airflow_provider_ducklake.transaction.changes_made import ChangeRecord, parse_changes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from datetime import datetime
+
+    from airflow_provider_ducklake.catalog.tables import CatalogTables
+
+
+def visible(table: Table, at: int) -> ColumnElement[bool]:
+    """Return the condition that a versioned row is visible at a snapshot."""
+    end = table.c.end_snapshot
+    return and_(table.c.begin_snapshot <= at, or_(end.is_(None), end > at))
+
+
+# --- snapshots -------------------------------------------------------------------------------------------------------
+
+
+def head(connection: Connection, tables: CatalogTables) -> Snapshot:
+    """Return the newest snapshot."""
+    snapshot = tables["snapshot"]
+    row = connection.execute(select(snapshot).order_by(snapshot.c.snapshot_id.desc()).limit(1)).one()
+    return _snapshot(row)
+
+
+def snapshot_by_id(connection: Connection, tables: CatalogTables, version: int) -> Snapshot:
+    """Return the snapshot with that id.
+
+    Raises:
+        SnapshotNotFoundError: it expired, or lies in the future.
+    """
+    snapshot = tables["snapshot"]
+    row = connection.execute(select(snapshot).where(snapshot.c.snapshot_id == version)).one_or_none()
+    if row is None:
+        raise _not_found(connection, tables, f"version {version}")
+    return _snapshot(row)
+
+
+def snapshot_by_time(connection: Connection, tables: CatalogTables, timestamp: datetime) -> Snapshot:
+    """Return the newest snapshot at or before an aware time; of several at one time the one with the highest id.
+
+    Raises:
+        SnapshotNotFoundError: the oldest snapshot is younger.
+    """
+    found = [one for one in _snapshots(connection, tables) if one.time <= timestamp]
+    if not found:
+        raise _not_found(connection, tables, f"timestamp {timestamp.isoformat()}")
+    return max(found, key=lambda one: (one.time, one.id))
+
+
+def _not_found(connection: Connection, tables: CatalogTables, wanted: str) -> SnapshotNotFoundError:
+    ids = tables["snapshot"].c.snapshot_id
+    oldest, newest = connection.execute(select(func.min(ids), func.max(ids))).one()
+    return SnapshotNotFoundError(wanted, oldest, newest)
+
+
+def _snapshots(connection: Connection, tables: CatalogTables) -> list[Snapshot]:
+    snapshot = tables["snapshot"]
+    return [_snapshot(row) for row in connection.execute(select(snapshot).order_by(snapshot.c.snapshot_id))]
+
+
+def _snapshot(row: Row[Any]) -> Snapshot:
+    return Snapshot(
+        SnapshotId(row.snapshot_id),
+        row.schema_version,
+        row.next_catalog_id,
+        row.next_file_id,
+        row.snapshot_time,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSnapshot:
+    """A snapshot with what its author said and what it changed; ``extra`` is the text of ``commit_extra_info``."""
+
+    snapshot: Snapshot
+    changes: tuple[ChangeRecord, ...]
+    author: str | None
+    message: str | None
+    extra: str | None
+
+    @property
+    def id(self) -> SnapshotId:
+        """Its snapshot id."""
+        return self.snapshot.id
+
+    @property
+    def time(self) -> datetime:
+        """Its aware UTC time."""
+        return self.snapshot.time
+
+
+def recorded_snapshots(
+    connection: Connection, tables: CatalogTables, after: int | None = None
+) -> list[RecordedSnapshot]:
+    """Return all snapshots, or those newer than ``after``, oldest first."""
+    snapshot, changes = tables["snapshot"], tables["snapshot_changes"]
+    query = (
+        select(
+            snapshot,
+            changes.c.changes_made,
+            changes.c.author,
+            changes.c.commit_message,
+            changes.c.commit_extra_info,
+        )
+        .outerjoin(changes, snapshot.c.snapshot_id == changes.c.snapshot_id)
+        .order_by(snapshot.c.snapshot_id)
+    )
+    if after is not None:
+        query = query.where(snapshot.c.snapshot_id > after)
+    return [
+        RecordedSnapshot(
+            _snapshot(row),
+            parse_changes(row.changes_made),
+            row.author,
+            row.commit_message,
+            row.commit_extra_info,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+# --- schemas, tables, columns ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRow:
+    """A schema as the catalog holds it."""
+
+    id: SchemaId
+    name: str
+    path: CatalogPath
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """A table (or, with ``is_view``, a view) as the catalog holds it."""
+
+    id: TableId
+    uuid: str
+    schema: SchemaRow
+    name: str
+    path: CatalogPath
+    begin_snapshot: SnapshotId
+    is_view: bool = False
+
+    @property
+    def qualified(self) -> QualifiedName:
+        """Its full name."""
+        return QualifiedName(self.schema.name, self.name)
+
+
+def schemas(connection: Connection, tables: CatalogTables, at: int) -> list[SchemaRow]:
+    """Return the schemas visible at a snapshot, by id."""
+    schema = tables["schema"]
+    rows = connection.execute(select(schema).where(visible(schema, at)).order_by(schema.c.schema_id))
+    return [
+        SchemaRow(SchemaId(row.schema_id), row.schema_name, CatalogPath(row.path, row.path_is_relative))
+        for row in rows
+    ]
+
+
+def find_schema(connection: Connection, tables: CatalogTables, at: int, name: str) -> SchemaRow | None:
+    """Return the schema of that name; letter case is ignored."""
+    return next((row for row in schemas(connection, tables, at) if fold(row.name) == fold(name)), None)
+
+
+def table_rows(
+    connection: Connection, tables: CatalogTables, at: int, name: QualifiedName | None = None
+) -> list[TableRow]:
+    """Return the tables visible at a snapshot, by schema and name; with ``name`` only those that it can mean."""
+    table = tables["table"]
+    by_id = {schema.id: schema for schema in schemas(connection, tables, at)}
+    query = select(table).where(visible(table, at))
+    if name is not None:
+        query = (
+            query.where(func.lower(table.c.table_name) == name.name.lower()) if name.name.isascii() else query
+        )
+    found = [
+        TableRow(
+            TableId(row.table_id),
+            str(row.table_uuid),
+            by_id[row.schema_id],
+            row.table_name,
+            CatalogPath(row.path, row.path_is_relative),
+            SnapshotId(row.begin_snapshot),
+        )
+        for row in connection.execute(query)
+        if row.schema_id in by_id
+    ]
+    if name is not None:
+        found = [row for row in found if _same_name(row.qualified, name)]
+    return sorted(found, key=lambda row: row.qualified)
+
+
+def _same_name(left: QualifiedName, right: QualifiedName) -> bool:
+    return fold(left.schema) == fold(right.schema) and fold(left.name) == fold(right.name)
+
+
+def view_names(
+    connection: Connection, tables: CatalogTables, at: int, schema_id: SchemaId
+) -> list[tuple[int, str]]:
+    """Return (id, name) of the views of a schema."""
+    view = tables["view"]
+    rows = connection.execute(
+        select(view.c.view_id, view.c.view_name).where(visible(view, at), view.c.schema_id == schema_id)
+    )
+    return [(row.view_id, row.view_name) for row in rows]
+
+
+def columns(connection: Connection, tables: CatalogTables, at: int, table_id: int) -> TableSchema:
+    """Return the columns of a table at a snapshot."""
+    column = tables["column"]
+    rows = connection.execute(
+        select(column)
+        .where(visible(column, at), column.c.table_id == table_id)
+        .order_by(column.c.column_order, column.c.column_id)
+    )
+    return assemble((_column(row), row.parent_column, row.column_type) for row in rows)
+
+
+def _column(row: Row[Any]) -> Column:
+    values = row._mapping  # noqa: SLF001 - SQLAlchemy's public name for a row as a mapping
+    default = Default(
+        row.default_value,
+        values.get("default_value_type", "literal"),
+        values.get("default_value_dialect", "duckdb"),
+    )
+    return Column(
+        ColumnId(row.column_id),
+        row.column_name,
+        ScalarType("unknown"),
+        nullable=row.nulls_allowed,
+        initial_default=row.initial_default,
+        default=default,
+    )
+
+
+def partition_spec(
+    connection: Connection, tables: CatalogTables, at: int, table_id: int
+) -> PartitionSpec | None:
+    """Return the partitioning of a table at a snapshot; None if it has none."""
+    info, key = tables["partition_info"], tables["partition_column"]
+    rows = connection.execute(
+        select(info.c.partition_id, key.c.column_id, key.c.transform)
+        .join(key, and_(key.c.partition_id == info.c.partition_id, key.c.table_id == info.c.table_id))
+        .where(visible(info, at), info.c.table_id == table_id)
+        .order_by(key.c.partition_key_index)
+    ).all()
+    if not rows:
+        return None
+    fields = tuple(PartitionField(ColumnId(row.column_id), Transform.parse(row.transform)) for row in rows)
+    return PartitionSpec(fields, PartitionId(rows[0].partition_id))
+
+
+def sort_spec(connection: Connection, tables: CatalogTables, at: int, table_id: int) -> SortSpec | None:
+    """Return the sort keys of a table at a snapshot; None if it has none."""
+    info, key = tables["sort_info"], tables["sort_expression"]
+    rows = connection.execute(
+        select(info.c.sort_id, key.c.expression, key.c.dialect, key.c.sort_direction, key.c.null_order)
+        .join(key, and_(key.c.sort_id == info.c.sort_id, key.c.table_id == info.c.table_id))
+        .where(visible(info, at), info.c.table_id == table_id)
+        .order_by(key.c.sort_key_index)
+    ).all()
+    if not rows:
+        return None
+    fields = tuple(SortField(row.expression, row.dialect, row.sort_direction, row.null_order) for row in rows)
+    return SortSpec(fields, SortId(rows[0].sort_id))
+
+
+def option_rows(connection: Connection, tables: CatalogTables) -> list[OptionRow]:
+    """Return every stored option."""
+    metadata = tables["metadata"]
+    return [
+        OptionRow(row.key, row.value, row.scope, row.scope_id) for row in connection.execute(select(metadata))
+    ]
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def data_files(
+    connection: Connection, tables: CatalogTables, at: int, table_id: int, root: str
+) -> tuple[LiveDataFile, ...]:
+    """Return the data files of a table at a snapshot with their delete files, statistics and partition values."""
+    file = tables["data_file"]
+    rows = connection.execute(
+        select(file).where(visible(file, at), file.c.table_id == table_id).order_by(file.c.data_file_id)
+    ).all()
+    deletes = _delete_files(connection, tables, at, table_id, root)
+    stats = _file_stats(connection, tables, at, table_id)
+    values = _partition_values(connection, tables, at, table_id)
+    return tuple(
+        LiveDataFile(
+            id=DataFileId(row.data_file_id),
+            path=CatalogPath(row.path, row.path_is_relative).below(root),
+            record_count=row.record_count,
+            file_size_bytes=row.file_size_bytes,
+            footer_size=row.footer_size,
+            row_id_start=row.row_id_start,
+            begin_snapshot=SnapshotId(row.begin_snapshot),
+            partition_id=row.partition_id,
+            mapping_id=row.mapping_id,
+            partial_max=row.partial_max,
+            delete_file=deletes.get(row.data_file_id),
+            column_stats=stats.get(row.data_file_id, {}),
+            partition_values=tuple(values.get(row.data_file_id, ())),
+        )
+        for row in rows
+    )
+
+
+def _delete_files(
+    connection: Connection, tables: CatalogTables, at: int, table_id: int, root: str
+) -> dict[int, LiveDeleteFile]:
+    delete = tables["delete_file"]
+    rows = connection.execute(select(delete).where(visible(delete, at), delete.c.table_id == table_id))
+    return {
+        row.data_file_id: LiveDeleteFile(
+            DeleteFileId(row.delete_file_id),
+            CatalogPath(row.path, row.path_is_relative).below(root),
+            row.format,
+            row.delete_count,
+            row.file_size_bytes,
+            SnapshotId(row.begin_snapshot),
+            row.partial_max,
+        )
+        for row in rows
+    }
+
+
+def _live_file_ids(tables: CatalogTables, at: int, table_id: int) -> Any:  # noqa: ANN401 - a subquery
+    file = tables["data_file"]
+    return select(file.c.data_file_id).where(visible(file, at), file.c.table_id == table_id)
+
+
+def _file_stats(
+    connection: Connection, tables: CatalogTables, at: int, table_id: int
+) -> dict[int, dict[ColumnId, ColumnStats]]:
+    stats = tables["file_column_stats"]
+    rows = connection.execute(
+        select(stats).where(
+            stats.c.table_id == table_id, stats.c.data_file_id.in_(_live_file_ids(tables, at, table_id))
+        )
+    )
+    found: dict[int, dict[ColumnId, ColumnStats]] = {}
+    for row in rows:
+        found.setdefault(row.data_file_id, {})[ColumnId(row.column_id)] = ColumnStats(
+            ColumnId(row.column_id),
+            row.value_count,
+            row.null_count,
+            row.min_value,
+            row.max_value,
+            row.contains_nan,
+            row.column_size_bytes,
+            extra_stats=row.extra_stats,
+        )
+    return found
+
+
+def _partition_values(
+    connection: Connection, tables: CatalogTables, at: int, table_id: int
+) -> dict[int, list[str | None]]:
+    value = tables["file_partition_value"]
+    rows = connection.execute(
+        select(value)
+        .where(value.c.table_id == table_id, value.c.data_file_id.in_(_live_file_ids(tables, at, table_id)))
+        .order_by(value.c.data_file_id, value.c.partition_key_index)
+    )
+    found: dict[int, list[str | None]] = {}
+    for row in rows:
+        found.setdefault(row.data_file_id, []).append(row.partition_value)
+    return found
+
+
+def inlined_tables(connection: Connection, tables: CatalogTables, table_id: int) -> list[str]:
+    """Return the names of the registered inlined-data tables of a table, oldest layout first."""
+    registry = tables["inlined_data_tables"]
+    rows = connection.execute(
+        select(registry.c.table_name)
+        .where(registry.c.table_id == table_id)
+        .order_by(registry.c.schema_version)
+    )
+    return list(rows.scalars())
+
+
+# --- statistics ------------------------------------------------------------------------------------------------------
+
+
+def table_stats(
+    connection: Connection, tables: CatalogTables, table_ids: Collection[int]
+) -> dict[TableId, TableStats]:
+    """Return the cumulative counts of those tables that have a row."""
+    stats = tables["table_stats"]
+    rows = connection.execute(select(stats).where(stats.c.table_id.in_(table_ids)))
+    return {
+        TableId(row.table_id): TableStats(row.record_count, row.next_row_id, row.file_size_bytes or 0)
+        for row in rows
+    }
+
+
+def table_column_stats(
+    connection: Connection, tables: CatalogTables, table_ids: Collection[int]
+) -> dict[TableId, dict[ColumnId, TableColumnStats]]:
+    """Return the column statistics of those tables."""
+    stats = tables["table_column_stats"]
+    found: dict[TableId, dict[ColumnId, TableColumnStats]] = {TableId(table_id): {} for table_id in table_ids}
+    for row in connection.execute(select(stats).where(stats.c.table_id.in_(table_ids))):
+        found[TableId(row.table_id)][ColumnId(row.column_id)] = TableColumnStats(
+            ColumnId(row.column_id),
+            contains_null=row.contains_null is not False,
+            contains_nan=row.contains_nan,
+            min_value=row.min_value,
+            max_value=row.max_value,
+            extra_stats=row.extra_stats,
+        )
+    return found
+
+
+def columns_with_unbounded_values(
+    connection: Connection, tables: CatalogTables, columns: Mapping[TableId, Iterable[ColumnId]]
+) -> set[tuple[TableId, ColumnId]]:
+    """Return which of the columns have a file with values but without bounds: NULL bounds mean *unknown* there."""
+    stats = tables["file_column_stats"]
+    found: set[tuple[TableId, ColumnId]] = set()
+    for table_id, column_ids in columns.items():
+        rows = connection.execute(
+            select(stats.c.column_id)
+            .distinct()
+            .where(
+                stats.c.table_id == table_id,
+                stats.c.column_id.in_(list(column_ids)),
+                or_(stats.c.value_count.is_(None), stats.c.value_count > 0),
+                or_(stats.c.min_value.is_(None), stats.c.max_value.is_(None)),
+            )
+        )
+        found.update((table_id, ColumnId(column_id)) for column_id in rows.scalars())
+    return found

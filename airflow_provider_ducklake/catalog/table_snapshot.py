@@ -1,0 +1,94 @@
+"""Put together a table as one snapshot holds it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import column as sql_column
+from sqlalchemy import func, select, table
+
+from airflow_provider_ducklake.catalog import read
+from airflow_provider_ducklake.errors import SchemaNotFoundError, TableNotFoundError
+from airflow_provider_ducklake.spec.options import Options
+from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.spec.identifiers import QualifiedName
+
+
+def find_table(
+    connection: Connection, tables: CatalogTables, snapshot: Snapshot, name: QualifiedName
+) -> read.TableRow:
+    """Return the row of a table.
+
+    Raises:
+        SchemaNotFoundError, TableNotFoundError: it did not exist at that snapshot.
+    """
+    rows = read.table_rows(connection, tables, snapshot.id, name)
+    if rows:
+        return rows[0]
+    if read.find_schema(connection, tables, snapshot.id, name.schema) is None:
+        raise SchemaNotFoundError(name.schema, snapshot.id)
+    raise TableNotFoundError(str(name), snapshot.id)
+
+
+def load_table(
+    connection: Connection,
+    dialect: CatalogDialect,
+    tables: CatalogTables,
+    snapshot: Snapshot,
+    name: QualifiedName,
+    data_path: str,
+    *,
+    with_files: bool,
+) -> TableSnapshot:
+    """Return the table with its columns, partitioning, sort keys and options, and with its files if asked."""
+    row = find_table(connection, tables, snapshot, name)
+    root = row.path.below(row.schema.path.below(data_path))
+    files = read.data_files(connection, tables, snapshot.id, row.id, root) if with_files else None
+    return TableSnapshot(
+        snapshot=snapshot,
+        table_id=row.id,
+        table_uuid=row.uuid,
+        schema_id=row.schema.id,
+        name=row.qualified,
+        schema=read.columns(connection, tables, snapshot.id, row.id),
+        root=root,
+        partition_spec=read.partition_spec(connection, tables, snapshot.id, row.id),
+        sort_spec=read.sort_spec(connection, tables, snapshot.id, row.id),
+        options=Options.effective(read.option_rows(connection, tables), row.schema.id, row.id),
+        files=files,
+        has_inlined_data=_has_inlined_data(connection, dialect, tables, snapshot, row.id)
+        if with_files
+        else None,
+    )
+
+
+def _has_inlined_data(
+    connection: Connection, dialect: CatalogDialect, tables: CatalogTables, snapshot: Snapshot, table_id: int
+) -> bool:
+    """Whether rows visible at the snapshot, or delete marks in force there, lie in dynamic catalog tables."""
+    schema = tables.metadata_schema
+    for name in read.inlined_tables(connection, tables, table_id):
+        if dialect.has_table(connection, name, schema) and _counts(
+            connection, schema, name, snapshot, ended=True
+        ):
+            return True
+    marks = f"ducklake_inlined_delete_{table_id}"
+    return dialect.has_table(connection, marks, schema) and _counts(
+        connection, schema, marks, snapshot, ended=False
+    )
+
+
+def _counts(
+    connection: Connection, schema: str | None, name: str, snapshot: Snapshot, *, ended: bool
+) -> bool:
+    rows = table(name, sql_column("begin_snapshot"), sql_column("end_snapshot"), schema=schema)
+    query = select(func.count()).select_from(rows).where(rows.c.begin_snapshot <= snapshot.id)
+    if ended:
+        query = query.where(rows.c.end_snapshot.is_(None) | (rows.c.end_snapshot > snapshot.id))
+    return connection.execute(query).scalar_one() > 0

@@ -1,0 +1,110 @@
+"""The snapshot being built: what it follows, and the ids, times and statistics it hands out.
+
+One of the three places with mutable state; a new one is made for every attempt, so a retry recomputes everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.spec.ids import (
+    ColumnId,
+    DataFileId,
+    PartitionId,
+    SchemaId,
+    SnapshotId,
+    TableId,
+)
+from airflow_provider_ducklake.spec.snapshots import Snapshot
+from airflow_provider_ducklake.transaction.changes import NewSchemaRef, NewTableRef, SchemaRef, TableRef
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_provider_ducklake.spec.stats import TableColumnStats, TableStats
+    from airflow_provider_ducklake.transaction.changes_made import ChangeRecord
+
+
+@dataclass(frozen=True, slots=True)
+class KnownStats:
+    """What the catalog knows of the tables to be appended to, read under the commit lock.
+
+    ``unbounded`` holds the columns whose missing bounds mean *unknown* rather than *no value yet*.
+    """
+
+    tables: Mapping[TableId, TableStats] = field(default_factory=dict)
+    columns: Mapping[TableId, Mapping[ColumnId, TableColumnStats]] = field(default_factory=dict)
+    unbounded: frozenset[tuple[TableId, ColumnId]] = frozenset()
+
+
+class CommitState:
+    """Hands out the ids of one commit attempt. ``time`` is never at or before the predecessor's."""
+
+    def __init__(
+        self,
+        head: Snapshot,
+        clock: datetime,
+        known: KnownStats,
+        *,
+        catalog_changes: bool,
+    ) -> None:
+        self.head = head
+        self.known = known
+        self.snapshot_id = SnapshotId(head.id + 1)
+        self.schema_version = head.schema_version + catalog_changes
+        self.time = max(clock, head.time + timedelta(microseconds=1))
+        self.records: list[ChangeRecord] = []
+        self._next_catalog_id = head.next_catalog_id
+        self._next_file_id = head.next_file_id
+        self._schemas: dict[NewSchemaRef, SchemaId] = {}
+        self._tables: dict[NewTableRef, TableId] = {}
+        self._partitions: dict[TableId, PartitionId] = {}
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The row of ``ducklake_snapshot``, final once every effect was asked for."""
+        return Snapshot(
+            self.snapshot_id, self.schema_version, self._next_catalog_id, self._next_file_id, self.time
+        )
+
+    def record(self, record: ChangeRecord) -> None:
+        """Note an entry for ``changes_made``."""
+        self.records.append(record)
+
+    def _catalog_id(self) -> int:
+        self._next_catalog_id += 1
+        return self._next_catalog_id - 1
+
+    def add_schema(self, ref: NewSchemaRef) -> SchemaId:
+        """Return the id of a schema this commit creates."""
+        self._schemas[ref] = SchemaId(self._catalog_id())
+        return self._schemas[ref]
+
+    def add_table(self, ref: NewTableRef) -> TableId:
+        """Return the id of a table this commit creates."""
+        self._tables[ref] = TableId(self._catalog_id())
+        return self._tables[ref]
+
+    def add_partition(self, table_id: TableId) -> PartitionId:
+        """Return the id of a partition spec this commit gives to a table."""
+        self._partitions[table_id] = PartitionId(self._catalog_id())
+        return self._partitions[table_id]
+
+    def new_file_id(self) -> DataFileId:
+        """Return the id of the next data file."""
+        self._next_file_id += 1
+        return DataFileId(self._next_file_id - 1)
+
+    def schema_id(self, ref: SchemaRef) -> SchemaId:
+        """Return the id behind a reference."""
+        return self._schemas[ref] if isinstance(ref, NewSchemaRef) else ref
+
+    def table_id(self, ref: TableRef) -> TableId:
+        """Return the id behind a reference."""
+        return self._tables[ref] if isinstance(ref, NewTableRef) else ref
+
+    def new_partition_id(self, table_id: TableId) -> PartitionId | None:
+        """Return the partition spec that this commit gave to the table, if it did."""
+        return self._partitions.get(table_id)
