@@ -1,17 +1,16 @@
 """Hand a job its request and take its result, as files in the job's private directory.
 
-The operator writes ``request.json``. The job writes ``part-00000.json``, … (each after the files it names) and
-at last ``_DONE``, or else ``_ERROR.json``. Storage options are fsspec's. Importing this loads neither pyspark nor
-pyarrow.
+The operator writes ``request.json``. The job writes ``part-00000.json``, … (each after the files it names)
+and at last ``_DONE``, or else ``_ERROR.json``. Storage options are fsspec's. Importing this loads neither
+pyspark nor pyarrow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError
-from airflow_provider_ducklake.planning.write import WriteResult
 from airflow_provider_ducklake.spark import job_json
 from airflow_provider_ducklake.spark.job_request import (
     Dataset,
@@ -24,7 +23,10 @@ from airflow_provider_ducklake.spark.job_request import (
     job_directory,
     source_of,
 )
-from airflow_provider_ducklake.spec.files import DataFile
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.planning.write import WriteResult
+    from airflow_provider_ducklake.spec.files import DataFile
 
 __all__ = [
     "Dataset",

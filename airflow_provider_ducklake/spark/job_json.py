@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from airflow_provider_ducklake import errors
 from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError
@@ -23,6 +22,9 @@ from airflow_provider_ducklake.spec.partitioning import PartitionField, Transfor
 from airflow_provider_ducklake.spec.schema import Column, Default, TableSchema
 from airflow_provider_ducklake.spec.stats import ColumnStats
 from airflow_provider_ducklake.spec.types import Field, with_children
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 FORMAT_VERSION = 1
 Json: TypeAlias = dict[str, Any]

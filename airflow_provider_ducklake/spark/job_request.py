@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from airflow_provider_ducklake.errors import InvalidInputError, InvalidOptionError
-from airflow_provider_ducklake.planning.write import WritePlan
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.planning.write import WritePlan
 
 Engine: TypeAlias = Literal["auto", "native", "arrow"]
 ENGINES: tuple[str, ...] = get_args(Engine)

@@ -1,0 +1,59 @@
+"""Which engine writes a table's files, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.spark.spark_types import why_not_native
+from airflow_provider_ducklake.spec.paths import hadoop_uri
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from airflow_provider_ducklake.planning.write import WritePlan
+
+_NATIVE_CODECS = ("uncompressed", "snappy", "gzip", "zstd", "lz4", "lz4_raw")
+
+
+def choose_engine(spark: SparkSession, wanted: str, plan: WritePlan) -> tuple[str, str]:
+    """Return the engine and the reason for it.
+
+    Raises:
+        UnsupportedFeatureError: ``native`` was asked for and cannot store the table.
+    """
+    if wanted == "arrow":
+        return "arrow", "asked for"
+    obstacle = why_not_native(plan.target) or _unfit_setting(plan) or _unreachable(spark, plan)
+    if wanted == "native":
+        if obstacle is not None:
+            raise UnsupportedFeatureError(
+                f"engine='native' cannot write {plan.table}: {obstacle}. Use engine='arrow' or 'auto'."
+            )
+        return "native", "asked for"
+    if obstacle is not None:
+        return "arrow", obstacle
+    return "native", "Spark's writer can store every column"
+
+
+def _unfit_setting(plan: WritePlan) -> str | None:
+    settings = plan.settings
+    codec = settings.compression.lower()
+    if codec not in _NATIVE_CODECS:
+        return f"Spark has no {codec} codec"
+    if settings.compression_level is not None and codec == "gzip":
+        return "Spark's writer takes a compression level for zstd only"
+    return None
+
+
+def _unreachable(spark: SparkSession, plan: WritePlan) -> str | None:
+    """Return why the JVM cannot write to the plan's directory, None if it can."""
+    scheme = hadoop_uri(plan.directory).split(":", 1)[0]
+    jvm = spark._jvm  # noqa: SLF001 - no public way
+    assert jvm is not None
+    configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
+    try:
+        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, configuration)
+    except Exception:  # noqa: BLE001 - py4j wraps whatever the JVM throws
+        return f"Spark has no file system for {scheme}:// on its class path"
+    return None

@@ -1,0 +1,41 @@
+"""Errors on their way from a task to the operator: our own classes, found again in Spark's texts."""
+
+from __future__ import annotations
+
+import re
+
+from airflow_provider_ducklake import errors
+from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError
+
+_MARKED = re.compile(r"<<(\w+)\|(.*?)>>", re.DOTALL)
+_LONGEST = 2_000
+
+
+def marked(message: str, class_: type[DuckLakeError] = InvalidInputError) -> str:
+    """Return the text that tells the driver the class of a task's error; that class takes one argument."""
+    return f"{mark_start(class_)}{message}{MARK_END}"
+
+
+def mark_start(class_: type[DuckLakeError] = InvalidInputError) -> str:
+    """Return what stands before the message."""
+    return f"<<{class_.__name__}|"
+
+
+MARK_END = ">>"
+
+
+def typed(error: Exception) -> DuckLakeError:
+    """Return the error of ours that ``error`` is or carries; anything else becomes a ``SparkJobError``."""
+    if isinstance(error, DuckLakeError):
+        return error
+    text = str(error)
+    found = _MARKED.search(text)
+    class_ = getattr(errors, found[1], None) if found is not None else None
+    if found is not None and isinstance(class_, type) and issubclass(class_, DuckLakeError):
+        return class_(found[2])
+    return SparkJobError(f"{type(error).__name__}: {_shortened(text)}")
+
+
+def _shortened(text: str) -> str:
+    text = text.split("\n\nJVM stacktrace:", maxsplit=1)[0].strip()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"

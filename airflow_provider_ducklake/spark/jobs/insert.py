@@ -1,0 +1,98 @@
+"""The insert job: rows of a source become data files of one table."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
+
+from airflow_provider_ducklake.errors import SparkJobError
+from airflow_provider_ducklake.planning.write import WritePlan, WriteResult
+from airflow_provider_ducklake.spark import sources, write_arrow, write_native
+from airflow_provider_ducklake.spark.assignment import assign
+from airflow_provider_ducklake.spark.engines import choose_engine
+from airflow_provider_ducklake.spark.partitions import clustered, with_keys
+from airflow_provider_ducklake.spark.progress import progress_lines
+from airflow_provider_ducklake.spark.spark_types import fields_of_spark
+from airflow_provider_ducklake.spec.partitioning import parse_partition_by
+from airflow_provider_ducklake.spec.schema import new_columns
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.spark.job_request import JobRequest
+    from airflow_provider_ducklake.spec.files import DataFile
+
+log = logging.getLogger(__name__)
+
+
+def insert(spark: SparkSession, request: JobRequest) -> WriteResult:
+    """Load the request's rows and write them.
+
+    Raises:
+        SchemaMismatchError: the rows' columns do not fit the table; nothing was written.
+        InvalidInputError: the source cannot be read, or a value does not fit its column.
+        SparkJobError: the files do not hold the rows that were read.
+    """
+    df = sources.load(spark, request.source, request.plan.schema)
+    return write(df, request.plan, request.engine)
+
+
+def write(df: DataFrame, plan: WritePlan, engine: str = "auto") -> WriteResult:
+    """Write the rows of ``df`` as data files by one Spark action.
+
+    Raises:
+        SchemaMismatchError: the columns do not fit the table; nothing was written.
+        InvalidInputError: a value does not fit its column.
+        SparkJobError: the files do not hold the rows that were read.
+    """
+    started = time.monotonic()
+    plan = _resolved(df, plan)
+    engine, reason = choose_engine(df.sparkSession, engine, plan)
+    log.info("Writing %s with the %s engine: %s", plan.table, engine, reason)
+    rows = Observation()
+    prepared, keys = _prepared(df, plan)
+    prepared = prepared.observe(rows, f.count(f.lit(1)).alias("count"))
+    with progress_lines(df.sparkSession.sparkContext):
+        files = (write_native if engine == "native" else write_arrow).write(prepared, keys, plan)
+    count = _checked_count(plan, files, int(rows.get["count"]))
+    details = _details(df.sparkSession, reason, time.monotonic() - started)
+    return WriteResult(plan.target, plan.partition_fields, tuple(files), count, engine, details)
+
+
+def _resolved(df: DataFrame, plan: WritePlan) -> WritePlan:
+    """Return ``plan`` with the columns and partition keys that a new table is to have."""
+    if plan.schema is not None:
+        return plan
+    schema = new_columns(fields_of_spark(df.schema))
+    fields = parse_partition_by(plan.partition_by, schema, plan.table)
+    return replace(plan, schema=schema, partition_fields=fields)
+
+
+def _prepared(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, list[str]]:
+    assigned = assign(df, plan.target, plan.table)
+    if not plan.partition_fields:
+        return assigned, []
+    keyed, keys = with_keys(assigned, plan.target, plan.partition_fields)
+    return clustered(keyed, keys), keys
+
+
+def _checked_count(plan: WritePlan, files: list[DataFile], observed: int) -> int:
+    counted = sum(file.record_count for file in files)
+    if counted != observed:
+        raise SparkJobError(
+            f"{plan.table}: {observed} rows went into the writer, but the files in {plan.directory} hold "
+            f"{counted}. Nothing will be committed; rerun the task."
+        )
+    return counted
+
+
+def _details(spark: SparkSession, reason: str, seconds: float) -> dict[str, str | int | float | None]:
+    return {
+        "reason": reason,
+        "seconds": round(seconds, 3),
+        "application_id": spark.sparkContext.applicationId,
+        "spark_version": spark.version,
+    }

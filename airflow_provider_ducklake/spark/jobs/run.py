@@ -1,0 +1,72 @@
+"""What the submitted file runs: read the request, do its verb, leave the result or the error beside it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.spark import job_io
+from airflow_provider_ducklake.spark.job_errors import typed
+from airflow_provider_ducklake.spark.jobs.insert import insert
+from airflow_provider_ducklake.spark.session import start_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from airflow_provider_ducklake.planning.write import WriteResult
+    from airflow_provider_ducklake.spark.job_request import JobRequest
+
+log = logging.getLogger(__name__)
+
+_VERBS: dict[str, Callable[[SparkSession, JobRequest], WriteResult]] = {"insert": insert}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the job whose request lies at the only argument; return the process's exit code."""
+    _start_logging()
+    (uri,) = arguments
+    request = job_io.read_request(uri)
+    try:
+        result = _run(request)
+    except Exception as error:  # whatever it is, the operator is to know
+        failure = typed(error)
+        log.error("%s: %s", type(failure).__name__, failure)  # noqa: TRY400 - the operator raises it
+        log.debug("The error as Spark raised it", exc_info=error)
+        job_io.write_error(request, failure)
+        return 1
+    job_io.write_result(request, result)
+    _log_numbers(request, result)
+    return 0
+
+
+def _run(request: JobRequest) -> WriteResult:
+    verb = _VERBS.get(request.verb)
+    if verb is None:
+        raise UnsupportedFeatureError(f"This release of the job knows no {request.verb!r}.")
+    spark = start_session(f"ducklake {request.verb} {request.plan.table}")
+    try:
+        return verb(spark, request)
+    finally:
+        spark.stop()
+
+
+def _start_logging() -> None:
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
+    )
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+def _log_numbers(request: JobRequest, result: WriteResult) -> None:
+    log.info(
+        "Wrote %d rows of %s to %d files, %d bytes, in %s s with the %s engine",
+        result.rows_written,
+        request.plan.table,
+        len(result.data_files),
+        sum(file.file_size_bytes for file in result.data_files),
+        result.details.get("seconds"),
+        result.engine,
+    )

@@ -1,0 +1,193 @@
+"""Partitioned writes: keys that bring equal values together, and the catalog's text of each file's values.
+
+Key columns only decide which rows share a file; the texts come from a row of the file itself, by
+``spec.partitioning.partition_value``. *Source:* dossier §3.3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.spark.hashing import bucket_of_double, bucket_of_long, with_bucket_of_bytes
+from airflow_provider_ducklake.spec.partitioning import (
+    PartitionField,
+    Transform,
+    TransformKind,
+    hashed_as_long,
+    partition_value,
+)
+from airflow_provider_ducklake.spec.types import DecimalType, DuckLakeType, ScalarType, is_float
+from airflow_provider_ducklake.storage.arrow_types import arrow_type, cast_leaf
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.spec.values import Physical
+
+KEY_PREFIX = "_ducklake_key_"
+_SECOND, _MINUTE, _HOUR, _DAY = 10**6, 60 * 10**6, 3_600 * 10**6, 86_400 * 10**6
+
+
+def with_keys(
+    df: DataFrame, schema: TableSchema, fields: Sequence[PartitionField]
+) -> tuple[DataFrame, list[str]]:
+    """Return ``df``, a table's columns in their carriers, with a key column for each field, and their names.
+
+    Raises:
+        UnsupportedFeatureError: the reference's hash of that type cannot be computed.
+    """
+    names: list[str] = []
+    for number, field in enumerate(fields):
+        names.append(f"{KEY_PREFIX}{number}")
+        column = schema.by_id(field.column_id)
+        value = f.col(f"`{column.name.replace('`', '``')}`")
+        df = _with_key(df, value, column.type, field.transform, names[-1])
+    return df, names
+
+
+def _with_key(
+    df: DataFrame, value: SparkColumn, type_: DuckLakeType, transform: Transform, name: str
+) -> DataFrame:
+    match transform.kind:
+        case TransformKind.IDENTITY:
+            return df.withColumn(name, value.cast("string") if is_float(type_) else value)
+        case TransformKind.BUCKET:
+            assert transform.bucket_count is not None
+            return _with_bucket(df, value, type_, transform.bucket_count, name)
+        case _:
+            return df.withColumn(name, _calendar_part(value, str(type_), transform.kind))
+
+
+def _calendar_part(value: SparkColumn, type_: str, kind: TransformKind) -> SparkColumn:
+    """Return year, month, day or hour in UTC, whatever the session's time zone is."""
+    if kind is TransformKind.HOUR:
+        if type_.startswith("timestamp") and type_ != "timestamptz":
+            return f.hour(value)
+        micros = value if type_ == "time" else f.unix_micros(value)
+        return f.pmod(_divided(micros, _HOUR), f.lit(24)).cast("int")
+    date = _utc_date(f.unix_micros(value)) if type_ == "timestamptz" else value.cast("date")
+    return {TransformKind.YEAR: f.year, TransformKind.MONTH: f.month, TransformKind.DAY: f.dayofmonth}[kind](
+        date
+    )
+
+
+def _divided(number: SparkColumn, divisor: int) -> SparkColumn:
+    """Return ``number`` divided by ``divisor``, rounded down."""
+    whole = number - f.pmod(number, f.lit(divisor))
+    return f.call_function("div", whole, f.lit(divisor))
+
+
+def _utc_date(micros: SparkColumn) -> SparkColumn:
+    return f.date_from_unix_date(_divided(micros, _DAY).cast("int"))
+
+
+def _with_bucket(
+    df: DataFrame, value: SparkColumn, type_: DuckLakeType, buckets: int, name: str
+) -> DataFrame:
+    if hashed_as_long(type_):
+        return df.withColumn(name, bucket_of_long(_as_long(value, type_), buckets))
+    if is_float(type_):
+        return df.withColumn(name, bucket_of_double(value.cast("double"), buckets))
+    return with_bucket_of_bytes(df, _as_bytes(value, type_), buckets, name)
+
+
+def _as_long(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:  # noqa: PLR0911 - one for each type
+    """Return the number that ``hash_input`` hashes."""
+    match type_:
+        case DecimalType(precision, scale):
+            return (value.cast(f"decimal({precision},{scale})") * f.lit(10**scale)).cast("bigint")
+        case ScalarType("date"):
+            return f.unix_date(value).cast("bigint")
+        case ScalarType("timestamp"):
+            return _micros(value)
+        case ScalarType("timestamp_s"):
+            return _divided(_micros(value), _SECOND)
+        case ScalarType("timestamptz"):
+            return f.unix_micros(value)
+        case ScalarType("timestamp_ms"):
+            return _divided(_micros(value), 1_000)
+        case ScalarType("timestamp_ns"):
+            return _micros(value) * f.lit(1_000)
+        case _:
+            return value.cast("bigint")
+
+
+def _micros(value: SparkColumn) -> SparkColumn:
+    """Return the microseconds since 1970 of a timestamp without time zone."""
+    parts = (
+        (f.unix_date(value.cast("date")), _DAY),
+        (f.hour(value), _HOUR),
+        (f.minute(value), _MINUTE),
+    )
+    seconds = (f.date_part(f.lit("SECOND"), value) * f.lit(_SECOND)).cast("bigint")
+    return sum((part.cast("bigint") * f.lit(unit) for part, unit in parts), start=seconds)
+
+
+def _as_bytes(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
+    """Return the bytes that ``hash_input`` hashes: the value's own, or those of the reference's text."""
+    match type_:
+        case ScalarType("varchar" | "json" | "blob"):
+            return value
+        case ScalarType("uuid"):
+            digits = f.lower(f.hex(value))
+            places = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
+            first, *rest = (f.substring(digits, *place) for place in places)
+            return f.concat(first, *(f.concat(f.lit("-"), part) for part in rest))
+        case ScalarType("uint8" | "uint16" | "uint32" | "uint64") | DecimalType():
+            return value.cast("string")
+        case _:
+            raise UnsupportedFeatureError(
+                f"bucket() of a column of type {type_} is not supported by this release."
+            )
+
+
+def clustered(df: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return ``df`` with equal keys brought together, large groups split, each task sorted by key."""
+    return df.hint("rebalance", *keys).sortWithinPartitions(*keys)
+
+
+def values_of_row(
+    row: pa.RecordBatch | pa.Table, schema: TableSchema, fields: Sequence[PartitionField]
+) -> tuple[str | None, ...]:
+    """Return the partition values of the first row; its columns are the table's, in order."""
+    return tuple(_value(row, schema, field) for field in fields)
+
+
+def _value(row: pa.RecordBatch | pa.Table, schema: TableSchema, field: PartitionField) -> str | None:
+    column = schema.by_id(field.column_id)
+    value = row.column(schema.columns.index(column))[0]
+    return partition_value(field.transform, column.type, physical(value, column.type))
+
+
+def physical(scalar: pa.Scalar, type_: DuckLakeType) -> Physical | None:  # noqa: PLR0911 - one for each type
+    """Return the physical form (see ``spec.values``) of an Arrow scalar; null is None."""
+    if not scalar.is_valid:
+        return None
+    value = cast_leaf(pa.array([scalar]), _physical_arrow_type(type_))[0]
+    match type_:
+        case DecimalType(scale=scale):
+            return int(value.as_py().scaleb(scale))
+        case ScalarType("varchar" | "json"):
+            return str(value.as_py()).encode()
+        case ScalarType("uuid"):
+            return bytes(value.as_py().bytes)
+        case ScalarType("blob"):
+            return bytes(value.as_py())
+        case ScalarType("date" | "time") | ScalarType(
+            "timestamp" | "timestamp_s" | "timestamp_ms" | "timestamp_ns" | "timestamptz"
+        ):
+            return int(value.value)
+        case _:
+            result: Physical = value.as_py()
+            return result
+
+
+def _physical_arrow_type(type_: DuckLakeType) -> pa.DataType:
+    return pa.timestamp("us") if type_ == ScalarType("timestamp_s") else arrow_type(type_)

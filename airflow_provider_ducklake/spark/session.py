@@ -1,0 +1,40 @@
+"""The job's SparkSession: ours where a value would otherwise be stored wrong, the user's everywhere else."""
+
+from __future__ import annotations
+
+from pyspark import SparkConf
+from pyspark.sql import SparkSession
+
+# Without these Spark would store other values or types than the DataFrame has.
+_REQUIRED = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.parquet.fieldId.write.enabled": "true",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
+}
+_DEFAULTS = {
+    "spark.log.level": "WARN",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def start_session(name: str) -> SparkSession:
+    """Return the session of a submitted job; what the user configured counts before our defaults."""
+    given = SparkConf()
+    builder = SparkSession.builder.appName(name)
+    for key, value in _DEFAULTS.items():
+        if not given.contains(key):
+            builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    prepare(spark)
+    return spark
+
+
+def prepare(spark: SparkSession) -> None:
+    """Set what correct files depend on; for a session that somebody else started, too."""
+    for key, value in _REQUIRED.items():
+        spark.conf.set(key, value)

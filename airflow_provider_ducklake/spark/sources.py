@@ -1,0 +1,165 @@
+"""Load the rows that a request names: files, jdbc tables, a query or a function over them.
+
+A csv or json dataset without ``schema`` and ``inferSchema`` options that goes straight into an existing
+table is read as the table's types by column name; its values must then be readable as those (``mode``
+FAILFAST unless set). csv files have a header unless the options say otherwise: names decide where a column
+goes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import types as t
+
+from airflow_provider_ducklake.errors import InvalidInputError, SparkJobError
+from airflow_provider_ducklake.spark.job_request import (
+    Dataset,
+    DatasetSource,
+    Source,
+    SqlSource,
+    TransformSource,
+)
+from airflow_provider_ducklake.spark.spark_types import carrier_type
+from airflow_provider_ducklake.spec.identifiers import fold
+from airflow_provider_ducklake.spec.paths import hadoop_uri, is_absolute
+from airflow_provider_ducklake.spec.types import ScalarType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_provider_ducklake.spec.schema import Column, TableSchema
+
+_TEXT_FORMATS = ("csv", "json")
+_MISSING = ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND")
+_READ_AS_TEXT = ("json", "uuid", "time")
+
+
+def load(spark: SparkSession, source: Source, target: TableSchema | None) -> DataFrame:
+    """Return the rows of a source; ``target`` is the existing table's schema, None if it is to be created.
+
+    Raises:
+        InvalidInputError: a dataset does not exist, or the query or function is wrong; names it.
+    """
+    match source:
+        case DatasetSource(dataset):
+            return read_dataset(spark, dataset, "source", target)
+        case SqlSource(sql, datasets):
+            for name, df in _read_all(spark, datasets).items():
+                df.createOrReplaceTempView(f"`{name}`")
+            return _query(spark, sql)
+        case TransformSource(function, datasets):
+            return _transformed(spark, function, _read_all(spark, datasets))
+
+
+def _read_all(spark: SparkSession, datasets: Mapping[str, Dataset]) -> dict[str, DataFrame]:
+    return {
+        name: read_dataset(spark, dataset, f"sources[{name!r}]", None) for name, dataset in datasets.items()
+    }
+
+
+def _query(spark: SparkSession, sql: str) -> DataFrame:
+    try:
+        return spark.sql(sql)
+    except AnalysisException as error:
+        raise InvalidInputError(f"sql cannot be run: {_message(error)}") from error
+
+
+def _transformed(spark: SparkSession, function: str, sources: dict[str, DataFrame]) -> DataFrame:
+    module_name, _, function_name = function.partition(":")
+    try:
+        transform = getattr(importlib.import_module(module_name), function_name)
+    except (ImportError, AttributeError) as error:
+        raise InvalidInputError(
+            f"transform={function!r} cannot be imported in the job ({error}). "
+            "Its module must be among py_files."
+        ) from error
+    result = transform(spark, sources)
+    if not isinstance(result, DataFrame):
+        raise InvalidInputError(f"transform={function!r} returned {type(result).__name__}, not a DataFrame.")
+    return result
+
+
+def read_dataset(spark: SparkSession, dataset: Dataset, name: str, target: TableSchema | None) -> DataFrame:
+    """Return the rows of one dataset; ``name`` is how errors call it.
+
+    Raises:
+        InvalidInputError: it does not exist or its options are wrong.
+    """
+    options = dict(dataset.options)
+    schema = options.pop("schema", None)
+    if dataset.format == "csv":
+        options = {"header": "true"} | options
+    reader = spark.read.format(dataset.format).options(**options)
+    try:
+        if dataset.format == "jdbc":
+            return _with_password(reader, dataset, name).load()
+        if schema is not None:
+            reader = reader.schema(schema)
+        elif target is not None and _is_typed_by_target(dataset):
+            reader = _typed_by_target(reader, dataset, target)
+        return reader.load(_location(dataset))
+    except AnalysisException as error:
+        if error.getCondition() in _MISSING:
+            raise InvalidInputError(f"{name}: {dataset.path} does not exist.") from error
+        raise InvalidInputError(f"{name} cannot be read: {_message(error)}") from error
+
+
+def _location(dataset: Dataset) -> str:
+    assert dataset.path is not None
+    return hadoop_uri(dataset.path) if is_absolute(dataset.path) else dataset.path
+
+
+def _with_password(reader: DataFrameReader, dataset: Dataset, name: str) -> DataFrameReader:
+    if dataset.password_env is None:
+        return reader
+    password = os.environ.get(dataset.password_env)
+    if password is None:
+        raise SparkJobError(
+            f"{name}: the Spark driver's environment has no variable {dataset.password_env} "
+            "with the password. It reaches the driver in client mode only."
+        )
+    return reader.option("password", password)
+
+
+def _is_typed_by_target(dataset: Dataset) -> bool:
+    given = {key.lower() for key in dataset.options}
+    return dataset.format in _TEXT_FORMATS and not given & {"schema", "inferschema"}
+
+
+def _typed_by_target(reader: DataFrameReader, dataset: Dataset, target: TableSchema) -> DataFrameReader:
+    names = reader.load(_location(dataset)).schema
+    columns = {fold(column.name): column for column in target.columns}
+    fields = [t.StructField(field.name, _read_type(columns.get(fold(field.name)), field)) for field in names]
+    if dataset.format == "json":  # a key that no object has is a null, as everywhere in JSON
+        absent = columns.keys() - {fold(field.name) for field in names}
+        fields += [
+            t.StructField(columns[name].name, carrier_or_text(columns[name])) for name in sorted(absent)
+        ]
+    given = {key.lower() for key in dataset.options}
+    if "mode" not in given:
+        reader = reader.option("mode", "FAILFAST")
+    if dataset.format == "csv" and "enforceschema" not in given:
+        reader = reader.option(
+            "enforceSchema", "false"
+        )  # files whose headers differ are refused, not misread
+    return reader.schema(t.StructType(fields))
+
+
+def _read_type(column: Column | None, field: t.StructField) -> t.DataType:
+    return field.dataType if column is None else carrier_or_text(column)
+
+
+def carrier_or_text(column: Column) -> t.DataType:
+    """Return the type in which text files are read for ``column``."""
+    if isinstance(column.type, ScalarType) and column.type.name in _READ_AS_TEXT:
+        return t.StringType()
+    return carrier_type(column)
+
+
+def _message(error: AnalysisException) -> str:
+    return str(error).split("\nJVM stacktrace")[0].split(";\n")[0].strip()

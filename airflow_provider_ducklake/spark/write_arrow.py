@@ -1,0 +1,129 @@
+"""The Arrow engine: tasks write through pyarrow straight to final names.
+
+It serves what Spark's writer cannot store. Each task attempt gives its files names of their own and reports
+them as its output rows; Spark keeps the output of successful attempts only, so what it collects is exactly
+what counts. See ``docs/adr/0008-map-in-arrow-without-pandas.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import types as t
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
+
+from airflow_provider_ducklake.spark import job_json
+from airflow_provider_ducklake.spark.partitions import values_of_row
+from airflow_provider_ducklake.spec.partitioning import hive_directory
+from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.planning.write import WritePlan
+    from airflow_provider_ducklake.spec.files import DataFile
+
+BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+_RESULT = t.StructType([t.StructField("file", t.StringType(), nullable=False)])
+_ARROW_RESULT = pa.schema([pa.field("file", pa.string(), nullable=False)])
+_LONGEST_DIRECTORY = 200  # bytes of a value that names a directory
+
+
+def write(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> list[DataFile]:
+    """Write the rows by one Spark action and return the files; ``keys`` name the last columns."""
+    rows = map_in_arrow(df, _task(plan, len(keys)), _RESULT).collect()
+    return [job_json.decode_data_file(json.loads(row.file)) for row in rows]
+
+
+def map_in_arrow(df: DataFrame, function: BatchFunction, schema: t.StructType) -> DataFrame:
+    """Return what ``DataFrame.mapInArrow`` returns; that one asks for pandas, which the call does not use."""
+    udf = UserDefinedFunction(function, returnType=schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    arguments = udf(*(df[f"`{name.replace('`', '``')}`"] for name in df.columns))
+    mapped = df._jdf.mapInArrow(arguments._jc, False, None)  # noqa: FBT003, SLF001 - no public way without pandas
+    return DataFrame(mapped, df.sparkSession)
+
+
+def _task(plan: WritePlan, key_count: int) -> BatchFunction:
+    """Return the function that a task runs; it carries plain JSON and imports the rest from the job's zip."""
+    document = job_json.encode_plan(plan)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for file in write_batches(batches, job_json.decode_plan(document), key_count):
+            text = json.dumps(job_json.encode_data_file(file))
+            yield pa.RecordBatch.from_arrays([pa.array([text])], schema=_ARROW_RESULT)
+
+    return run
+
+
+def write_batches(batches: Iterator[pa.RecordBatch], plan: WritePlan, key_count: int) -> list[DataFile]:
+    """Write one task's rows, sorted by their last ``key_count`` columns, and return the files."""
+    run = uuid.uuid4().hex
+    files: list[DataFile] = []
+    group: _Group | None = None
+    try:
+        for key, batch in _runs(batches, key_count):
+            if group is None or group.key != key:
+                if group is not None:
+                    files += group.close()
+                group = _Group(key, batch, plan, f"{run}-{len(files)}")
+            group.writer.write(batch)
+        if group is not None:
+            files += group.close()
+    except BaseException:
+        if group is not None:
+            group.writer.abort()
+        raise
+    return files
+
+
+class _Group:
+    """The files of rows with one key."""
+
+    def __init__(self, key: tuple[object, ...], first: pa.RecordBatch, plan: WritePlan, name: str) -> None:
+        self.key = key
+        self.values = values_of_row(first, plan.target, plan.partition_fields)
+        folder = plan.directory + self._folder(plan)
+        numbers = iter(range(2**31))
+        self.writer = RollingWriter(
+            plan.target, lambda: f"{folder}part-{name}-{next(numbers)}.parquet", plan.settings
+        )
+
+    def _folder(self, plan: WritePlan) -> str:
+        if not (plan.partition_fields and plan.settings.hive_file_pattern):
+            return ""
+        folder = hive_directory(plan.partition_fields, plan.target, self.values)
+        longest = max(len(part) for part in folder.split("/"))
+        return folder if longest <= _LONGEST_DIRECTORY else ""
+
+    def close(self) -> list[DataFile]:
+        return [replace(file, partition_values=self.values) for file in self.writer.close()]
+
+
+def _runs(
+    batches: Iterator[pa.RecordBatch], key_count: int
+) -> Iterator[tuple[tuple[object, ...], pa.RecordBatch]]:
+    """Yield the rows, without their keys, in runs of one key."""
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        width = batch.num_columns - key_count
+        rows = batch.select(list(range(width)))
+        starts = _run_starts([batch.column(width + index) for index in range(key_count)], batch.num_rows)
+        for start, stop in zip(starts, [*starts[1:], batch.num_rows], strict=True):
+            key = tuple(batch.column(width + index)[start].as_py() for index in range(key_count))
+            yield key, rows.slice(start, stop - start)
+
+
+def _run_starts(keys: Sequence[pa.Array], length: int) -> list[int]:
+    """Return the first row of each run of equal keys."""
+    starts = {0}
+    for key in keys:
+        ends = pc.run_end_encode(key).run_ends.to_pylist()
+        starts.update(ends)
+    return sorted(starts - {length})

@@ -1,0 +1,117 @@
+"""The native engine: Spark's own Parquet writer, files adopted where it puts them.
+
+Spark's committer moves the files of successful task attempts only. They lie below a directory that this run
+of the job made and no other knows, so listing it gives exactly those. Nothing is renamed by us.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import pyarrow.fs as pafs
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, DataFrameWriter
+from pyspark.sql import functions as f
+
+from airflow_provider_ducklake.spark.footers import describe_files
+from airflow_provider_ducklake.spec.partitioning import PartitionField, TransformKind
+from airflow_provider_ducklake.spec.paths import hadoop_uri
+from airflow_provider_ducklake.storage.filesystem import delete_file, open_filesystem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_provider_ducklake.planning.write import ParquetSettings, WritePlan
+    from airflow_provider_ducklake.spec.files import DataFile
+
+_CODECS = {"lz4": "lz4_raw"}
+_LONGEST_DIRECTORY = 80  # bytes of a value that names a directory
+_COMPRESSED_SHARE = 0.5  # of a row's size in memory, by measurement an upper bound
+
+
+def write(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> list[DataFile]:
+    """Write the rows by one Spark action and return the files; ``keys`` name the last columns."""
+    directory = f"{plan.directory}{uuid.uuid4().hex[:8]}/"
+    df, folders = _with_folders(df, keys, plan)
+    writer = _configured(df.write.mode("append"), df, plan.settings)
+    if folders:
+        writer = writer.partitionBy(*folders)
+    writer.parquet(hadoop_uri(directory))
+    return [file for file in describe_files(df.sparkSession, _written(directory), plan) if _has_rows(file)]
+
+
+def _configured(writer: DataFrameWriter, df: DataFrame, settings: ParquetSettings) -> DataFrameWriter:
+    codec = settings.compression.lower()
+    row_bytes = max(1, int(_row_bytes(df) * _COMPRESSED_SHARE))
+    options = {
+        "compression": _CODECS.get(codec, codec),
+        "parquet.writer.version": settings.page_version.lower(),
+        "parquet.block.row.count.limit": str(settings.row_group_rows),
+        "maxRecordsPerFile": str(max(1, settings.target_file_size_bytes // row_bytes)),
+        "mapreduce.fileoutputcommitter.algorithm.version": "1",
+        "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+        # Without these a local lake would fill with .crc files.
+        "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        "fs.file.impl.disable.cache": "true",
+    }
+    if settings.compression_level is not None:
+        options["parquet.compression.codec.zstd.level"] = str(settings.compression_level)
+    return writer.options(**options)
+
+
+def _row_bytes(df: DataFrame) -> int:
+    """Return Spark's own estimate of a row, by types alone."""
+    return int(df._jdf.schema().defaultSize())  # noqa: SLF001 - no public way
+
+
+def _with_folders(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> tuple[DataFrame, list[str]]:
+    """Replace the key columns by texts that name directories, one for each distinct key.
+
+    Spark puts null and the empty string in one directory, and names have limits: odd values go by a hash.
+    """
+    schema = plan.target
+    taken = {name.lower() for name in schema.names}
+    folders: list[str] = []
+    for key, field in zip(keys, plan.partition_fields, strict=True):
+        name = _folder_name(schema.by_id(field.column_id).name, field, taken)
+        text = _hex_or_text(df, key)
+        odd = (
+            (text == "")
+            | text.startswith("#")
+            | (text == "__HIVE_DEFAULT_PARTITION__")
+            | (f.octet_length(text) > _LONGEST_DIRECTORY)
+        )
+        hashed = f.concat(f.lit("#"), f.sha2(text.cast("binary"), 256))
+        df = df.withColumn(name, f.when(odd, hashed).otherwise(text)).drop(key)
+        folders.append(name)
+    return df, folders
+
+
+def _hex_or_text(df: DataFrame, key: str) -> SparkColumn:
+    return f.hex(key) if df.schema[key].dataType.typeName() == "binary" else f.col(key).cast("string")
+
+
+def _folder_name(column: str, field: PartitionField, taken: set[str]) -> str:
+    name = column if field.transform.kind is TransformKind.IDENTITY else field.transform.kind.value
+    while name.lower() in taken or not name:
+        name = f"_{name}"
+    taken.add(name.lower())
+    return name
+
+
+def _written(directory: str) -> list[str]:
+    location = open_filesystem(directory)
+    selector = pafs.FileSelector(location.path.rstrip("/"), recursive=True, allow_not_found=True)
+    found = location.filesystem.get_file_info(selector)
+    root = location.path.rstrip("/") + "/"
+    names = (info.path.removeprefix(root) for info in found if info.type == pafs.FileType.File)
+    return sorted(directory + name for name in names if name.endswith(".parquet"))
+
+
+def _has_rows(file: DataFile) -> bool:
+    """Whether the file holds rows; Spark writes one without any when there are none, which is removed."""
+    if file.record_count:
+        return True
+    delete_file(file.path)
+    return False

@@ -1,0 +1,80 @@
+"""One local Spark for all tests of a process, and plans to write by."""
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_provider_ducklake.planning.write import ParquetSettings, WritePlan
+from airflow_provider_ducklake.spark.job_request import job_directory
+from airflow_provider_ducklake.spark.session import prepare
+from airflow_provider_ducklake.spec.partitioning import parse_partition_by
+from airflow_provider_ducklake.spec.schema import TableSchema
+
+NewPlan = Callable[..., WritePlan]
+
+LOCAL_CONF = {
+    "spark.master": "local[2]",
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.log.level": "ERROR",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "America/New_York",  # so that a wrong zone shows
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    root = tmp_path_factory.mktemp("spark")
+    builder = SparkSession.builder.config("spark.sql.warehouse.dir", str(root / "warehouse"))
+    for key, value in LOCAL_CONF.items():
+        builder = builder.config(key, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the installed pandas is newer than pyspark knows
+        session = builder.getOrCreate()
+    prepare(session)
+    yield session
+    session.stop()
+
+
+def make_plan(
+    root: Path,
+    schema: TableSchema | None,
+    partition_by: tuple[str, ...] = (),
+    settings: ParquetSettings | None = None,
+    number: int = 1,
+) -> WritePlan:
+    """Return a plan for a job of its own below ``root``."""
+    job_id = f"0190f3c1-0000-7000-8000-{number:012d}"
+    return WritePlan(
+        table="main.t",
+        directory=job_directory(f"{root}/lake/", job_id),
+        schema=schema,
+        partition_fields=parse_partition_by(partition_by, schema, "main.t") if schema is not None else (),
+        partition_by=partition_by if schema is None else (),
+        settings=settings or ParquetSettings(),
+    )
+
+
+@pytest.fixture
+def new_plan(tmp_path: Path) -> NewPlan:
+    """Make plans for one table, each with a directory of its own."""
+    numbers = count(1)
+
+    def make(
+        schema: TableSchema | None,
+        partition_by: tuple[str, ...] = (),
+        settings: ParquetSettings | None = None,
+    ) -> WritePlan:
+        return make_plan(tmp_path, schema, partition_by, settings, next(numbers))
+
+    return make

@@ -1,0 +1,260 @@
+"""Partitioned writes: the reference's values for every transform and type, one combination per file."""
+
+import math
+import re
+
+import duckdb
+import pytest
+
+from airflow_provider_ducklake.planning.write import ParquetSettings
+from airflow_provider_ducklake.spark.assignment import assign
+from airflow_provider_ducklake.spark.jobs.insert import write
+from airflow_provider_ducklake.spark.partitions import with_keys
+from airflow_provider_ducklake.spark.spark_types import why_not_native
+from airflow_provider_ducklake.spec.partitioning import murmur3_32, parse_partition_by
+from airflow_provider_ducklake.spec.schema import TableSchema, new_columns
+from tests.reference.catalogs import file_catalog
+from tests.reference.duckdb_lake import open_lake
+from tests.spark.conftest import make_plan
+
+CALENDAR = ("year", "month", "day", "hour")
+ODD_TEXTS = """
+    case id
+        when 1 then '' when 2 then '#' when 3 then 'a/b=c%' when 4 then repeat('é', 40) when 6 then 'x.y z'
+        when 5 then '__HIVE_DEFAULT_PARTITION__' else substring('abcdefghijkl', 1, cast(id as int))
+    end"""
+# (DuckLake type, the reference's type, Spark SQL of the values over id, transforms)
+COLUMNS = [
+    ("int32", "integer", "cast(id * 37 - 400 as int)", ("identity", "bucket(4)")),
+    ("int64", "bigint", "id * 10000000000 - 5", ("bucket(7)",)),
+    ("int8", "tinyint", "cast(id - 10 as tinyint)", ("bucket(3)",)),
+    ("uint8", "utinyint", "cast(id * 11 as smallint)", ("identity",)),
+    ("uint32", "uinteger", "id * 150000000", ("bucket(4)",)),
+    ("uint64", "ubigint", "cast(id * 900000000000000000BD as decimal(20,0))", ("identity",)),
+    ("boolean", "boolean", "id % 3 = 0", ("identity", "bucket(4)")),
+    (
+        "float64",
+        "double",
+        "case id when 1 then double('nan') when 2 then -0.0D when 3 then double('inf') else id + 0.25D end",
+        ("identity", "bucket(4)"),
+    ),
+    ("float32", "float", "float(id * 1.1)", ("bucket(4)",)),
+    ("decimal(9,2)", "decimal(9,2)", "cast(id * 1.25 - 7 as decimal(9,2))", ("identity", "bucket(4)")),
+    (
+        "decimal(38,10)",
+        "decimal(38,10)",
+        "cast((id - 7) * 0.0000000001BD as decimal(38,10))",
+        ("bucket(4)",),
+    ),
+    ("date", "date", "date'1969-12-25' + cast(id * 20 as int)", ("identity", *CALENDAR[:3], "bucket(4)")),
+    (
+        "timestamp",
+        "timestamp",
+        "timestamp_ntz'1969-12-30 21:59:59.5' + make_dt_interval(cast(id * 9 as int), cast(id as int))",
+        (*CALENDAR, "identity", "bucket(4)"),
+    ),
+    (
+        "timestamp_s",
+        "timestamp_s",
+        "timestamp_ntz'1969-12-30 21:59:59' + make_dt_interval(cast(id * 9 as int), cast(id as int))",
+        ("hour", "bucket(4)"),
+    ),
+    (
+        "timestamp_ms",
+        "timestamp_ms",
+        "timestamp_ntz'1969-12-30 21:59:59.123' + make_dt_interval(cast(id * 9 as int), cast(id as int))",
+        ("day", "bucket(4)"),
+    ),
+    (
+        "timestamp_ns",
+        "timestamp_ns",
+        "timestamp_ntz'1969-12-30 21:59:59.123456' + make_dt_interval(cast(id * 9 as int), cast(id as int))",
+        ("hour", "bucket(4)"),
+    ),
+    (
+        "timestamptz",
+        "timestamptz",
+        "timestamp'1969-12-30 21:59:59.5 UTC' + make_dt_interval(cast(id * 9 as int), cast(id * 5 as int))",
+        (*CALENDAR, "identity", "bucket(4)"),
+    ),
+    (
+        "time",
+        "time",
+        "concat(lpad(cast(id as string), 2, '0'), ':00:00', case when id % 2 = 0 then '.25' else '' end)",
+        ("hour", "bucket(4)"),
+    ),
+    (
+        "varchar",
+        "varchar",
+        ODD_TEXTS,
+        ("identity", "bucket(4)"),
+    ),
+    ("blob", "blob", "cast(substring('abcdéfghijkl', 1, int(id % 8)) as binary)", ("identity", "bucket(4)")),
+    (
+        "uuid",
+        "uuid",
+        "concat('00000000-0000-4000-8000-', lpad(cast(id as string), 12, '0'))",
+        ("identity", "bucket(4)"),
+    ),
+]  # fmt: skip
+
+
+def expression(transform: str, column: str) -> str:
+    if transform == "identity":
+        return column
+    return transform.replace(")", f", {column})") if "(" in transform else f"{transform}({column})"
+
+
+ROWS = 21
+SCHEMA = new_columns({"id": "int64"} | {f"c{number}": ours for number, (ours, *_) in enumerate(COLUMNS)})
+EXPRESSIONS = tuple(
+    expression(transform, f"c{number}")
+    for number, (*_, transforms) in enumerate(COLUMNS)
+    for transform in transforms
+)
+
+
+def all_columns(spark):
+    values = ", ".join(f"{text} c{number}" for number, (_, _, text, _) in enumerate(COLUMNS))
+    nulls = ", ".join("null" for _ in COLUMNS)
+    return spark.sql(f"select id, {values} from range({ROWS - 1}) union all select {ROWS - 1}, {nulls}")
+
+
+def native_part() -> tuple[TableSchema, tuple[str, ...]]:
+    """Return the columns that the native engine takes, and their keys."""
+    columns = tuple(column for column in SCHEMA.columns if why_not_native(TableSchema((column,))) is None)
+    names = {column.name for column in columns}
+    return TableSchema(columns), tuple(text for text in EXPRESSIONS if re.search(r"c\d+", text)[0] in names)
+
+
+@pytest.fixture(scope="module")
+def arrow_files(spark, tmp_path_factory):
+    plan = make_plan(tmp_path_factory.mktemp("arrow"), SCHEMA, EXPRESSIONS)
+    return write(all_columns(spark), plan, "arrow")
+
+
+@pytest.fixture(scope="module")
+def expected(arrow_files, tmp_path_factory):
+    """By row and key, the values of the files that the reference puts each row in."""
+    lake = file_catalog("sqlite", tmp_path_factory.mktemp("reference"))
+    return reference_values(lake, arrow_files.data_files)
+
+
+def test_the_catalog_texts_are_the_references(arrow_files, expected):
+    assert arrow_files.rows_written == ROWS
+    assert values_by_id(arrow_files.data_files) == expected
+
+
+def test_the_native_engine_gives_the_same_texts(spark, tmp_path, expected):
+    schema, expressions = native_part()
+    df = all_columns(spark).select(*schema.names)
+
+    result = write(df, make_plan(tmp_path, schema, expressions), "native")
+
+    kept = [EXPRESSIONS.index(text) for text in expressions]
+    wanted = {row: tuple(values[index] for index in kept) for row, values in expected.items()}
+    assert values_by_id(result.data_files) == wanted
+
+
+def test_the_keys_that_decide_on_files_are_the_references(spark, expected):
+    assigned = assign(all_columns(spark), SCHEMA, "t")
+    fields = parse_partition_by(EXPRESSIONS, SCHEMA, "t")
+    computed = [index for index, field in enumerate(fields) if field.transform.kind != "identity"]
+
+    keyed, names = with_keys(assigned, SCHEMA, fields)
+
+    for row in keyed.select("id", *names).collect():
+        keys = [None if row[names[index]] is None else str(row[names[index]]) for index in computed]
+        assert keys == [expected[row.id][index] for index in computed], row.id
+
+
+def values_by_id(data_files) -> dict[int, tuple[str | None, ...]]:
+    with duckdb.connect() as connection:
+        found = {}
+        for file in data_files:
+            for (row,) in connection.execute(
+                "select id from read_parquet(?, hive_partitioning = false)", [file.path]
+            ).fetchall():
+                assert row not in found
+                found[row] = file.partition_values
+        return found
+
+
+def reference_values(catalog, data_files):
+    types = ", ".join(f"c{number} {theirs}" for number, (_, theirs, *_) in enumerate(COLUMNS))
+    with open_lake(catalog, data_inlining_row_limit=0) as lake:
+        lake.sql(f"CREATE TABLE t (id BIGINT, {types})")
+        lake.sql("CALL lake.set_option('hive_file_pattern', false)")
+        lake.sql(f"ALTER TABLE t SET PARTITIONED BY ({', '.join(EXPRESSIONS)})")
+        paths = [file.path for file in data_files]
+        lake.raw.execute("INSERT INTO t FROM read_parquet(?, hive_partitioning = false)", [paths])
+        rows = lake.sql(
+            "SELECT path, list(partition_value ORDER BY partition_key_index) "
+            "FROM __ducklake_metadata_lake.ducklake_data_file "
+            "JOIN __ducklake_metadata_lake.ducklake_file_partition_value USING (data_file_id) GROUP BY ALL"
+        )
+        root = f"{catalog.data_path.rstrip('/')}/main/t/"
+        return {
+            row: tuple(values)
+            for path, values in rows
+            for (row,) in lake.raw.execute("SELECT id FROM read_parquet(?)", [root + path]).fetchall()
+        }
+
+
+def test_a_long_value_names_no_directory(spark, new_plan):
+    schema = new_columns({"v": "varchar"})
+
+    for engine in ("native", "arrow"):
+        result = write(spark.sql("select repeat('é', 999) v"), new_plan(schema, ("v",)), engine)
+
+        assert [file.partition_values for file in result.data_files] == [("é" * 999,)]
+
+
+def test_null_the_empty_string_and_look_alikes_have_files_of_their_own(spark, new_plan):
+    schema = new_columns({"v": "varchar"})
+    df = spark.sql(
+        "select * from values (''), (null), ('__HIVE_DEFAULT_PARTITION__'), ('#'), ('A'), ('a') t(v)"
+    )
+
+    for engine in ("native", "arrow"):
+        result = write(df, new_plan(schema, ("v",)), engine)
+
+        values = [file.partition_values for file in result.data_files]
+        assert sorted(values, key=str) == sorted(
+            [("",), (None,), ("__HIVE_DEFAULT_PARTITION__",), ("#",), ("A",), ("a",)], key=str
+        )
+        assert len({file.path for file in result.data_files}) == 6
+
+
+def test_one_task_per_group_does_not_make_one_file_per_task_and_value(spark, new_plan):
+    schema = new_columns({"id": "int64", "v": "int64"})
+    df = spark.range(0, 4000, 1, 8).selectExpr("id", "id % 5 v")
+
+    for engine in ("native", "arrow"):
+        result = write(df, new_plan(schema, ("v",)), engine)
+
+        assert len(result.data_files) == 5
+        assert {file.record_count for file in result.data_files} == {800}
+
+
+def test_hive_directories_are_the_options_choice(spark, new_plan):
+    schema = new_columns({"id": "int64", "v": "varchar"})
+    df = spark.sql("select 1L id, 'a/b' v")
+
+    with_them = write(df, new_plan(schema, ("v", "bucket(2, id)")), "arrow")
+    without = write(df, new_plan(schema, ("v",), ParquetSettings(hive_file_pattern=False)), "arrow")
+
+    assert "/v=a%2Fb/bucket=" in with_them.data_files[0].path
+    assert "v=" not in without.data_files[0].path
+
+
+def test_the_bucket_of_bytes_is_murmur_of_any_length(spark, new_plan):
+    schema = new_columns({"id": "int64", "v": "blob"})
+    texts = [bytes((index * 37 + length) % 256 for index in range(length)) for length in range(70)]
+    df = spark.createDataFrame([(len(text), text) for text in texts], "id bigint, v binary")
+
+    result = write(df, new_plan(schema, ("bucket(1000003, v)",)), "arrow")
+
+    found = {key: int(value) for key, (value,) in values_by_id(result.data_files).items()}
+    assert found == {len(text): (murmur3_32(text) & 0x7FFFFFFF) % 1000003 for text in texts}
+    assert math.isclose(len(set(found.values())), len(result.data_files))

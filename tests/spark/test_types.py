@@ -1,0 +1,264 @@
+"""Every DuckLake type through every engine that takes it: values, ids and statistics as the reference's."""
+
+import datetime as dt
+import uuid
+from decimal import Decimal
+from math import isnan
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import types as t
+
+from airflow_provider_ducklake.errors import InvalidTypeError, UnsupportedFeatureError
+from airflow_provider_ducklake.spark.jobs.insert import write
+from airflow_provider_ducklake.spark.spark_types import fields_of_spark, why_not_native
+from airflow_provider_ducklake.spec.schema import Column, TableSchema, new_columns
+from airflow_provider_ducklake.spec.types import NOT_STORABLE, SCALARS, ScalarType
+from tests.reference.duckdb_lake import open_lake
+
+
+def moment(*parts: int, zone: dt.tzinfo | None = None) -> dt.datetime:
+    return dt.datetime(*parts, tzinfo=zone)
+
+
+NAN = float("nan")
+INF = float("inf")
+UTC = dt.UTC
+
+NESTED = """named_struct(
+    'u', 255,
+    'l', array(named_struct(
+        'x', '00000000-0000-0000-0000-000000000007', 't', timestamp_ntz'2024-01-01 00:00:00.5')))"""
+# (DuckLake type, Spark SQL of the incoming values, the values as DuckDB reads them); nulls are added
+VALUES = [
+    ("boolean", ["true", "false"], [True, False]),
+    ("int8", ["-128Y", "127Y"], [-128, 127]),
+    ("int16", ["-32768S", "32767S"], [-32768, 32767]),
+    ("int32", ["int('-2147483648')", "2147483647"], [-(2**31), 2**31 - 1]),
+    ("int64", ["bigint('-9223372036854775808')", "9223372036854775807L"], [-(2**63), 2**63 - 1]),
+    ("uint8", ["0", "255"], [0, 255]),
+    ("uint16", ["0", "65535"], [0, 65535]),
+    ("uint32", ["0L", "4294967295L"], [0, 2**32 - 1]),
+    ("uint64", ["0BD", "18446744073709551615BD"], [0, 2**64 - 1]),
+    ("float32", ["float('1.1')", "float('-inf')", "float('nan')"], [1.1, -INF, NAN]),
+    ("float64", ["1.5D", "-0.0D", "double('nan')", "1e300D"], [1.5, -0.0, NAN, 1e300]),
+    ("decimal(9,2)", ["-1.50BD", "1234567.89BD"], [Decimal("-1.50"), Decimal("1234567.89")]),
+    (
+        "decimal(18,4)",
+        ["-12345678901234.5678BD", "0.0001BD"],
+        [Decimal("-12345678901234.5678"), Decimal("0.0001")],
+    ),
+    (
+        "decimal(38,10)",
+        ["-1234567890123456789012345678.0123456789BD", "1.0000000000BD"],
+        [Decimal("-1234567890123456789012345678.0123456789"), Decimal(1)],
+    ),
+    ("date", ["date'1500-01-01'", "date'9999-12-31'"], [dt.date(1500, 1, 1), dt.date(9999, 12, 31)]),
+    (
+        "time",
+        ["'00:00:00'", "'23:59:59.999999'", "'12:34:56.7'"],
+        [dt.time(), dt.time(23, 59, 59, 999999), dt.time(12, 34, 56, 700000)],
+    ),
+    (
+        "timestamp",
+        ["timestamp_ntz'1500-01-01 00:00:00.000001'", "timestamp_ntz'2024-03-10 02:30:00'"],
+        [moment(1500, 1, 1, 0, 0, 0, 1), moment(2024, 3, 10, 2, 30)],
+    ),
+    (
+        "timestamp_s",
+        ["timestamp_ntz'1969-12-31 23:59:59'", "timestamp_ntz'2024-03-10 02:30:00'"],
+        [moment(1969, 12, 31, 23, 59, 59), moment(2024, 3, 10, 2, 30)],
+    ),
+    (
+        "timestamp_ms",
+        ["timestamp_ntz'1969-12-31 23:59:59.123'", "timestamp_ntz'2024-03-10 02:30:00'"],
+        [moment(1969, 12, 31, 23, 59, 59, 123000), moment(2024, 3, 10, 2, 30)],
+    ),
+    (
+        "timestamp_ns",
+        ["timestamp_ntz'1677-09-22 00:00:00.000001'", "timestamp_ntz'2262-04-11 00:00:00'"],
+        [moment(1677, 9, 22, 0, 0, 0, 1), moment(2262, 4, 11)],
+    ),
+    (
+        "timestamptz",
+        ["timestamp'1500-01-01 00:00:00.000001 UTC'", "timestamp'2024-03-10 02:30:00 UTC'"],
+        [moment(1500, 1, 1, 0, 0, 0, 1, zone=UTC), moment(2024, 3, 10, 2, 30, zone=UTC)],
+    ),
+    ("varchar", ["''", "'Ω über'", "repeat('y', 300)"], ["", "Ω über", "y" * 300]),
+    ("json", ["""'{"a": 1}'""", "'[]'"], ['{"a": 1}', "[]"]),
+    ("blob", ["x'00FF'", "x''"], [b"\x00\xff", b""]),
+    (
+        "uuid",
+        ["'00000000-0000-0000-0000-000000000001'", "'FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF'"],
+        [uuid.UUID(int=1), uuid.UUID(int=2**128 - 1)],
+    ),
+    (
+        "struct(a int32, b varchar)",
+        ["named_struct('B', 'x', 'A', 1)", "named_struct('B', cast(null as string), 'A', 2)"],
+        [{"a": 1, "b": "x"}, {"a": 2, "b": None}],
+    ),
+    ("int32[]", ["array(1, null, 3)", "array()"], [[1, None, 3], []]),
+    ("map(varchar, int64)", ["map('k', 1L, 'l', null)", "cast(map() as map<string, bigint>)"], [{"k": 1, "l": None}, {}]),
+    (
+        "struct(u uint8, l struct(t timestamp_ms, x uuid)[])",
+        [NESTED],
+        [{"u": 255, "l": [{"t": moment(2024, 1, 1, 0, 0, 0, 500000), "x": uuid.UUID(int=7)}]}],
+    ),
+]  # fmt: skip
+
+
+def schema_of(type_text: str) -> TableSchema:
+    return new_columns({"n": "int32", "v": type_text})
+
+
+CASES = [
+    pytest.param((type_text, texts, values), engine, id=f"{type_text}-{engine}")
+    for type_text, texts, values in VALUES
+    for engine in ("native", "arrow")
+    if engine == "arrow" or why_not_native(schema_of(type_text)) is None
+]
+
+
+def same(left: object, right: object) -> bool:
+    if isinstance(left, float) and isinstance(right, float):
+        return (isnan(left) and isnan(right)) or abs(left - right) <= abs(right) * 1e-6 or left == right
+    return left == right
+
+
+def rows_of(spark, texts: list[str]):
+    selects = [f"select {number} n, {text} v" for number, text in enumerate([*texts, "null"])]
+    return spark.sql(" union all ".join(selects))
+
+
+@pytest.mark.parametrize(("case", "engine"), CASES)
+def test_values_ids_and_statistics_are_the_references(spark, new_plan, sqlite_catalog, case, engine):
+    type_text, texts, values = case
+    schema = schema_of(type_text)
+    df = rows_of(spark, texts).coalesce(1)
+
+    result = write(df, new_plan(schema), engine)
+
+    (file,) = result.data_files
+    assert result.rows_written == file.record_count == len(values) + 1
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        rows = connection.execute("select v from read_parquet(?) order by n", [file.path]).fetchall()
+        ids = connection.execute(
+            "select field_id from parquet_schema(?) where field_id is not null", [file.path]
+        ).fetchall()
+    assert [column_id for (column_id,) in ids] == [column.id for column in schema.walk()]
+    back = [row[0] for row in rows]
+    assert back[-1] is None
+    assert all(same(*pair) for pair in zip(back[:-1], values, strict=True)), back
+    assert pq.read_metadata(file.path).num_rows == file.record_count
+    assert stats_of(file) == reference_stats(sqlite_catalog, schema, file.path)
+
+
+def stats_of(file):
+    return {
+        stats.column_id: (
+            stats.value_count,
+            stats.null_count,
+            stats.min_value,
+            stats.max_value,
+            stats.contains_nan,
+        )
+        for stats in file.column_stats.values()
+    }
+
+
+def reference_stats(catalog, schema: TableSchema, path: str):
+    """Return what the reference says of the same values when it writes them itself."""
+    with open_lake(catalog, DATA_INLINING_ROW_LIMIT=0) as lake:
+        columns = ", ".join(f"{column.name} {duckdb_type(column)}" for column in schema.columns)
+        lake.sql(f"CREATE TABLE t ({columns})")
+        lake.sql(f"INSERT INTO t SELECT * FROM read_parquet('{path}')")
+        rows = lake.sql(
+            "SELECT column_id, value_count, null_count, min_value, max_value, contains_nan "
+            "FROM __ducklake_metadata_lake.ducklake_file_column_stats"
+        )
+    return {
+        column_id: (values, nulls, low, high, None if nan is None else nan in (1, True, "1", "true"))
+        for column_id, values, nulls, low, high, nan in rows
+    }
+
+
+def duckdb_type(column: Column) -> str:
+    text = str(column.type)
+    for name, theirs in {
+        "uint8": "utinyint",
+        "uint16": "usmallint",
+        "uint32": "uinteger",
+        "uint64": "ubigint",
+    }.items():
+        text = text.replace(name, theirs)
+    for name, theirs in {
+        "int8": "tinyint",
+        "int16": "smallint",
+        "int32": "integer",
+        "int64": "bigint",
+    }.items():
+        text = text.replace(name, theirs)
+    return text.replace("float32", "float").replace("float64", "double")
+
+
+def test_every_type_is_tested_or_refused(spark, new_plan):
+    tested = {str(leaf.type) for type_text, *_ in VALUES for leaf in schema_of(type_text).leaves()}
+    refused = SCALARS - tested
+
+    assert refused == NOT_STORABLE
+    for name in sorted(refused):
+        schema = TableSchema((Column(1, "v", ScalarType(name)),))
+        with pytest.raises(UnsupportedFeatureError, match=f"Column v has type {name}"):
+            write(spark.sql("select 'x' v"), new_plan(schema))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "null",
+        "interval '1' day",
+        "interval '1' month",
+        "make_interval(1)",
+        "parse_json('1')",
+        "array(interval '1' day)",
+        "named_struct('a', null)",
+    ],
+)
+def test_a_new_table_has_no_column_that_cannot_be_stored(spark, new_plan, text):
+    with pytest.raises(InvalidTypeError, match=r"column bad(\.\w+)? has Spark type"):
+        write(spark.sql(f"select 1 good, {text} bad"), new_plan(None))
+
+
+def test_a_new_table_has_the_types_of_the_incoming_columns(spark, new_plan):
+    df = spark.sql(
+        "select 1Y a, 2 b, 1.5D c, 1.5BD d, date'2024-01-01' e, timestamp'2024-01-01' f, "
+        "timestamp_ntz'2024-01-01' g, 'x' h, array(named_struct('K', x'00')) i, map(1, 'y') j"
+    )
+
+    result = write(df, new_plan(None, partition_by=("year(e)", "bucket(4, h)")))
+
+    assert {column.name: str(column.type) for column in result.schema.columns} == {
+        "a": "int8",
+        "b": "int32",
+        "c": "float64",
+        "d": "decimal(2,1)",
+        "e": "date",
+        "f": "timestamptz",
+        "g": "timestamp",
+        "h": "varchar",
+        "i": "struct(K blob)[]",
+        "j": "map(int32, varchar)",
+    }
+    assert [str(field.transform) for field in result.partition_fields] == ["year", "bucket(4)"]
+    assert result.engine == "arrow"
+    assert "nested" in result.details["reason"]
+
+
+def test_names_of_char_types_and_time_are_understood():
+    fields = fields_of_spark(
+        t.StructType([t.StructField("a", t.VarcharType(3)), t.StructField("b", t.CharType(3))])
+    )
+
+    assert {str(field.type) for field in fields} == {"varchar"}
