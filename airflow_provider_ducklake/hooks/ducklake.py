@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
+    CatalogUnavailableError,
     DuckLakeError,
     NotADuckLakeError,
     UnsupportedFeatureError,
@@ -16,11 +18,11 @@ from airflow_provider_ducklake.hooks.connection_form import DATA_PATH, form_widg
 from airflow_provider_ducklake.hooks.connection_settings import ConnectionSettings, read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.catalog.transaction import LakeTransaction
     from airflow_provider_ducklake.spec.snapshots import JsonValue
 
 _TEST_TIMEOUT_SECONDS = 5
@@ -97,7 +99,7 @@ class DuckLakeHook(BaseHook):
         author: str | None = None,
         message: str | None = None,
         extra: Mapping[str, JsonValue] | None = None,
-    ) -> AbstractContextManager[Any]:
+    ) -> LakeTransaction:
         """Return a transaction on the lake: one snapshot, committed at the end of the ``with`` block."""
         return self.lake().transaction(author=author, message=message, extra=extra)
 
@@ -105,7 +107,7 @@ class DuckLakeHook(BaseHook):
         self,
         table: str | tuple[str, str],
         at: int | datetime | None = None,
-        columns: Iterable[str] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> Any:  # noqa: ANN401 - pyarrow has no types to name
         """Return a table's rows as a ``pyarrow.Table``, without Spark; ``at`` is a snapshot id or a time."""
         return self.lake().read_arrow(table, at=at, columns=columns)
@@ -137,15 +139,27 @@ def _open(settings: ConnectionSettings, timeout_seconds: int | None = None) -> L
     url = settings.url
     if timeout_seconds is not None and url.get_backend_name() == "postgresql":
         url = url.update_query_dict({"connect_timeout": str(timeout_seconds)})
-    lake = Lake.connect(
-        url, metadata_schema=settings.metadata_schema, storage_options=settings.storage_options
-    )
+    with _naming_missing_driver(settings):
+        lake = Lake.connect(
+            url, metadata_schema=settings.metadata_schema, storage_options=settings.storage_options
+        )
     try:
         _check(settings, lake)
     except DuckLakeError:
         lake.close()
         raise
     return lake
+
+
+@contextmanager
+def _naming_missing_driver(settings: ConnectionSettings) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise CatalogUnavailableError(
+            repr(settings.url),
+            f"its driver cannot be imported ({error}): install airflow-provider-ducklake-spark[postgres]",
+        ) from error
 
 
 def _check(settings: ConnectionSettings, lake: Lake) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.lake import ExpireResult
+    from airflow_provider_ducklake.catalog.maintenance import ExpireResult
 
 
 class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):

@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnVa
 from airflow_provider_ducklake.errors import InvalidInputError, SnapshotNotFoundError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.no_retry import no_retry_on_user_errors
+from airflow_provider_ducklake.planning.watch import wanted_words
 from airflow_provider_ducklake.spec.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.times import parse_time, require_offset
 
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_ducklake.catalog.lake import Lake
-
-_WORDS = ("insert", "delete", "data", "schema")
+    from airflow_provider_ducklake.planning.watch import TableChanges
 
 
 class DuckLakeSnapshotSensor(BaseSensorOperator):
@@ -61,39 +61,34 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
     @no_retry_on_user_errors()
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once. Nothing is kept between two looks: in reschedule mode each has a new operator."""
-        table, words, since = QualifiedName.of(self.table), _words(self.changes), _since(self.since, context)
+        table, words, since = (
+            QualifiedName.of(self.table),
+            wanted_words(self.changes),
+            _since(self.since, context),
+        )
         with closing(DuckLakeHook(self.ducklake_conn_id).lake()) as lake:
             start = since if isinstance(since, int) else _snapshot_before(lake, since)
             found = lake.table_changes(str(table), start, words)
-            newest = lake.current_snapshot().id
-        if found is None:
-            wanted = " or ".join(words)
-            self.log.info("No %s change of %s since snapshot %d; newest: %d", wanted, table, start, newest)
-            return PokeReturnValue(is_done=False)
+            newest = found.to_snapshot if found else lake.current_snapshot().id
         self.log.info(
-            "Found %s in %s since snapshot %d, last in %d; newest: %d",
-            " and ".join(found.changes),
+            "%s in %s after snapshot %d, newest: %d",
+            f"Found {' and '.join(found.changes)}" if found else f"No {' or '.join(sorted(words))}",
             table,
-            found.from_snapshot,
-            found.to_snapshot,
+            start,
             newest,
         )
-        return PokeReturnValue(
-            is_done=True,
-            xcom_value={
-                "table": str(table),
-                "from_snapshot": int(found.from_snapshot),
-                "to_snapshot": int(found.to_snapshot),
-                "changes": list(found.changes),
-            },
-        )
+        return PokeReturnValue(is_done=found is not None, xcom_value=_handed_on(found))
 
 
-def _words(changes: Collection[str]) -> tuple[str, ...]:
-    words = (changes,) if isinstance(changes, str) else tuple(changes)
-    if not words or not set(words) <= set(_WORDS):
-        raise InvalidInputError(f"changes is {changes!r}. Give one or more of {', '.join(_WORDS)}.")
-    return words
+def _handed_on(found: TableChanges | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "table": found.table,
+        "from_snapshot": int(found.from_snapshot),
+        "to_snapshot": int(found.to_snapshot),
+        "changes": list(found.changes),
+    }
 
 
 def _since(since: int | datetime | str | None, context: Context) -> int | datetime:

@@ -79,6 +79,15 @@ def test_chosen_versions_expire(lake):
     assert snapshot_ids(lake) == [0, 2, 4, 5, 6]
 
 
+def test_versions_that_are_gone_already_are_no_error(sqlite_lake):
+    """The retry of a task that was killed after its commit; and a plan that found nothing."""
+    expire(versions=[1, 3])
+
+    assert expire(versions=[1, 3])["snapshot_ids"] == []
+    assert expire(versions="[]")["snapshot_ids"] == []
+    assert len(snapshot_ids(sqlite_lake)) == 5
+
+
 def test_a_dry_run_says_the_same_and_changes_nothing(lake):
     planned = expire(keep_last=1, dry_run=True)
 

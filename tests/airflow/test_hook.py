@@ -1,9 +1,12 @@
 """The hook on real catalogs: open, create, read, and say what is wrong without saying secrets."""
 
+import sys
 import traceback
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from airflow.models.connection import Connection as CoreConnection
 from airflow.sdk.exceptions import AirflowNotFoundException
@@ -24,7 +27,7 @@ SECRET = "tr0ub4dor/3 &x"
 
 @pytest.fixture
 def lake_of_duckdb(catalog: CatalogDatabase, connect: Callable[..., str]) -> CatalogDatabase:
-    with open_lake(catalog) as lake:
+    with open_lake(catalog, data_inlining_row_limit=0) as lake:
         lake.sql("CREATE TABLE orders (id INT); INSERT INTO orders VALUES (1), (2)")
     connect(catalog)
     return catalog
@@ -54,12 +57,12 @@ def test_the_hook_opens_the_lake_once():
 def test_the_hook_reads_and_writes_without_spark():
     hook = DuckLakeHook()
 
-    with hook.transaction(author="etl", message="one more column") as tx:
-        tx.add_column("orders", "note", "varchar")
+    with hook.transaction(author="etl", message="one more order") as tx:
+        tx.append_arrow("orders", pa.table({"id": pa.array([3], pa.int32())}))
 
     assert tx.committed.id == 3
-    assert sorted(hook.read_arrow("orders", columns=["id"]).column("id").to_pylist()) == [1, 2]
-    assert hook.read_arrow("orders", at=2).column_names == ["id"]
+    assert sorted(hook.read_arrow("orders", columns=["id"]).column("id").to_pylist()) == [1, 2, 3]
+    assert sorted(hook.read_arrow("orders", at=2).column("id").to_pylist()) == [1, 2]
     hook.close()
 
 
@@ -68,11 +71,11 @@ def test_a_lake_is_created_only_where_that_is_asked_for(catalog, connect):
     with pytest.raises(NotADuckLakeError):
         DuckLakeHook().lake()
 
-    created = DuckLakeHook().get_or_create_lake()
-
-    assert created.data_path == catalog.data_path
-    assert DuckLakeHook().get_or_create_lake().current_snapshot() == created.current_snapshot()
-    created.close()
+    with closing(DuckLakeHook().get_or_create_lake()) as created:
+        assert created.data_path == catalog.data_path
+        first = created.current_snapshot()
+    with closing(DuckLakeHook().get_or_create_lake()) as found:
+        assert found.current_snapshot() == first
     with open_lake(catalog) as lake:
         assert lake.sql("SELECT count(*) FROM ducklake_snapshots('lake')") == [(1,)]
 
@@ -166,6 +169,17 @@ def test_the_test_button_says_that_there_is_no_lake(catalog, connect):
 
     assert not worked
     assert "holds no DuckLake catalog" in message
+
+
+def test_a_missing_driver_is_named_with_what_to_install(set_connection, monkeypatch):
+    set_connection(host="db", schema="lakehouse", password=SECRET, extra={"catalog_type": "postgres"})
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+
+    worked, message = DuckLakeHook().test_connection()
+
+    assert not worked
+    assert "airflow-provider-ducklake-spark[postgres]" in message
+    assert "tr0ub4dor" not in message
 
 
 @pytest.mark.parametrize("wrong", ["port", "database"])
