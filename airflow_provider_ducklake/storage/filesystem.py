@@ -124,6 +124,8 @@ def naming_errors(path: str, verb: str) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file, directory or bucket"
     return str(error).strip().split("\n")[0] or type(error).__name__
 
 
@@ -323,7 +325,6 @@ class OutputFile:
         stream, self._stream = self._stream, None
         with suppress(Exception):
             _discard(stream)
-        del stream  # Arrow's own object stores publish what they have when the stream is collected
         with suppress(StorageError):
             delete_file_at(self._location)
 
@@ -351,5 +352,5 @@ def _discard(stream: Any) -> None:  # noqa: ANN401
     if hasattr(stream, "discard"):  # fsspec: cancels the upload
         stream.discard()
         stream.closed = True  # else it uploads when it is collected
-    elif not isinstance(stream, pa.NativeFile):
+    else:  # Arrow cannot cancel an upload, and its destructor would publish it after we deleted it
         stream.close()

@@ -1,0 +1,291 @@
+from decimal import Decimal
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_ducklake.errors import InvalidTypeError, SchemaMismatchError, UnsupportedFeatureError
+from airflow_provider_ducklake.spec.schema import new_columns
+from airflow_provider_ducklake.spec.types import NOT_STORABLE, SCALARS, parse_type, scalar
+from airflow_provider_ducklake.spec.values import parse_physical
+from airflow_provider_ducklake.storage.arrow_types import (
+    arrow_schema,
+    arrow_type,
+    check_and_cast,
+    fields_of_arrow,
+    from_physical,
+)
+from airflow_provider_ducklake.storage.reshape import field_id
+
+# (DuckLake type, Arrow type): each the other's
+BOTH_WAYS = [
+    ("boolean", pa.bool_()),
+    ("int8", pa.int8()),
+    ("int64", pa.int64()),
+    ("uint8", pa.uint8()),
+    ("uint64", pa.uint64()),
+    ("float32", pa.float32()),
+    ("float64", pa.float64()),
+    ("decimal(38,10)", pa.decimal128(38, 10)),
+    ("date", pa.date32()),
+    ("time", pa.time64("us")),
+    ("timestamp_s", pa.timestamp("s")),
+    ("timestamp_ms", pa.timestamp("ms")),
+    ("timestamp", pa.timestamp("us")),
+    ("timestamp_ns", pa.timestamp("ns")),
+    ("timestamptz", pa.timestamp("us", "UTC")),
+    ("varchar", pa.string()),
+    ("blob", pa.binary()),
+    ("uuid", pa.uuid()),
+    ("int32[]", pa.list_(pa.int32())),
+    ("struct(a int32, b varchar[])", pa.struct({"a": pa.int32(), "b": pa.list_(pa.string())})),
+    ("map(varchar, int8)", pa.map_(pa.string(), pa.int8())),
+]
+# (Arrow type, DuckLake type it becomes)
+ALSO_TAKEN = [
+    (pa.float16(), "float32"),
+    (pa.large_string(), "varchar"),
+    (pa.string_view(), "varchar"),
+    (pa.large_binary(), "blob"),
+    (pa.binary_view(), "blob"),
+    (pa.binary(16), "blob"),
+    (pa.json_(), "json"),
+    (pa.dictionary(pa.int8(), pa.string()), "varchar"),
+    (pa.run_end_encoded(pa.int32(), pa.int64()), "int64"),
+    (pa.date64(), "date"),
+    (pa.time32("s"), "time"),
+    (pa.time64("ns"), "time"),
+    (pa.timestamp("ns", "Europe/Berlin"), "timestamptz"),
+    (pa.decimal32(5, 2), "decimal(5,2)"),
+    (pa.decimal64(15, 2), "decimal(15,2)"),
+    (pa.decimal256(38, 0), "decimal(38,0)"),
+    (pa.large_list(pa.int8()), "int8[]"),
+    (pa.list_(pa.int8(), 3), "int8[]"),
+    (pa.list_view(pa.int8()), "int8[]"),
+]
+REFUSED = [
+    pa.duration("s"),
+    pa.month_day_nano_interval(),
+    pa.decimal256(39, 0),
+    pa.decimal128(5, -2),
+    pa.decimal128(2, 5),
+    pa.null(),
+    pa.struct([]),
+    pa.struct([("a", pa.int8()), ("A", pa.int8())]),
+    pa.list_(pa.duration("s")),
+    pa.map_(pa.string(), pa.null()),
+    pa.sparse_union([pa.field("a", pa.int8())]),
+]
+
+
+@pytest.mark.parametrize(("text", "type_"), BOTH_WAYS)
+def test_types_translate_both_ways(text, type_):
+    assert arrow_type(parse_type(text)) == type_
+    (field,) = fields_of_arrow(pa.schema({"c": type_}))
+    assert field.type == parse_type(text)
+
+
+@pytest.mark.parametrize(("type_", "text"), ALSO_TAKEN)
+def test_other_arrow_types_become_their_plain_ones(type_, text):
+    (field,) = fields_of_arrow(pa.schema({"c": type_}))
+
+    assert field.type == parse_type(text)
+
+
+@pytest.mark.parametrize("type_", REFUSED, ids=str)
+def test_what_cannot_be_stored_is_refused_by_name(type_):
+    with pytest.raises(InvalidTypeError, match="Column odd"):
+        fields_of_arrow(pa.schema({"odd": type_}))
+
+
+def test_every_storable_scalar_has_an_arrow_type():
+    assert all(arrow_type(scalar(name)) for name in SCALARS - NOT_STORABLE)
+    with pytest.raises(UnsupportedFeatureError, match="int128"):
+        arrow_type(scalar("int128"))
+
+
+def test_field_ids_lie_at_every_level():
+    schema = new_columns({"a": "int64", "m": "map(varchar, struct(l int64[])[])"}, not_null=["a"])
+
+    arrow = arrow_schema(schema)
+
+    entry = arrow.field("m").type
+    element = entry.item_field.type.value_field
+    inner = element.type.field("l")
+    found = [
+        arrow.field("a"),
+        arrow.field("m"),
+        entry.key_field,
+        entry.item_field,
+        element,
+        inner,
+        inner.type.value_field,
+    ]
+    assert [field_id(field) for field in found] == [1, 2, 3, 4, 5, 6, 7]
+    assert [field.nullable for field in arrow] == [False, True]
+    assert arrow_schema(schema, field_ids=False).field("m").metadata is None
+
+
+def cast(table: pa.Table, not_null: tuple[str, ...] = (), **types: str) -> pa.Table:
+    return check_and_cast(table, new_columns(types, not_null=not_null), "main.t")
+
+
+def test_columns_are_matched_by_name_whatever_their_case_and_order():
+    table = pa.table({"B": ["x"], "a": pa.array([1], pa.int8())})
+
+    rows = cast(table, A="int64", b="varchar")
+
+    assert rows.schema == arrow_schema(new_columns({"A": "int64", "b": "varchar"}))
+    assert rows.to_pylist() == [{"A": 1, "b": "x"}]
+
+
+def test_only_ascii_letters_ignore_case():
+    with pytest.raises(SchemaMismatchError, match="column ü is missing"):
+        cast(pa.table({"Ü": [1]}), ü="int64")
+
+
+def test_every_difference_is_listed_at_once():
+    table = pa.table(
+        {
+            "wide": [1],
+            "extra": [1],
+            "empty": pa.array(
+                [
+                    None,
+                ],
+                pa.int64(),
+            ),
+            "s": [{"x": 1, "z": 2}],
+        }
+    )
+
+    with pytest.raises(SchemaMismatchError) as caught:
+        cast(table, ("empty",), wide="int32", gone="varchar", empty="int64", s="struct(x varchar, y int64)")
+
+    assert set(caught.value.differences) == {
+        "column extra is not in the table",
+        "column gone is missing",
+        "column wide is int32 in the table; int64 does not fit without loss",
+        "column empty is NOT NULL but has 1 null value(s)",
+        "column s.x is varchar in the table; int64 does not fit without loss",
+        "column s.y is missing",
+        "column s.z is not in the table",
+    }
+
+
+def test_a_name_given_twice_is_a_difference():
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "A"])
+
+    with pytest.raises(SchemaMismatchError, match="column a appears twice"):
+        cast(table, a="int64")
+
+
+# (Arrow values, DuckLake type of the column, what is stored)
+TAKEN = [
+    (pa.array([1], pa.int32()), "int64", 1),
+    (pa.array([255], pa.uint8()), "int16", 255),
+    (pa.array([1.5], pa.float16()), "float32", 1.5),
+    (pa.array([1.5], pa.float32()), "float64", 1.5),
+    (pa.array([Decimal("1.5")], pa.decimal128(3, 1)), "decimal(10,2)", Decimal("1.50")),
+    (pa.array([Decimal("1.5")], pa.decimal256(3, 1)), "decimal(3,1)", Decimal("1.5")),
+    (
+        pa.array([1], pa.timestamp("ns", "Europe/Berlin")).cast(pa.timestamp("us", "Asia/Tokyo"), safe=False),
+        "timestamptz",
+        None,
+    ),
+    (pa.array(["x"], pa.large_string()), "varchar", "x"),
+    (pa.array(["x"]).dictionary_encode(), "varchar", "x"),
+    (pa.array(["{}"]), "json", "{}"),
+    (pa.array([None], pa.null()), "int64", None),
+    (pa.array([[None]], pa.list_(pa.null())), "int64[]", [None]),
+    (pa.array([[1, None]], pa.large_list(pa.int8())), "int64[]", [1, None]),
+    (pa.array([[1, 2]], pa.list_(pa.int8(), 2)), "int64[]", [1, 2]),
+    (pa.array([b"\0" * 16], pa.uuid().storage_type).cast(pa.uuid()), "uuid", UUID(int=0)),
+    (pa.array([{"b": 1, "A": None}]), "struct(a varchar, b int64)", {"a": None, "b": 1}),
+    (
+        pa.array([[("k", {"x": 1})]], pa.map_(pa.string(), pa.struct({"x": pa.int8()}))),
+        "map(varchar, struct(x int64))",
+        [("k", {"x": 1})],
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "type_", "stored"), TAKEN)
+def test_values_that_fit_are_taken(values, type_, stored):
+    rows = cast(pa.table({"c": values}), c=type_)
+
+    rows.validate(full=True)
+    assert stored is None or rows.column("c").to_pylist() == [stored]
+
+
+# (Arrow values, DuckLake type they must not be squeezed into)
+NOT_TAKEN = [
+    (pa.array([1], pa.int64()), "int32"),
+    (pa.array([1], pa.int64()), "float64"),
+    (pa.array([1], pa.int64()), "varchar"),
+    (pa.array([1], pa.uint64()), "int64"),
+    (pa.array([1.0]), "float32"),
+    (pa.array(["1"]), "int64"),
+    (pa.array([Decimal("1.50")]), "decimal(3,1)"),
+    (pa.array([0], pa.timestamp("us")), "timestamptz"),
+    (pa.array([0], pa.timestamp("us", "UTC")), "timestamp"),
+    (pa.array([0], pa.timestamp("us")), "date"),
+    (pa.array([b"x"]), "varchar"),
+    (pa.array(["x"]), "blob"),
+    (pa.array([[1]]), "int64"),
+    (pa.array([1]), "int64[]"),
+    (pa.array([1], pa.duration("s")), "int64"),
+]
+
+
+@pytest.mark.parametrize(("values", "type_"), NOT_TAKEN)
+def test_values_of_a_wider_or_other_type_are_refused(values, type_):
+    with pytest.raises(SchemaMismatchError, match="column c"):
+        cast(pa.table({"c": values}), c=type_)
+
+
+@pytest.mark.parametrize("type_", ["timestamp", "timestamp_ms", "timestamp_s"])
+def test_a_finer_time_unit_is_taken_unless_a_value_needs_it(type_):
+    whole = pa.table({"c": pa.array([10**9], pa.timestamp("ns"))})
+    broken = pa.table({"c": pa.array([10**9 + 1], pa.timestamp("ns"))})
+
+    assert cast(whole, c=type_).num_rows == 1
+    with pytest.raises(SchemaMismatchError, match="would lose data"):
+        cast(broken, c=type_)
+
+
+def test_slices_of_nested_columns_are_cast_in_place():
+    type_ = pa.list_(pa.struct({"x": pa.int8(), "m": pa.map_(pa.string(), pa.int8())}))
+    values = [[{"x": 1, "m": [("a", 1)]}], None, [], [None, {"x": 3, "m": None}], [{"x": 4, "m": []}]]
+    table = pa.table({"c": pa.array(values, type_)}).slice(1, 3)
+
+    rows = cast(table, c="struct(x int64, m map(varchar, int64))[]")
+
+    rows.validate(full=True)
+    assert rows.column("c").to_pylist() == values[1:4]
+
+
+def test_a_table_without_rows_or_chunks_is_cast():
+    empty = pa.table({"c": pa.chunked_array([], pa.int8())})
+
+    assert cast(empty, c="int64").num_rows == 0
+
+
+# (type, text as the catalog spells it, Python value)
+PHYSICAL = [
+    (
+        "decimal(38,2)",
+        "-999999999999999999999999999999999999.99",
+        Decimal("-999999999999999999999999999999999999.99"),
+    ),
+    ("uuid", "00000000-0000-0000-0000-000000000001", UUID(int=1)),
+    ("varchar", "é", "é"),
+    ("boolean", "1", True),
+]
+
+
+@pytest.mark.parametrize(("type_", "text", "value"), PHYSICAL)
+def test_physical_values_become_arrow_values(type_, text, value):
+    parsed = parse_type(type_)
+
+    assert from_physical(parsed, [parse_physical(parsed, text), None]).to_pylist() == [value, None]

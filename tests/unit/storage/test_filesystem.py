@@ -1,0 +1,140 @@
+import stat
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ducklake.errors import StorageError
+from airflow_provider_ducklake.storage.filesystem import (
+    OutputFile,
+    check_writable,
+    delete_file,
+    delete_tree,
+    exists,
+    make_private_directory,
+    open_filesystem,
+    read_bytes,
+    split_scheme,
+    write_bytes,
+)
+
+ODD = "a b/%20/ü#?=&"
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize(
+    ("path", "parts"),
+    [
+        ("/data/x y%20", ("file", "/data/x y%20")),
+        ("file:///data/x", ("file", "/data/x")),
+        ("s3://bucket/a b", ("s3", "bucket/a b")),
+        ("S3A://bucket/", ("s3a", "bucket/")),
+        ("C:/data", ("file", "C:/data")),
+        ("C://data", ("file", "C://data")),
+    ],
+)
+def test_schemes_are_told_from_paths(path, parts):
+    assert split_scheme(path) == parts
+
+
+def test_bytes_come_back_from_any_path(tmp_path):
+    path = f"{tmp_path}/{ODD}/file"
+
+    write_bytes(path, b"content")
+
+    assert read_bytes(path) == b"content"
+    assert exists(path)
+    assert (tmp_path / ODD / "file").exists()
+
+
+def test_a_private_file_and_directory_are_their_owners(tmp_path):
+    make_private_directory(f"{tmp_path}/private")
+    write_bytes(f"{tmp_path}/private/secret", b"x", private=True)
+
+    assert mode(tmp_path / "private") == 0o700
+    assert mode(tmp_path / "private" / "secret") == 0o600
+
+
+def test_a_write_replaces_the_whole_file_and_leaves_nothing_else(tmp_path):
+    write_bytes(f"{tmp_path}/file", b"a long first content")
+    write_bytes(f"{tmp_path}/file", b"short")
+
+    assert read_bytes(f"{tmp_path}/file") == b"short"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_missing_file_is_an_error_that_names_it(tmp_path):
+    with pytest.raises(StorageError, match=f"Cannot read {tmp_path}/gone"):
+        read_bytes(f"{tmp_path}/gone")
+
+
+def test_deleting_says_whether_there_was_something(tmp_path):
+    write_bytes(f"{tmp_path}/file", b"")
+
+    assert delete_file(f"{tmp_path}/file")
+    assert not delete_file(f"{tmp_path}/file")
+
+
+def test_a_tree_is_deleted_whole_and_its_neighbours_stay(tmp_path):
+    write_bytes(f"{tmp_path}/tree/{ODD}/file", b"")
+    write_bytes(f"{tmp_path}/tree2/file", b"")
+
+    delete_tree(f"{tmp_path}/tree/")
+    delete_tree(f"{tmp_path}/gone/")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["tree2"]
+
+
+@pytest.mark.parametrize("path", ["/", "/data", "/data/", "s3://bucket", "s3://bucket/", "memory://x/"])
+def test_a_whole_bucket_or_top_directory_is_never_deleted(path):
+    with pytest.raises(StorageError, match="Refusing"):
+        delete_tree(path)
+
+
+def test_a_writable_place_is_left_as_it_was(tmp_path):
+    check_writable(f"{tmp_path}/lake/")
+
+    assert list((tmp_path / "lake").iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_named_with_the_reason(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+
+    with pytest.raises(StorageError, match=rf"{tmp_path}/file/.*: .*(directory|exists)"):
+        check_writable(f"{tmp_path}/file/")
+
+
+def test_an_unknown_scheme_is_an_error_that_names_it():
+    with pytest.raises(StorageError, match="no library for nosuch://"):
+        open_filesystem("nosuch://bucket/x")
+
+
+def test_other_fsspec_stores_work_by_their_scheme():
+    write_bytes("memory://bucket/a b%20/file", b"content")
+
+    assert read_bytes("memory://bucket/a b%20/file") == b"content"
+    delete_tree("memory://bucket/a b%20")
+    assert not exists("memory://bucket/a b%20/file")
+
+
+@pytest.mark.parametrize("scheme", ["", "memory://"])
+def test_an_aborted_file_is_gone(tmp_path, scheme):
+    location = open_filesystem(f"{scheme}{tmp_path}/file")
+    file = OutputFile(location)
+    file.write(b"half")
+
+    file.abort()
+
+    assert not exists(location.uri)
+
+
+def test_a_finished_file_knows_its_size_and_end(tmp_path):
+    file = OutputFile(open_filesystem(f"{tmp_path}/file"))
+    for part in (b"12", b"", b"3456789012", b"3"):
+        file.write(part)
+    file.finish()
+
+    assert (file.size, file.tail) == (13, b"67890123")
+    assert read_bytes(f"{tmp_path}/file") == b"1234567890123"
