@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import DBAPIError
+from uuid6 import uuid7
 
 from airflow_provider_ducklake.catalog import bootstrap, maintenance, read, watch
 from airflow_provider_ducklake.catalog.commit import DEFAULT_RETRY, RetryPolicy, commit
@@ -16,6 +17,7 @@ from airflow_provider_ducklake.catalog.table_snapshot import load_table
 from airflow_provider_ducklake.catalog.tables import catalog_tables
 from airflow_provider_ducklake.catalog.transaction import LakeTransaction, TableName
 from airflow_provider_ducklake.errors import (
+    AlreadyExistsError,
     CatalogUnavailableError,
     InvalidInputError,
     NotADuckLakeError,
@@ -25,13 +27,16 @@ from airflow_provider_ducklake.errors import (
 )
 from airflow_provider_ducklake.planning.expiry import ExpiryRule
 from airflow_provider_ducklake.planning.scan import plan_scan
-from airflow_provider_ducklake.spec.identifiers import QualifiedName
+from airflow_provider_ducklake.planning.write import NewTable
+from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
 from airflow_provider_ducklake.spec.options import OptionRow, Options
+from airflow_provider_ducklake.spec.paths import directory_name
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, Snapshot, TableSnapshot
 from airflow_provider_ducklake.spec.versions import CURRENT, SpecVersion
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from typing import Self
 
     import pyarrow as pa
     from sqlalchemy import Connection
@@ -70,7 +75,7 @@ class Lake:
         self.encrypted = lake_wide.flag("encrypted")
         self._dialect = dialect
         self._tables = tables
-        self._storage_options = dict(storage_options or {})
+        self.storage_options = dict(storage_options or {})
 
     # --- opening and closing -----------------------------------------------------------------------------------------
 
@@ -136,6 +141,12 @@ class Lake:
     def close(self) -> None:
         """Close the connections to the catalog."""
         self._dialect.engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
 
     def __repr__(self) -> str:
         return f"Lake({shown(self._dialect.engine.url)!r})"
@@ -234,6 +245,27 @@ class Lake:
                 connection, self._dialect, self._tables, snapshot, name, self.data_path, with_files=with_files
             )
 
+    def new_table(self, name: QualifiedName) -> NewTable:
+        """Return where a table that does not exist yet is to be created.
+
+        Raises:
+            SchemaNotFoundError: its schema does not exist.
+            AlreadyExistsError: a view has the name.
+        """
+        self._refuse_encrypted()
+        with self._reading() as connection:
+            snapshot = read.head(connection, self._tables)
+            schema = read.find_schema(connection, self._tables, snapshot.id, name.schema)
+            if schema is None:
+                raise SchemaNotFoundError(name.schema, snapshot.id)
+            views = read.view_names(connection, self._tables, snapshot.id, schema.id)
+            options = Options.effective(read.option_rows(connection, self._tables), schema.id)
+        if fold(name.name) in {fold(view) for _, view in views}:
+            raise AlreadyExistsError("view", str(name))
+        uuid = str(uuid7())
+        root = schema.path.below(self.data_path) + directory_name(name.name, uuid)
+        return NewTable(snapshot, schema.id, QualifiedName(schema.name, name.name), uuid, root, options)
+
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def read_arrow(self, table: TableName, at: At = None, columns: Sequence[str] | None = None) -> pa.Table:
@@ -253,7 +285,7 @@ class Lake:
         """Return where a lake path lies, with this lake's storage options."""
         from airflow_provider_ducklake.storage.filesystem import open_filesystem  # noqa: PLC0415 - heavy
 
-        return open_filesystem(path, self._storage_options)
+        return open_filesystem(path, self.storage_options)
 
     # --- changing ----------------------------------------------------------------------------------------------------
 

@@ -61,7 +61,8 @@ def words_of(
     return frozenset(
         _WORDS[record.kind]
         for record in records
-        if record.kind in _WORDS
+        if record.kind is not None
+        and record.kind in _WORDS
         and _concerns(record, table_id, name)
         and not (deletes_are_flush and record.kind is ChangeKind.DELETED_FROM_TABLE)
     )

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.errors import TransactionConflictError
+from airflow_provider_ducklake.spec.paths import relative_to
+from airflow_provider_ducklake.transaction.changes import AppendFiles, Change, CreateTable, NewTableRef
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from airflow_provider_ducklake.spec.files import DataFile
+    from airflow_provider_ducklake.spec.identifiers import QualifiedName
+    from airflow_provider_ducklake.spec.ids import SchemaId
     from airflow_provider_ducklake.spec.options import Options
     from airflow_provider_ducklake.spec.partitioning import PartitionField
     from airflow_provider_ducklake.spec.schema import TableSchema
-    from airflow_provider_ducklake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
 
 # Ours where nobody set the option: smaller files for less work than the format's snappy and V1.
 DEFAULT_COMPRESSION = "zstd"
@@ -79,6 +85,18 @@ class WriteResult:
     details: Mapping[str, str | int | float | None]  # for the log: engine's reason, application id, seconds
 
 
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table that is to be created by the commit, as planned on ``snapshot``; ``root`` ends in ``/``."""
+
+    snapshot: Snapshot
+    schema_id: SchemaId
+    name: QualifiedName
+    uuid: str
+    root: str
+    options: Options
+
+
 def plan_write(table: TableSnapshot, directory: str) -> WritePlan:
     """Return the plan for appending to an existing table."""
     spec = table.partition_spec
@@ -89,3 +107,55 @@ def plan_write(table: TableSnapshot, directory: str) -> WritePlan:
         partition_fields=spec.fields if spec is not None else (),
         settings=ParquetSettings.of_options(table.options),
     )
+
+
+def plan_create(table: NewTable, directory: str, partition_by: Sequence[str]) -> WritePlan:
+    """Return the plan for the first rows of a table that takes its columns from them."""
+    return WritePlan(
+        table=str(table.name),
+        directory=directory,
+        schema=None,
+        partition_by=tuple(partition_by),
+        settings=ParquetSettings.of_options(table.options),
+    )
+
+
+def create_and_append(table: NewTable, result: WriteResult) -> tuple[Change, ...]:
+    """Return the changes that make a table appear together with its rows, if there are any."""
+    ref = NewTableRef(0)
+    create = CreateTable(ref, table.schema_id, table.name, table.uuid, result.schema, result.partition_fields)
+    if not result.data_files:
+        return (create,)
+    files = _placed(result, table.root)
+    return create, AppendFiles(ref, table.name, result.schema, files)
+
+
+def append_to_existing(table: TableSnapshot, result: WriteResult) -> tuple[Change, ...]:
+    """Return the changes that append a result to a table, which may be another than the one it was planned for.
+
+    Raises:
+        TransactionConflictError: the table's columns or partitioning are not those the files were written with.
+    """
+    spec = table.partition_spec
+    fields = spec.fields if spec is not None else ()
+    if not _same_columns(table.schema, result.schema) or fields != result.partition_fields:
+        raise TransactionConflictError(
+            "insert into it", "has it with other columns or partitioning", str(table.name), table.snapshot.id
+        )
+    if not result.data_files:
+        return ()
+    files = _placed(result, table.root)
+    return (AppendFiles(table.table_id, table.name, table.schema, files, spec.id if spec else None),)
+
+
+def _same_columns(left: TableSchema, right: TableSchema) -> bool:
+    """Whether files of one fit the other: same names, types, nullability and field ids."""
+    shapes = [
+        [(column.id, column.name, column.type, column.nullable) for column in schema.walk()]
+        for schema in (left, right)
+    ]
+    return shapes[0] == shapes[1]
+
+
+def _placed(result: WriteResult, root: str) -> tuple[DataFile, ...]:
+    return tuple(replace(file, path=relative_to(file.path, root).path or "") for file in result.data_files)

@@ -8,6 +8,7 @@ import importlib.resources
 from typing import Any, Self
 
 import duckdb
+import pyarrow as pa
 
 from tests.reference.catalogs import CatalogDatabase
 
@@ -42,6 +43,10 @@ class DuckLakeConnection:
     def sql(self, text: str) -> list[tuple[Any, ...]]:
         """Run one or more statements and return the rows of the last."""
         return self.raw.execute(text).fetchall()
+
+    def arrow(self, query: str) -> pa.Table:
+        """Return a query's rows as an Arrow table."""
+        return self.raw.execute(query).to_arrow_table()
 
     def close(self) -> None:
         self.raw.close()

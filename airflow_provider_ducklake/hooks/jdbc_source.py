@@ -1,0 +1,88 @@
+"""A jdbc source that names an Airflow connection: its address goes into the request, its password never does."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import BaseHook
+
+from airflow_provider_ducklake.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from airflow.sdk import Connection
+
+PASSWORD_VARIABLE = "DUCKLAKE_JDBC_PASSWORD"  # noqa: S105 - a variable's name; a number follows
+
+_URLS = {
+    "postgres": "jdbc:postgresql://{host}:{port}/{schema}",
+    "mysql": "jdbc:mysql://{host}:{port}/{schema}",
+    "mssql": "jdbc:sqlserver://{host}:{port};databaseName={schema}",
+    "oracle": "jdbc:oracle:thin:@//{host}:{port}/{schema}",
+    "redshift": "jdbc:redshift://{host}:{port}/{schema}",
+}
+_PORTS = {"postgres": 5432, "mysql": 3306, "mssql": 1433, "oracle": 1521, "redshift": 5439}
+
+
+class JdbcPasswords:
+    """Collects the passwords of one job's jdbc sources and puts them into the environment while it runs."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    def resolve(self, source: str | Mapping[str, Any]) -> str | Mapping[str, Any]:
+        """Return the source with the address of its ``conn_id`` filled in; others come back as they are.
+
+        Raises:
+            InvalidInputError: ``conn_id`` on another format, or a connection type without a jdbc URL.
+        """
+        if isinstance(source, str) or "conn_id" not in source:
+            return source
+        if source.get("format") != "jdbc":
+            raise InvalidInputError(
+                f"conn_id={source['conn_id']!r}: only a source of format jdbc has a connection."
+            )
+        connection = BaseHook.get_connection(str(source["conn_id"]))
+        options = {"url": jdbc_url(connection), **(source.get("options") or {})}
+        if connection.login:
+            options.setdefault("user", connection.login)
+        resolved = {key: value for key, value in source.items() if key != "conn_id"} | {"options": options}
+        if connection.password:
+            variable = f"{PASSWORD_VARIABLE}_{len(self._values)}"
+            self._values[variable] = connection.password
+            resolved["password_env"] = variable
+        return resolved
+
+    @contextmanager
+    def in_environment(self) -> Iterator[None]:
+        """Let child processes of this block see the passwords; no command line and no file ever does."""
+        os.environ.update(self._values)
+        try:
+            yield
+        finally:
+            for variable in self._values:
+                os.environ.pop(variable, None)
+
+
+def jdbc_url(connection: Connection) -> str:
+    """Return the jdbc URL of an Airflow connection, without user and password.
+
+    Raises:
+        InvalidInputError: no such URL is known for the connection's type.
+    """
+    if connection.conn_type == "jdbc" and (connection.host or "").startswith("jdbc:"):
+        return str(connection.host)
+    pattern = _URLS.get(connection.conn_type or "")
+    if pattern is None:
+        raise InvalidInputError(
+            f"Connection {connection.conn_id!r} of type {connection.conn_type!r} has no known jdbc URL. Use a connection "
+            f"of type jdbc, {', '.join(_URLS)}, or put url into the source's options."
+        )
+    port = connection.port or _PORTS[str(connection.conn_type)]
+    return pattern.format(host=connection.host, port=port, schema=connection.schema or "")

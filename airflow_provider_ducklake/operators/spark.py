@@ -1,0 +1,168 @@
+"""What the operators that run a Spark job have in common: request, submission, result, clean-up."""
+
+from __future__ import annotations
+
+import tempfile
+from abc import abstractmethod
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException, BaseHook
+
+from airflow_provider_ducklake.errors import CommitStateUnknownError, InvalidInputError, SparkJobError
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
+from airflow_provider_ducklake.hooks.no_retry import no_retry_on_user_errors
+from airflow_provider_ducklake.spark import job_io
+from airflow_provider_ducklake.spark.package_zip import application_file, package_zip
+from airflow_provider_ducklake.spec.snapshots import CommitInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from airflow.sdk import Context
+
+    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.planning.write import WriteResult
+    from airflow_provider_ducklake.spark.job_io import JobRequest
+
+
+class DuckLakeSparkOperator(SparkSubmitOperator):
+    """Plan on the lake, let a Spark job write files, commit them as one snapshot.
+
+    Takes every argument of ``SparkSubmitOperator`` but ``application_args``, which are the job's own.
+
+    :param ducklake_conn_id: the connection of the lake. (templated)
+    :param spark_conn_id: the connection of the Spark cluster; ``conn_id`` means the same.
+    :param commit_message: what the snapshot says of itself; default: the DAG's and the task's id. (templated)
+    :param application: another file to submit instead of the provider's own launcher, as
+        ``local:///opt/ducklake/main.py`` inside an image. (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        *(field for field in SparkSubmitOperator.template_fields if field != "application_args"),
+        "ducklake_conn_id",
+        "commit_message",
+    )
+    template_ext: Sequence[str] = (".sql",)
+    overwrite_rtif_after_execution = True  # what was really submitted is known only then
+
+    def __init__(
+        self,
+        *,
+        ducklake_conn_id: str = DuckLakeHook.default_conn_name,
+        spark_conn_id: str | None = None,
+        commit_message: str | None = None,
+        application: str | None = None,
+        **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
+    ) -> None:
+        if "application_args" in kwargs:
+            raise InvalidInputError("application_args belong to the job itself; they cannot be given.")
+        spark_conn_id = spark_conn_id or kwargs.pop("conn_id", None) or "spark_default"
+        kwargs.pop("conn_id", None)
+        super().__init__(application=application or "", conn_id=spark_conn_id, **kwargs)
+        self.ducklake_conn_id = ducklake_conn_id
+        self.spark_conn_id = spark_conn_id
+        self.commit_message = commit_message
+        self.own_deploy_mode: str | None = kwargs.get("deploy_mode")
+
+    @abstractmethod
+    def make_request(self, lake: Lake, passwords: JdbcPasswords) -> JobRequest:
+        """Plan on the lake's newest snapshot and return what the job is to do."""
+
+    @abstractmethod
+    def commit(self, lake: Lake, result: WriteResult, info: CommitInfo) -> dict[str, Any]:
+        """Commit what the job wrote and return the task's result."""
+
+    @no_retry_on_user_errors()
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the parent returns nothing
+        """Run the job and commit its files; on any failure nothing is visible and its files are removed."""
+        deploy_mode = self._check_spark_connection()
+        hook = DuckLakeHook(self.ducklake_conn_id)
+        lake = hook.lake()
+        passwords = JdbcPasswords()
+        request = self.make_request(lake, passwords)
+        _check_deploy_mode(passwords, deploy_mode)
+        lake.close()  # no idle connection during the job; the next use opens one again
+        try:
+            with self._removing_files_on_failure(request, lake.storage_options):
+                with passwords.in_environment():
+                    self._submit(context, request, lake.storage_options)
+                result = job_io.read_result(request, lake.storage_options)
+                summary = self.commit(lake, result, self._commit_info(context))
+            job_io.delete_job_files(request, lake.storage_options)
+        finally:
+            lake.close()
+        return summary
+
+    def _check_spark_connection(self) -> str:
+        """Return the deploy mode. Without this, SparkSubmitOperator would take YARN for a missing connection."""
+        try:
+            connection = BaseHook.get_connection(self.spark_conn_id)
+        except AirflowNotFoundException:
+            raise InvalidInputError(
+                f"The Spark connection {self.spark_conn_id!r} does not exist. Create it (type spark, host local[2], "
+                "yarn, spark://… or k8s://…) or name another one as spark_conn_id."
+            ) from None
+        return self.own_deploy_mode or connection.extra_dejson.get("deploy-mode") or "client"
+
+    def _submit(self, context: Context, request: JobRequest, storage_options: dict[str, Any]) -> None:
+        """Run the job through the parent; its own error, which it left beside its request, says more."""
+        uri = job_io.write_request(request, storage_options)
+        with tempfile.TemporaryDirectory(prefix="ducklake-") as folder:
+            self._set_submission(uri, str(package_zip(folder)))
+            try:
+                super().execute(context)
+            except FileNotFoundError as error:
+                raise SparkJobError(
+                    f"{error.filename} was not found. Install airflow-provider-ducklake-spark[pyspark] and have its "
+                    "bin folder on the PATH, or name the binary in the Spark connection."
+                ) from error
+            except AirflowException as error:
+                typed = job_io.read_error(request, storage_options)
+                raise (typed or SparkJobError(f"The Spark job {request.job_id} failed: {error}")) from error
+
+    def _set_submission(self, uri: str, zip_file: str) -> None:
+        self.application = self.application or str(application_file())
+        self.application_args = [uri]
+        self.py_files = ",".join(filter(None, [zip_file, self.py_files]))
+        self.conf = {"spark.log.level": "WARN", **(self.conf or {})}
+
+    @contextmanager
+    def _removing_files_on_failure(
+        self, request: JobRequest, storage_options: dict[str, Any]
+    ) -> Iterator[None]:
+        try:
+            yield
+        except CommitStateUnknownError:
+            raise  # the snapshot may name the files
+        except BaseException:
+            try:
+                job_io.delete_job_directory(request, storage_options)
+            except Exception as error:  # noqa: BLE001 - a clean-up must not hide why
+                self.log.warning("Cannot remove %s: %s", request.plan.directory, error)
+            raise
+
+    def _commit_info(self, context: Context) -> CommitInfo:
+        ti = context["ti"]
+        extra: dict[str, Any] = {
+            "airflow": {
+                "dag_id": ti.dag_id,
+                "run_id": ti.run_id,
+                "task_id": ti.task_id,
+                "map_index": ti.map_index,
+                "try_number": ti.try_number,
+            }
+        }
+        return CommitInfo("airflow", self.commit_message or f"{ti.dag_id}.{ti.task_id}", extra)
+
+
+def _check_deploy_mode(passwords: JdbcPasswords, deploy_mode: str) -> None:
+    if passwords and deploy_mode != "client":
+        raise InvalidInputError(
+            f"A jdbc source with a password runs in client mode only; this job's deploy mode is {deploy_mode!r}, where "
+            "the password would have to travel on a command line. Use Spark's own credential providers there: a "
+            "Hadoop credential store (spark.hadoop.hadoop.security.credential.provider.path) or the reader's "
+            "connectionProvider option."
+        )
