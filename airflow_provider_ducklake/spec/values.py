@@ -209,9 +209,17 @@ def _parse_boolean(text: str) -> bool:
     return _BOOLEANS[text]
 
 
+def _parse_float32(text: str) -> float:
+    """Return the single-precision float of a text, which may have too few digits to name it as a double."""
+    value = float(text)
+    if math.isfinite(value) and abs(value) >= _FLOAT32_OVERFLOW:
+        return math.copysign(math.inf, value)
+    return float(struct.unpack("<f", struct.pack("<f", value))[0])
+
+
 _PARSERS: dict[str, Callable[[str], Physical]] = {
     "boolean": _parse_boolean,
-    "float32": float,
+    "float32": _parse_float32,
     "float64": float,
     "varchar": str.encode,
     "json": str.encode,
@@ -267,14 +275,17 @@ OrderKey: TypeAlias = Any  # comparable among keys of one type
 def order_key(type_: DuckLakeType, text: str) -> OrderKey:
     """Return a value that orders two statistics texts of one type as the reference does.
 
-    Numbers and times by value, strings and blobs by bytes.
+    Numbers and times by value, strings and blobs by bytes. A float32's text is read as the float32 that it means:
+    ``34061770.0`` is 34061768.
     """
     match type_:
         case DecimalType():
             return Decimal(text)
         case ScalarType("boolean"):
             return int(text in ("1", "true"))
-        case ScalarType("float32" | "float64"):
+        case ScalarType("float32"):
+            return _parse_float32(text)
+        case ScalarType("float64"):
             return float(text)
         case ScalarType("varchar" | "json" | "blob" | "uuid"):
             return text.encode("utf-8", "surrogatepass")

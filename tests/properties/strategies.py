@@ -1,0 +1,77 @@
+"""What hypothesis draws: names, types, physical values."""
+
+from hypothesis import strategies as st
+
+from airflow_provider_ducklake.spec.identifiers import fold
+from airflow_provider_ducklake.spec.types import (
+    NOT_STORABLE,
+    SCALARS,
+    DecimalType,
+    DuckLakeType,
+    Field,
+    ListType,
+    MapType,
+    ScalarType,
+    StructType,
+)
+
+INT_RANGES = {
+    **{f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": (0, 2**bits - 1) for bits in (8, 16, 32, 64)},
+    "date": (-(2**31) + 1, 2**31 - 1),
+    "time": (0, 86_400 * 10**6),
+    **dict.fromkeys(
+        ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamptz"), (-(2**63) + 1, 2**63 - 1)
+    ),
+}
+
+names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=8)
+decimals = st.integers(1, 38).flatmap(
+    lambda precision: st.builds(DecimalType, st.just(precision), st.integers(0, precision))
+)
+storable_scalars = st.sampled_from(sorted(SCALARS - NOT_STORABLE)).map(ScalarType) | decimals
+
+
+def _structs(members: st.SearchStrategy[DuckLakeType]) -> st.SearchStrategy[StructType]:
+    fields = st.lists(
+        st.builds(Field, names, members), min_size=1, max_size=4, unique_by=lambda field: fold(field.name)
+    )
+    return fields.map(lambda found: StructType(tuple(found)))
+
+
+types: st.SearchStrategy[DuckLakeType] = st.recursive(
+    st.sampled_from(sorted(SCALARS)).map(ScalarType) | decimals,
+    lambda inner: st.builds(ListType, inner) | st.builds(MapType, inner, inner) | _structs(inner),
+    max_leaves=6,
+)
+
+
+def physical(type_: DuckLakeType) -> st.SearchStrategy:  # noqa: PLR0911 - one for each kind of type
+    """Draw values of a storable scalar type in physical form, NaN left out."""
+    match type_:
+        case DecimalType(precision):
+            return st.integers(-(10**precision) + 1, 10**precision - 1)
+        case ScalarType("boolean"):
+            return st.booleans()
+        case ScalarType("float32"):
+            return st.floats(width=32, allow_nan=False)
+        case ScalarType("float64"):
+            return st.floats(allow_nan=False)
+        case ScalarType("varchar" | "json"):
+            return st.text(st.characters(exclude_categories=["Cs"])).map(str.encode)
+        case ScalarType("blob"):
+            return st.binary()
+        case ScalarType("uuid"):
+            return st.binary(min_size=16, max_size=16)
+        case ScalarType("timestamp_s"):
+            return st.integers(-(2**63) // 10**6 + 1, 2**63 // 10**6 - 1).map(lambda seconds: seconds * 10**6)
+        case ScalarType(name):
+            return st.integers(*INT_RANGES[name])
+        case _:
+            raise AssertionError(type_)
+
+
+typed_values = storable_scalars.flatmap(lambda type_: st.tuples(st.just(type_), physical(type_)))
+typed_pairs = storable_scalars.flatmap(
+    lambda type_: st.tuples(st.just(type_), physical(type_), physical(type_))
+)
