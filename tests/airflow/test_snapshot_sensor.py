@@ -224,6 +224,7 @@ with DAG("{dag_id}", start_date=datetime(2024, 1, 1, tzinfo=UTC), schedule=None)
         table="{{{{ params.table }}}}",
         mode="reschedule",
         poke_interval=0,
+        timeout=60,
         params={{"table": "sales.orders"}},
     )
 """
@@ -265,7 +266,9 @@ def test_rescheduled_looks_by_fresh_operators_agree_on_when_the_run_started(comm
 def test_a_rescheduled_sensor_wakes_within_a_whole_dag_run(sqlite_commit):
     sqlite_commit(CREATE)
     with DAG("wait_and_write", start_date=datetime(2024, 1, 1, tzinfo=UTC), schedule=None) as dag:
-        DuckLakeSnapshotSensor(task_id="wait", table="sales.orders", mode="reschedule", poke_interval=0)
+        DuckLakeSnapshotSensor(
+            task_id="wait", table="sales.orders", mode="reschedule", poke_interval=0, timeout=60
+        )
         write = None
         for number, sql in enumerate(
             [
