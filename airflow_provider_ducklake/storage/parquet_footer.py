@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
 TAIL_BYTES = 8  # footer length word and magic
+FIRST_RESERVED_FIELD_ID = 2**31 - 201  # Iceberg's; row ids and the like lie above and have no statistics
 _FIRST_READ_BYTES = 64 * 1024  # most footers fit: one request to an object store
 _UUID_BYTES = 16
 _WITHOUT_STATS = frozenset({"timetz", "interval", "geometry", "variant"})
@@ -151,6 +152,8 @@ def footer_stats(  # noqa: PLR0913 - two say how, two what else is known
 ) -> dict[ColumnId, ColumnStats]:
     """Return the statistics of each leaf column of ``schema`` that the file has, over all row groups.
 
+    Columns with reserved field ids, such as stored row ids, have none.
+
     ``known`` replaces single chunks of the footer by what the writer itself knows.
 
     Raises:
@@ -161,7 +164,7 @@ def footer_stats(  # noqa: PLR0913 - two say how, two what else is known
         check_field_ids(file_schema, where)
     stats: dict[ColumnId, ColumnStats] = {}
     for index, (column, file_type) in enumerate(leaf_columns(file_schema, schema, match)):
-        if column is not None:
+        if column is not None and column.id < FIRST_RESERVED_FIELD_ID:
             decode = decoder(column.type, file_type)
             read = [
                 chunk_facts(

@@ -2,15 +2,17 @@
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.spec.ids import SnapshotId
+from airflow_provider_ducklake.spec.ids import ColumnId, SnapshotId
 from airflow_provider_ducklake.spec.schema import Column, TableSchema, assemble
 from airflow_provider_ducklake.spec.types import ScalarType, scalar
 from airflow_provider_ducklake.storage.arrow_types import arrow_schema
 from airflow_provider_ducklake.storage.parquet_reader import read_data_file
-from tests.interop.reference_table import live_files, schema_of
+from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
+from tests.interop.reference_table import live_files, put_in_place, schema_of
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
@@ -126,6 +128,7 @@ VALUES = {
     "STRUCT(a INTEGER, b VARCHAR)[]": "[{'a': 1, 'b': 'x'}, {'a': NULL, 'b': 'y'}, NULL]",
     "MAP(VARCHAR, STRUCT(a INTEGER, b VARCHAR))": "MAP {'k': {'a': 1, 'b': 'x'}, 'n': NULL}",
 }
+ROW_ID = Column(ColumnId(2147483540), "_ducklake_internal_row_id", ScalarType("int64"))
 
 
 def schema_in(catalog: CatalogDatabase) -> TableSchema:
@@ -232,8 +235,7 @@ def test_int128_is_refused(sqlite_catalog):
 def test_a_row_id_column_is_null_in_files_without_one(sqlite_catalog):
     with open_lake(sqlite_catalog, data_inlining_row_limit=0) as lake:
         write_history(lake, "i INTEGER", [])
-    row_id = Column(2147483540, "_ducklake_internal_row_id", ScalarType("int64"))
-    schema = TableSchema((*schema_in(sqlite_catalog).columns, row_id))
+    schema = TableSchema((*schema_in(sqlite_catalog).columns, ROW_ID))
     (file,) = live_files(sqlite_catalog, dump_catalog(sqlite_catalog), "t")
 
     rows = read_data_file(file, schema, table="main.t", snapshot_id=SnapshotId(9))
@@ -246,8 +248,7 @@ def test_the_row_ids_of_an_updated_row_are_read(sqlite_catalog):
         lake.sql("CREATE TABLE t (i INTEGER)")
         lake.sql("INSERT INTO t SELECT range FROM range(5)")
         lake.sql("UPDATE t SET i = 30 WHERE i = 3")
-    row_id = Column(2147483540, "_ducklake_internal_row_id", ScalarType("int64"))
-    schema = TableSchema((*schema_in(sqlite_catalog).columns, row_id))
+    schema = TableSchema((*schema_in(sqlite_catalog).columns, ROW_ID))
     *_, newest = live_files(sqlite_catalog, dump_catalog(sqlite_catalog), "t")
 
     rows = read_data_file(newest, schema, table="main.t", snapshot_id=SnapshotId(9))
@@ -264,3 +265,18 @@ def test_a_file_with_a_name_mapping_is_refused(sqlite_catalog):
         read_data_file(
             replace(file, mapping_id=1), schema_in(sqlite_catalog), table="main.t", snapshot_id=SnapshotId(9)
         )
+
+
+def test_row_ids_that_we_write_are_the_references(sqlite_catalog, tmp_path):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as lake:
+        write_history(lake, "i INTEGER", [])
+    schema = TableSchema((*schema_in(sqlite_catalog).columns, ROW_ID))
+    (file,) = live_files(sqlite_catalog, dump_catalog(sqlite_catalog), "t")
+
+    with RollingWriter(schema, lambda: str(tmp_path / "ours.parquet")) as writer:
+        writer.write(pa.table({"i": pa.array([7, 8], pa.int32()), "_ducklake_internal_row_id": [70, 80]}))
+    put_in_place(sqlite_catalog, {file.id: writer.files[0]})
+
+    assert set(writer.files[0].column_stats) == {1}
+    with open_lake(sqlite_catalog) as lake:
+        assert lake.sql("SELECT rowid, i FROM t") == [(70, 7), (80, 8)]
