@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.spark import job_json
-from airflow_provider_ducklake.spark.partitions import values_of_row
 from airflow_provider_ducklake.spec.schema import Column, TableSchema
 from airflow_provider_ducklake.spec.types import is_float
 from airflow_provider_ducklake.spec.values import format_physical
 from airflow_provider_ducklake.storage.filesystem import open_filesystem, open_input
 from airflow_provider_ducklake.storage.parquet_footer import NanRule, read_footer
+from airflow_provider_ducklake.storage.partition_split import values_of_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -20,16 +19,13 @@ from airflow_provider_ducklake.spec.partitioning import (
     Transform,
     TransformKind,
     hashed_as_long,
-    partition_value,
 )
 from airflow_provider_ducklake.spec.types import DecimalType, DuckLakeType, ScalarType, is_float
-from airflow_provider_ducklake.storage.arrow_types import arrow_type, cast_leaf
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow_provider_ducklake.spec.schema import TableSchema
-    from airflow_provider_ducklake.spec.values import Physical
 
 KEY_PREFIX = "_ducklake_key_"
 _SECOND, _MINUTE, _HOUR, _DAY = 10**6, 60 * 10**6, 3_600 * 10**6, 86_400 * 10**6
@@ -98,7 +94,7 @@ def _with_bucket(
     return with_bucket_of_bytes(df, _as_bytes(value, type_), buckets, name)
 
 
-def _as_long(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:  # noqa: PLR0911 - one for each type
+def _as_long(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
     """Return the number that ``hash_input`` hashes."""
     match type_:
         case DecimalType(precision, scale):
@@ -151,43 +147,3 @@ def _as_bytes(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
 def clustered(df: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Return ``df`` with equal keys brought together, large groups split, each task sorted by key."""
     return df.hint("rebalance", *keys).sortWithinPartitions(*keys)
-
-
-def values_of_row(
-    row: pa.RecordBatch | pa.Table, schema: TableSchema, fields: Sequence[PartitionField]
-) -> tuple[str | None, ...]:
-    """Return the partition values of the first row; its columns are the table's, in order."""
-    return tuple(_value(row, schema, field) for field in fields)
-
-
-def _value(row: pa.RecordBatch | pa.Table, schema: TableSchema, field: PartitionField) -> str | None:
-    column = schema.by_id(field.column_id)
-    value = row.column(schema.columns.index(column))[0]
-    return partition_value(field.transform, column.type, physical(value, column.type))
-
-
-def physical(scalar: pa.Scalar, type_: DuckLakeType) -> Physical | None:  # noqa: PLR0911 - one for each type
-    """Return the physical form (see ``spec.values``) of an Arrow scalar; null is None."""
-    if not scalar.is_valid:
-        return None
-    value = cast_leaf(pa.array([scalar]), _physical_arrow_type(type_))[0]
-    match type_:
-        case DecimalType(scale=scale):
-            return int(value.as_py().scaleb(scale))
-        case ScalarType("varchar" | "json"):
-            return str(value.as_py()).encode()
-        case ScalarType("uuid"):
-            return bytes(value.as_py().bytes)
-        case ScalarType("blob"):
-            return bytes(value.as_py())
-        case ScalarType("date" | "time") | ScalarType(
-            "timestamp" | "timestamp_s" | "timestamp_ms" | "timestamp_ns" | "timestamptz"
-        ):
-            return int(value.value)
-        case _:
-            result: Physical = value.as_py()
-            return result
-
-
-def _physical_arrow_type(type_: DuckLakeType) -> pa.DataType:
-    return pa.timestamp("us") if type_ == ScalarType("timestamp_s") else arrow_type(type_)

@@ -21,9 +21,9 @@ from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 from airflow_provider_ducklake.spark import job_json
-from airflow_provider_ducklake.spark.partitions import values_of_row
 from airflow_provider_ducklake.spec.partitioning import hive_directory
 from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
+from airflow_provider_ducklake.storage.partition_split import values_of_row
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.write import WritePlan

@@ -1,6 +1,7 @@
 """Every DuckLake type through every engine that takes it: values, ids and statistics as the reference's."""
 
 import datetime as dt
+import re
 import uuid
 from decimal import Decimal
 from math import isnan
@@ -184,23 +185,22 @@ def reference_stats(catalog, schema: TableSchema, path: str):
     }
 
 
+_NAMES = {
+    "uint8": "utinyint",
+    "uint16": "usmallint",
+    "uint32": "uinteger",
+    "uint64": "ubigint",
+    "int8": "tinyint",
+    "int16": "smallint",
+    "int32": "integer",
+    "int64": "bigint",
+    "float32": "float",
+    "float64": "double",
+}
+
+
 def duckdb_type(column: Column) -> str:
-    text = str(column.type)
-    for name, theirs in {
-        "uint8": "utinyint",
-        "uint16": "usmallint",
-        "uint32": "uinteger",
-        "uint64": "ubigint",
-    }.items():
-        text = text.replace(name, theirs)
-    for name, theirs in {
-        "int8": "tinyint",
-        "int16": "smallint",
-        "int32": "integer",
-        "int64": "bigint",
-    }.items():
-        text = text.replace(name, theirs)
-    return text.replace("float32", "float").replace("float64", "double")
+    return re.sub(r"[a-z]+\d+", lambda found: _NAMES.get(found[0], found[0]), str(column.type))
 
 
 def test_every_type_is_tested_or_refused(spark, new_plan):

@@ -51,9 +51,9 @@ def write(df: DataFrame, plan: WritePlan, engine: str = "auto") -> WriteResult:
     started = time.monotonic()
     plan = _resolved(df, plan)
     engine, reason = choose_engine(df.sparkSession, engine, plan)
-    log.info("Writing %s with the %s engine: %s", plan.table, engine, reason)
     rows = Observation()
     prepared, keys = _prepared(df, plan)
+    log.info("Writing %s with the %s engine: %s", plan.table, engine, reason)
     prepared = prepared.observe(rows, f.count(f.lit(1)).alias("count"))
     with progress_lines(df.sparkSession.sparkContext):
         files = (write_native if engine == "native" else write_arrow).write(prepared, keys, plan)

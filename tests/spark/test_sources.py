@@ -1,0 +1,182 @@
+"""Where rows come from: files read as the table's types, queries, functions, and what is missing."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ducklake.errors import (
+    DuckLakeError,
+    InvalidInputError,
+    SchemaMismatchError,
+    SparkJobError,
+)
+from airflow_provider_ducklake.spark.job_errors import typed
+from airflow_provider_ducklake.spark.job_request import source_of
+from airflow_provider_ducklake.spark.jobs.insert import insert
+from airflow_provider_ducklake.spark.sources import load
+from airflow_provider_ducklake.spec.schema import new_columns
+from tests.spark.submission import make_request
+
+TYPED = new_columns(
+    {
+        "id": "int64",
+        "price": "decimal(9,2)",
+        "day": "date",
+        "at": "timestamp",
+        "code": "varchar",
+        "key": "uuid",
+        "small": "uint8",
+    }
+)
+CSV = (
+    "CODE,id,price,day,at,key,small\n"
+    "007,1,1.50,2024-01-02,2024-01-02 03:04:05,00000000-0000-0000-0000-000000000001,255\n"
+    ",2,,,,,\n"
+)
+
+
+def file(folder: Path, name: str, text: str) -> str:
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_csv_is_read_as_the_tables_types_by_header_name(spark, tmp_path, new_plan):
+    source = source_of(file(tmp_path, "in.csv", CSV))
+
+    result = insert(spark, make_request(new_plan(TYPED), source))
+
+    assert result.rows_written == 2
+    (data_file,) = result.data_files
+    bounds = {column.name: data_file.column_stats[column.id].min_value for column in TYPED.columns}
+    assert bounds == {
+        "id": "1",
+        "price": "1.50",
+        "day": "2024-01-02",
+        "at": "2024-01-02 03:04:05",
+        "code": "007",
+        "key": "00000000-0000-0000-0000-000000000001",
+        "small": "255",
+    }
+
+
+def test_a_csv_with_other_columns_lists_them(spark, tmp_path, new_plan):
+    source = source_of(file(tmp_path, "in.csv", "id,other\n1,2\n"))
+
+    with pytest.raises(SchemaMismatchError, match="column other is not in the table"):
+        insert(spark, make_request(new_plan(new_columns({"id": "int64"})), source))
+
+
+def test_a_csv_value_that_is_none_of_the_columns_fails_and_is_not_nulled(spark, tmp_path, new_plan):
+    source = source_of(file(tmp_path, "in.csv", "id\n1\nNA\n"))
+    plan = new_plan(new_columns({"id": "int64"}))
+
+    with pytest.raises(Exception, match=r"MALFORMED_RECORD|NA") as caught:
+        insert(spark, make_request(plan, source))
+    assert isinstance(typed(caught.value), DuckLakeError)
+
+    named = source_of({"path": source.dataset.path, "options": {"nullValue": "NA"}})
+    result = insert(spark, make_request(new_plan(plan.schema), named))
+    assert result.rows_written == 2
+
+
+def test_csv_files_with_differing_headers_are_refused(spark, tmp_path, new_plan):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    file(folder, "1.csv", "a,b\n1,2\n")
+    file(folder, "2.csv", "b,a\n1,2\n")
+    source = source_of({"path": str(folder), "format": "csv"})
+
+    with pytest.raises(Exception, match=r"(?i)header"):
+        insert(spark, make_request(new_plan(new_columns({"a": "int64", "b": "int64"})), source))
+
+
+def test_the_users_own_schema_counts(spark, tmp_path):
+    path = file(tmp_path, "in.csv", "1;x\n")
+    source = source_of({"path": path, "options": {"schema": "a int, b string", "sep": ";", "header": False}})
+
+    assert load(spark, source, new_columns({"q": "int64"})).collect() == [(1, "x")]
+
+
+def test_json_is_read_as_the_tables_types_and_absent_keys_are_null(spark, tmp_path, new_plan):
+    text = '{"id": 1, "at": "2024-01-02T03:04:05", "tags": ["a"]}\n{"id": 2}\n'
+    schema = new_columns({"ID": "int32", "at": "timestamp", "tags": "varchar[]", "never": "int64"})
+
+    result = insert(spark, make_request(new_plan(schema), source_of(file(tmp_path, "in.json", text))))
+
+    (data_file,) = result.data_files
+    assert data_file.column_stats[schema.find("at").id].min_value == "2024-01-02 03:04:05"
+    assert data_file.column_stats[schema.find("never").id].null_count == 2
+
+
+@pytest.mark.parametrize("format_", ["parquet", "orc"])
+def test_columnar_files_keep_their_types(spark, tmp_path, format_):
+    path = str(tmp_path / f"in.{format_}")
+    spark.sql("select 1 a, 'x' b").write.format(format_).save(path)
+
+    assert load(spark, source_of(path), None).collect() == [(1, "x")]
+
+
+def test_sql_sees_the_datasets_as_views(spark, tmp_path):
+    one = file(tmp_path, "one.csv", "a\n1\n2\n")
+    two = file(tmp_path, "two.json", '{"a": 2, "b": "x"}\n')
+    source = source_of(
+        sql="select t.b from o join `two files` t on o.a = t.a",
+        sources={"o": {"path": one, "options": {"inferSchema": True}}, "two files": two},
+    )
+
+    assert load(spark, source, None).collect() == [("x",)]
+
+
+def test_a_transform_is_called_with_the_datasets(spark, tmp_path, monkeypatch):
+    file(tmp_path, "my_rows.py", "def f(spark, sources):\n    return sources['o'].selectExpr('a + 1 as a')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    one = {"path": file(tmp_path, "one.csv", "a\n1\n"), "options": {"inferSchema": True}}
+
+    df = load(spark, source_of(transform="my_rows:f", sources={"o": one}), None)
+
+    assert df.collect() == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"source": "/nowhere/in.csv"}, "source: /nowhere/in.csv does not exist"),
+        ({"source": "/nowhere/in.parquet"}, "source: /nowhere/in.parquet does not exist"),
+        ({"sql": "select 1", "sources": {"o": "/nowhere/o"}}, r"sources\['o'\]: /nowhere/o does not exist"),
+        ({"sql": "select * from nothing"}, "sql cannot be run.*nothing"),
+        ({"sql": "select from"}, "sql cannot be run"),
+        ({"transform": "no_such_module:f"}, "no_such_module"),
+        ({"transform": "json:no_function"}, "no_function"),
+        ({"transform": "builtins:print"}, "print"),
+    ],
+)
+def test_what_is_not_there_is_named(spark, new_plan, arguments, message):
+    plan = new_plan(new_columns({"a": "int64"}))
+
+    with pytest.raises(InvalidInputError, match=message):
+        insert(spark, make_request(plan, source_of(**arguments)))
+
+    assert not Path(plan.directory).exists()
+
+
+def test_a_jdbc_password_comes_from_the_environment_or_not_at_all(spark, tmp_path):
+    sqlite3.connect(tmp_path / "a.db").close()
+    options = {"url": f"jdbc:sqlite:{tmp_path}/a.db", "dbtable": "t"}
+    source = source_of({"format": "jdbc", "options": options, "password_env": "NO_SUCH_VARIABLE"})
+
+    with pytest.raises(SparkJobError, match="no variable NO_SUCH_VARIABLE"):
+        load(spark, source, None)
+
+
+@pytest.mark.parametrize("engine", ["native", "arrow"])
+@pytest.mark.parametrize("keys", [(), ("a",)])
+def test_no_rows_make_no_file_but_a_schema(spark, new_plan, engine, keys):
+    plan = new_plan(None, keys)
+
+    result = insert(spark, make_request(plan, source_of(sql="select id a from range(0)"), engine))
+
+    assert (result.rows_written, result.data_files) == (0, ())
+    assert [str(column.type) for column in result.schema.columns] == ["int64"]
+    assert not list(Path(plan.directory).rglob("*.parquet"))
