@@ -82,6 +82,8 @@ def _fsspec_filesystem(scheme: str, options: dict[str, Any]) -> pafs.FileSystem 
     try:
         import fsspec  # noqa: PLC0415 - absent on Spark clusters
 
+        # Others write too: a remembered listing would hide their files.
+        options = {"use_listings_cache": False, **options}
         filesystem = fsspec.filesystem(_FSSPEC_NAMES.get(scheme, scheme), **options)
     except (ImportError, ValueError):  # the driver is not installed, or fsspec does not know the scheme
         return None

@@ -160,3 +160,20 @@ def test_a_missing_object_is_an_error_that_names_it(locate):
 
     with pytest.raises(StorageError, match=f"s3://{BUCKET}/gone of main.t at snapshot 7"):
         read_data_file(live, SCHEMA, table="main.t", snapshot_id=SnapshotId(7), locate=locate)
+
+
+def test_what_another_client_writes_is_seen_at_once(options, endpoint):
+    prefix = f"s3://{BUCKET}/seen"
+    assert keys(options, "seen/x") == []
+    write_bytes(f"{prefix}/first", b"x", options)
+    keys(options, "seen")
+
+    another = pafs.S3FileSystem(
+        access_key="id", secret_key="hunter2hunter2", endpoint_override=endpoint, region="us-east-1"
+    )
+    with another.open_output_stream(f"{BUCKET}/seen/second") as stream:
+        stream.write(b"x")
+
+    assert exists(f"{prefix}/second", options)
+    assert len(keys(options, "seen")) == 2
+    delete_tree(prefix, options)
