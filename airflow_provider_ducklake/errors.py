@@ -25,9 +25,9 @@ DuckLakeError
 ├─ CommitStateUnknownError
 └─ SparkJobError
 
-A ``CommitError`` says that nothing landed; a ``CommitStateUnknownError`` says that it may have. No retry cures an
-``InvalidInputError``, a ``NotFoundError``, a ``CatalogError`` other than ``CatalogUnavailableError``, or an
-``UnsupportedFeatureError``.
+A ``CommitError`` says that nothing landed; a ``CommitStateUnknownError`` says that it may have. No retry
+cures an ``InvalidInputError``, a ``NotFoundError``, a ``CatalogError`` other than
+``CatalogUnavailableError``, or an ``UnsupportedFeatureError``.
 """
 
 from __future__ import annotations
@@ -217,8 +217,8 @@ class TransactionConflictError(CommitError):
 
     def __str__(self) -> str:
         return (
-            f"Conflict on {self.table}: we wanted to {self.ours}, but snapshot {self.snapshot_id} {self.theirs}. "
-            "Nothing was committed; rerun the task: it plans again on the newest snapshot."
+            f"Conflict on {self.table}: we wanted to {self.ours}, but snapshot {self.snapshot_id} "
+            f"{self.theirs}. Nothing was committed; rerun the task: it plans again on the newest snapshot."
         )
 
 
@@ -247,8 +247,8 @@ class CommitStateUnknownError(DuckLakeError):
 
     def __str__(self) -> str:
         return (
-            f"The connection was lost during COMMIT of snapshot {self.snapshot_id} ({self.reason}): it may have "
-            "landed. Its files are kept. Look at the newest snapshots before running the task again."
+            f"The connection was lost during COMMIT of snapshot {self.snapshot_id} ({self.reason}): it may "
+            "have landed. Its files are kept. Look at the newest snapshots before running the task again."
         )
 
 

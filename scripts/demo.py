@@ -1,4 +1,4 @@
-"""Run the quickstart DAG for real in a folder of its own, and show the lake it made, also as DuckDB reads it."""
+"""Run the quickstart DAG in a folder of its own, and show the lake it made, also as DuckDB reads it."""
 
 from __future__ import annotations
 

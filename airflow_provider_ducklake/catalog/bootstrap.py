@@ -1,4 +1,7 @@
-"""A new catalog: its tables and the rows of snapshot 0. *Source:* what the reference leaves after ATTACH (dossier §2)."""
+"""A new catalog: its tables and the rows of snapshot 0.
+
+*Source:* what the reference leaves after ATTACH (dossier §2).
+"""
 
 from __future__ import annotations
 

@@ -54,7 +54,10 @@ class CatalogUuid(TypeDecorator[str]):
 
 
 class CatalogTimestamp(TypeDecorator[datetime]):
-    """An aware UTC time; SQLite catalogs keep the text ``2026-11-21 02:44:53.395591+00``, MySQL a zoneless UTC time."""
+    """An aware UTC time.
+
+    SQLite catalogs keep the text ``2026-11-21 02:44:53.395591+00``, MySQL a zoneless UTC time.
+    """
 
     impl = DateTime
     cache_ok = True

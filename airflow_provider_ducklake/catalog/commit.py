@@ -1,8 +1,9 @@
 """How a snapshot gets written and retried.
 
-One commit is one SQL transaction with exactly one row in ``ducklake_snapshot``, whose primary key is the only lock that
-DuckDB respects. Our own writers queue on the dialect's commit lock first, so among themselves they never lose a race.
-Everything is recomputed on every attempt: ids, row ids, statistics, conflicts. *Source:* dossier §10.
+One commit is one SQL transaction with exactly one row in ``ducklake_snapshot``, whose primary key is the only
+lock that DuckDB respects. Our own writers queue on the dialect's commit lock first, so among themselves they
+never lose a race. Everything is recomputed on every attempt: ids, row ids, statistics, conflicts. *Source:*
+dossier §10.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
     from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.spec.snapshots import Snapshot
@@ -66,14 +68,13 @@ class _LostRaceError(Exception):
 
 
 def commit(
-    dialect: CatalogDialect,
-    tables: CatalogTables,
+    catalog: Catalog,
     base: SnapshotId,
     changes: Iterable[Change],
     info: CommitInfo,
     retry: RetryPolicy = DEFAULT_RETRY,
 ) -> CommittedSnapshot | None:
-    """Commit ``changes``, planned on snapshot ``base``, as one new snapshot; no changes make no snapshot (None).
+    """Commit ``changes``, planned on snapshot ``base``, as one new snapshot; no changes, no snapshot (None).
 
     Raises:
         TransactionConflictError: somebody committed what ours does not go together with; nothing landed.
@@ -94,7 +95,7 @@ def commit(
     try:
         for attempt in retrying:
             with attempt:
-                snapshot = _attempt(dialect, tables, base, changes, info)
+                snapshot = _attempt(catalog, base, changes, info)
                 number = attempt.retry_state.attempt_number
                 log.info("Committed snapshot %d, attempt %d", snapshot.id, number)
                 return CommittedSnapshot(snapshot, number)
@@ -108,15 +109,15 @@ def _log_lost_race(state: RetryCallState) -> None:
 
 
 def _attempt(
-    dialect: CatalogDialect,
-    tables: CatalogTables,
+    catalog: Catalog,
     base: SnapshotId,
     changes: Collection[Change],
     info: CommitInfo,
 ) -> Snapshot:
+    dialect, tables = catalog.dialect, catalog.tables
     try:
         with dialect.writing() as connection:
-            state = _begin(connection, dialect, tables, base, changes)
+            state = _begin(connection, catalog, base, changes)
             effects = [effect for change in changes for effect in effects_of(change, state, tables)]
             _run(connection, _snapshot_effect(state, tables))  # first: its primary key fails fast
             for effect in effects:
@@ -131,18 +132,15 @@ def _attempt(
 
 
 def _begin(
-    connection: Connection,
-    dialect: CatalogDialect,
-    tables: CatalogTables,
-    base: SnapshotId,
-    changes: Collection[Change],
+    connection: Connection, catalog: Catalog, base: SnapshotId, changes: Collection[Change]
 ) -> CommitState:
     """Read the head and what happened since our plan, check conflicts, and return the state to build on."""
+    tables = catalog.tables
     head = read.head(connection, tables)
     _check_since(connection, tables, base, head, changes)
     appended = [change for change in changes if isinstance(change, AppendFiles)]
     known = _known_stats(connection, tables, appended)
-    clock = dialect.server_time(connection)
+    clock = catalog.dialect.server_time(connection)
     return CommitState(head, clock, known, catalog_changes=changes_catalog(changes))
 
 

@@ -28,7 +28,8 @@ def parse_url(url: str | URL) -> URL:
     """Return the URL of a catalog database this release can open, with its driver.
 
     Raises:
-        InvalidInputError: unreadable, another database, or SQLite without a file. The text never holds the password.
+        InvalidInputError: unreadable, another database, or SQLite without a file. The text never holds the
+            password.
     """
     try:
         parsed = make_url(url)
@@ -53,7 +54,7 @@ def shown(url: URL) -> str:
 
 
 def open_engine(url: URL) -> Engine:
-    """Return an engine whose transactions behave as the commit needs: READ COMMITTED, or SQLite's own BEGINs."""
+    """Return an engine with the transactions that commits need: READ COMMITTED, or SQLite's own BEGINs."""
     if url.get_backend_name() == "sqlite":
         return _sqlite_engine(url)
     arguments: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""``Lake``: a DuckLake catalog with its files, opened. A thin face; the rules live in the modules it calls."""
+"""``Lake``: an open DuckLake catalog with its files. A thin face; the rules live in the modules it calls."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from uuid6 import uuid7
 
 from airflow_provider_ducklake.catalog import bootstrap, maintenance, read, watch
+from airflow_provider_ducklake.catalog.catalog import Catalog
 from airflow_provider_ducklake.catalog.commit import DEFAULT_RETRY, RetryPolicy, commit
 from airflow_provider_ducklake.catalog.connect import open_engine, parse_url, shown, sqlite_file
 from airflow_provider_ducklake.catalog.dialects import dialect_of
@@ -58,8 +59,8 @@ At = int | datetime | None
 class Lake:
     """An open lake. Make one with ``Lake.connect`` or ``Lake.create``.
 
-    ``version`` is the catalog's spec version, ``data_path`` the root of its files (ends with ``/``), ``encrypted``
-    whether its files are.
+    ``version`` is the catalog's spec version, ``data_path`` the root of its files (ends with ``/``),
+    ``encrypted`` whether its files are.
     """
 
     def __init__(
@@ -73,11 +74,8 @@ class Lake:
         self.version = tables.version
         self.data_path = lake_wide.texts.get("data_path", "")
         self.encrypted = lake_wide.flag("encrypted")
-        self._dialect = dialect
-        self._tables = tables
+        self._catalog = Catalog(dialect, tables, self.data_path)
         self.storage_options = dict(storage_options or {})
-
-    # --- opening and closing -----------------------------------------------------------------------------------------
 
     @classmethod
     def connect(
@@ -89,8 +87,8 @@ class Lake:
     ) -> Lake:
         """Open an existing lake.
 
-        ``metadata_schema`` is the database schema of the catalog's tables (PostgreSQL; None: the connection's default);
-        ``storage_options`` are fsspec's, for the files.
+        ``metadata_schema`` is the database schema of the catalog's tables (PostgreSQL; None: the connection's
+        default); ``storage_options`` are fsspec's, for the files.
 
         Raises:
             CatalogUnavailableError: the database cannot be reached or refuses the login.
@@ -105,9 +103,8 @@ class Lake:
         tables = catalog_tables(CURRENT, metadata_schema)
         try:
             with _translated(parsed), dialect.reading() as connection:
-                if not dialect.has_table(connection, tables["metadata"].name, metadata_schema):
-                    raise NotADuckLakeError(shown(parsed))
-                options = read.option_rows(connection, tables)
+                found = dialect.has_table(connection, tables["metadata"].name, metadata_schema)
+                options = read.option_rows(connection, tables) if found else []
             _check_version(options, shown(parsed))
         except BaseException:
             dialect.engine.dispose()
@@ -140,7 +137,7 @@ class Lake:
 
     def close(self) -> None:
         """Close the connections to the catalog."""
-        self._dialect.engine.dispose()
+        self._catalog.dialect.engine.dispose()
 
     def __enter__(self) -> Self:
         return self
@@ -149,24 +146,22 @@ class Lake:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Lake({shown(self._dialect.engine.url)!r})"
+        return f"Lake({shown(self._catalog.dialect.engine.url)!r})"
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        with _translated(self._dialect.engine.url), self._dialect.reading() as connection:
+        with _translated(self._catalog.dialect.engine.url), self._catalog.dialect.reading() as connection:
             yield connection
-
-    # --- snapshots ---------------------------------------------------------------------------------------------------
 
     def current_snapshot(self) -> Snapshot:
         """Return the newest snapshot."""
         with self._reading() as connection:
-            return read.head(connection, self._tables)
+            return read.head(connection, self._catalog.tables)
 
     def snapshots(self) -> list[RecordedSnapshot]:
         """Return every snapshot with its author, message and parsed changes, oldest first."""
         with self._reading() as connection:
-            return read.recorded_snapshots(connection, self._tables)
+            return read.recorded_snapshots(connection, self._catalog.tables)
 
     def snapshot_at(self, *, version: int | None = None, timestamp: datetime | None = None) -> Snapshot:
         """Return the snapshot with that id, or the newest at or before an aware time.
@@ -182,14 +177,12 @@ class Lake:
 
     def _snapshot(self, connection: Connection, at: At) -> Snapshot:
         if at is None:
-            return read.head(connection, self._tables)
+            return read.head(connection, self._catalog.tables)
         if isinstance(at, datetime):
             if at.tzinfo is None:
                 raise InvalidInputError(f"The time {at} has no time zone; give an aware time.")
-            return read.snapshot_by_time(connection, self._tables, at)
-        return read.snapshot_by_id(connection, self._tables, at)
-
-    # --- schemas and tables ------------------------------------------------------------------------------------------
+            return read.snapshot_by_time(connection, self._catalog.tables, at)
+        return read.snapshot_by_id(connection, self._catalog.tables, at)
 
     def tables(self, at: At = None) -> list[QualifiedName]:
         """Return the names of all tables at a snapshot (id or aware time; None: now), sorted."""
@@ -198,12 +191,12 @@ class Lake:
     def table_rows(self, at: At = None) -> list[read.TableRow]:
         """Return the catalog's rows of all tables at a snapshot."""
         with self._reading() as connection:
-            return read.table_rows(connection, self._tables, self._snapshot(connection, at).id)
+            return read.table_rows(connection, self._catalog.tables, self._snapshot(connection, at).id)
 
     def schema(self, name: str, at: At = None) -> read.SchemaRow | None:
         """Return a schema by name, None if there is none."""
         with self._reading() as connection:
-            return read.find_schema(connection, self._tables, self._snapshot(connection, at).id, name)
+            return read.find_schema(connection, self._catalog.tables, self._snapshot(connection, at).id, name)
 
     def schema_root(self, name: str, at: At = None) -> str:
         """Return the directory of a schema, absolute, ending in ``/``.
@@ -220,15 +213,17 @@ class Lake:
         """Return the names of the views of a schema."""
         with self._reading() as connection:
             snapshot = self._snapshot(connection, at)
-            found = read.find_schema(connection, self._tables, snapshot.id, schema)
+            found = read.find_schema(connection, self._catalog.tables, snapshot.id, schema)
             if found is None:
                 return []
-            return [name for _, name in read.view_names(connection, self._tables, snapshot.id, found.id)]
+            return [
+                name for _, name in read.view_names(connection, self._catalog.tables, snapshot.id, found.id)
+            ]
 
     def effective_options(self, schema_id: SchemaId | None = None) -> Options:
         """Return the options in force for new tables of a schema."""
         with self._reading() as connection:
-            return Options.effective(read.option_rows(connection, self._tables), schema_id)
+            return Options.effective(read.option_rows(connection, self._catalog.tables), schema_id)
 
     def table_snapshot(self, table: TableName, at: At = None, *, with_files: bool = False) -> TableSnapshot:
         """Return a table at a snapshot (id or aware time; None: now), with its live files if asked.
@@ -241,9 +236,7 @@ class Lake:
         name = QualifiedName.of(table)
         with self._reading() as connection:
             snapshot = self._snapshot(connection, at)
-            return load_table(
-                connection, self._dialect, self._tables, snapshot, name, self.data_path, with_files=with_files
-            )
+            return load_table(connection, self._catalog, snapshot, name, with_files=with_files)
 
     def new_table(self, name: QualifiedName) -> NewTable:
         """Return where a table that does not exist yet is to be created.
@@ -254,25 +247,24 @@ class Lake:
         """
         self._refuse_encrypted()
         with self._reading() as connection:
-            snapshot = read.head(connection, self._tables)
-            schema = read.find_schema(connection, self._tables, snapshot.id, name.schema)
+            snapshot = read.head(connection, self._catalog.tables)
+            schema = read.find_schema(connection, self._catalog.tables, snapshot.id, name.schema)
             if schema is None:
                 raise SchemaNotFoundError(name.schema, snapshot.id)
-            views = read.view_names(connection, self._tables, snapshot.id, schema.id)
-            options = Options.effective(read.option_rows(connection, self._tables), schema.id)
+            views = read.view_names(connection, self._catalog.tables, snapshot.id, schema.id)
+            options = Options.effective(read.option_rows(connection, self._catalog.tables), schema.id)
         if fold(name.name) in {fold(view) for _, view in views}:
             raise AlreadyExistsError("view", str(name))
         uuid = str(uuid7())
         root = schema.path.below(self.data_path) + directory_name(name.name, uuid)
         return NewTable(snapshot, schema.id, QualifiedName(schema.name, name.name), uuid, root, options)
 
-    # --- rows --------------------------------------------------------------------------------------------------------
-
     def read_arrow(self, table: TableName, at: At = None, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return a table's rows at a snapshot, without Spark: for small reads. Rows come in no promised order.
+        """Return a table's rows at a snapshot, without Spark: for small reads; in no promised order.
 
         Raises:
-            UnsupportedFeatureError: the table has deletes, inlined data, merged or mapped files at that snapshot.
+            UnsupportedFeatureError: the table has deletes, inlined data, merged or mapped files at that
+                snapshot.
             StorageError: a data file is missing or cut off.
         """
         from airflow_provider_ducklake.storage.table_reader import read_files  # noqa: PLC0415 - heavy
@@ -286,8 +278,6 @@ class Lake:
         from airflow_provider_ducklake.storage.filesystem import open_filesystem  # noqa: PLC0415 - heavy
 
         return open_filesystem(path, self.storage_options)
-
-    # --- changing ----------------------------------------------------------------------------------------------------
 
     def transaction(
         self,
@@ -320,8 +310,8 @@ class Lake:
             raise InvalidInputError(
                 "This lake requires a commit message (option require_commit_message): give one."
             )
-        with _translated(self._dialect.engine.url):
-            return commit(self._dialect, self._tables, base, changes, info, retry)
+        with _translated(self._catalog.dialect.engine.url):
+            return commit(self._catalog, base, changes, info, retry)
 
     def expire_snapshots(
         self,
@@ -333,32 +323,33 @@ class Lake:
     ) -> ExpireResult:
         """Forget snapshots and schedule the files that no kept snapshot can reach; the newest always stays.
 
-        ``older_than`` is an aware time or an interval before now; ``keep_last`` protects the newest N, alone it expires
-        all others. Makes no snapshot.
+        ``older_than`` is an aware time or an interval before now; ``keep_last`` protects the newest N, alone
+        it expires all others. Makes no snapshot.
 
         Raises:
-            InvalidInputError: ``older_than`` together with ``versions``, none of the three, or ``keep_last`` below 1.
+            InvalidInputError: ``older_than`` together with ``versions``, none of the three, or ``keep_last``
+                below 1.
         """
         rule = ExpiryRule(older_than, versions, keep_last)
-        with _translated(self._dialect.engine.url):
-            return maintenance.expire(self._dialect, self._tables, rule, dry_run=dry_run)
-
-    # --- watching ----------------------------------------------------------------------------------------------------
+        with _translated(self._catalog.dialect.engine.url):
+            return maintenance.expire(self._catalog, rule, dry_run=dry_run)
 
     def table_changes(self, table: TableName, since: int, kinds: Collection[str]) -> TableChanges | None:
-        """Return what happened to a table in snapshots newer than ``since``: ``insert``, ``delete``, ``schema``.
+        """Return what happened to a table after snapshot ``since``: ``insert``, ``delete``, ``schema``.
 
-        ``kinds`` says what to look for (``data`` means insert or delete). None: nothing of it, or no such table yet.
-        Compaction and flushes are nothing.
+        ``kinds`` says what to look for (``data`` means insert or delete). None: nothing of it, or no such
+        table yet. Compaction and flushes are nothing.
         """
         with self._reading() as connection:
-            return watch.table_changes(connection, self._tables, QualifiedName.of(table), since, kinds)
+            return watch.table_changes(
+                connection, self._catalog.tables, QualifiedName.of(table), since, kinds
+            )
 
     def _refuse_encrypted(self) -> None:
         if self.encrypted:
             raise UnsupportedFeatureError(
-                "This lake is encrypted. DuckDB's encrypted Parquet cannot be read by Spark or pyarrow, so this provider "
-                "does not work on it; use an unencrypted lake on encrypted storage."
+                "This lake is encrypted. DuckDB's encrypted Parquet cannot be read by Spark or pyarrow, so "
+                "this provider does not work on it; use an unencrypted lake on encrypted storage."
             )
 
 

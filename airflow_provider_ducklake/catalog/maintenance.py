@@ -1,7 +1,7 @@
 """Expire snapshots: forget them, and all that no kept snapshot can reach.
 
-Files are scheduled for deletion, never deleted here. *Source:* the reference's ``ducklake_expire_snapshots`` (dossier
-§9.3); times are compared as times, also on SQLite.
+Files are scheduled for deletion, never deleted here. *Source:* the reference's ``ducklake_expire_snapshots``
+(dossier §9.3); times are compared as times, also on SQLite.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+    from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.spec.snapshots import Snapshot
 
@@ -41,10 +41,9 @@ class ExpireResult:
     dry_run: bool
 
 
-def expire(
-    dialect: CatalogDialect, tables: CatalogTables, rule: ExpiryRule, *, dry_run: bool
-) -> ExpireResult:
+def expire(catalog: Catalog, rule: ExpiryRule, *, dry_run: bool) -> ExpireResult:
     """Expire what ``rule`` chooses, in one transaction; a dry run does the same and rolls back."""
+    dialect, tables = catalog.dialect, catalog.tables
     with dialect.writing() as connection:
         now = dialect.server_time(connection)
         snapshots = [one.snapshot for one in read.recorded_snapshots(connection, tables)]
@@ -52,7 +51,7 @@ def expire(
         if not expired:
             return ExpireResult((), 0, 0, 0, 0, dry_run)
         _forget_snapshots(connection, tables, expired)
-        result = _Expiry(connection, dialect, tables, now).run(expired, dry_run=dry_run)
+        result = _Expiry(connection, tables, now).run(expired, dry_run=dry_run)
         if dry_run:
             connection.rollback()
         else:
@@ -88,16 +87,13 @@ _OF_DATA_FILE = ("file_column_stats", "file_variant_stats", "file_partition_valu
 class _Expiry:
     """One expiry under way, after its snapshots are gone."""
 
-    def __init__(
-        self, connection: Connection, dialect: CatalogDialect, tables: CatalogTables, now: datetime
-    ) -> None:
+    def __init__(self, connection: Connection, tables: CatalogTables, now: datetime) -> None:
         self.connection = connection
-        self.dialect = dialect
         self.tables = tables
         self.now = now
 
     def run(self, expired: tuple[Snapshot, ...], *, dry_run: bool) -> ExpireResult:
-        """Schedule and remove what became unreachable; the order matters, since later steps ask for what is left."""
+        """Schedule and remove what became unreachable; later steps ask for what earlier ones left."""
         dead_tables = self.dead_tables()
         directories = self.directories()
         data = self.dead_data_files(dead_tables)

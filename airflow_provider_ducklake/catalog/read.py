@@ -1,4 +1,4 @@
-"""Read the catalog as of one snapshot; every function is one statement or a few, whatever the number of files.
+"""Read the catalog as of one snapshot: a few statements each, whatever the number of files.
 
 Statements name their columns, so extra columns of newer catalogs do no harm.
 """
@@ -46,9 +46,6 @@ def visible(table: Table, at: int) -> ColumnElement[bool]:
     return and_(table.c.begin_snapshot <= at, or_(end.is_(None), end > at))
 
 
-# --- snapshots -------------------------------------------------------------------------------------------------------
-
-
 def head(connection: Connection, tables: CatalogTables) -> Snapshot:
     """Return the newest snapshot."""
     snapshot = tables["snapshot"]
@@ -70,7 +67,7 @@ def snapshot_by_id(connection: Connection, tables: CatalogTables, version: int) 
 
 
 def snapshot_by_time(connection: Connection, tables: CatalogTables, timestamp: datetime) -> Snapshot:
-    """Return the newest snapshot at or before an aware time; of several at one time the one with the highest id.
+    """Return the newest snapshot at or before an aware time; at equal times the highest id.
 
     Raises:
         SnapshotNotFoundError: the oldest snapshot is younger.
@@ -104,7 +101,7 @@ def _snapshot(row: Row[Any]) -> Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class RecordedSnapshot:
-    """A snapshot with what its author said and what it changed; ``extra`` is the text of ``commit_extra_info``."""
+    """A snapshot, what its author said and what it changed; ``extra`` is ``commit_extra_info``."""
 
     snapshot: Snapshot
     changes: tuple[ChangeRecord, ...]
@@ -153,9 +150,6 @@ def recorded_snapshots(
     ]
 
 
-# --- schemas, tables, columns ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class SchemaRow:
     """A schema as the catalog holds it."""
@@ -201,7 +195,7 @@ def find_schema(connection: Connection, tables: CatalogTables, at: int, name: st
 def table_rows(
     connection: Connection, tables: CatalogTables, at: int, name: QualifiedName | None = None
 ) -> list[TableRow]:
-    """Return the tables visible at a snapshot, by schema and name; with ``name`` only those that it can mean."""
+    """Return the tables at a snapshot, by schema and name; with ``name`` only those that it can mean."""
     table = tables["table"]
     by_id = {schema.id: schema for schema in schemas(connection, tables, at)}
     query = select(table).where(visible(table, at))
@@ -309,13 +303,10 @@ def option_rows(connection: Connection, tables: CatalogTables) -> list[OptionRow
     ]
 
 
-# --- files -----------------------------------------------------------------------------------------------------------
-
-
 def data_files(
     connection: Connection, tables: CatalogTables, at: int, table_id: int, root: str
 ) -> tuple[LiveDataFile, ...]:
-    """Return the data files of a table at a snapshot with their delete files, statistics and partition values."""
+    """Return a table's data files at a snapshot with delete files, statistics and partition values."""
     file = tables["data_file"]
     rows = connection.execute(
         select(file).where(visible(file, at), file.c.table_id == table_id).order_by(file.c.data_file_id)
@@ -417,9 +408,6 @@ def inlined_tables(connection: Connection, tables: CatalogTables, table_id: int)
     return list(rows.scalars())
 
 
-# --- statistics ------------------------------------------------------------------------------------------------------
-
-
 def table_stats(
     connection: Connection, tables: CatalogTables, table_ids: Collection[int]
 ) -> dict[TableId, TableStats]:
@@ -453,7 +441,7 @@ def table_column_stats(
 def columns_with_unbounded_values(
     connection: Connection, tables: CatalogTables, columns: Mapping[TableId, Iterable[ColumnId]]
 ) -> set[tuple[TableId, ColumnId]]:
-    """Return which of the columns have a file with values but without bounds: NULL bounds mean *unknown* there."""
+    """Return the columns that have a file with values but without bounds: there NULL means *unknown*."""
     stats = tables["file_column_stats"]
     found: set[tuple[TableId, ColumnId]] = set()
     for table_id, column_ids in columns.items():

@@ -15,7 +15,7 @@ from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+    from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.spec.identifiers import QualifiedName
 
@@ -38,17 +38,16 @@ def find_table(
 
 def load_table(
     connection: Connection,
-    dialect: CatalogDialect,
-    tables: CatalogTables,
+    catalog: Catalog,
     snapshot: Snapshot,
     name: QualifiedName,
-    data_path: str,
     *,
     with_files: bool,
 ) -> TableSnapshot:
     """Return the table with its columns, partitioning, sort keys and options, and with its files if asked."""
+    tables = catalog.tables
     row = find_table(connection, tables, snapshot, name)
-    root = row.path.below(row.schema.path.below(data_path))
+    root = row.path.below(row.schema.path.below(catalog.data_path))
     files = read.data_files(connection, tables, snapshot.id, row.id, root) if with_files else None
     return TableSnapshot(
         snapshot=snapshot,
@@ -62,18 +61,14 @@ def load_table(
         sort_spec=read.sort_spec(connection, tables, snapshot.id, row.id),
         options=Options.effective(read.option_rows(connection, tables), row.schema.id, row.id),
         files=files,
-        has_inlined_data=_has_inlined_data(connection, dialect, tables, snapshot, row.id)
-        if with_files
-        else None,
+        has_inlined_data=_has_inlined_data(connection, catalog, snapshot, row.id) if with_files else None,
     )
 
 
-def _has_inlined_data(
-    connection: Connection, dialect: CatalogDialect, tables: CatalogTables, snapshot: Snapshot, table_id: int
-) -> bool:
+def _has_inlined_data(connection: Connection, catalog: Catalog, snapshot: Snapshot, table_id: int) -> bool:
     """Whether rows visible at the snapshot, or delete marks in force there, lie in dynamic catalog tables."""
-    schema = tables.metadata_schema
-    for name in read.inlined_tables(connection, tables, table_id):
+    dialect, schema = catalog.dialect, catalog.tables.metadata_schema
+    for name in read.inlined_tables(connection, catalog.tables, table_id):
         if dialect.has_table(connection, name, schema) and _counts(
             connection, schema, name, snapshot, ended=True
         ):

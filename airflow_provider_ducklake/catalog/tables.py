@@ -1,7 +1,7 @@
 """The catalog's tables and columns, once, for every spec version; in the reference's column order.
 
-DuckDB inserts by position, so the order is part of the format. *Source:* DuckLake spec "Tables"; catalogs made by the
-reference (dossier §1.1, §1.4).
+DuckDB inserts by position, so the order is part of the format. *Source:* DuckLake spec "Tables"; catalogs
+made by the reference (dossier §1.1, §1.4).
 """
 
 from __future__ import annotations
@@ -305,5 +305,5 @@ class CatalogTables:
 
 @lru_cache
 def catalog_tables(version: SpecVersion, metadata_schema: str | None = None) -> CatalogTables:
-    """Return the tables of a version; one object each, so that SQLAlchemy's statement cache works across lakes."""
+    """Return the tables of a version; always the same, so that SQLAlchemy's statement cache works."""
     return CatalogTables(version, metadata_schema)

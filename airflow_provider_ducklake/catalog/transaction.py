@@ -96,8 +96,6 @@ class LakeTransaction:
             self._remove_new_files()
             raise
 
-    # --- schemas -----------------------------------------------------------------------------------------------------
-
     def create_schema(self, name: str) -> None:
         """Create a schema.
 
@@ -123,8 +121,8 @@ class LakeTransaction:
         inside = [table for table in self._table_names() if fold(table.schema) == fold(name)]
         if inside and not cascade:
             raise InvalidInputError(
-                f"Schema {real_name!r} is not empty: it holds {', '.join(map(str, inside))}. Drop them first, or give "
-                "cascade=True."
+                f"Schema {real_name!r} is not empty: it holds {', '.join(map(str, inside))}. Drop them "
+                "first, or give cascade=True."
             )
         if (
             views := self._lake.views(real_name, at=self._base.id)
@@ -160,8 +158,6 @@ class LakeTransaction:
         created = next(one for one in self._changes if isinstance(one, CreateSchema) and one.ref == ref)
         return self._lake.data_path + directory_name(created.name, created.uuid)
 
-    # --- tables ------------------------------------------------------------------------------------------------------
-
     def create_table(
         self,
         table: TableName,
@@ -173,8 +169,9 @@ class LakeTransaction:
     ) -> None:
         """Create a table.
 
-        ``columns`` maps names to DuckLake types (``{"id": "int64", "tags": "varchar[]"}``), or is an Arrow schema, whose
-        non-nullable fields are NOT NULL. ``partition_by`` holds expressions such as ``"year(day)"``.
+        ``columns`` maps names to DuckLake types (``{"id": "int64", "tags": "varchar[]"}``), or is an Arrow
+        schema, whose non-nullable fields are NOT NULL. ``partition_by`` holds expressions such as
+        ``"year(day)"``.
 
         Raises:
             AlreadyExistsError, SchemaNotFoundError: the name is taken, or its schema missing.
@@ -261,8 +258,6 @@ class LakeTransaction:
         if target is None:
             raise TableNotFoundError(str(name), self._base.id)
         return target
-
-    # --- rows --------------------------------------------------------------------------------------------------------
 
     def append_files(self, table: TableName, files: Sequence[DataFile]) -> None:
         """Append rows that already lie in Parquet files with the table's field ids.

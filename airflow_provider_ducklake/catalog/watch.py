@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def table_changes(
     connection: Connection, tables: CatalogTables, name: QualifiedName, since: int, kinds: Collection[str]
 ) -> TableChanges | None:
-    """Return the wanted changes in snapshots newer than ``since``; None if there are none or no such table (yet)."""
+    """Return the wanted changes after snapshot ``since``; None if there are none, or no such table (yet)."""
     wanted = wanted_words(kinds)
     head = read.head(connection, tables)
     rows = read.table_rows(connection, tables, head.id, name)

@@ -1,4 +1,7 @@
-"""Which snapshots an expiry removes. *Source:* the reference's ``ducklake_expire_snapshots`` (dossier §9.3)."""
+"""Which snapshots an expiry removes.
+
+*Source:* the reference's ``ducklake_expire_snapshots`` (dossier §9.3).
+"""
 
 from __future__ import annotations
 
@@ -42,8 +45,8 @@ class ExpiryRule:
 def plan_expiry(snapshots: Sequence[Snapshot], rule: ExpiryRule, now: datetime) -> tuple[Snapshot, ...]:
     """Return the snapshots to expire, oldest first; never the newest (highest id).
 
-    Strictly older than the time, as the reference compares; ids that do not exist are ignored. ``keep_last`` protects
-    the newest N; alone it expires all others.
+    Strictly older than the time, as the reference compares; ids that do not exist are ignored. ``keep_last``
+    protects the newest N; alone it expires all others.
     """
     by_id = sorted(snapshots, key=lambda one: one.id)
     candidates = by_id[: -max(rule.keep_last or 1, 1)]

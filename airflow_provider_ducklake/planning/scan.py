@@ -45,6 +45,6 @@ def plan_scan(table: TableSnapshot, columns: tuple[str, ...] | None = None) -> S
 
 def _later(table: TableSnapshot, what: str) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
-        f"{table.name} at snapshot {table.snapshot.id} has {what}, which this release cannot read yet; it comes with "
-        "the next reading release. Read the table with DuckDB until then."
+        f"{table.name} at snapshot {table.snapshot.id} has {what}, which this release cannot read yet; it "
+        "comes with the next reading release. Read the table with DuckDB until then."
     )

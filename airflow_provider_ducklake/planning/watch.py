@@ -1,7 +1,7 @@
 """Which snapshots wake a watcher of one table.
 
-Compaction never does. The reference records a flush of inlined deletes as a plain ``deleted_from_table``; it is told apart
-by its delete files, which all carry older snapshot ids. *Source:* dossier §3, §6.
+Compaction never does. The reference records a flush of inlined deletes as a plain ``deleted_from_table``; it
+is told apart by its delete files, which all carry older snapshot ids. *Source:* dossier §3, §6.
 """
 
 from __future__ import annotations
@@ -79,8 +79,9 @@ def is_flush(
 ) -> bool:
     """Whether a ``deleted_from_table`` of a snapshot only moved older inlined deletes into files.
 
-    ``created`` holds (begin_snapshot, partial_max) of the delete files that the snapshot made. A real delete leaves one
-    that names the snapshot itself, or ends a data file. Nothing left to look at counts as a real delete.
+    ``created`` holds (begin_snapshot, partial_max) of the delete files that the snapshot made. A real delete
+    leaves one that names the snapshot itself, or ends a data file. Nothing left to look at counts as a real
+    delete.
     """
     created = list(created)
     names_itself = any(snapshot_id in (begin, partial_max) for begin, partial_max in created)

@@ -54,9 +54,9 @@ class ParquetSettings:
 class WritePlan:
     """Where and how rows become data files of one table.
 
-    ``schema`` is None when the table is to be created from the incoming columns; then ``partition_by`` holds the user's
-    expressions and ``partition_fields`` is empty. ``directory`` is the job's own folder below the table's, an absolute
-    lake path ending in ``/``; nothing else ever writes there.
+    ``schema`` is None when the table is to be created from the incoming columns; then ``partition_by`` holds
+    the user's expressions and ``partition_fields`` is empty. ``directory`` is the job's own folder below the
+    table's, an absolute lake path ending in ``/``; nothing else ever writes there.
     """
 
     table: str
@@ -131,10 +131,11 @@ def create_and_append(table: NewTable, result: WriteResult) -> tuple[Change, ...
 
 
 def append_to_existing(table: TableSnapshot, result: WriteResult) -> tuple[Change, ...]:
-    """Return the changes that append a result to a table, which may be another than the one it was planned for.
+    """Return the changes that append a result to a table, perhaps another than it was planned for.
 
     Raises:
-        TransactionConflictError: the table's columns or partitioning are not those the files were written with.
+        TransactionConflictError: the table's columns or partitioning are not those the files were written
+            with.
     """
     spec = table.partition_spec
     fields = spec.fields if spec is not None else ()

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class DataFile:
     """A Parquet file that was written and is not registered yet.
 
-    ``path`` is absolute, or relative to the table's directory. ``footer_size`` is the length word before the trailing
-    magic. ``column_stats`` has an entry for each leaf column; ``partition_values`` one text (or None for NULL) for each
-    key of the partition spec, in key order.
+    ``path`` is absolute, or relative to the table's directory. ``footer_size`` is the length word before the
+    trailing magic. ``column_stats`` has an entry for each leaf column; ``partition_values`` one text (or None
+    for NULL) for each key of the partition spec, in key order.
     """
 
     path: str

@@ -1,7 +1,7 @@
 """Ids of the catalog's objects, each a type of its own.
 
-Schemas, tables, views, macros, partition specs and sort specs share one counter (``next_catalog_id``); data files,
-delete files and mappings share another (``next_file_id``); column ids count per table.
+Schemas, tables, views, macros, partition specs and sort specs share one counter (``next_catalog_id``); data
+files, delete files and mappings share another (``next_file_id``); column ids count per table.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Options of a lake: names, defaults, checks, and the order in which scopes answer.
 
-*Source:* ``ducklake_metadata``; dossier §1.3. Values are texts in the catalog; an option's rows live at global, schema or
-table scope and the narrowest one counts.
+*Source:* ``ducklake_metadata``; dossier §1.3. Values are texts in the catalog; an option's rows live at
+global, schema or table scope and the narrowest one counts.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ OPTIONS: Mapping[str, OptionSpec] = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options in force for one table (or for a schema, or for the lake): the narrowest row of each key."""
+    """The options in force for a table, a schema or the lake: the narrowest row of each key."""
 
     texts: Mapping[str, str]
 

@@ -1,6 +1,7 @@
 """Partition specs: transforms, how users write them, and the exact text of their values.
 
-*Source:* DuckLake spec "Partitioning"; dossier §3.3 for calendar parts, value texts and what ``bucket`` hashes.
+*Source:* DuckLake spec "Partitioning"; dossier §3.3 for calendar parts, value texts and what ``bucket``
+hashes.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class PartitionField:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
-    """How a table is partitioned at one snapshot; ``id`` is None until it is committed. No fields: not partitioned."""
+    """How a table is partitioned at one snapshot; ``id`` is None until it is committed."""
 
     fields: tuple[PartitionField, ...]
     id: PartitionId | None = None
@@ -269,7 +270,7 @@ def hash_input(type_: DuckLakeType, value: Physical) -> bytes:
 def hive_directory(
     fields: Sequence[PartitionField], schema: TableSchema, values: Sequence[str | None]
 ) -> str:
-    """Return the folder of a partition below the table's, e.g. ``region=eu/year=2024/``; cosmetic, readers ignore it."""
+    """Return a partition's folder below the table's, e.g. ``region=eu/year=2024/``; readers ignore it."""
     taken: set[str] = set()
     parts: list[str] = []
     for field, value in zip(fields, values, strict=True):

@@ -1,7 +1,7 @@
 """Paths of the catalog: relative or absolute, directory names, and the schemes of object stores.
 
-A file's location is ``data_path`` + schema path + table path + file path, each step only while the lower one is marked
-relative; directories end in ``/`` and are joined plainly. *Source:* dossier §2.
+A file's location is ``data_path`` + schema path + table path + file path, each step only while the lower one
+is marked relative; directories end in ``/`` and are joined plainly. *Source:* dossier §2.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def directory_path(path: str) -> str:
 
 
 def directory_name(name: str, object_uuid: str) -> str:
-    """Return the directory of a schema or table: its name where that is a safe path segment, else its UUID."""
+    """Return the directory of a schema or table: its name where that is a safe segment, else its UUID."""
     return f"{name if _SAFE_DIRECTORY.match(name) else object_uuid}/"
 
 

@@ -1,7 +1,7 @@
 """Columns with their field ids, and tables as trees of them.
 
-A column's id is its Parquet field id: unique in its table for ever, from 1, a parent before its children. *Source:*
-DuckLake spec ``ducklake_column``; dossier §3.1.
+A column's id is its Parquet field id: unique in its table for ever, from 1, a parent before its children.
+*Source:* DuckLake spec ``ducklake_column``; dossier §3.1.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ class Default:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column or a nested field. ``initial_default`` is the value of rows written before the column existed."""
+    """A column or a nested field.
+
+    ``initial_default`` is the value of rows written before the column existed.
+    """
 
     id: ColumnId
     name: str
@@ -162,7 +165,7 @@ def _number(field_: Field, ids: Iterator[int], *, nullable: bool = True) -> Colu
 
 
 def assemble(rows: Iterable[tuple[Column, ColumnId | None, str]]) -> TableSchema:
-    """Return the schema for catalog rows ``(column without children, parent id, catalog type text)`` in column order.
+    """Return the schema of catalog rows ``(column without children, parent id, type text)`` in order.
 
     The given columns' types are ignored for nested ones and parsed from the catalog text for scalars.
     """

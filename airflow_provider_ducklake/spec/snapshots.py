@@ -56,10 +56,11 @@ class CommittedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class TableSnapshot:
-    """A table at one snapshot. ``root`` is its directory, absolute, ending in ``/``; ``files`` is None unless asked for.
+    """A table at one snapshot.
 
-    ``has_inlined_data`` says that rows or delete marks of the table live in catalog tables at this snapshot; it is None
-    unless files were asked for.
+    ``root`` is its directory, absolute, ending in ``/``; ``files`` is None unless asked for.
+    ``has_inlined_data`` says that rows or delete marks of the table live in catalog tables at this snapshot;
+    it is None unless files were asked for.
     """
 
     snapshot: Snapshot

@@ -1,8 +1,8 @@
 """Column statistics of files and tables: what is known, how knowledge merges.
 
-A bound of ``None`` means *unknown* (or *no value at all*), never zero. Table statistics must cover the live data or have
-no row for the column: a row without bounds over data with values makes DuckDB lose rows after its next insert, so unknown
-absorbs. *Source:* observed behaviour of the reference (dossier §4.1, §13 G2).
+A bound of ``None`` means *unknown* (or *no value at all*), never zero. Table statistics must cover the live
+data or have no row for the column: a row without bounds over data with values makes DuckDB lose rows after
+its next insert, so unknown absorbs. *Source:* observed behaviour of the reference (dossier §4.1, §13 G2).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _extreme(type_: DuckLakeType, left: str | None, right: str | None, *, larges
 
 @dataclass(frozen=True, slots=True)
 class TableStats:
-    """A row of ``ducklake_table_stats``; counts are cumulative and never fall, so only ``next_row_id`` is exact."""
+    """A row of ``ducklake_table_stats``; its counts never fall, so only ``next_row_id`` is exact."""
 
     record_count: int = 0
     next_row_id: int = 0
@@ -126,7 +126,7 @@ def merge_files(
 
 
 def string_bounds(smallest: bytes, largest: bytes) -> tuple[str | None, str | None]:
-    """Return texts that bound UTF-8 strings from ``smallest`` to ``largest``, shortened as the reference does.
+    """Return texts that bound UTF-8 strings from ``smallest`` to ``largest``, cut as the reference does.
 
     A bound is None where the catalog cannot hold one: text with a NUL, or bytes that are not UTF-8. Where no
     short text lies above ``largest``, both are.
@@ -144,7 +144,7 @@ def string_bounds(smallest: bytes, largest: bytes) -> tuple[str | None, str | No
 
 
 def blob_bounds(smallest: bytes, largest: bytes) -> tuple[str | None, str | None]:
-    """Return hexadecimal texts that bound byte strings, shortened as the reference does; both None if one has none.
+    """Return hexadecimal texts that bound byte strings, cut as the reference does; one None, both None.
 
     >>> blob_bounds(b"", bytes([0, 255]))
     ('', '00FF')
@@ -163,13 +163,13 @@ def _cut(value: bytes) -> bytes:
     end = STRING_BOUND_BYTES
     if len(value) <= end:
         return value
-    while end and value[end] & 0b1100_0000 == 0b1000_0000:
+    while end and value[end] & _UTF8_KIND == _UTF8_CONTINUATION:
         end -= 1
     return value[:end]
 
 
 def _text_above(value: bytes) -> str | None:
-    """Return a short text at or above ``value``: cut behind its last ASCII letter that has a successor in ASCII."""
+    """Return a short text at or above ``value``: cut behind its last ASCII letter that has a successor."""
     if len(value) <= STRING_BOUND_BYTES:
         return value.decode()
     head = _cut(value).decode()
@@ -180,3 +180,4 @@ def _text_above(value: bytes) -> str | None:
 
 
 _LAST_ASCII = 127
+_UTF8_KIND, _UTF8_CONTINUATION = 0b1100_0000, 0b1000_0000

@@ -1,9 +1,9 @@
 """DuckLake's column types: parse, print, nested, promotions.
 
-Scalars are spelled as in ``ducklake_column.column_type`` (``int64``, ``timestamptz``, …). Nested types are spelled in
-users' texts as DuckDB does: ``varchar[]``, ``struct(a int64, b varchar)``, ``map(varchar, int64)``; in the catalog they
-are the bare words ``list``, ``struct`` and ``map`` with child columns. *Source:* DuckLake spec "Data Types"; the set is
-the one the reference accepts.
+Scalars are spelled as in ``ducklake_column.column_type`` (``int64``, ``timestamptz``, …). Nested types are
+spelled in users' texts as DuckDB does: ``varchar[]``, ``struct(a int64, b varchar)``, ``map(varchar,
+int64)``; in the catalog they are the bare words ``list``, ``struct`` and ``map`` with child columns.
+*Source:* DuckLake spec "Data Types"; the set is the one the reference accepts.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ SCALARS = frozenset(
         *("varchar", "json", "blob", "uuid", "variant", "geometry", "unknown"),
     }
 )
-# The format names them, yet no value survives a round trip through the reference (dossier §4.2) or through us so far.
+# The format names them, yet no value survives the reference (dossier §4.2) or, so far, us.
 NOT_STORABLE = frozenset(
     {"int128", "uint128", "time_ns", "interval", "variant", "geometry", "timetz", "unknown"}
 )
@@ -147,8 +147,8 @@ class _Parser:
 
     def fail(self, why: str) -> InvalidTypeError:
         return InvalidTypeError(
-            f"Cannot read {self.text!r} as a DuckLake type: {why}. Types look like int64, decimal(18,2), varchar[], "
-            "struct(a int64, b varchar), map(varchar, int64)."
+            f"Cannot read {self.text!r} as a DuckLake type: {why}. Types look like int64, decimal(18,2), "
+            "varchar[], struct(a int64, b varchar), map(varchar, int64)."
         )
 
     def accept(self, symbol: str) -> bool:
@@ -309,8 +309,8 @@ def check_storable(type_: DuckLakeType, where: str) -> None:
     """
     if isinstance(type_, ScalarType) and type_.name in NOT_STORABLE:
         raise InvalidTypeError(
-            f"Column {where} has type {type_}, whose values DuckLake clients cannot store without loss or error; "
-            "use another type (for int128: decimal(38,0))."
+            f"Column {where} has type {type_}, whose values DuckLake clients cannot store without loss or "
+            "error; use another type (for int128: decimal(38,0))."
         )
     for child in children_of(type_):
         check_storable(child.type, f"{where}.{child.name}")
@@ -319,7 +319,8 @@ def check_storable(type_: DuckLakeType, where: str) -> None:
 def can_promote(old: DuckLakeType, new: DuckLakeType) -> bool:
     """Whether a column may be widened from ``old`` to ``new`` without losing a value.
 
-    The documented safe set of the format, a subset of what the reference's implicit casts allow (dossier §3.2).
+    The documented safe set of the format, a subset of what the reference's implicit casts allow (dossier
+    §3.2).
     """
     if old == new:
         return True

@@ -1,8 +1,9 @@
 """The catalog's text form of single values, from their physical (Parquet) form, and the order of those texts.
 
-Physical forms: bool, int (integers; unscaled decimals; days since 1970 for date; micro-, milli- or nanoseconds since
-midnight or 1970 for times), float, bytes (varchar as UTF-8, blob, uuid as 16 bytes, big decimals big-endian). Working on
-physical ints keeps years outside Python's datetime exact. *Source:* observed texts of the reference (dossier §4.2).
+Physical forms: bool, int (integers; unscaled decimals; days since 1970 for date; micro-, milli- or
+nanoseconds since midnight or 1970 for times), float, bytes (varchar as UTF-8, blob, uuid as 16 bytes, big
+decimals big-endian). Working on physical ints keeps years outside Python's datetime exact. *Source:* observed
+texts of the reference (dossier §4.2).
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ _UNITS_PER_SECOND = {
 def civil_from_days(days: int) -> tuple[int, int, int]:
     """Return (year, month, day) of the proleptic Gregorian calendar for days since 1970-01-01.
 
-    Year 0 is 1 BC. Works for any day, unlike ``datetime``. *Source:* the era arithmetic of Howard Hinnant's "chrono
-    calendar" paper.
+    Year 0 is 1 BC. Works for any day, unlike ``datetime``. *Source:* the era arithmetic of Howard Hinnant's
+    "chrono calendar" paper.
     """
     shifted = days + 719_468  # days since 0000-03-01
     era, day_of_era = divmod(shifted, 146_097)
@@ -83,7 +84,7 @@ def _format_clock(units: int, per_second: int) -> str:
 
 
 def format_timestamp(units: int, per_second: int, *, zone: str = "") -> str:
-    """Return DuckDB's text of a timestamp given in ``per_second`` units since 1970; ``zone`` is ``+00`` for timestamptz.
+    """Return DuckDB's text of ``per_second`` units since 1970; ``zone`` is ``+00`` for timestamptz.
 
     >>> format_timestamp(-1, 10**6), format_timestamp(0, 10**6, zone="+00")
     ('1969-12-31 23:59:59.999999', '1970-01-01 00:00:00+00')
@@ -120,7 +121,7 @@ _FLOAT32_OVERFLOW = 3.4028235677973366e38  # half a step above the largest float
 
 
 def format_decimal(unscaled: int, precision: int, scale: int) -> str:
-    """Return a decimal's text with its full scale; ``.5`` where the precision leaves no digit before the point.
+    """Return a decimal's text with its full scale; ``.5`` where no digit before the point is possible.
 
     >>> format_decimal(-700, 9, 2), format_decimal(5, 4, 3), format_decimal(5, 3, 3), format_decimal(12, 2, 0)
     ('-7.00', '0.005', '.005', '12')
@@ -180,7 +181,8 @@ def format_physical(type_: DuckLakeType, value: Physical) -> str:
 def parse_physical(type_: DuckLakeType, text: str) -> Physical:
     """Return the physical form of a value from its text; the inverse of ``format_physical``.
 
-    Also reads ``true`` and ``false``, and timestamps with another offset than ``+00``, as defaults are stored.
+    Also reads ``true`` and ``false``, and timestamps with another offset than ``+00``, as defaults are
+    stored.
 
     >>> parse_physical(DecimalType(9, 2), "1.50"), parse_physical(ScalarType("date"), "0002-12-31 (BC)")
     (150, -719529)
@@ -275,8 +277,8 @@ OrderKey: TypeAlias = Any  # comparable among keys of one type
 def order_key(type_: DuckLakeType, text: str) -> OrderKey:
     """Return a value that orders two statistics texts of one type as the reference does.
 
-    Numbers and times by value, strings and blobs by bytes. A float32's text is read as the float32 that it means:
-    ``34061770.0`` is 34061768.
+    Numbers and times by value, strings and blobs by bytes. A float32's text is read as the float32 that it
+    means: ``34061770.0`` is 34061768.
     """
     match type_:
         case DecimalType():

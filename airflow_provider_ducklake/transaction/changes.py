@@ -1,7 +1,7 @@
 """The changes a transaction is made of.
 
-A change names existing objects by id and objects of its own transaction by a reference, so it stays valid when the commit
-is retried on a newer snapshot. ``Change`` is a closed union: match it exhaustively.
+A change names existing objects by id and objects of its own transaction by a reference, so it stays valid
+when the commit is retried on a newer snapshot. ``Change`` is a closed union: match it exhaustively.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class DropSchema:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """A new table; ``uuid`` names its directory where the name cannot, so it is chosen before files are written."""
+    """A new table; ``uuid`` names its directory where the name cannot, so it is chosen before the write."""
 
     ref: NewTableRef
     schema: SchemaRef
@@ -78,7 +78,8 @@ class AppendFiles:
     """Rows in new Parquet files, in this order.
 
     File paths are relative to the table's directory, or absolute where they lie outside it. ``schema`` and
-    ``partition_id`` are those the files were written with (no partition id for a table of the same transaction).
+    ``partition_id`` are those the files were written with (no partition id for a table of the same
+    transaction).
     """
 
     table: TableRef

@@ -1,6 +1,7 @@
 """The snapshot being built: what it follows, and the ids, times and statistics it hands out.
 
-One of the three places with mutable state; a new one is made for every attempt, so a retry recomputes everything.
+One of the three places with mutable state; a new one is made for every attempt, so a retry recomputes
+everything.
 """
 
 from __future__ import annotations

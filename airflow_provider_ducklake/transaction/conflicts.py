@@ -1,7 +1,7 @@
 """Which changes, committed by others since our plan, ours do not go together with.
 
-``CONFLICTS[ours][theirs]`` names the fact that makes the pair a conflict. *Source:* the verdicts of the reference on every
-ordered pair (dossier §10.2), for the kinds of change this release commits.
+``CONFLICTS[ours][theirs]`` names the fact that makes the pair a conflict. *Source:* the verdicts of the
+reference on every ordered pair (dossier §10.2), for the kinds of change this release commits.
 """
 
 from __future__ import annotations

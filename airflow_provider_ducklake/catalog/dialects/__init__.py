@@ -1,4 +1,4 @@
-"""What differs between catalog databases, one file each: the commit lock, the clock, and what an error means."""
+"""What differs between catalog databases, one file each: commit lock, clock, and what an error means."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class PostgresDialect(CatalogDialect):
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         with self.engine.connect() as connection:
-            # A statement of its own: in one statement with the head, the waiter would read the state before its wait.
+            # A statement of its own: together with the head, the waiter would read the state before its wait.
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": self.lock_key})
             yield connection
 
