@@ -29,9 +29,9 @@ from airflow_provider_ducklake.errors import (
 from airflow_provider_ducklake.planning.expiry import ExpiryRule
 from airflow_provider_ducklake.planning.scan import plan_scan
 from airflow_provider_ducklake.planning.write import NewTable
-from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
+from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold, quote
 from airflow_provider_ducklake.spec.options import OptionRow, Options
-from airflow_provider_ducklake.spec.paths import directory_name
+from airflow_provider_ducklake.spec.paths import directory_name, is_absolute
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, Snapshot, TableSnapshot
 from airflow_provider_ducklake.spec.versions import CURRENT, SpecVersion
 
@@ -124,8 +124,13 @@ class Lake:
 
         Raises:
             AlreadyExistsError: the database holds a lake already.
+            InvalidInputError: the data path is relative.
             CatalogUnavailableError: the database cannot be reached or refuses the login.
         """
+        if not is_absolute(data_path):
+            raise InvalidInputError(
+                f"The data path {data_path!r} is relative; give an absolute path or a URI."
+            )
         parsed = parse_url(url)
         dialect = dialect_of(open_engine(parsed), metadata_schema)
         try:
@@ -220,6 +225,17 @@ class Lake:
                 name for _, name in read.view_names(connection, self._catalog.tables, snapshot.id, found.id)
             ]
 
+    def views_and_macros(self, schema: str, at: At = None) -> list[str]:
+        """Return what a schema holds besides tables, as ``view "name"`` and ``macro "name"``."""
+        with self._reading() as connection:
+            snapshot = self._snapshot(connection, at)
+            found = read.find_schema(connection, self._catalog.tables, snapshot.id, schema)
+            if found is None:
+                return []
+            views = read.view_names(connection, self._catalog.tables, snapshot.id, found.id)
+            macros = read.macro_names(connection, self._catalog.tables, snapshot.id, found.id)
+        return [f"view {quote(name)}" for _, name in views] + [f"macro {quote(name)}" for name in macros]
+
     def effective_options(self, schema_id: SchemaId | None = None) -> Options:
         """Return the options in force for new tables of a schema."""
         with self._reading() as connection:
@@ -232,7 +248,7 @@ class Lake:
             SchemaNotFoundError, TableNotFoundError, SnapshotNotFoundError: it did not exist then.
             UnsupportedFeatureError: the lake is encrypted.
         """
-        self._refuse_encrypted()
+        self._refuse_unusable()
         name = QualifiedName.of(table)
         with self._reading() as connection:
             snapshot = self._snapshot(connection, at)
@@ -245,7 +261,7 @@ class Lake:
             SchemaNotFoundError: its schema does not exist.
             AlreadyExistsError: a view has the name.
         """
-        self._refuse_encrypted()
+        self._refuse_unusable()
         with self._reading() as connection:
             snapshot = read.head(connection, self._catalog.tables)
             schema = read.find_schema(connection, self._catalog.tables, snapshot.id, name.schema)
@@ -290,7 +306,7 @@ class Lake:
         Raises:
             UnsupportedFeatureError: the lake is encrypted.
         """
-        self._refuse_encrypted()
+        self._refuse_unusable()
         return LakeTransaction(self, CommitInfo(author, message, extra))
 
     def commit(
@@ -305,7 +321,7 @@ class Lake:
         Raises:
             InvalidInputError: the lake demands a commit message and there is none.
         """
-        self._refuse_encrypted()
+        self._refuse_unusable()
         if info.message is None and self.effective_options().flag("require_commit_message"):
             raise InvalidInputError(
                 "This lake requires a commit message (option require_commit_message): give one."
@@ -345,7 +361,13 @@ class Lake:
                 connection, self._catalog.tables, QualifiedName.of(table), since, kinds
             )
 
-    def _refuse_encrypted(self) -> None:
+    def _refuse_unusable(self) -> None:
+        """Refuse lakes whose files we cannot work on, before anything starts."""
+        if not is_absolute(self.data_path):
+            raise UnsupportedFeatureError(
+                f"This lake's data path {self.data_path!r} is relative, so every process would look for the files "
+                "below its own working directory. Give the lake an absolute data path."
+            )
         if self.encrypted:
             raise UnsupportedFeatureError(
                 "This lake is encrypted. DuckDB's encrypted Parquet cannot be read by Spark or pyarrow, so "

@@ -235,6 +235,15 @@ def view_names(
     return [(row.view_id, row.view_name) for row in rows]
 
 
+def macro_names(connection: Connection, tables: CatalogTables, at: int, schema_id: SchemaId) -> list[str]:
+    """Return the names of the macros of a schema."""
+    macro = tables["macro"]
+    rows = connection.execute(
+        select(macro.c.macro_name).where(visible(macro, at), macro.c.schema_id == schema_id)
+    )
+    return list(rows.scalars())
+
+
 def columns(connection: Connection, tables: CatalogTables, at: int, table_id: int) -> TableSchema:
     """Return the columns of a table at a snapshot."""
     column = tables["column"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from uuid6 import uuid7
@@ -19,6 +20,7 @@ from airflow_provider_ducklake.errors import (
     SchemaNotFoundError,
     StorageError,
     TableNotFoundError,
+    UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.planning.write import ParquetSettings
 from airflow_provider_ducklake.spec.identifiers import QualifiedName, check_name, fold
@@ -77,6 +79,7 @@ class LakeTransaction:
         self._info = info
         self._base = lake.current_snapshot()
         self._changes: list[Change] = []
+        self._numbers = count()
         self._new_files: list[str] = []
 
     def __enter__(self) -> Self:
@@ -105,14 +108,15 @@ class LakeTransaction:
         check_name(name, "schema")
         if self._schema(name) is not None:
             raise AlreadyExistsError("schema", name)
-        self._changes.append(CreateSchema(NewSchemaRef(len(self._changes)), name, str(uuid7())))
+        self._changes.append(CreateSchema(NewSchemaRef(next(self._numbers)), name, str(uuid7())))
 
     def drop_schema(self, name: str, *, cascade: bool = False) -> None:
         """Drop a schema; with ``cascade`` its tables too.
 
         Raises:
             SchemaNotFoundError: no such schema.
-            InvalidInputError: it is not empty and ``cascade`` was not given, or it holds views.
+            InvalidInputError: it is not empty and ``cascade`` was not given.
+            UnsupportedFeatureError: it holds views or macros.
         """
         found = self._schema(name)
         if found is None:
@@ -124,13 +128,12 @@ class LakeTransaction:
                 f"Schema {real_name!r} is not empty: it holds {', '.join(map(str, inside))}. Drop them "
                 "first, or give cascade=True."
             )
-        if (
-            views := self._lake.views(real_name, at=self._base.id)
-            if not isinstance(ref, NewSchemaRef)
-            else []
+        if not isinstance(ref, NewSchemaRef) and (
+            others := self._lake.views_and_macros(real_name, self._base.id)
         ):
-            raise InvalidInputError(
-                f"Schema {real_name!r} holds the views {', '.join(views)}; drop them in DuckDB."
+            raise UnsupportedFeatureError(
+                f"Schema {real_name!r} holds {', '.join(others)}. This release drops tables only; drop them in "
+                "DuckDB first."
             )
         for table in inside:
             self.drop_table(table)
@@ -189,7 +192,7 @@ class LakeTransaction:
         definition = _definition(columns, not_null)
         self._changes.append(
             CreateTable(
-                NewTableRef(len(self._changes)),
+                NewTableRef(next(self._numbers)),
                 schema[0],
                 QualifiedName(schema[1], name.name),
                 str(uuid7()),
