@@ -92,7 +92,7 @@ HISTORIES = {
     "inside a struct": (
         "s STRUCT(a TINYINT, b VARCHAR, c STRUCT(d FLOAT))",
         [
-            "ADD COLUMN s.z INTEGER",
+            "ADD COLUMN s.z INTEGER DEFAULT 5",
             "RENAME COLUMN s.a TO y",
             "DROP COLUMN s.b",
             "ADD COLUMN s.c.n DATE",
@@ -101,7 +101,7 @@ HISTORIES = {
     ),
     "inside a list": (
         "l STRUCT(a INTEGER, b VARCHAR)[]",
-        ["ADD COLUMN l.element.z INTEGER", "RENAME COLUMN l.element.a TO y"],
+        ["ADD COLUMN l.element.z INTEGER DEFAULT 6", "RENAME COLUMN l.element.a TO y"],
     ),
     "inside a map": (
         "m MAP(VARCHAR, STRUCT(a INTEGER, b VARCHAR))",

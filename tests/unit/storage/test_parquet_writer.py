@@ -174,6 +174,30 @@ def test_slices_and_nulls_of_nested_columns_are_counted_right(paths):
     assert read_back(file) == values[1:4]
 
 
+def test_a_slice_of_a_map_is_counted_without_its_neighbours(paths):
+    schema = new_columns({"m": "map(varchar, float64)"})
+    values = [{"m": [(str(n), float(n)), (f"{n}x", -float(n))]} for n in range(6)]
+    whole = pa.RecordBatch.from_pylist(values, schema=arrow_schema(schema))
+
+    (file,) = write(paths, [whole.slice(2, 2)], schema)
+
+    key, value = (file.column_stats[column.id] for column in schema.leaves())
+    assert (key.min_value, key.max_value, key.value_count) == ("2", "3x", 4)
+    assert (value.min_value, value.max_value, value.value_count) == ("-3.0", "3.0", 4)
+
+
+@pytest.mark.parametrize("attempt", range(20))
+def test_the_first_of_equal_zeros_is_the_bound(paths, attempt):
+    schema = new_columns({"x": "float64"})
+    values = random.Random(attempt).choices([0.0, -0.0, None], k=1000)  # Arrow's own choice varies here
+
+    (file,) = write(paths, [pa.RecordBatch.from_pydict({"x": values})], schema)
+
+    first = str(next(value for value in values if value is not None))
+    stats = file.column_stats[1]
+    assert (stats.min_value, stats.max_value) == (first, first)
+
+
 def read_back(file) -> list[dict]:
     return pq.read_table(file.path).to_pylist()
 
