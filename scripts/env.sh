@@ -1,6 +1,7 @@
 # Sourced by scripts/run after scripts/setup: the project's tools first, and nothing of the caller's that would change the outcome.
 # Network settings (proxies, certificates, package indexes) stay as the caller has them.
 venv=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)/.venv
+source "$(dirname "${BASH_SOURCE[0]}")/certificates.sh"
 
 unset PYTHONHOME PYTHONPATH PYTHONSTARTUP PYTHONWARNINGS PYTHONOPTIMIZE PYTEST_ADDOPTS PYTEST_PLUGINS
 unset JAVA_OPTS JAVA_TOOL_OPTIONS JDK_JAVA_OPTIONS _JAVA_OPTIONS CLASSPATH HADOOP_CONF_DIR YARN_CONF_DIR
