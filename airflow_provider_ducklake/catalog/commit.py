@@ -26,6 +26,7 @@ from tenacity import (
 from airflow_provider_ducklake.catalog import read
 from airflow_provider_ducklake.catalog.effects import effects_of
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
+from airflow_provider_ducklake.catalog.table_snapshot import has_inlined_rows
 from airflow_provider_ducklake.errors import (
     CommitRetriesExceededError,
     CommitStateUnknownError,
@@ -139,7 +140,7 @@ def _begin(
     head = read.head(connection, tables)
     _check_since(connection, tables, base, head, changes)
     appended = [change for change in changes if isinstance(change, AppendFiles)]
-    known = _known_stats(connection, tables, appended)
+    known = _known_stats(connection, catalog, appended)
     clock = catalog.dialect.server_time(connection)
     return CommitState(head, clock, known, catalog_changes=changes_catalog(changes))
 
@@ -161,7 +162,8 @@ def _check_since(
         )
 
 
-def _known_stats(connection: Connection, tables: CatalogTables, appended: list[AppendFiles]) -> KnownStats:
+def _known_stats(connection: Connection, catalog: Catalog, appended: list[AppendFiles]) -> KnownStats:
+    tables = catalog.tables
     ids = [TableId(change.table) for change in appended if isinstance(change.table, int)]
     if not ids:
         return KnownStats()
@@ -176,6 +178,9 @@ def _known_stats(connection: Connection, tables: CatalogTables, appended: list[A
         )
     }
     unbounded = read.columns_with_unbounded_values(connection, tables, without_bounds)
+    for table_id, missing in without_bounds.items():
+        if has_inlined_rows(connection, catalog, table_id):  # of whose values nothing else is known
+            unbounded.update((table_id, column_id) for column_id in missing)
     return KnownStats(read.table_stats(connection, tables, ids), columns, frozenset(unbounded))
 
 
@@ -221,3 +226,5 @@ def _finish(connection: Connection, dialect: CatalogDialect, snapshot_id: Snapsh
         if dialect.is_lost_race(error):
             raise
         raise CommitStateUnknownError(snapshot_id, type(error.orig).__name__) from error
+    except Exception as error:  # raised by a signal handler, say
+        raise CommitStateUnknownError(snapshot_id, type(error).__name__) from error

@@ -304,6 +304,12 @@ def sort_spec(connection: Connection, tables: CatalogTables, at: int, table_id: 
     return SortSpec(fields, SortId(rows[0].sort_id))
 
 
+def stored_versions(connection: Connection, tables: CatalogTables) -> list[str]:
+    """Return the catalog's version, from columns that every version has; not one means no lake."""
+    metadata = tables["metadata"]
+    return list(connection.execute(select(metadata.c.value).where(metadata.c.key == "version")).scalars())
+
+
 def option_rows(connection: Connection, tables: CatalogTables) -> list[OptionRow]:
     """Return every stored option."""
     metadata = tables["metadata"]
@@ -450,19 +456,17 @@ def table_column_stats(
 def columns_with_unbounded_values(
     connection: Connection, tables: CatalogTables, columns: Mapping[TableId, Iterable[ColumnId]]
 ) -> set[tuple[TableId, ColumnId]]:
-    """Return the columns that have a file with values but without bounds: there NULL means *unknown*."""
-    stats = tables["file_column_stats"]
+    """Return the columns that not every data file says to be without values: there NULL means *unknown*."""
+    file, stats = tables["data_file"], tables["file_column_stats"]
     found: set[tuple[TableId, ColumnId]] = set()
     for table_id, column_ids in columns.items():
-        rows = connection.execute(
-            select(stats.c.column_id)
-            .distinct()
-            .where(
-                stats.c.table_id == table_id,
-                stats.c.column_id.in_(list(column_ids)),
-                or_(stats.c.value_count.is_(None), stats.c.value_count > 0),
-                or_(stats.c.min_value.is_(None), stats.c.max_value.is_(None)),
-            )
+        files = select(func.count()).where(file.c.table_id == table_id)
+        without_values = (
+            select(stats.c.column_id, func.count().label("files"))
+            .where(stats.c.table_id == table_id, stats.c.value_count == 0)
+            .group_by(stats.c.column_id)
         )
-        found.update((table_id, ColumnId(column_id)) for column_id in rows.scalars())
+        all_files = connection.execute(files).scalar_one()
+        empty = {row.column_id: row.files for row in connection.execute(without_values)}
+        found.update((table_id, one) for one in column_ids if empty.get(one, 0) != all_files)
     return found

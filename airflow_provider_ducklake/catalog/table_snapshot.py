@@ -65,6 +65,16 @@ def load_table(
     )
 
 
+def has_inlined_rows(connection: Connection, catalog: Catalog, table_id: int) -> bool:
+    """Whether dynamic catalog tables hold rows of the table, of whatever snapshot."""
+    schema = catalog.tables.metadata_schema
+    return any(
+        catalog.dialect.has_table(connection, name, schema)
+        and connection.execute(select(table(name, schema=schema).select().exists())).scalar_one()
+        for name in read.inlined_tables(connection, catalog.tables, table_id)
+    )
+
+
 def _has_inlined_data(connection: Connection, catalog: Catalog, snapshot: Snapshot, table_id: int) -> bool:
     """Whether rows visible at the snapshot, or delete marks in force there, lie in dynamic catalog tables."""
     dialect, schema = catalog.dialect, catalog.tables.metadata_schema

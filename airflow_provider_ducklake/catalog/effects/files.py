@@ -17,6 +17,7 @@ from airflow_provider_ducklake.transaction.changes_made import ChangeKind, Chang
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.spec.types import DuckLakeType
     from airflow_provider_ducklake.transaction.changes import AppendFiles
     from airflow_provider_ducklake.transaction.commit_state import CommitState
 
@@ -155,7 +156,10 @@ def _widened_column_stats(
         addition = incoming.get(column_id)
         if column_id not in types:
             continue
-        if addition is None or _existing_is_unknown(existing, table_id, state):
+        is_known = not _bounds_are_nan(existing, types[column_id]) and not _existing_is_unknown(
+            existing, table_id, state
+        )
+        if addition is None or not is_known:
             unknown.append(column_id)
         elif (merged := existing.merge(addition, types[column_id])) != existing:
             widened.append({"of_column": column_id, **_bounds(merged)})
@@ -170,3 +174,8 @@ def _widened_column_stats(
 def _existing_is_unknown(existing: TableColumnStats, table_id: TableId, state: CommitState) -> bool:
     missing = (existing.min_value is None) + (existing.max_value is None)
     return missing == 1 or (missing > 1 and (table_id, existing.column_id) in state.known.unbounded)
+
+
+def _bounds_are_nan(existing: TableColumnStats, type_: DuckLakeType) -> bool:
+    """Whether NaN is taken for a bound, as the reference does with inlined rows."""
+    return str(type_) in ("float32", "float64") and "nan" in (existing.min_value, existing.max_value)
