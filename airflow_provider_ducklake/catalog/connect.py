@@ -33,10 +33,10 @@ def parse_url(url: str | URL) -> URL:
     """
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # a port that is no number is the end of an unquoted password
         raise InvalidInputError(
             "The catalog URL cannot be read; it looks like sqlite:////data/lake.sqlite or "
-            "postgresql+psycopg://user:password@host/database."
+            "postgresql+psycopg://user:password@host/database, with %40 for an @ in a name or password."
         ) from None
     backend = parsed.get_backend_name()
     if backend not in _DRIVERS:

@@ -104,8 +104,8 @@ class Lake:
         try:
             with _translated(parsed), dialect.reading() as connection:
                 found = dialect.has_table(connection, tables["metadata"].name, metadata_schema)
-                options = read.option_rows(connection, tables) if found else []
-            _check_version(options, shown(parsed))
+                _check_version(read.stored_versions(connection, tables) if found else [], shown(parsed))
+                options = read.option_rows(connection, tables)
         except BaseException:
             dialect.engine.dispose()
             raise
@@ -322,7 +322,8 @@ class Lake:
             InvalidInputError: the lake demands a commit message and there is none.
         """
         self._refuse_unusable()
-        if info.message is None and self.effective_options().flag("require_commit_message"):
+        changes = tuple(changes)
+        if changes and info.message is None and self.effective_options().flag("require_commit_message"):
             raise InvalidInputError(
                 "This lake requires a commit message (option require_commit_message): give one."
             )
@@ -365,8 +366,8 @@ class Lake:
         """Refuse lakes whose files we cannot work on, before anything starts."""
         if not is_absolute(self.data_path):
             raise UnsupportedFeatureError(
-                f"This lake's data path {self.data_path!r} is relative, so every process would look for the files "
-                "below its own working directory. Give the lake an absolute data path."
+                f"This lake's data path {self.data_path!r} is relative, so every process would look for "
+                "the files below its own working directory. Give the lake an absolute data path."
             )
         if self.encrypted:
             raise UnsupportedFeatureError(
@@ -391,9 +392,9 @@ def _is_connection_error(error: DBAPIError) -> bool:
     return error.statement is None or "file is not a database" in str(error.orig)
 
 
-def _check_version(options: Sequence[OptionRow], catalog: str) -> None:
-    text = next((row.value for row in options if row.key == "version" and row.scope is None), None)
-    if text is None:
+def _check_version(versions: Sequence[str], catalog: str) -> None:
+    if not versions:
         raise NotADuckLakeError(catalog)
-    if text != CURRENT.value:
-        raise UnsupportedVersionError(text, [SpecVersion.V1_0.value])
+    for text in versions:
+        if text != CURRENT.value:
+            raise UnsupportedVersionError(text, [SpecVersion.V1_0.value])

@@ -6,7 +6,7 @@ Nothing reaches the catalog before the block ends; then everything lands as one 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -89,15 +89,22 @@ class LakeTransaction:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            self._remove_new_files()
+            self._remove(self._new_files)
             return
         try:
             self.committed = self._lake.commit(self._base.id, self._changes, self._info)
         except CommitStateUnknownError:
             raise
-        except BaseException:
-            self._remove_new_files()
+        except Exception:  # anything else, a time-out say, may come after COMMIT: the files stay
+            self._remove(self._new_files)
             raise
+        registered = {
+            file.path.rpartition("/")[2]
+            for change in self._changes
+            if isinstance(change, AppendFiles)
+            for file in change.files
+        }
+        self._remove(path for path in self._new_files if path.rpartition("/")[2] not in registered)
 
     def create_schema(self, name: str) -> None:
         """Create a schema.
@@ -184,12 +191,13 @@ class LakeTransaction:
         schema = self._schema(name.schema)
         if schema is None:
             raise SchemaNotFoundError(name.schema, self._base.id)
+        self._refuse_view(name)
+        definition = _definition(columns, not_null)
+        fields = parse_partition_by(partition_by, definition, str(name))
         if self._find(name) is not None:
             if not or_replace:
                 raise AlreadyExistsError("table", str(name))
             self.drop_table(name)
-        self._refuse_view(name)
-        definition = _definition(columns, not_null)
         self._changes.append(
             CreateTable(
                 NewTableRef(next(self._numbers)),
@@ -197,7 +205,7 @@ class LakeTransaction:
                 QualifiedName(schema[1], name.name),
                 str(uuid7()),
                 definition,
-                parse_partition_by(partition_by, definition, str(name)),
+                fields,
             )
         )
 
@@ -316,10 +324,10 @@ class LakeTransaction:
 
         return next_path
 
-    def _remove_new_files(self) -> None:
+    def _remove(self, paths: Iterable[str]) -> None:
         from airflow_provider_ducklake.storage.filesystem import delete_file_at  # noqa: PLC0415 - heavy
 
-        for path in self._new_files:
+        for path in paths:
             try:
                 delete_file_at(self._lake.locate(path))
             except (StorageError, OSError) as error:
