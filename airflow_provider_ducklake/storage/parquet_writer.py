@@ -238,6 +238,7 @@ def _parquet_writer(
         version="2.6",
         compression=_CODECS.get(codec, codec),
         compression_level=settings.compression_level if codec in _LEVELLED_CODECS else None,
+        write_statistics=_with_statistics(schema),
         use_dictionary=list(encodings.dictionaries),
         column_encoding=dict(encodings.named) or None,
         data_page_version="2.0" if settings.page_version == "V2" else "1.0",
@@ -246,12 +247,24 @@ def _parquet_writer(
     )
 
 
+def _with_statistics(schema: pa.Schema) -> list[str]:
+    """Return the dotted paths of the columns whose statistics go into the footer: all but floats.
+
+    Arrow leaves NaN out of the bounds without a word; DuckDB takes them to cover NaN, which it orders above
+    all numbers, and skips row groups where ``c > max`` holds for a NaN. The catalog knows better.
+    """
+    leaves = list(_leaf_types(schema))
+    floats = {path for path, type_ in leaves if pa.types.is_floating(type_)}
+    return sorted({path for path, _ in leaves} - floats)
+
+
 def _encodings(schema: pa.Schema, rows: pa.Table, *, use_delta: bool) -> Encodings:
     """Choose by the first rows: a dictionary where they repeat, deltas for other integers."""
     dictionaries: set[str] = set()
     integers: set[str] = set()
     others: set[str] = set()
-    for path, values in zip(_leaf_paths(schema), _leaves(rows.slice(0, _SAMPLE_ROWS)), strict=True):
+    sample = _leaves(rows.slice(0, _SAMPLE_ROWS))
+    for (path, _), values in zip(_leaf_types(schema), sample, strict=True):
         if _repeats(values):
             dictionaries.add(path)
         elif use_delta and _is_stored_as_integer(values.type):
@@ -262,18 +275,19 @@ def _encodings(schema: pa.Schema, rows: pa.Table, *, use_delta: bool) -> Encodin
     return Encodings(tuple(sorted(dictionaries)), named)
 
 
-def _leaf_paths(schema: pa.Schema) -> list[str]:
-    """Return the dotted Parquet path of each leaf column, in file order."""
-    return [path for field in schema for path in _paths_below(field.type, field.name)]
+def _leaf_types(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType]]:
+    """Yield the dotted Parquet path and the type of each leaf column, in file order."""
+    for field in schema:
+        yield from _types_below(field.type, field.name)
 
 
-def _paths_below(type_: pa.DataType, path: str) -> Iterator[str]:
+def _types_below(type_: pa.DataType, path: str) -> Iterator[tuple[str, pa.DataType]]:
     below = children_of_field(type_)
     if not below:
-        yield path
+        yield path, type_
     group = "" if pa.types.is_struct(type_) else ".key_value" if pa.types.is_map(type_) else ".list"
     for child in below:
-        yield from _paths_below(child.type, f"{path}{group}.{child.name}")
+        yield from _types_below(child.type, f"{path}{group}.{child.name}")
 
 
 def _repeats(values: pa.ChunkedArray) -> bool:

@@ -19,108 +19,10 @@ from airflow_provider_ducklake.storage.parquet_footer import read_footer
 from airflow_provider_ducklake.storage.parquet_reader import read_data_file
 from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
 from tests.interop.reference_table import WrittenTable, put_in_place, write_by_reference
+from tests.interop.type_values import NULL_STRUCTS, TYPES
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
-LONG = "repeat('a', 1000)"
-D38 = "9" * 38
-# (type, values as SQL)
-TYPES = {
-    "boolean": ("BOOLEAN", ["true", "NULL", "false"]),
-    "boolean true": ("BOOLEAN", ["true"]),
-    "int8": ("TINYINT", ["-128", "127", "NULL"]),
-    "int16": ("SMALLINT", ["-32768", "32767"]),
-    "int32": ("INTEGER", ["-2147483648", "0", "2147483647"]),
-    "int64": ("BIGINT", ["-9223372036854775808", "9223372036854775807"]),
-    "uint8": ("UTINYINT", ["0", "255"]),
-    "uint16": ("USMALLINT", ["0", "65535"]),
-    "uint32": ("UINTEGER", ["1", "4294967295", "2147483648"]),
-    "uint64": ("UBIGINT", ["1", "18446744073709551615", "9223372036854775808"]),
-    "float32": ("FLOAT", ["1.1", "'-inf'", "'inf'", "'nan'", "NULL"]),
-    "float32 extremes": ("FLOAT", ["3.4028235e38", "1e-45", "-3.4028235e38"]),
-    "float32 texts": ("FLOAT", ["16777216", "1e15"]),
-    "float64": ("DOUBLE", ["0.1", "'-inf'", "'inf'", "'nan'", "NULL"]),
-    "float64 extremes": ("DOUBLE", ["1.7976931348623157e308", "5e-324", "-1.7976931348623157e308"]),
-    "float64 texts": ("DOUBLE", ["1e15", "1e16", "0.00001"]),
-    "float64 only nan": ("DOUBLE", ["'nan'", "NULL"]),
-    "float64 nan last": ("DOUBLE", ["1", "2", "'nan'"]),
-    "float64 -0.0": ("DOUBLE", ["'-0.0'::DOUBLE"]),
-    "float64 -0.0 first": ("DOUBLE", ["'-0.0'::DOUBLE", "0"]),
-    "float64 0.0 first": ("DOUBLE", ["0", "'-0.0'::DOUBLE"]),
-    "float64 -0.0 smallest": ("DOUBLE", ["'-0.0'::DOUBLE", "0", "1"]),
-    "float64 0.0 greatest": ("DOUBLE", ["-1", "0", "'-0.0'::DOUBLE"]),
-    "float64 null": ("DOUBLE", ["NULL"]),
-    "decimal9": ("DECIMAL(9,2)", ["-9999999.99", "9999999.99", "0.05"]),
-    "decimal18": ("DECIMAL(18,4)", ["-99999999999999.9999", "99999999999999.9999", "NULL"]),
-    "decimal38": ("DECIMAL(38,0)", [f"-{D38}", D38]),
-    "decimal38,10": ("DECIMAL(38,10)", ["1234567890123456789.5", "-0.5"]),
-    "decimal all fraction": ("DECIMAL(4,4)", ["0.5", "-0.5", "0"]),
-    "decimal38 all fraction": ("DECIMAL(38,38)", ["0.5", "-0.25"]),
-    "date": ("DATE", ["'0001-01-01'", "'9999-12-31'", "'1969-12-31'", "'1582-10-10'"]),
-    "date far": ("DATE", ["'290000-01-01'", "'0044-03-15 (BC)'"]),
-    "date infinite": ("DATE", ["'infinity'", "'-infinity'"]),
-    "time": ("TIME", ["'00:00:00'", "'23:59:59.999999'", "'12:30:00.5'"]),
-    "time 24": ("TIME", ["'24:00:00'"]),
-    "timestamp": ("TIMESTAMP", ["'0001-01-01'", "'9999-12-31 23:59:59.999999'", "'1969-12-31 23:59:59.5'"]),
-    "timestamp far": ("TIMESTAMP", ["'0044-03-15 (BC) 01:02:03'", "'290000-01-01'"]),
-    "timestamp infinite": ("TIMESTAMP", ["'infinity'", "'-infinity'"]),
-    "timestamp_s": ("TIMESTAMP_S", ["'0001-01-01'", "'9999-12-31 23:59:59'", "'1969-12-31 23:59:59'"]),
-    "timestamp_ms": (
-        "TIMESTAMP_MS",
-        ["'0001-01-01'", "'9999-12-31 23:59:59.999'", "'1969-12-31 23:59:59.1'"],
-    ),
-    "timestamp_ns": ("TIMESTAMP_NS", ["'1677-09-22'", "'2262-04-11 23:47:16.854775806'", "NULL"]),
-    "timestamptz": ("TIMESTAMPTZ", ["'0001-01-01 00:00:00+00'", "'9999-12-31 23:59:59.999999+00'"]),
-    "timestamptz offset": ("TIMESTAMPTZ", ["'2020-01-01 00:00:00.5+02'", "'0044-03-15 (BC) 01:02:03+00'"]),
-    "varchar": ("VARCHAR", ["'a'", "''", "NULL", "'Ünïcode 😀'"]),
-    "varchar empty": ("VARCHAR", ["''"]),
-    "varchar null": ("VARCHAR", ["NULL", "NULL"]),
-    "varchar 256": ("VARCHAR", ["repeat('a', 256)"]),
-    "varchar 1000": ("VARCHAR", [LONG, "'b'"]),
-    "varchar 1000 both": ("VARCHAR", [LONG]),
-    "varchar 6000": ("VARCHAR", ["repeat('a', 6000)", "NULL"]),
-    "varchar cut in a character": ("VARCHAR", ["repeat('a', 255) || 'é'", "repeat('b', 253) || '😀'"]),
-    "varchar no text above": ("VARCHAR", ["'a'", "repeat('é', 200)"]),
-    "varchar letter above": ("VARCHAR", ["'b' || repeat('é', 200)"]),
-    "varchar 127": ("VARCHAR", ["repeat('a', 255) || chr(127) || 'bb'"]),
-    "varchar NUL first": ("VARCHAR", ["chr(0) || 'a'", "'b'"]),
-    "varchar NUL last": ("VARCHAR", ["'a'", "'b' || chr(0)"]),
-    "varchar NUL between": ("VARCHAR", ["'a'", "'m' || chr(0)", "'z'"]),
-    "varchar NUL at the cut": ("VARCHAR", ["repeat('a', 255) || chr(0) || 'z'"]),
-    "json": ("JSON", ["""'{"a": [1, null]}'""", "'1'", "NULL"]),
-    "json long": ("JSON", [f"""concat('"', {LONG}, '"')"""]),
-    "blob": ("BLOB", [r"''::BLOB", r"'\x00\xFF'::BLOB", "NULL"]),
-    "blob 256": ("BLOB", ["repeat('a', 256)::BLOB"]),
-    "blob 257": ("BLOB", ["repeat('a', 257)::BLOB"]),
-    "blob 6000": ("BLOB", ["repeat('a', 6000)::BLOB", "'b'::BLOB"]),
-    "blob FF": ("BLOB", [r"repeat('a', 255)::BLOB || '\xFF'::BLOB || 'zz'::BLOB"]),
-    "blob all FF": ("BLOB", ["'a'::BLOB", r"from_hex(repeat('FF', 300))"]),
-    "uuid": (
-        "UUID",
-        [f"'{'0' * 8}-0000-0000-0000-{'0' * 12}'", f"'{'f' * 8}-ffff-ffff-ffff-{'f' * 12}'", "NULL"],
-    ),
-    "list": ("INTEGER[]", ["[]", "NULL", "[1, NULL, -5]"]),
-    "list empty": ("INTEGER[]", ["[]", "[]"]),
-    "list of double": ("DOUBLE[]", ["['nan'::DOUBLE, 1]", "[]", "NULL"]),
-    "list of long text": ("VARCHAR[]", ["[repeat('a', 5000), NULL]", "[]", "NULL"]),
-    "list of list": ("INTEGER[][]", ["[[1], NULL, [NULL], []]", "NULL", "[]"]),
-    "list of uuid": ("UUID[]", [f"['{'0' * 8}-0000-0000-0000-{'0' * 12}']", "NULL"]),
-    "list of json": ("JSON[]", ["['1'::JSON]"]),
-    "list of timestamp_s": ("TIMESTAMP_S[]", ["['2020-01-01 00:00:00']"]),
-    "struct": ("STRUCT(a INTEGER, b VARCHAR)", ["NULL", "{'a': NULL, 'b': 'x'}", "{'a': 1, 'b': NULL}"]),
-    "struct of struct": (
-        "STRUCT(a STRUCT(b DOUBLE, c UUID), l INTEGER[])",
-        ["NULL", "{'a': NULL, 'l': NULL}", "{'a': {'b': 'nan', 'c': NULL}, 'l': [1]}"],
-    ),
-    "map": ("MAP(VARCHAR, INTEGER)", ["MAP {'a': 1, 'b': NULL}", "MAP {}", "NULL"]),
-    "list of struct": ("STRUCT(a INTEGER, b DATE[])[]", ["[{'a': 1, 'b': ['2020-01-01']}]", "[]", "NULL"]),
-    "map of list": ("MAP(INTEGER, VARCHAR[])", ["MAP {1: ['x', NULL], 2: []}", "NULL"]),
-    "map of struct": ("MAP(VARCHAR, STRUCT(a INTEGER))", ["MAP {'k': {'a': 1}}", "NULL"]),
-}
-NULL_STRUCTS = {
-    "list with a null struct": ("STRUCT(a INTEGER)[]", ["[{'a': 1}, NULL]"]),
-    "map with a null struct": ("MAP(VARCHAR, STRUCT(a INTEGER))", ["MAP {'k': NULL}", "MAP {'k': {'a': 1}}"]),
-}
 every_type = pytest.mark.parametrize("name", [*TYPES, *NULL_STRUCTS])
 
 
@@ -273,7 +175,8 @@ def test_their_footer_says_what_their_catalog_says_or_less(written, name):
 
 
 def assert_not_narrower(stats: ColumnStats, truth: ColumnStats) -> None:
-    assert (stats.value_count, stats.null_count) == (truth.value_count, truth.null_count)
+    counts = (stats.value_count, stats.null_count)
+    assert counts in ((truth.value_count, truth.null_count), (None, None))
     assert stats.contains_nan in (None, truth.contains_nan)
     for bound, true_bound in ((stats.min_value, truth.min_value), (stats.max_value, truth.max_value)):
         is_zero = true_bound in ("0.0", "-0.0") and bound in ("0.0", "-0.0")

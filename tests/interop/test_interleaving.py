@@ -1,0 +1,417 @@
+"""Random histories in which the reference does everything it can between our appends."""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.catalog.transaction import LakeTransaction
+from airflow_provider_ducklake.errors import TransactionConflictError, UnsupportedFeatureError
+from tests.interop.history import (
+    DUCKDB,
+    WIDER,
+    Column,
+    Table,
+    Values,
+    arrow_of,
+    order,
+    sorted_rows,
+    widened,
+)
+from tests.reference.catalog_dump import Dump, dump_catalog
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
+
+STEPS = {"ci": 40, "full": 220}
+# What the reference has done to a table that our append, planned before it, does not go together with.
+CONFLICTING = {"delete", "update", "alter"}
+
+
+def new_tables() -> list[Table]:
+    def columns(**types: str) -> list[Column]:
+        return [Column(name, type_, stays=name in ("id", "k", "t")) for name, type_ in types.items()]
+
+    usual = {"id": "int64", "k": "varchar", "t": "timestamp", "n": "int32", "s": "varchar", "d": "date"}
+    return [
+        Table("main", "plain", columns(**usual, x="decimal(9,2)", f="float64")),
+        Table("main", "parts", columns(**usual)),
+        Table('od"d', "na.me", columns(id="int64", k="varchar", t="timestamp", n="int32")),
+        Table("main", "wild", columns(id="int64", f="float64", u="varchar"), wild=True),
+    ]
+
+
+class History:
+    """One lake, its content as a model, and a reference client that stays open all the time."""
+
+    def __init__(self, catalog: CatalogDatabase, lake: Lake, running: DuckLakeConnection, seed: int) -> None:
+        self.catalog = catalog
+        self.lake = lake
+        self.running = running
+        self.random = random.Random(seed)
+        self.values = Values(self.random)
+        self.tables = new_tables()
+        self.log: list[str] = []
+        self.counter = 0
+
+    def create(self) -> None:
+        with self.lake.transaction(author="us") as tx:
+            tx.create_schema('od"d')
+            for table in self.tables:
+                partition_by = ["k", "year(t)"] if table.name == "parts" else []
+                types = {column.name: column.type for column in table.columns}
+                tx.create_table(table.qualified, types, partition_by)
+
+    def sql(self, text: str) -> list[tuple[Any, ...]]:
+        self.log.append(text)
+        return self.running.sql(text)
+
+    def name(self) -> str:
+        self.counter += 1
+        return f'c"{self.counter}. é'
+
+    def some(self, table: Table, count: int) -> list[int]:
+        return self.random.sample(sorted(table.rows), min(count, len(table.rows)))
+
+    def step(self) -> list[Table]:
+        """Draw one step and take it; return the tables to look at."""
+        draw = self.random
+        table = draw.choice(self.tables)
+        if draw.random() < 0.45:
+            ours = [self.append, self.append_to_two, self.append_late, self.replace, self.expire]
+            return draw.choices(ours, [6, 2, 3, 0.5, 0.5])[0](table)
+        self.theirs(table)
+        return [table]
+
+    def append(self, table: Table) -> list[Table]:
+        self._commit([table])
+        return [table]
+
+    def append_to_two(self, table: Table) -> list[Table]:
+        pair = [table, self.random.choice([other for other in self.tables if other is not table])]
+        self._commit(pair)
+        return pair
+
+    def _commit(self, tables: list[Table]) -> None:
+        with self.lake.transaction(author="us") as tx:
+            added = [(table, self._append(tx, table)) for table in tables for _ in range(2)]
+        for table, rows in added:
+            _add(table, rows)
+
+    def _append(self, tx: LakeTransaction, table: Table) -> list[dict[Column, Any]]:
+        rows = self.values.rows(table, self.random.choice([1, 3, 25]), wild=table.wild)
+        self.log.append(f"ours: append {len(rows)} rows to {table.sql}")
+        tx.append_arrow(table.qualified, arrow_of(table, rows))
+        return rows
+
+    def append_late(self, table: Table) -> list[Table]:
+        """Plan an append, let the reference commit, then commit ours."""
+        tx = self.lake.transaction(author="us")
+        rows = self._append(tx, table)
+        touched = self.random.choice([table, table, self.random.choice(self.tables)])
+        before = self.lake.current_snapshot().id
+        did = self.theirs(touched)
+        committed = self.lake.current_snapshot().id != before
+        if touched is table and committed and did in CONFLICTING:
+            self.log.append("ours: conflict expected")
+            with pytest.raises(TransactionConflictError), tx:
+                pass
+        else:
+            with tx:
+                pass
+            _add(table, rows)
+        return [table, touched]
+
+    def replace(self, table: Table) -> list[Table]:
+        self.log.append(f"ours: replace {table.sql}")
+        with self.lake.transaction(author="us") as tx:
+            types = {column.name: column.type for column in table.columns}
+            tx.create_table(table.qualified, types, or_replace=True)
+        table.rows.clear()
+        return [table]
+
+    def expire(self, table: Table) -> list[Table]:
+        self.log.append("ours: expire")
+        self.lake.expire_snapshots(keep_last=self.random.randint(1, 5))
+        return [table]
+
+    def theirs(self, table: Table) -> str:
+        kinds: list[tuple[Callable[[Table], Any], str, float]] = [
+            (self._insert, "insert", 6),
+            (self._delete, "delete", 4),
+            (self._flush, "flush", 1.5),
+            (self._merge, "merge", 1.5),
+            (self._expire, "expire", 0.7),
+        ]
+        if not table.wild:  # where the reference itself loses track of bounds
+            kinds += [(self._update, "update", 3), (self._rewrite, "rewrite", 1.5), (self._alter, "alter", 3)]
+        act, word, _ = self.random.choices(kinds, [weight for *_, weight in kinds])[0]
+        act(table)
+        return word
+
+    def _insert(self, table: Table) -> None:
+        rows = self.values.rows(table, self.random.choice([1, 3, 9, 15, 40]))
+        self.running.raw.register("incoming", arrow_of(table, rows))
+        self.sql(f"INSERT INTO {table.sql} BY NAME FROM incoming -- {len(rows)} rows")
+        _add(table, rows)
+
+    def _delete(self, table: Table) -> None:
+        gone = self.some(table, self.random.choice([1, 4, 30, 1000 if self.random.random() < 0.2 else 2]))
+        self.sql(f"DELETE FROM {table.sql} WHERE id IN ({', '.join(map(str, gone)) or 'NULL'})")
+        for row_id in gone:
+            del table.rows[row_id]
+
+    def _update(self, table: Table) -> None:
+        changed = self.some(table, self.random.choice([1, 4, 30]))
+        column = self.random.choice(table.columns[1:])
+        (source,) = self.values.rows(table, 1)
+        self.running.raw.register("incoming", arrow_of(table, [source]))
+        self.sql(
+            f"UPDATE {table.sql} SET {column.sql} = (SELECT {column.sql} FROM incoming) "
+            f"WHERE id IN ({', '.join(map(str, changed)) or 'NULL'}) -- {source[column]!r}"
+        )
+        for row_id in changed:
+            table.rows[row_id][column] = source[column]
+
+    def _flush(self, table: Table) -> None:
+        self._call("ducklake_flush_inlined_data", table)
+
+    def _merge(self, table: Table) -> None:
+        self._call("ducklake_merge_adjacent_files", table)
+
+    def _rewrite(self, table: Table) -> None:
+        self._call("ducklake_rewrite_data_files", table, ", delete_threshold => 0")
+
+    def _call(self, function: str, table: Table, more: str = "") -> None:
+        if function == "ducklake_flush_inlined_data":
+            given = f"schema_name => '{table.schema}', table_name => '{table.name}'"
+        else:
+            given = f"'{table.name}', schema => '{table.schema}'"
+        self.sql(f"CALL {function}('lake', {given}{more})")
+
+    def _expire(self, _: Table) -> None:
+        ids = [row[0] for row in self.running.sql("SELECT snapshot_id FROM lake.snapshots()")]
+        self.sql(f"CALL ducklake_expire_snapshots('lake', versions => {ids[: -self.random.randint(1, 4)]})")
+        self.sql("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
+
+    def _alter(self, table: Table) -> None:
+        self.random.choice([self._add_column, self._drop, self._rename, self._widen, self._partition])(table)
+
+    def _add_column(self, table: Table) -> None:
+        column = Column(self.name(), self.random.choice(["int32", "varchar", "date"]))
+        default = self.random.choice(
+            [None, {"int32": 7, "varchar": "it's", "date": date(2020, 2, 29)}[column.type]]
+        )
+        literal = "NULL" if default is None else "'" + str(default).replace("'", "''") + "'"
+        self.sql(
+            f"ALTER TABLE {table.sql} ADD COLUMN {column.sql} "
+            f"{DUCKDB.get(column.type, column.type)} DEFAULT {literal}"
+        )
+        table.columns.append(column)
+        for row in table.rows.values():
+            row[column] = default
+
+    def _drop(self, table: Table) -> None:
+        if droppable := [column for column in table.columns if not column.stays]:
+            column = self.random.choice(droppable)
+            self.sql(f"ALTER TABLE {table.sql} DROP COLUMN {column.sql}")
+            table.columns.remove(column)
+
+    def _rename(self, table: Table) -> None:
+        if candidates := [column for column in table.columns if column.name not in ("id", "k", "t")]:
+            column = self.random.choice(candidates)
+            new = self.name()
+            self.sql(
+                f'ALTER TABLE {table.sql} RENAME COLUMN {column.sql} TO "{new.replace(chr(34), 2 * chr(34))}"'
+            )
+            column.name = new
+
+    def _widen(self, table: Table) -> None:
+        if candidates := [column for column in table.columns if column.type in WIDER]:
+            column = self.random.choice(candidates)
+            column.type = WIDER[column.type]
+            self.sql(
+                f"ALTER TABLE {table.sql} ALTER COLUMN {column.sql} "
+                f"SET DATA TYPE {DUCKDB.get(column.type, column.type)}"
+            )
+            for row in table.rows.values():
+                row[column] = widened(row[column], column.type)
+
+    def _partition(self, table: Table) -> None:
+        keys = self.random.choice(["k", "bucket(3, id)", "year(t)", "k, bucket(2, k)", None])
+        self.sql(
+            f"ALTER TABLE {table.sql} " + (f"SET PARTITIONED BY ({keys})" if keys else "RESET PARTITIONED BY")
+        )
+
+    def check(self, tables: list[Table], reader: DuckLakeConnection) -> None:
+        dump = dump_catalog(self.catalog)
+        for table in tables:
+            self._check_rows(table, reader, dump)
+            self._check_filters(table, reader)
+            self._check_table_stats(table, dump)
+            self._check_our_reading(table)
+        self._check_file_stats(dump)
+
+    def _check_rows(self, table: Table, reader: DuckLakeConnection, dump: Dump) -> None:
+        row_ids = [row_id for (row_id,) in reader.sql(f"SELECT rowid FROM {table.sql}")]
+        rows = reader.sql(f"FROM {table.sql}")
+
+        assert sorted_rows(rows) == table.content(), table.sql
+        assert [row_id for row_id, count in Counter(row_ids).items() if count > 1] == []
+        next_row_id = _of_table(dump, "ducklake_table_stats", self._id(table, dump), "next_row_id")
+        assert max(row_ids, default=-1) < max(next_row_id, default=0)
+
+    def _check_our_reading(self, table: Table) -> None:
+        try:
+            rows = self.lake.read_arrow(table.qualified).to_pylist()
+        except UnsupportedFeatureError:
+            return
+        assert sorted_rows(tuple(row.values()) for row in rows) == table.content()
+
+    def _check_filters(self, table: Table, reader: DuckLakeConnection) -> None:
+        for column in table.columns:
+            present = [row[column] for row in table.rows.values()] or [None]
+            extremes = sorted((value for value in present if value is not None), key=order)
+            picked = self.random.choice([*extremes[:1], *extremes[-1:], self.random.choice(present)])
+            operator = "IS NULL" if picked is None else self.random.choice(["=", "<", ">="])
+            reader.raw.execute(
+                f"SELECT id FROM {table.sql} WHERE {column.sql} {operator} "
+                + ("" if picked is None else "?"),
+                [] if picked is None else [picked],
+            )
+            found = sorted(row_id for (row_id,) in reader.raw.fetchall())
+            assert found == table.matching(column, operator, picked), (
+                table.sql,
+                column.name,
+                operator,
+                picked,
+            )
+
+    def _id(self, table: Table, dump: Dump) -> int:
+        schemas = {row["schema_id"] for row in dump["ducklake_schema"] if row["schema_name"] == table.schema}
+        (found,) = (
+            row["table_id"]
+            for row in dump["ducklake_table"]
+            if row["table_name"] == table.name and row["schema_id"] in schemas and row["end_snapshot"] is None
+        )
+        return found
+
+    def _check_table_stats(self, table: Table, dump: Dump) -> None:
+        table_id = self._id(table, dump)
+        names = {
+            row["column_id"]: row["column_name"]
+            for row in dump["ducklake_column"]
+            if row["table_id"] == table_id and row["end_snapshot"] is None
+        }
+        for stats in dump["ducklake_table_column_stats"]:
+            if stats["table_id"] == table_id and stats["column_id"] in names:
+                column = table.column(names[stats["column_id"]])
+                values = [row[column] for row in table.rows.values()]
+                assert _covers(stats, values, column.type), (table.sql, column.name, stats, values)
+
+    def _check_file_stats(self, dump: Dump) -> None:
+        """Recompute the statistics of the files that the newest snapshot added, where it is ours."""
+        newest = max(dump["ducklake_snapshot"], key=lambda row: row["snapshot_id"])["snapshot_id"]
+        (changes,) = (row for row in dump["ducklake_snapshot_changes"] if row["snapshot_id"] == newest)
+        if changes["author"] != "us" or not changes["changes_made"].startswith("inserted"):
+            return
+        for snapshot_table in self.tables:
+            live = self.lake.table_snapshot(snapshot_table.qualified, with_files=True)
+            for file in live.files or ():
+                if file.begin_snapshot == newest:
+                    self._check_file(live, file)
+
+    def _check_file(self, live: Any, file: Any) -> None:
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        rows = pq.read_table(file.path, partitioning=None)
+        assert rows.num_rows == file.record_count
+        for column in live.schema.columns:
+            values = rows.column(column.name).to_pylist()
+            stats = file.column_stats[column.id]
+            known = [value for value in values if value is not None]
+            numbers = [value for value in known if not (isinstance(value, float) and math.isnan(value))]
+            assert (stats.value_count, stats.null_count) == (len(known), len(values) - len(known))
+            if str(column.type) == "float64":
+                assert stats.contains_nan == (len(numbers) < len(known))
+            _check_bounds(stats, numbers, str(column.type))
+
+
+def _check_bounds(stats: Any, values: list[Any], type_: str) -> None:
+    for text, exact, sign in ((stats.min_value, min, 1), (stats.max_value, max, -1)):
+        if text is None:
+            long_or_nul = any(
+                isinstance(value, str) and ("\0" in value or len(value) > 100) for value in values
+            )
+            assert not values or long_or_nul
+            continue
+        bound, extreme = order(_parsed(text, type_)), order(exact(values, key=order))
+        assert bound == extreme or (type_ == "varchar" and len(extreme) > 256 and (bound < extreme) == (sign > 0))
+
+
+def _of_table(dump: Dump, catalog_table: str, table_id: int, column: str) -> list[Any]:
+    return [row[column] for row in dump[catalog_table] if row["table_id"] == table_id]
+
+
+def _covers(stats: dict[str, Any], values: list[Any], type_: str) -> bool:
+    """Whether a row of the table's statistics allows for all those values."""
+    known = [value for value in values if value is not None]
+    has_nan = any(isinstance(value, float) and math.isnan(value) for value in known)
+    numbers = [order(value) for value in known if not (isinstance(value, float) and math.isnan(value))]
+    low, high = (
+        None if stats[bound] is None else order(_parsed(stats[bound], type_))
+        for bound in ("min_value", "max_value")
+    )
+    if len(known) < len(values) and stats["contains_null"] in (0, False):
+        return False
+    if has_nan and stats["contains_nan"] in (0, False) and stats["max_value"] != "nan":
+        return False
+    if not numbers:
+        return True
+    if low is None and high is None:
+        return False  # the next insertion of the reference would narrow it
+    return (low is None or low <= min(numbers)) and (high is None or max(numbers) <= high)
+
+
+def _parsed(text: str, type_: str) -> Any:
+    match type_:
+        case "int32" | "int64":
+            return int(text)
+        case "float64":
+            return float(text)
+        case "varchar":
+            return text
+        case "date":
+            return date.fromisoformat(text)
+        case "timestamp":
+            return datetime.fromisoformat(text)
+        case _:
+            return Decimal(text)
+
+
+def _add(table: Table, rows: list[dict[Column, Any]]) -> None:
+    table.rows.update({row[table.columns[0]]: row for row in rows})
+
+
+def test_a_random_history_of_both_writers_keeps_content_row_ids_and_statistics(catalog, seed, size):
+    with ExitStack() as stack:
+        lake = stack.enter_context(Lake.create(catalog.sqlalchemy_url, catalog.data_path))
+        running = stack.enter_context(open_lake(catalog))
+        history = History(catalog, lake, running, seed)
+        history.create()
+        try:
+            for number in range(STEPS[size]):
+                tables = history.step()
+                history.check(tables, running)
+                if number % 5 == 0:
+                    with open_lake(catalog) as fresh:
+                        history.check(history.tables, fresh)
+        except BaseException as error:
+            error.add_note(f"seed {seed}, after:\n" + "\n".join(history.log))
+            raise
