@@ -1,4 +1,4 @@
-"""A jdbc source that names an Airflow connection: its address goes into the request, its password never does."""
+"""A jdbc source that names an Airflow connection: its address goes into the request, its password never."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseHook
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
 from airflow_provider_ducklake.errors import InvalidInputError
 
@@ -40,15 +40,15 @@ class JdbcPasswords:
         """Return the source with the address of its ``conn_id`` filled in; others come back as they are.
 
         Raises:
-            InvalidInputError: ``conn_id`` on another format, or a connection type without a jdbc URL.
+            InvalidInputError: ``conn_id`` on another format, no such connection, or none with a jdbc URL.
         """
         if isinstance(source, str) or "conn_id" not in source:
             return source
-        if source.get("format") != "jdbc":
+        if str(source.get("format")).lower() != "jdbc":
             raise InvalidInputError(
                 f"conn_id={source['conn_id']!r}: only a source of format jdbc has a connection."
             )
-        connection = BaseHook.get_connection(str(source["conn_id"]))
+        connection = _connection(str(source["conn_id"]))
         options = {"url": jdbc_url(connection), **(source.get("options") or {})}
         if connection.login:
             options.setdefault("user", connection.login)
@@ -70,6 +70,15 @@ class JdbcPasswords:
                 os.environ.pop(variable, None)
 
 
+def _connection(conn_id: str) -> Connection:
+    try:
+        return BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        raise InvalidInputError(
+            f"The connection {conn_id!r} of a jdbc source does not exist. Create it, or correct its conn_id."
+        ) from None
+
+
 def jdbc_url(connection: Connection) -> str:
     """Return the jdbc URL of an Airflow connection, without user and password.
 
@@ -81,8 +90,8 @@ def jdbc_url(connection: Connection) -> str:
     pattern = _URLS.get(connection.conn_type or "")
     if pattern is None:
         raise InvalidInputError(
-            f"Connection {connection.conn_id!r} of type {connection.conn_type!r} has no known jdbc URL. Use a connection "
-            f"of type jdbc, {', '.join(_URLS)}, or put url into the source's options."
+            f"Connection {connection.conn_id!r} of type {connection.conn_type!r} has no known jdbc URL. Use "
+            f"a connection of type jdbc, {', '.join(_URLS)}, or put url into the source's options."
         )
     port = connection.port or _PORTS[str(connection.conn_type)]
     return pattern.format(host=connection.host, port=port, schema=connection.schema or "")

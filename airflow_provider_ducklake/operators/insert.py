@@ -28,25 +28,26 @@ if TYPE_CHECKING:
 class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
     """Append the rows of a source to a table, or create the table from them, as one snapshot.
 
-    Exactly one of ``source``, ``sql`` and ``transform`` says where the rows come from. Columns are matched by name;
-    what is missing, too many or of another type is listed in one error before anything is written. No rows: no file
-    and no snapshot (a table to be created appears, empty).
+    Exactly one of ``source``, ``sql`` and ``transform`` says where the rows come from. Columns are matched by
+    name; what is missing, too many or of another type is listed in one error before anything is written. No
+    rows: no file and no snapshot (a table to be created appears, empty).
 
     :param table: the table, as ``"schema.table"`` or ``("schema", "table")``. (templated)
     :param source: a path (its suffix says the format; Parquet without one), or
-        ``{"format": "csv", "path": "…", "options": {…}}`` with format parquet, csv, json, orc or jdbc. A jdbc source
-        names an Airflow connection as ``conn_id``. (templated)
-    :param sql: a Spark SQL query that sees each of ``sources`` as a view of that name. (templated, also from a
-        ``.sql`` file)
-    :param transform: ``"module:function"``; called as ``f(spark, sources)`` with a ``dict`` of DataFrames, it returns
-        the rows. Its module comes along in ``py_files``. (templated)
+        ``{"format": "csv", "path": "…", "options": {…}}`` with format parquet, csv, json, orc or jdbc. A jdbc
+        source names an Airflow connection as ``conn_id``. (templated)
+    :param sql: a Spark SQL query that sees each of ``sources`` as a view of that name. (templated, also from
+        a ``.sql`` file)
+    :param transform: ``"module:function"``; called as ``f(spark, sources)`` with a ``dict`` of DataFrames, it
+        returns the rows. Its module comes along in ``py_files``. (templated)
     :param sources: what ``sql`` or ``transform`` work on: ``{"name": path or {…}}``. (templated)
-    :param create_table: create the table where it does not exist, with the rows' columns; both appear in one snapshot.
-    :param partition_by: partitioning of a table to be created: ``["region", "year(day)", "bucket(16, id)"]``.
-        (templated)
+    :param create_table: create the table where it does not exist, with the rows' columns; both appear in one
+        snapshot.
+    :param partition_by: partitioning of a table to be created: ``["region", "year(day)", "bucket(16, id)"]``;
+        one that exists keeps its own. (templated)
     :param engine: ``auto``, ``native`` (Spark's Parquet writer) or ``arrow`` (for lists, maps, uuids, …).
-    :return: ``{"table": "sales.orders", "snapshot_id": 43, "rows_added": 3, "files_added": 1, "bytes_added": 700}``;
-        ``snapshot_id`` is None where nothing was committed.
+    :return: ``{"table": "sales.orders", "snapshot_id": 43, "rows_added": 3, "files_added": 1,
+        "bytes_added": 700}``; ``snapshot_id`` is None where nothing was committed.
     """
 
     template_fields: Sequence[str] = (
@@ -69,7 +70,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         transform: str | None = None,
         sources: Mapping[str, str | Mapping[str, Any]] | None = None,
         create_table: bool = False,
-        partition_by: Sequence[str] = (),
+        partition_by: str | Sequence[str] = (),
         engine: str = "auto",
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
@@ -98,7 +99,8 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         self._target = self._find(lake)
         directory = job_directory(self._target.root, job_id)
         if isinstance(self._target, NewTable):
-            plan = plan_create(self._target, directory, self.partition_by)
+            expressions = [self.partition_by] if isinstance(self.partition_by, str) else self.partition_by
+            plan = plan_create(self._target, directory, expressions)
         else:
             plan = plan_write(self._target, directory)
         return JobRequest(job_id, self._source(passwords), plan, engine=self.engine)
@@ -128,9 +130,15 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
             "bytes_added": sum(file.file_size_bytes for file in result.data_files),
         }
         if committed is None:
-            self.log.info("The source has no rows: no file was written and no snapshot made.")
+            self.log.info("The source has no rows: %s is as before, no snapshot was made.", self._target.name)
         else:
-            self.log.info("Committed %s", summary)
+            self.log.info(
+                "Committed snapshot %d to %s: %d rows, %d data files, %d bytes",
+                *(
+                    summary[key]
+                    for key in ("snapshot_id", "table", "rows_added", "files_added", "bytes_added")
+                ),
+            )
         return summary
 
     def _land(

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import tempfile
 from abc import abstractmethod
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException, BaseHook
 
-from airflow_provider_ducklake.errors import CommitStateUnknownError, InvalidInputError, SparkJobError
+from airflow_provider_ducklake.errors import (
+    CommitStateUnknownError,
+    DuckLakeError,
+    InvalidInputError,
+    SparkJobError,
+)
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
 from airflow_provider_ducklake.hooks.no_retry import no_retry_on_user_errors
@@ -19,9 +23,9 @@ from airflow_provider_ducklake.spark.package_zip import application_file, packag
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from airflow.sdk import Context
+    from airflow.sdk import Connection, Context
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.planning.write import WriteResult
@@ -31,7 +35,9 @@ if TYPE_CHECKING:
 class DuckLakeSparkOperator(SparkSubmitOperator):
     """Plan on the lake, let a Spark job write files, commit them as one snapshot.
 
-    Takes every argument of ``SparkSubmitOperator`` but ``application_args``, which are the job's own.
+    Takes every argument of ``SparkSubmitOperator`` under its name, and passes it on. Two are the operator's
+    own: ``application_args`` belong to the job, and ``durable`` is always off, as each try writes files of
+    its own and must not wait for the job of another.
 
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param spark_conn_id: the connection of the Spark cluster; ``conn_id`` means the same.
@@ -48,24 +54,35 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     template_ext: Sequence[str] = (".sql",)
     overwrite_rtif_after_execution = True  # what was really submitted is known only then
 
+    # What we look at ourselves is named here: default_args reach an argument by its name only.
     def __init__(
         self,
         *,
         ducklake_conn_id: str = DuckLakeHook.default_conn_name,
         spark_conn_id: str | None = None,
+        conn_id: str | None = None,
         commit_message: str | None = None,
         application: str | None = None,
+        deploy_mode: str | None = None,
+        durable: bool | None = None,
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
         if "application_args" in kwargs:
             raise InvalidInputError("application_args belong to the job itself; they cannot be given.")
-        spark_conn_id = spark_conn_id or kwargs.pop("conn_id", None) or "spark_default"
-        kwargs.pop("conn_id", None)
-        super().__init__(application=application or "", conn_id=spark_conn_id, **kwargs)
+        if durable:
+            raise InvalidInputError(
+                "durable=True is not supported: a retry would wait for the job of an earlier try, whose "
+                "files nobody commits. Each try submits a job of its own."
+            )
+        spark_conn_id = spark_conn_id or conn_id or "spark_default"
+        super().__init__(
+            application=application or "", conn_id=spark_conn_id, deploy_mode=deploy_mode, **kwargs
+        )
+        self.durable = False
         self.ducklake_conn_id = ducklake_conn_id
         self.spark_conn_id = spark_conn_id
         self.commit_message = commit_message
-        self.own_deploy_mode: str | None = kwargs.get("deploy_mode")
+        self.own_deploy_mode = deploy_mode
 
     @abstractmethod
     def make_request(self, lake: Lake, passwords: JdbcPasswords) -> JobRequest:
@@ -78,34 +95,53 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the parent returns nothing
         """Run the job and commit its files; on any failure nothing is visible and its files are removed."""
-        deploy_mode = self._check_spark_connection()
+        spark_connection = self._spark_connection()
         hook = DuckLakeHook(self.ducklake_conn_id)
-        lake = hook.lake()
-        passwords = JdbcPasswords()
-        request = self.make_request(lake, passwords)
-        _check_deploy_mode(passwords, deploy_mode)
-        lake.close()  # no idle connection during the job; the next use opens one again
         try:
-            with self._removing_files_on_failure(request, lake.storage_options):
-                with passwords.in_environment():
-                    self._submit(context, request, lake.storage_options)
-                result = job_io.read_result(request, lake.storage_options)
-                summary = self.commit(lake, result, self._commit_info(context))
-            job_io.delete_job_files(request, lake.storage_options)
+            lake = hook.lake()
+            passwords = JdbcPasswords()
+            request = self.make_request(lake, passwords)
+            _check_deploy_mode(passwords, self._deploy_mode_of(spark_connection))
+            lake.close()  # no idle connection during the job; the next use opens one again
+            result = self._run_job(context, request, passwords, lake.storage_options)
+            summary = self._commit(context, lake, request, result)
+            self._tidy_up(request, result, lake.storage_options)
         finally:
-            lake.close()
+            hook.close()
         return summary
 
-    def _check_spark_connection(self) -> str:
-        """Return the deploy mode. Without this, SparkSubmitOperator would take YARN for a missing connection."""
+    def _spark_connection(self) -> Connection:
+        """Return the Spark connection. SparkSubmitOperator would take YARN for one that does not exist."""
         try:
-            connection = BaseHook.get_connection(self.spark_conn_id)
+            return BaseHook.get_connection(self.spark_conn_id)
         except AirflowNotFoundException:
             raise InvalidInputError(
-                f"The Spark connection {self.spark_conn_id!r} does not exist. Create it (type spark, host local[2], "
-                "yarn, spark://… or k8s://…) or name another one as spark_conn_id."
+                f"The Spark connection {self.spark_conn_id!r} does not exist. Create it (type spark, host "
+                "local[2], yarn, spark://… or k8s://…) or name another one as spark_conn_id."
             ) from None
-        return self.own_deploy_mode or connection.extra_dejson.get("deploy-mode") or "client"
+
+    def _deploy_mode_of(self, connection: Connection) -> str:
+        return (
+            self.own_deploy_mode
+            or connection.extra_dejson.get("deploy-mode")
+            or (self.conf or {}).get("spark.submit.deployMode")
+            or "client"
+        )
+
+    def _run_job(
+        self,
+        context: Context,
+        request: JobRequest,
+        passwords: JdbcPasswords,
+        storage_options: dict[str, Any],
+    ) -> WriteResult:
+        try:
+            with passwords.in_environment():
+                self._submit(context, request, storage_options)
+            return job_io.read_result(request, storage_options)
+        except BaseException:
+            self._remove_files(request, storage_options)
+            raise
 
     def _submit(self, context: Context, request: JobRequest, storage_options: dict[str, Any]) -> None:
         """Run the job through the parent; its own error, which it left beside its request, says more."""
@@ -116,12 +152,15 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
                 super().execute(context)
             except FileNotFoundError as error:
                 raise SparkJobError(
-                    f"{error.filename} was not found. Install airflow-provider-ducklake-spark[pyspark] and have its "
-                    "bin folder on the PATH, or name the binary in the Spark connection."
+                    f"{error.filename} was not found. Install airflow-provider-ducklake-spark[pyspark] and "
+                    "have its bin folder on the PATH, or name the binary in the Spark connection."
                 ) from error
             except AirflowException as error:
                 typed = job_io.read_error(request, storage_options)
                 raise (typed or SparkJobError(f"The Spark job {request.job_id} failed: {error}")) from error
+            except BaseException:  # a time-out, say: the job still runs and writes
+                self.on_kill()
+                raise
 
     def _set_submission(self, uri: str, zip_file: str) -> None:
         self.application = self.application or str(application_file())
@@ -129,20 +168,32 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         self.py_files = ",".join(filter(None, [zip_file, self.py_files]))
         self.conf = {"spark.log.level": "WARN", **(self.conf or {})}
 
-    @contextmanager
-    def _removing_files_on_failure(
-        self, request: JobRequest, storage_options: dict[str, Any]
-    ) -> Iterator[None]:
+    def _commit(
+        self, context: Context, lake: Lake, request: JobRequest, result: WriteResult
+    ) -> dict[str, Any]:
         try:
-            yield
+            return self.commit(lake, result, self._commit_info(context))
         except CommitStateUnknownError:
             raise  # the snapshot may name the files
-        except BaseException:
-            try:
-                job_io.delete_job_directory(request, storage_options)
-            except Exception as error:  # noqa: BLE001 - a clean-up must not hide why
-                self.log.warning("Cannot remove %s: %s", request.plan.directory, error)
+        except DuckLakeError:  # whatever else comes, a time-out say, may come after COMMIT: the files stay
+            self._remove_files(request, lake.storage_options)
             raise
+
+    def _remove_files(self, request: JobRequest, storage_options: dict[str, Any]) -> None:
+        try:
+            job_io.delete_job_directory(request, storage_options)
+        except Exception as error:  # noqa: BLE001 - a clean-up must not hide why
+            self.log.warning("Cannot remove %s: %s", request.plan.directory, error)
+
+    def _tidy_up(self, request: JobRequest, result: WriteResult, storage_options: dict[str, Any]) -> None:
+        """Remove what only the job needed. The commit has landed: no failure here may fail the task."""
+        if not result.data_files:
+            self._remove_files(request, storage_options)
+            return
+        try:
+            job_io.delete_job_files(request, storage_options)
+        except Exception as error:  # noqa: BLE001 - a retry would write the rows again
+            self.log.warning("Cannot remove the job's own files from %s: %s", request.plan.directory, error)
 
     def _commit_info(self, context: Context) -> CommitInfo:
         ti = context["ti"]
@@ -161,8 +212,9 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
 def _check_deploy_mode(passwords: JdbcPasswords, deploy_mode: str) -> None:
     if passwords and deploy_mode != "client":
         raise InvalidInputError(
-            f"A jdbc source with a password runs in client mode only; this job's deploy mode is {deploy_mode!r}, where "
-            "the password would have to travel on a command line. Use Spark's own credential providers there: a "
-            "Hadoop credential store (spark.hadoop.hadoop.security.credential.provider.path) or the reader's "
+            "A jdbc source with a password runs in client mode only; this job's deploy mode is "
+            f"{deploy_mode!r}, where the password would have to travel on a command line. Use Spark's own "
+            "credential providers there: a Hadoop credential store "
+            "(spark.hadoop.hadoop.security.credential.provider.path) or the reader's "
             "connectionProvider option."
         )

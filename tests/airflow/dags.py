@@ -7,6 +7,7 @@ from typing import Any
 from airflow.dag_processing.dagbag import DagBag
 from airflow.models.dagbundle import DagBundleModel
 from airflow.models.dagrun import DagRun, get_or_create_dagrun
+from airflow.models.renderedtifields import RenderedTaskInstanceFields
 from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.taskreschedule import TaskReschedule
 from airflow.models.xcom import XComModel
@@ -91,3 +92,22 @@ def xcom(run: DagRun, task_id: str, key: str = "return_value") -> Any:
             )
         )
         return None if row is None else XComModel.deserialize_value(row)
+
+
+def mapped_xcoms(run: DagRun, task_id: str) -> list[Any]:
+    """Return what each mapped instance of a task returned, in order."""
+    with create_session() as session:
+        rows = session.scalars(
+            select(XComModel)
+            .where(XComModel.dag_id == run.dag_id, XComModel.run_id == run.run_id)
+            .where(XComModel.task_id == task_id, XComModel.key == "return_value")
+            .order_by(XComModel.map_index)
+        )
+        return [XComModel.deserialize_value(row) for row in rows]
+
+
+def rendered_fields(run: DagRun, task_id: str) -> dict[str, Any]:
+    """Return a task's template fields as the UI shows them."""
+    with create_session() as session:
+        ti = run.get_task_instance(task_id, session=session)
+        return RenderedTaskInstanceFields.get_templated_fields(ti, session=session) or {}

@@ -1,0 +1,80 @@
+"""`spark-submit` as the PATH gives it: noted down before it runs, or replaced by a stand-in without a JVM."""
+
+import json
+import os
+import shutil
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+STAND_IN = Path(__file__).with_name("stand_in_job.py")
+
+# The flags make a JVM start faster and a long job slower.
+FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+
+_WRAPPER = """#!{python}
+import json, os, sys
+with open({calls!r}, "a") as file:
+    print(json.dumps({{"arguments": sys.argv[1:], "environment": dict(os.environ)}}), file=file)
+command = {command!r}
+os.execv(command[0], command + sys.argv[1:])
+"""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One start of `spark-submit`."""
+
+    arguments: list[str]
+    environment: dict[str, str]
+
+    def value_of(self, option: str) -> str:
+        return self.arguments[self.arguments.index(option) + 1]
+
+    @property
+    def conf(self) -> dict[str, str]:
+        pairs = zip(self.arguments, self.arguments[1:], strict=False)
+        return dict(value.split("=", 1) for option, value in pairs if option == "--conf")
+
+
+class SparkSubmit:
+    """A `spark-submit` that comes first on the PATH."""
+
+    def __init__(self, folder: Path, command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._calls = folder / "calls"
+        self._monkeypatch = monkeypatch
+        program = folder / "spark-submit"
+        folder.mkdir(parents=True, exist_ok=True)
+        program.write_text(_WRAPPER.format(python=sys.executable, calls=str(self._calls), command=command))
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+    @property
+    def calls(self) -> list[Call]:
+        if not self._calls.exists():
+            return []
+        return [Call(**json.loads(line)) for line in self._calls.read_text().splitlines()]
+
+    def meanwhile(self, code: str) -> None:
+        """Have the stand-in run `code` between its last file and its result."""
+        self._monkeypatch.setenv("STAND_IN_MEANWHILE", code)
+
+
+def recorded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit:
+    """Put a recorder before the real one, which starts fast and knows the interpreter of the tests."""
+    real = shutil.which("spark-submit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    assert real is not None
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", FAST_JVM)
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    return SparkSubmit(folder, [real], monkeypatch)
+
+
+def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit:
+    """Put a job without Spark in its place, see `stand_in_job`."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return SparkSubmit(folder, [sys.executable, "-P", str(STAND_IN)], monkeypatch)

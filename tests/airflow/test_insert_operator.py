@@ -1,0 +1,703 @@
+"""The insert operator around its job: connections, commits, failures. The job is a stand-in without Spark."""
+
+import gc
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import structlog.testing
+from airflow.models.dagrun import DagRun
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_ducklake.errors import (
+    CommitStateUnknownError,
+    InvalidInputError,
+    SparkJobError,
+    TransactionConflictError,
+)
+from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
+from tests.airflow.conftest import connection_fields
+from tests.airflow.dags import mapped_xcoms, parse, rendered_fields, sync_dag, xcom
+from tests.airflow.spark_submit import SparkSubmit, stand_in
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
+
+CATALOG_PASSWORD, STORAGE_SECRET, JDBC_PASSWORD = "catalog-pa55", "storage-s3cret", "jdbc-pa55"
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "name": ["a", "b", None]})
+
+
+class FakeTaskInstance:
+    """What the operator asks of a task instance, for calls without a DAG run."""
+
+    dag_id, run_id, task_id, map_index, try_number = "dag", "run", "insert", -1, 1
+
+
+# SparkSubmitHook leaves closing the pipe of its process to the garbage collector.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
+    pytest.mark.usefixtures("submit", "spark_conn", "collected"),
+]
+CONTEXT = {"ti": FakeTaskInstance()}
+
+
+def duckdb(catalog: CatalogDatabase, sql: str) -> list[tuple[Any, ...]]:
+    with open_lake(catalog, data_inlining_row_limit=0) as lake:
+        return lake.sql(sql)
+
+
+def snapshot_count(catalog: CatalogDatabase) -> int:
+    return duckdb(catalog, "SELECT count(*) FROM ducklake_snapshots('lake')")[0][0]
+
+
+def files_below(catalog: CatalogDatabase) -> list[Path]:
+    return [path for path in Path(catalog.data_path).rglob("*") if path.is_file()]
+
+
+def elsewhere(catalog: CatalogDatabase, sql: str) -> str:
+    """Python that runs SQL on the lake as another DuckDB would, in the process that executes it."""
+    return f"""
+from tests.reference.duckdb_lake import open_lake
+with open_lake({catalog.attach_string!r}, {catalog.data_path!r}, data_inlining_row_limit=0) as lake:
+    lake.sql({sql!r})
+"""
+
+
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """Have no pipe left for the tests of others to close."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit:
+    return stand_in(tmp_path / "bin", monkeypatch)
+
+
+@pytest.fixture
+def task_log() -> Iterator[Callable[[], list[str]]]:
+    """What the operator logged, line by line."""
+    with structlog.testing.capture_logs() as entries:
+        yield lambda: [one["event"] % one.get("positional_args", ()) for one in entries]
+
+
+@pytest.fixture
+def spark_conn(set_connection: Callable[..., str]) -> None:
+    set_connection("spark_default", conn_type="spark", host="local[2]")
+
+
+@pytest.fixture
+def lake(sqlite_catalog: CatalogDatabase, connect: Callable[..., str]) -> CatalogDatabase:
+    """A lake with the table orders (id INT, name VARCHAR), and a job that needs no Spark."""
+    connect(sqlite_catalog)
+    duckdb(sqlite_catalog, "CREATE TABLE orders (id INT, name VARCHAR)")
+    return sqlite_catalog
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> str:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(ROWS, path)
+    return str(path)
+
+
+@pytest.fixture
+def no_rows(tmp_path: Path) -> str:
+    path = tmp_path / "no_rows.parquet"
+    pq.write_table(ROWS.slice(0, 0), path)
+    return str(path)
+
+
+def insert(table: str = "main.orders", **arguments: Any) -> dict[str, Any]:
+    result = DuckLakeSparkInsertOperator(task_id="insert", table=table, **arguments).execute(CONTEXT)
+    assert json.loads(json.dumps(result)) == result
+    return result
+
+
+# --- what is committed ---
+
+
+def test_rows_go_into_a_table_as_one_snapshot(lake, rows):
+    result = insert(source=rows)
+
+    (file,) = files_below(lake)
+    assert result == {
+        "table": "main.orders",
+        "snapshot_id": 2,
+        "rows_added": 3,
+        "files_added": 1,
+        "bytes_added": file.stat().st_size,
+    }
+    assert duckdb(lake, "FROM orders ORDER BY id") == [(1, "a"), (2, "b"), (3, None)]
+
+
+def test_a_table_is_created_together_with_its_rows(lake, rows):
+    result = insert("main.fresh", source=rows, create_table=True)
+
+    assert result["snapshot_id"] == 2
+    ((changes,),) = duckdb(lake, "SELECT changes FROM ducklake_snapshots('lake') WHERE snapshot_id = 2")
+    assert set(changes) == {"tables_created", "tables_inserted_into"}
+    assert duckdb(lake, "SELECT count(*), sum(id) FROM fresh") == [(3, 6)]
+
+
+def test_no_rows_leave_no_file_no_folder_and_no_snapshot(lake, no_rows, task_log):
+    result = insert(source=no_rows)
+
+    assert (result["snapshot_id"], result["rows_added"], result["files_added"]) == (None, 0, 0)
+    assert snapshot_count(lake) == 2
+    assert list(Path(lake.data_path).rglob("ducklake-*")) == []
+    assert "The source has no rows: main.orders is as before, no snapshot was made." in task_log()
+
+
+def test_no_rows_still_create_a_table(lake, no_rows):
+    result = insert("main.fresh", source=no_rows, create_table=True, partition_by="id")
+
+    assert (result["snapshot_id"], result["files_added"]) == (2, 0)
+    assert duckdb(lake, "FROM fresh") == []
+    assert list(Path(lake.data_path).rglob("ducklake-*")) == []
+
+
+@pytest.mark.usefixtures("lake")
+def test_the_last_line_of_the_log_has_the_numbers(rows, task_log):
+    size = insert(source=rows)["bytes_added"]
+
+    last = task_log()[-1]
+    assert last == f"Committed snapshot 2 to main.orders: 3 rows, 1 data files, {size} bytes"
+
+
+# --- the table comes to be while the job runs ---
+
+
+def test_an_equal_table_that_came_to_be_meanwhile_takes_the_rows(lake, rows, submit):
+    submit.meanwhile(
+        elsewhere(lake, "CREATE TABLE fresh (id INT, name VARCHAR); INSERT INTO fresh VALUES (9, 'z')")
+    )
+
+    result = insert("main.fresh", source=rows, create_table=True)
+
+    assert result["snapshot_id"] == 4
+    assert duckdb(lake, "SELECT count(*), sum(id) FROM fresh") == [(4, 15)]
+
+
+def test_an_equal_table_of_an_odd_name_that_came_to_be_meanwhile_takes_the_rows(lake, rows, submit):
+    """Its directory is named by a UUID, so that the files lie outside the directory of the other's table."""
+    submit.meanwhile(elsewhere(lake, 'CREATE TABLE "frésh table" (id INT, name VARCHAR)'))
+
+    insert(("main", "frésh table"), source=rows, create_table=True)
+
+    assert duckdb(lake, 'SELECT count(*), sum(id) FROM "frésh table"') == [(3, 6)]
+
+
+def test_no_rows_for_a_table_that_came_to_be_meanwhile_change_nothing(lake, no_rows, submit):
+    submit.meanwhile(elsewhere(lake, "CREATE TABLE fresh (id INT, name VARCHAR)"))
+
+    result = insert("main.fresh", source=no_rows, create_table=True)
+
+    assert (result["snapshot_id"], snapshot_count(lake)) == (None, 3)
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "CREATE TABLE fresh (id BIGINT, name VARCHAR)",
+        "CREATE TABLE fresh (name VARCHAR, id INT)",
+        "CREATE TABLE fresh (id INT, name VARCHAR, more INT)",
+        "CREATE TABLE fresh (id INT NOT NULL, name VARCHAR)",
+        "CREATE TABLE fresh (id INT, name VARCHAR); ALTER TABLE fresh SET PARTITIONED BY (id)",
+        "CREATE VIEW fresh AS SELECT 1 AS id",
+    ],
+)
+def test_another_table_that_came_to_be_meanwhile_is_a_conflict(lake, rows, submit, definition):
+    submit.meanwhile(elsewhere(lake, definition))
+
+    with pytest.raises(TransactionConflictError):
+        insert("main.fresh", source=rows, create_table=True)
+
+    assert files_below(lake) == []
+
+
+def test_a_table_dropped_meanwhile_is_a_conflict(lake, rows, submit):
+    submit.meanwhile(elsewhere(lake, "DROP TABLE orders"))
+
+    with pytest.raises(TransactionConflictError, match="rerun the task"):
+        insert(source=rows)
+
+    assert files_below(lake) == []
+
+
+def test_rows_of_others_meanwhile_are_no_conflict(lake, rows, submit):
+    submit.meanwhile(elsewhere(lake, "INSERT INTO orders VALUES (10, 'x')"))
+
+    assert insert(source=rows)["snapshot_id"] == 3
+    assert duckdb(lake, "SELECT count(*), sum(id) FROM orders") == [(4, 16)]
+
+
+# --- failures ---
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("main.absent", "Table main.absent does not exist at snapshot 1. .*create_table=True"),
+        ("nowhere.orders", "Schema 'nowhere' does not exist"),
+        ("a.b.c", "3 parts"),
+    ],
+)
+@pytest.mark.usefixtures("lake")
+def test_a_missing_or_impossible_table_fails_before_any_job(rows, submit, table, message):
+    with pytest.raises(AirflowFailException, match=message):
+        insert(table, source=rows)
+
+    assert submit.calls == []
+
+
+@pytest.mark.usefixtures("lake")
+def test_a_missing_schema_is_not_created(rows, submit):
+    with pytest.raises(AirflowFailException, match="SchemaNotFoundError: Schema 'nowhere' does not exist"):
+        insert("nowhere.orders", source=rows, create_table=True)
+
+    assert submit.calls == []
+
+
+def test_a_job_that_dies_leaves_nothing(lake, rows, submit):
+    submit.meanwhile("print('Killed by a test'); raise SystemExit(137)")
+
+    with pytest.raises(SparkJobError, match=r"(?s)Error code is: 137.*Killed by a test"):
+        insert("main.fresh", source=rows, create_table=True)
+
+    assert (snapshot_count(lake), files_below(lake)) == (2, [])
+
+
+def test_a_job_that_ends_well_without_a_result_is_not_believed(lake, rows, submit):
+    submit.meanwhile("raise SystemExit(0)")
+
+    with pytest.raises(SparkJobError, match="ended without a result"):
+        insert(source=rows)
+
+    assert (snapshot_count(lake), files_below(lake)) == (2, [])
+
+
+def test_an_error_that_no_retry_cures_fails_the_task_for_good(lake, rows, submit):
+    submit.meanwhile(
+        "from airflow_provider_ducklake.errors import SchemaMismatchError\n"
+        "from airflow_provider_ducklake.spark import job_io\n"
+        "job_io.write_error(request, SchemaMismatchError('main.orders', ['a is missing', 'b too']))\n"
+        "raise SystemExit(1)"
+    )
+
+    with pytest.raises(AirflowFailException, match=r"(?s)- a is missing\n.*- b too"):
+        insert(source=rows)
+
+    assert files_below(lake) == []
+
+
+def test_a_missing_spark_submit_is_named(lake, rows, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(SparkJobError, match=r"spark-submit was not found.*\[pyspark\]"):
+        insert(source=rows)
+
+    assert files_below(lake) == []
+
+
+@pytest.mark.usefixtures("lake")
+def test_a_missing_spark_connection_never_means_yarn(rows, submit, monkeypatch):
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
+
+    with pytest.raises(AirflowFailException, match="Spark connection 'spark_default' does not exist"):
+        insert(source=rows)
+
+    assert submit.calls == []
+
+
+def test_a_job_that_is_timed_out_is_stopped_before_its_files_are_removed(lake, rows, submit, tmp_path):
+    """Else it would go on to write into the folder that was just removed."""
+    submit.meanwhile(
+        f"import time, pathlib; pathlib.Path({str(tmp_path / 'reached')!r}).touch(); time.sleep(60)"
+    )
+
+    class Interrupted(BaseException):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    def when_reached() -> None:
+        while not (tmp_path / "reached").exists():
+            threading.Event().wait(0.05)
+        os.kill(os.getpid(), signal.SIGALRM)
+
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        threading.Thread(target=when_reached, daemon=True).start()
+        with pytest.raises(Interrupted):
+            insert(source=rows)
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+
+    assert files_below(lake) == []
+    assert not any("stand_in_job" in command for command in command_lines())
+
+
+def command_lines() -> list[str]:
+    """The command lines of our children that have not ended."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "stat").read_text().rpartition(")")[2].split()[1] == str(os.getpid()):
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue
+    return found
+
+
+class CommitsThen(DuckLakeSparkInsertOperator):
+    """The operator with something happening right after its commit."""
+
+    error: BaseException
+
+    def commit(self, *arguments: Any) -> dict[str, Any]:
+        super().commit(*arguments)
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), CommitStateUnknownError(2, "broken")])
+def test_files_stay_when_the_commit_may_have_landed(lake, rows, error):
+    operator = CommitsThen(task_id="insert", table="main.orders", source=rows)
+    operator.error = error
+
+    with pytest.raises(type(error)):
+        operator.execute(CONTEXT)
+
+    assert duckdb(lake, "SELECT count(*) FROM orders") == [(3,)]
+
+
+@pytest.mark.usefixtures("lake")
+def test_a_clean_up_that_fails_after_the_commit_does_not_fail_the_task(rows, submit, task_log):
+    """A retry would write the rows a second time."""
+    submit.meanwhile(
+        "import pathlib; path = pathlib.Path(request.plan.directory, 'request.json');"
+        "path.unlink(); path.mkdir(); (path / 'in the way').touch()"
+    )
+
+    assert insert(source=rows)["rows_added"] == 3
+    assert any("Cannot remove the job's own files" in line for line in task_log())
+
+
+# --- arguments ---
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"source": "a.csv", "sql": "SELECT 1"},
+        {"source": "a.csv", "partition_by": ["id"]},
+        {"source": "a.csv", "application_args": ["x"]},
+        {"source": "a.csv", "durable": True},
+    ],
+)
+def test_arguments_that_cannot_be_meant_are_import_errors_of_the_dag(arguments):
+    with pytest.raises(InvalidInputError):
+        DuckLakeSparkInsertOperator(task_id="insert", table="main.orders", **arguments)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ({"format": "avro", "path": "x"}, "'avro' is not one of"),
+        ({"format": "jdbc", "options": {"url": "jdbc:x", "password": "pa55"}}, "'password' holds a secret"),
+        ({"format": "jdbc", "options": {"url": "jdbc:x://h/d?password=pa55"}}, "'url' holds a secret"),
+        (
+            {"format": "jdbc", "conn_id": "nowhere", "options": {}},
+            "'nowhere' of a jdbc source does not exist",
+        ),
+        ({"format": "csv", "path": "x", "conn_id": "erp"}, "only a source of format jdbc"),
+        ({"format": "jdbc", "conn_id": "spark_default"}, "has no known jdbc URL"),
+    ],
+)
+@pytest.mark.usefixtures("lake")
+def test_a_source_that_cannot_be_meant_fails_before_any_job(submit, source, message):
+    with pytest.raises(AirflowFailException, match=message) as caught:
+        insert(source=source)
+
+    assert "pa55" not in str(caught.value)
+    assert submit.calls == []
+
+
+@pytest.mark.usefixtures("lake")
+def test_the_arguments_of_spark_submit_pass_through(rows, submit):
+    insert(
+        source=rows,
+        conf={"spark.sql.shuffle.partitions": "3"},
+        packages="org.example:reader:1.0",
+        py_files="mine.py,more.zip",
+        jars="a.jar",
+        files="b.txt",
+        executor_memory="3g",
+        driver_memory="1g",
+        num_executors=2,
+        name="nightly",
+        verbose=True,
+        env_vars={"MINE": "1"},
+        properties_file="spark.conf",
+        deploy_mode="client",
+    )
+
+    (call,) = submit.calls
+    assert call.value_of("--master") == "local[2]"
+    assert call.conf == {"spark.log.level": "WARN", "spark.sql.shuffle.partitions": "3"}
+    package, *own = call.value_of("--py-files").split(",")
+    assert Path(package).name.startswith("airflow_provider_ducklake-")
+    assert own == ["mine.py", "more.zip"]
+    options = {
+        "--packages": "org.example:reader:1.0",
+        "--jars": "a.jar",
+        "--files": "b.txt",
+        "--executor-memory": "3g",
+        "--driver-memory": "1g",
+        "--num-executors": "2",
+        "--name": "nightly",
+        "--properties-file": "spark.conf",
+        "--deploy-mode": "client",
+    }
+    assert {option: call.value_of(option) for option in options} == options
+    assert "--verbose" in call.arguments
+    assert call.environment["MINE"] == "1"
+    assert call.arguments[-2].endswith("spark/launcher/main.py")
+    assert call.arguments[-1].endswith("/request.json")
+
+
+@pytest.mark.usefixtures("lake")
+def test_the_submitted_file_may_be_another(rows, submit):
+    insert(source=rows, application="local:///opt/ducklake/main.py")
+
+    assert submit.calls[0].arguments[-2] == "local:///opt/ducklake/main.py"
+
+
+@pytest.mark.usefixtures("lake")
+def test_the_users_log_level_counts(rows, submit):
+    insert(source=rows, conf={"spark.log.level": "INFO"})
+
+    assert submit.calls[0].conf["spark.log.level"] == "INFO"
+
+
+@pytest.mark.parametrize("name", ["conn_id", "spark_conn_id"])
+@pytest.mark.usefixtures("lake")
+def test_the_spark_connection_has_two_names_also_in_default_args(rows, submit, set_connection, name):
+    set_connection("cluster", conn_type="spark", host="local[7]")
+
+    with DAG("defaults", schedule=None, default_args={name: "cluster"}):
+        operator = DuckLakeSparkInsertOperator(task_id="insert", table="main.orders", source=rows)
+    operator.execute(CONTEXT)
+
+    assert submit.calls[0].value_of("--master") == "local[7]"
+
+
+# --- secrets ---
+
+JDBC = {"format": "jdbc", "conn_id": "erp", "options": {"dbtable": "orders"}}
+
+
+@pytest.fixture
+def erp(set_connection: Callable[..., str]) -> None:
+    set_connection(
+        "erp", conn_type="postgres", host="db", login="reader", password=JDBC_PASSWORD, schema="erp"
+    )
+
+
+def keep_request(path: Path) -> str:
+    """Code for the job that keeps its request where a test can look at it."""
+    return f"import shutil; shutil.copy(request.plan.directory + 'request.json', {str(path)!r})"
+
+
+@pytest.mark.usefixtures("lake", "erp")
+def test_a_jdbc_password_travels_in_the_environment_only(submit, tmp_path):
+    submit.meanwhile(keep_request(tmp_path / "request.json"))
+
+    insert(source={"format": "jdbc", "conn_id": "erp", "options": {"dbtable": "orders"}})
+
+    (call,) = submit.calls
+    (variable,) = [name for name, value in call.environment.items() if value == JDBC_PASSWORD]
+    assert not any(JDBC_PASSWORD in argument for argument in call.arguments)
+    text = (tmp_path / "request.json").read_text()
+    assert JDBC_PASSWORD not in text
+    dataset = json.loads(text)["source"]["dataset"]
+    assert dataset["password_env"] == variable
+    assert dataset["options"] == {
+        "url": "jdbc:postgresql://db:5432/erp",
+        "user": "reader",
+        "dbtable": "orders",
+    }
+    assert JDBC_PASSWORD not in os.environ.values()
+
+
+@pytest.mark.usefixtures("lake", "erp")
+def test_several_jdbc_sources_have_a_variable_each(submit, set_connection):
+    set_connection("crm", conn_type="mysql", host="db", login="reader", password="other-pa55", schema="crm")
+    source = {"format": "JDBC", "options": {"query": "SELECT 1"}}
+
+    insert(sql="…", sources={"a": source | {"conn_id": "erp"}, "b": source | {"conn_id": "crm"}})
+
+    environment = submit.calls[0].environment
+    assert {environment["DUCKLAKE_JDBC_PASSWORD_0"], environment["DUCKLAKE_JDBC_PASSWORD_1"]} == {
+        JDBC_PASSWORD,
+        "other-pa55",
+    }
+
+
+@pytest.mark.usefixtures("lake", "erp")
+@pytest.mark.parametrize(
+    ("extra", "arguments"),
+    [
+        ({}, {"deploy_mode": "cluster"}),
+        ({}, {"default_args": {"deploy_mode": "cluster"}}),
+        ({}, {"conf": {"spark.submit.deployMode": "cluster"}}),
+        ({"deploy-mode": "cluster"}, {}),
+    ],
+)
+def test_a_jdbc_password_is_refused_where_it_had_to_travel_openly(submit, set_connection, extra, arguments):
+    set_connection("spark_default", conn_type="spark", host="yarn", extra=extra)
+
+    with pytest.raises(AirflowFailException, match=r"client mode only; this job's deploy mode is 'cluster'"):
+        insert(source={"format": "jdbc", "conn_id": "erp", "options": {"dbtable": "orders"}}, **arguments)
+
+    assert submit.calls == []
+
+
+@pytest.mark.usefixtures("erp")
+def test_the_argument_counts_before_the_connections_deploy_mode(lake, submit, set_connection):
+    set_connection("spark_default", conn_type="spark", host="local[2]", extra={"deploy-mode": "cluster"})
+
+    insert(
+        source={"format": "jdbc", "conn_id": "erp", "options": {"dbtable": "orders"}}, deploy_mode="client"
+    )
+
+    assert submit.calls[0].value_of("--deploy-mode") == "client"
+    assert snapshot_count(lake) == 2
+
+
+# --- in a DAG run ---
+
+DAG_FILE = """
+from datetime import UTC, datetime
+from airflow.sdk import DAG, Variable, task
+from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
+
+with DAG("inserts", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None, params={"table": "orders"}):
+    one = DuckLakeSparkInsertOperator(
+        task_id="one",
+        table="main.{{ params.table }}",
+        source={"path": "{{ var.value.folder }}/rows.parquet", "options": {"mergeSchema": "{{ 1 == 1 }}"}},
+        commit_message="rows of {{ dag.dag_id }}",
+        conf={"spark.mine": "{{ task.task_id }}"},
+    )
+
+    @task
+    def files(inserted: dict):
+        assert inserted["rows_added"] == 3
+        folder = Variable.get("folder")
+        return [f"{folder}/rows.parquet", f"{folder}/no_rows.parquet"]
+
+    mapped = DuckLakeSparkInsertOperator.partial(
+        task_id="mapped", table="main.orders", conf={"spark.mine": "{{ task.task_id }}"}
+    ).expand(source=files(one.output))
+    query = DuckLakeSparkInsertOperator(
+        task_id="query",
+        table="{{ ti.xcom_pull(task_ids='one')['table'] }}",
+        sql="query.sql",
+        sources={"r": "{{ var.value.folder }}"},
+    )
+    jdbc = DuckLakeSparkInsertOperator(
+        task_id="jdbc",
+        table="main.orders",
+        source={"format": "jdbc", "conn_id": "erp", "options": {"dbtable": "orders"}},
+    )
+    mapped >> query >> jdbc
+"""
+
+
+@pytest.fixture
+def dag_file(rows, tmp_path, monkeypatch) -> Path:
+    """The DAG's file, with a query beside it."""
+    monkeypatch.setenv("AIRFLOW_VAR_FOLDER", str(Path(rows).parent))
+    folder = tmp_path / "dags"
+    folder.mkdir()
+    (folder / "query.sql").write_text("SELECT * FROM r WHERE '{{ run_id }}' <> ''")
+    (folder / "inserts.py").write_text(DAG_FILE)
+    return folder / "inserts.py"
+
+
+@pytest.mark.usefixtures("airflow_db", "erp", "no_rows")
+def test_a_dag_run_on_postgres_shows_its_results_and_no_secret(
+    postgres_catalog, set_connection, submit, dag_file, capfd
+):
+    fields = connection_fields(postgres_catalog, storage_options={"secret": STORAGE_SECRET})
+    set_connection(**fields | {"password": CATALOG_PASSWORD})
+    duckdb(postgres_catalog, "CREATE TABLE orders (id INT, name VARCHAR)")
+
+    run = sync_dag(parse(dag_file)).test()
+
+    assert run.state == "success"
+    assert duckdb(postgres_catalog, "SELECT count(*), sum(id) FROM orders") == [(6, 12)]
+    check_results(run)
+    check_snapshots(postgres_catalog, run)
+    rendered = {task_id: rendered_fields(run, task_id) for task_id in ("one", "query", "jdbc")}
+    check_rendered(rendered, run)
+    log = "".join(capfd.readouterr())
+    assert "Committed snapshot 2 to main.orders: 3 rows, 1 data files" in log
+    seen = [
+        log,
+        json.dumps([call.arguments for call in submit.calls]),
+        json.dumps(rendered, default=str),
+        str([xcom(run, task_id) for task_id in rendered]),
+    ]
+    for secret in (CATALOG_PASSWORD, STORAGE_SECRET, JDBC_PASSWORD):
+        assert not any(secret in text for text in seen)
+    for secret in (CATALOG_PASSWORD, STORAGE_SECRET):
+        assert not any(
+            secret in value
+            for call in submit.calls
+            for name, value in call.environment.items()
+            if not name.startswith("AIRFLOW_CONN_")  # the connections of this very test
+        )
+
+
+def check_results(run: DagRun) -> None:
+    one = xcom(run, "one")
+    assert set(one) == {"table", "snapshot_id", "rows_added", "files_added", "bytes_added"}
+    assert (one["table"], one["snapshot_id"], one["rows_added"]) == ("main.orders", 2, 3)
+    assert [(r["snapshot_id"], r["rows_added"]) for r in mapped_xcoms(run, "mapped")] == [(3, 3), (None, 0)]
+
+
+def check_snapshots(catalog: CatalogDatabase, run: DagRun) -> None:
+    rows = duckdb(
+        catalog,
+        "SELECT author, commit_message, commit_extra_info FROM ducklake_snapshots('lake') "
+        "WHERE snapshot_id > 1 ORDER BY snapshot_id",
+    )
+    assert [row[:2] for row in rows] == [("airflow", "rows of inserts"), ("airflow", "inserts.mapped")]
+    where = {"dag_id": "inserts", "run_id": run.run_id, "try_number": 1}
+    assert [json.loads(row[2]) for row in rows] == [
+        {"airflow": {**where, "task_id": "one", "map_index": -1}},
+        {"airflow": {**where, "task_id": "mapped", "map_index": 0}},
+    ]
+
+
+def check_rendered(rendered: dict[str, dict[str, Any]], run: DagRun) -> None:
+    assert rendered["one"]["table"] == "main.orders"
+    assert rendered["one"]["source"]["options"] == {"mergeSchema": "True"}
+    assert rendered["one"]["commit_message"] == "rows of inserts"
+    assert rendered["one"]["conf"] == {"spark.log.level": "WARN", "spark.mine": "one"}
+    assert rendered["one"]["application"].endswith("launcher/main.py")
+    assert rendered["query"]["sql"] == f"SELECT * FROM r WHERE '{run.run_id}' <> ''"
+    assert rendered["query"]["table"] == "main.orders"
+    assert rendered["jdbc"]["source"]["conn_id"] == "erp"
