@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy import column as sql_column
-from sqlalchemy import func, select, table
+from sqlalchemy import func, literal, select, table
 
 from airflow_provider_ducklake.catalog import read
 from airflow_provider_ducklake.errors import SchemaNotFoundError, TableNotFoundError
@@ -70,7 +70,7 @@ def has_inlined_rows(connection: Connection, catalog: Catalog, table_id: int) ->
     schema = catalog.tables.metadata_schema
     return any(
         catalog.dialect.has_table(connection, name, schema)
-        and connection.execute(select(table(name, schema=schema).select().exists())).scalar_one()
+        and connection.execute(select(literal(1)).select_from(table(name, schema=schema)).limit(1)).first()
         for name in read.inlined_tables(connection, catalog.tables, table_id)
     )
 
