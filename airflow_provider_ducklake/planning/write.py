@@ -27,12 +27,17 @@ DEFAULT_PAGE_VERSION = "V2"
 
 @dataclass(frozen=True, slots=True)
 class ParquetSettings:
-    """How data files are to be written. ``page_version`` is ``V1`` or ``V2``; sizes in bytes or rows."""
+    """How data files are to be written. ``page_version`` is ``V1`` or ``V2``; sizes in bytes or rows.
+
+    ``row_group_is_given`` says that the lake's options name the rows of a row group. Where they do not, Spark's own
+    writer goes by bytes: row groups as small as the format's default cost it a sixth more time.
+    """
 
     compression: str = DEFAULT_COMPRESSION
     compression_level: int | None = None
     page_version: str = DEFAULT_PAGE_VERSION
     row_group_rows: int = 122_880
+    row_group_is_given: bool = False
     target_file_size_bytes: int = 512_000_000
     hive_file_pattern: bool = True
 
@@ -45,6 +50,7 @@ class ParquetSettings:
             compression_level=level if isinstance(level, int) else None,
             page_version=str(options.get("parquet_version") or DEFAULT_PAGE_VERSION),
             row_group_rows=options.integer("parquet_row_group_size"),
+            row_group_is_given=options.is_set("parquet_row_group_size"),
             target_file_size_bytes=options.integer("target_file_size"),
             hive_file_pattern=options.flag("hive_file_pattern"),
         )

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.spec.schema import TableSchema
 
+_ADVISORY_SIZE = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 KEY_PREFIX = "_ducklake_key_"
 _SECOND, _MINUTE, _HOUR, _DAY = 10**6, 60 * 10**6, 3_600 * 10**6, 86_400 * 10**6
 
@@ -144,6 +145,14 @@ def _as_bytes(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
             )
 
 
-def clustered(df: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return ``df`` with equal keys brought together, large groups split, each task sorted by key."""
+def clustered(df: DataFrame, keys: Sequence[str], target_file_size_bytes: int) -> DataFrame:
+    """Return ``df`` with equal keys brought together, large groups split, each task sorted by key.
+
+    A group is split where its shuffled bytes pass a quarter of the target size (64 to 256 MiB), unless the
+    user's own configuration says otherwise.
+    """
+    spark = df.sparkSession
+    if not spark.sparkContext.getConf().contains(_ADVISORY_SIZE):
+        size = min(max(target_file_size_bytes // 4, 64 * 2**20), 256 * 2**20)
+        spark.conf.set(_ADVISORY_SIZE, f"{size}b")
     return df.hint("rebalance", *keys).sortWithinPartitions(*keys)

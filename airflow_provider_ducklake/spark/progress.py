@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark import SparkContext
 
@@ -18,10 +18,13 @@ SECONDS_BETWEEN_LINES = 20.0
 
 
 @contextmanager
-def progress_lines(context: SparkContext, seconds: float = SECONDS_BETWEEN_LINES) -> Iterator[None]:
-    """Log a line for each running stage every ``seconds`` while the block runs."""
+def progress_lines(
+    context: SparkContext, seconds: float = SECONDS_BETWEEN_LINES, say: Callable[[str], None] = log.info
+) -> Iterator[None]:
+    """Say a line for each running stage every ``seconds`` while the block runs."""
     stopped = threading.Event()
-    thread = threading.Thread(target=_report, args=(context, seconds, stopped), name="progress", daemon=True)
+    arguments = (context, seconds, say, stopped)
+    thread = threading.Thread(target=_report, args=arguments, name="progress", daemon=True)
     thread.start()
     try:
         yield
@@ -30,7 +33,9 @@ def progress_lines(context: SparkContext, seconds: float = SECONDS_BETWEEN_LINES
         thread.join()
 
 
-def _report(context: SparkContext, seconds: float, stopped: threading.Event) -> None:
+def _report(
+    context: SparkContext, seconds: float, say: Callable[[str], None], stopped: threading.Event
+) -> None:
     tracker = context.statusTracker()
     elapsed = 0.0
     while not stopped.wait(seconds):
@@ -38,11 +43,7 @@ def _report(context: SparkContext, seconds: float, stopped: threading.Event) -> 
         for stage_id in tracker.getActiveStageIds():
             stage = tracker.getStageInfo(stage_id)
             if stage is not None:
-                log.info(
-                    "Stage %d: %d of %d tasks done, %d running, after %.0f s",
-                    stage_id,
-                    stage.numCompletedTasks,
-                    stage.numTasks,
-                    stage.numActiveTasks,
-                    elapsed,
+                say(
+                    f"Stage {stage_id}: {stage.numCompletedTasks} of {stage.numTasks} tasks done, "
+                    f"{stage.numActiveTasks} running, after {elapsed:.0f} s"
                 )

@@ -47,7 +47,6 @@ def _configured(writer: DataFrameWriter, df: DataFrame, settings: ParquetSetting
     options = {
         "compression": _CODECS.get(codec, codec),
         "parquet.writer.version": settings.page_version.lower(),
-        "parquet.block.row.count.limit": str(settings.row_group_rows),
         "maxRecordsPerFile": str(max(1, settings.target_file_size_bytes // row_bytes)),
         "mapreduce.fileoutputcommitter.algorithm.version": "1",
         "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
@@ -55,6 +54,8 @@ def _configured(writer: DataFrameWriter, df: DataFrame, settings: ParquetSetting
         "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "fs.file.impl.disable.cache": "true",
     }
+    if settings.row_group_is_given:
+        options["parquet.block.row.count.limit"] = str(settings.row_group_rows)
     if settings.compression_level is not None:
         options["parquet.compression.codec.zstd.level"] = str(settings.compression_level)
     return writer.options(**options)

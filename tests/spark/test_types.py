@@ -100,7 +100,11 @@ VALUES = [
         [{"a": 1, "b": "x"}, {"a": 2, "b": None}],
     ),
     ("int32[]", ["array(1, null, 3)", "array()"], [[1, None, 3], []]),
-    ("map(varchar, int64)", ["map('k', 1L, 'l', null)", "cast(map() as map<string, bigint>)"], [{"k": 1, "l": None}, {}]),
+    (
+        "map(varchar, int64)",
+        ["map('k', 1L, 'l', null)", "cast(map() as map<string, bigint>)"],
+        [{"k": 1, "l": None}, {}],
+    ),
     (
         "struct(u uint8, l struct(t timestamp_ms, x uuid)[])",
         [NESTED],

@@ -76,7 +76,7 @@ def _prepared(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, list[str]]:
     if not plan.partition_fields:
         return assigned, []
     keyed, keys = with_keys(assigned, plan.target, plan.partition_fields)
-    return clustered(keyed, keys), keys
+    return clustered(keyed, keys, plan.settings.target_file_size_bytes), keys
 
 
 def _checked_count(plan: WritePlan, files: list[DataFile], observed: int) -> int:
