@@ -79,9 +79,10 @@ class TableColumnStats:
 
 
 def _either(left: bool | None, right: bool | None) -> bool | None:  # noqa: FBT001 - two of the same fact
-    if left is None and right is None:
-        return None
-    return bool(left) or bool(right)
+    """Return whether one is true; unknown where only an unknown one could be."""
+    if left or right:
+        return True
+    return False if left is False and right is False else None
 
 
 def _extreme(type_: DuckLakeType, left: str | None, right: str | None, *, largest: bool) -> str | None:
