@@ -41,14 +41,14 @@ def parent(pid):
 
 def executor():
     os.kill(parent(os.getppid()), signal.SIGKILL)
-    time.sleep(30)
+    time.sleep(3)
 
 
 def worker():
     for pid in children(os.getppid()):
         if pid != os.getpid():
             os.kill(pid, signal.SIGKILL)
-    time.sleep(30)
+    time.sleep(3)
 
 
 def driver():
