@@ -1,0 +1,79 @@
+"""The tables of `docs/types.md` against the code."""
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import types as t
+
+from airflow_provider_ducklake.spark.assignment import _fits
+from airflow_provider_ducklake.spark.spark_types import scalar_of_spark, why_not_native
+from airflow_provider_ducklake.spec.schema import new_columns
+from airflow_provider_ducklake.spec.types import NOT_STORABLE, SCALARS, DuckLakeType, parse_type
+from airflow_provider_ducklake.storage.arrow_types import arrow_type
+
+PAGE = (Path(__file__).parents[2] / "docs" / "types.md").read_text()
+SPARK_TYPES = [
+    t.BooleanType(),
+    t.ByteType(),
+    t.ShortType(),
+    t.IntegerType(),
+    t.LongType(),
+    t.FloatType(),
+    t.DoubleType(),
+    t.DecimalType(20, 0),
+    t.DateType(),
+    t.TimestampNTZType(),
+    t.TimestampType(),
+    t.StringType(),
+    t.BinaryType(),
+]
+
+
+def table(header: str) -> dict[str, list[str]]:
+    """Return the rows of a table below its header, by their first cell, backticks dropped."""
+    lines = PAGE.split(f"| {header} |", 1)[1].splitlines()[2:]
+    rows = lines[: [line.startswith("|") for line in [*lines, ""]].index(False)]
+    cells = [[cell.strip().replace("`", "") for cell in row.strip("|").split("|")] for row in rows]
+    return {first: rest for first, *rest in cells}
+
+
+def words(cell: str) -> set[str]:
+    return set(filter(None, re.split(r",\s*(?![^(]*\))", cell)))
+
+
+COLUMNS = table("DuckLake")
+
+
+def described(type_: DuckLakeType) -> list[object]:
+    return [
+        {spark.simpleString() for spark in SPARK_TYPES if _fits(spark, type_)},
+        str(arrow_type(type_)).replace("extension<arrow.uuid>", "uuid"),
+        "native" if why_not_native(new_columns({"c": str(type_)})) is None else "arrow",
+    ]
+
+
+def test_every_scalar_that_can_be_stored_has_a_row():
+    assert set(COLUMNS) == SCALARS - NOT_STORABLE
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_row_says_what_goes_in_what_comes_out_and_which_engine_writes(name):
+    spellings, spark, arrow, engine = COLUMNS[name]
+
+    assert [words(spark), arrow, engine] == described(parse_type(name))
+    assert all(str(parse_type(spelling)) == name for spelling in words(spellings))
+
+
+def test_new_tables_get_these_types():
+    rows = table("Spark column")
+
+    assert {text: cells[0] for text, cells in rows.items()} == {
+        spark.simpleString(): str(scalar_of_spark(spark)) for spark in SPARK_TYPES
+    }
+
+
+def test_what_cannot_be_stored_is_listed():
+    (listed,) = re.findall(r"Values of ([^.]*?) survive no", PAGE)
+
+    assert words(listed.replace("`", "").replace(" and ", ", ")) == NOT_STORABLE
