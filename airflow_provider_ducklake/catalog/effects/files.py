@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import bindparam
 
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
+from airflow_provider_ducklake.errors import InvalidPartitionError
 from airflow_provider_ducklake.spec.files import DataFile
 from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, TableId
 from airflow_provider_ducklake.spec.paths import is_absolute
@@ -30,7 +31,7 @@ def append_files(change: AppendFiles, state: CommitState, tables: CatalogTables)
     yield insert(tables["data_file"], *_file_rows(change, files, table_id, state, before or TableStats()))
     if stats := list(_stats_rows(change, files, table_id)):
         yield insert(tables["file_column_stats"], *stats)
-    if values := list(_partition_rows(files, table_id)):
+    if values := list(_partition_rows(change, files, table_id)):
         yield insert(tables["file_partition_value"], *values)
     yield _table_stats(change, table_id, before, tables)
     if before is None:
@@ -96,9 +97,14 @@ def _stats_rows(change: AppendFiles, files: _Files, table_id: TableId) -> Iterat
                 }
 
 
-def _partition_rows(files: _Files, table_id: TableId) -> Iterator[dict[str, Any]]:
+def _partition_rows(change: AppendFiles, files: _Files, table_id: TableId) -> Iterator[dict[str, Any]]:
     for file_id, file in files:
         for index, value in enumerate(file.partition_values):
+            if value is not None and "\0" in value:
+                raise InvalidPartitionError(
+                    f"The partition value {value!r} of {change.name} holds a NUL character, which a catalog "
+                    "cannot store. Leave it out of the rows, or partition by another column."
+                )
             yield {
                 "data_file_id": file_id,
                 "table_id": table_id,

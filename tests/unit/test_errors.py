@@ -1,0 +1,77 @@
+"""The exceptions: their tree, and that they travel between processes."""
+
+import pickle
+import re
+
+import pytest
+
+from airflow_provider_ducklake import errors
+from airflow_provider_ducklake.errors import (
+    AlreadyExistsError,
+    CatalogUnavailableError,
+    ColumnNotFoundError,
+    CommitRetriesExceededError,
+    CommitStateUnknownError,
+    DuckLakeError,
+    NotADuckLakeError,
+    SchemaMismatchError,
+    SchemaNotFoundError,
+    SnapshotNotFoundError,
+    TableNotFoundError,
+    TransactionConflictError,
+    UnsupportedVersionError,
+)
+
+CLASSES = [
+    value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, DuckLakeError)
+]
+WITH_FIELDS = [
+    NotADuckLakeError("sqlite:///x"),
+    UnsupportedVersionError("0.3", ["1.0"]),
+    CatalogUnavailableError("postgresql://h/d", "no route"),
+    SchemaNotFoundError("s", 3),
+    TableNotFoundError("s.t", 3),
+    ColumnNotFoundError("c", "s.t", ["a", "b"]),
+    SnapshotNotFoundError("version 9", 1, 5),
+    AlreadyExistsError("table", "s.t"),
+    SchemaMismatchError("s.t", ["c is missing"]),
+    TransactionConflictError("insert into it", "dropped it", "s.t", 4),
+    CommitRetriesExceededError(30, 1.5),
+    CommitStateUnknownError(7, "OperationalError"),
+]
+ALL = [*WITH_FIELDS, *(one("the text") for one in CLASSES if "__init__" not in vars(one))]
+
+
+def test_every_class_is_covered_here():
+    assert {type(error) for error in ALL} == set(CLASSES)
+
+
+@pytest.mark.parametrize("error", ALL, ids=lambda error: type(error).__name__)
+def test_an_error_pickles_with_its_text_and_fields(error):
+    copy = pickle.loads(pickle.dumps(error))
+
+    assert type(copy) is type(error)
+    assert (str(copy), copy.args, vars(copy)) == (str(error), error.args, vars(error))
+
+
+@pytest.mark.parametrize("error", WITH_FIELDS, ids=lambda error: type(error).__name__)
+def test_a_message_holds_every_field(error):
+    for value in vars(error).values():
+        for part in value if isinstance(value, tuple) else [value]:
+            assert str(part) in str(error)
+
+
+def test_the_tree_in_the_docstring_is_the_tree_of_the_classes():
+    drawn: list[str] = []
+    above: list[str] = []
+    for line in errors.__doc__.splitlines():
+        found = re.match(r"([│├└─ ]*)(\w+Error)( \(also ValueError\))?$", line)
+        if found:
+            depth = len(found[1]) // 3
+            above = [*above[:depth], found[2]]
+            also = " ValueError" if found[3] else ""
+            drawn.append(f"{above[depth - 1] if depth else 'Exception'}{also} > {found[2]}")
+
+    real = [f"{' '.join(base.__name__ for base in one.__bases__)} > {one.__name__}" for one in CLASSES]
+
+    assert drawn == real

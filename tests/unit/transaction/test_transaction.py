@@ -1,0 +1,355 @@
+"""What a transaction accepts, refuses and leaves behind, on a real SQLite lake."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import (
+    AlreadyExistsError,
+    ColumnNotFoundError,
+    InvalidInputError,
+    InvalidNameError,
+    InvalidPartitionError,
+    InvalidTypeError,
+    SchemaMismatchError,
+    SchemaNotFoundError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.spec.files import DataFile
+from airflow_provider_ducklake.spec.identifiers import QualifiedName
+from airflow_provider_ducklake.transaction.changes_made import ChangeKind
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
+
+ONE = pa.table({"i": pa.array([1], pa.int32())})
+ODD_NAMES = [
+    'q"uote', "dot.ted", "com,ma", "a b", " ", "'", "select", "ä😀", "tab\t", "new\nline", ":", "%", "..",
+    "x" * 200, 'created_table:"a"."b"', "\\",
+]  # fmt: skip
+
+
+@pytest.fixture
+def lake(sqlite_catalog: CatalogDatabase):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        yield lake
+
+
+@pytest.fixture
+def lake_with_table(lake: Lake) -> Lake:
+    with lake.transaction() as tx:
+        tx.create_table("t", {"i": "int32"})
+    return lake
+
+
+def parquet_files(lake: Lake) -> list[Path]:
+    return sorted(Path(lake.data_path).rglob("*.parquet"))
+
+
+def test_an_empty_transaction_makes_no_snapshot(lake):
+    with lake.transaction(message="nothing") as tx:
+        pass
+
+    assert tx.committed is None
+    assert lake.current_snapshot().id == 0
+
+
+def test_an_append_without_rows_makes_no_snapshot(lake_with_table):
+    with lake_with_table.transaction() as tx:
+        tx.append_arrow("t", ONE.slice(0, 0))
+
+    assert tx.committed is None
+    assert parquet_files(lake_with_table) == []
+
+
+def test_what_raises_inside_the_block_leaves_no_snapshot_and_no_file(lake_with_table):
+    before = lake_with_table.current_snapshot()
+
+    with pytest.raises(ZeroDivisionError), lake_with_table.transaction() as tx:  # noqa: PT012
+        tx.create_schema("s")
+        tx.append_arrow("t", ONE)
+        assert len(parquet_files(lake_with_table)) == 1
+        raise ZeroDivisionError
+
+    assert lake_with_table.current_snapshot() == before
+    assert parquet_files(lake_with_table) == []
+
+
+def test_create_and_drop_in_one_transaction_leaves_nothing(lake):
+    with lake.transaction() as tx:
+        tx.create_schema("s")
+        tx.create_table("s.t", {"i": "int32"})
+        tx.append_arrow("s.t", ONE)
+        tx.drop_table("s.t")
+        tx.drop_schema("s")
+
+    assert tx.committed is None
+    assert lake.current_snapshot().id == 0
+    assert parquet_files(lake) == []
+
+
+def test_append_and_drop_in_one_transaction_keeps_only_the_drop(lake_with_table):
+    with lake_with_table.transaction() as tx:
+        tx.append_arrow("t", ONE)
+        tx.drop_table("t")
+
+    assert [record.kind for record in lake_with_table.snapshots()[-1].changes] == [ChangeKind.DROPPED_TABLE]
+    assert parquet_files(lake_with_table) == []
+
+
+def test_an_append_that_fails_leaves_no_file_although_the_block_goes_on(lake):
+    with lake.transaction() as tx:
+        tx.create_table("t", {"i": "int32"})
+        with pytest.raises(SchemaMismatchError):
+            tx.append_arrow("t", pa.table({"other": ["x"]}))
+        tx.append_arrow("t", ONE)
+
+    assert len(parquet_files(lake)) == 1
+    assert lake.read_arrow("t").num_rows == 1
+
+
+def test_rows_go_to_the_table_they_were_meant_for_after_a_drop_among_creations(lake):
+    with lake.transaction() as tx:
+        tx.create_table("a", {"i": "int32"})
+        tx.create_table("b", {"i": "int32"})
+        tx.drop_table("a")
+        tx.create_table("c", {"i": "int32"})
+        tx.append_arrow("b", ONE)
+
+    assert lake.read_arrow("b").num_rows == 1
+    assert lake.read_arrow("c").num_rows == 0
+
+
+def test_a_failing_replacement_does_not_drop_the_table(lake_with_table):
+    with lake_with_table.transaction() as tx, pytest.raises(InvalidTypeError):
+        tx.create_table("t", {"i": "no such type"}, or_replace=True)
+
+    assert lake_with_table.tables() == [QualifiedName("main", "t")]
+
+
+def test_a_replaced_table_is_another_one_with_another_history(lake_with_table):
+    with lake_with_table.transaction() as tx:
+        tx.append_arrow("t", ONE)
+    old = lake_with_table.table_snapshot("t")
+
+    with lake_with_table.transaction() as tx:
+        tx.create_table("t", {"i": "int32"}, or_replace=True)
+        tx.append_arrow("t", ONE)
+
+    assert lake_with_table.table_snapshot("t").table_id != old.table_id
+    assert lake_with_table.read_arrow("t").num_rows == 1
+    assert lake_with_table.read_arrow("t", at=old.snapshot.id).num_rows == 1
+
+
+def test_a_dropped_schema_can_be_made_again_in_the_same_transaction(sqlite_catalog, lake):
+    with lake.transaction() as tx:
+        tx.create_schema("s")
+        tx.create_table("s.t", {"i": "int32"})
+    with lake.transaction() as tx:
+        tx.drop_schema("S", cascade=True)
+        tx.create_schema("s")
+        tx.create_table("s.t", {"j": "int32"})
+
+    with open_lake(sqlite_catalog) as reference:
+        assert reference.sql("SELECT column_name FROM (DESCRIBE s.t)") == [("j",)]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_an_odd_name_comes_back_from_the_reference(sqlite_catalog, lake, name):
+    with lake.transaction() as tx:
+        tx.create_schema(name)
+        tx.create_table((name, name), {name: "int32"}, partition_by=['"' + name.replace('"', '""') + '"'])
+        tx.append_arrow((name, name), pa.table({name: pa.array([1], pa.int32())}))
+
+    assert lake.tables() == [QualifiedName(name, name)]
+    assert lake.read_arrow((name, name)).to_pydict() == {name: [1]}
+    assert lake.snapshots()[-1].changes[0].name == name
+    with open_lake(sqlite_catalog) as reference:
+        quoted = '"' + name.replace('"', '""') + '"'
+        assert reference.sql(f"SELECT {quoted} FROM {quoted}.{quoted} WHERE {quoted} = 1") == [(1,)]
+
+
+@pytest.mark.parametrize("name", ["", "a\0b"])
+def test_a_name_that_no_catalog_can_hold_is_refused(lake, name):
+    with lake.transaction() as tx:
+        with pytest.raises(InvalidNameError, match="name"):
+            tx.create_schema(name)
+        with pytest.raises(InvalidNameError, match="name"):
+            tx.create_table(("main", name), {"i": "int32"})
+        with pytest.raises(InvalidNameError, match="name"):
+            tx.create_table("t", {name: "int32"})
+
+    assert lake.current_snapshot().id == 0
+
+
+@pytest.mark.parametrize("name", ["a.b.c", '"a', 'a"b"', ".", "a.", ".a", ""])
+def test_a_name_that_cannot_be_read_is_refused(lake, name):
+    with pytest.raises(InvalidNameError), lake.transaction() as tx:
+        tx.create_table(name, {"i": "int32"})
+
+
+def test_names_that_differ_in_case_alone_are_one_name(lake):
+    with lake.transaction() as tx:
+        tx.create_schema("Sales")
+        tx.create_table("Sales.Orders", {"i": "int32"})
+        with pytest.raises(AlreadyExistsError, match="sales"):
+            tx.create_schema("sales")
+        with pytest.raises(AlreadyExistsError, match="ORDERS"):
+            tx.create_table("SALES.ORDERS", {"i": "int32"})
+    with lake.transaction() as tx:
+        with pytest.raises(AlreadyExistsError, match="SALES"):
+            tx.create_schema("SALES")
+        with pytest.raises(AlreadyExistsError, match="orders"):
+            tx.create_table("sales.orders", {"i": "int32"})
+        with pytest.raises(InvalidInputError, match="I"):
+            tx.create_table("sales.x", {"i": "int32", "I": "int32"})
+
+
+def test_letters_beyond_ascii_differ_in_case_as_they_do_to_the_reference(sqlite_catalog, lake):
+    with lake.transaction() as tx:
+        tx.create_table("ä", {"i": "int32"})
+        tx.create_table("Ä", {"i": "int32"})
+        tx.append_arrow("ä", ONE)
+
+    with open_lake(sqlite_catalog) as reference:
+        assert reference.sql('SELECT (SELECT count(*) FROM "ä"), (SELECT count(*) FROM "Ä")') == [(1, 0)]
+
+
+def test_a_view_takes_its_name(sqlite_catalog, lake):
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("CREATE VIEW v AS SELECT 1")
+
+    with lake.transaction() as tx:
+        for replace in (False, True):
+            with pytest.raises(AlreadyExistsError, match=r"view named main\.V"):
+                tx.create_table("V", {"i": "int32"}, or_replace=replace)
+        with pytest.raises(TableNotFoundError):
+            tx.append_arrow("v", ONE)
+
+
+def test_a_schema_with_contents_is_dropped_only_with_cascade(sqlite_catalog, lake):
+    with lake.transaction() as tx:
+        tx.create_schema("s")
+        tx.create_table("s.t", {"i": "int32"})
+    with lake.transaction() as tx, pytest.raises(InvalidInputError, match=r"s\.t.*cascade=True"):
+        tx.drop_schema("s")
+
+    with lake.transaction() as tx:
+        tx.drop_schema("s", cascade=True)
+
+    assert lake.schema("s") is None
+    with open_lake(sqlite_catalog) as reference, pytest.raises(Exception, match="does not exist"):
+        reference.sql("FROM s.t")
+
+
+@pytest.mark.parametrize(
+    "creation", ["VIEW s.o AS SELECT 1", "MACRO s.o(a) AS a + 1", "MACRO s.o() AS TABLE SELECT 1"]
+)
+def test_a_schema_with_what_we_cannot_drop_stays(sqlite_catalog, lake, creation):
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("CREATE SCHEMA s")
+        reference.sql(f"CREATE {creation}")
+
+    with lake.transaction() as tx, pytest.raises((InvalidInputError, UnsupportedFeatureError), match="o"):
+        tx.drop_schema("s", cascade=True)
+
+    assert lake.schema("s") is not None
+
+
+def test_what_is_missing_is_named(lake):
+    with lake.transaction() as tx:
+        with pytest.raises(SchemaNotFoundError, match="'nowhere'"):
+            tx.create_table("nowhere.t", {"i": "int32"})
+        with pytest.raises(SchemaNotFoundError, match="'nowhere'"):
+            tx.append_arrow("nowhere.t", ONE)
+        with pytest.raises(SchemaNotFoundError, match="'nowhere'"):
+            tx.drop_schema("nowhere")
+        with pytest.raises(TableNotFoundError, match=r'main\."no table"'):
+            tx.append_arrow(("main", "no table"), ONE)
+        with pytest.raises(TableNotFoundError, match=r"main\.nothing"):
+            tx.drop_table("nothing")
+
+
+@pytest.mark.parametrize(
+    "type_",
+    ["int33", "", "decimal(39,2)", "decimal(2,3)", "int128", "time_ns", "struct()", "enum('a')", "int32[3]"],
+)
+def test_a_type_that_cannot_be_stored_is_refused(lake, type_):
+    with pytest.raises(InvalidTypeError), lake.transaction() as tx:
+        tx.create_table("t", {"i": type_})
+
+    assert lake.current_snapshot().id == 0
+
+
+@pytest.mark.parametrize("key", ["nope", "year(i)", "bucket(0, i)", "truncate(2, i)", "bucket(i)", "", "i,"])
+def test_a_partitioning_that_cannot_be_is_refused(lake, key):
+    with pytest.raises((InvalidInputError, ColumnNotFoundError)), lake.transaction() as tx:
+        tx.create_table("t", {"i": "int32"}, partition_by=[key])
+
+    assert lake.current_snapshot().id == 0
+
+
+def test_a_table_needs_a_column(lake):
+    with pytest.raises(InvalidInputError), lake.transaction() as tx:
+        tx.create_table("t", {})
+
+    assert lake.current_snapshot().id == 0
+
+
+@pytest.mark.parametrize(("count", "values"), [(0, ()), (-1, ()), (1, ("x",))])
+def test_a_file_that_does_not_fit_is_refused(lake_with_table, count, values):
+    with pytest.raises(InvalidInputError), lake_with_table.transaction() as tx:
+        tx.append_files("t", [DataFile("f.parquet", count, 10, None, partition_values=values)])
+
+
+def test_the_commit_information_is_in_the_snapshot(sqlite_catalog, lake):
+    with lake.transaction("me", 'it\'s "it"', {"ü": [1, None]}) as tx:
+        tx.create_schema("s")
+
+    with open_lake(sqlite_catalog) as reference:
+        row = reference.sql("SELECT author, commit_message, commit_extra_info FROM lake.snapshots()")[-1]
+    assert row == ("me", 'it\'s "it"', '{"\\u00fc": [1, null]}')
+
+
+def test_a_lake_that_requires_a_message_gets_one_or_no_commit(sqlite_catalog, lake_with_table):
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("CALL lake.set_option('require_commit_message', true)")
+
+    with (
+        pytest.raises(InvalidInputError, match="require_commit_message"),
+        lake_with_table.transaction() as tx,
+    ):
+        tx.append_arrow("t", ONE)
+    assert parquet_files(lake_with_table) == []
+    with lake_with_table.transaction():
+        pass
+    with lake_with_table.transaction(message="here it is") as tx:
+        tx.append_arrow("t", ONE)
+
+    assert lake_with_table.snapshots()[-1].message == "here it is"
+
+
+def test_a_snapshot_is_younger_than_the_one_before_whatever_the_clock_says(sqlite_catalog, lake_with_table):
+    import sqlite3  # noqa: PLC0415
+
+    with sqlite3.connect(sqlite_catalog.location) as connection:
+        connection.execute("UPDATE ducklake_snapshot SET snapshot_time = '2999-01-01 00:00:00+00'")
+    connection.close()
+
+    with lake_with_table.transaction() as tx:
+        tx.append_arrow("t", ONE)
+
+    assert lake_with_table.current_snapshot().time > datetime(2999, 1, 1, tzinfo=UTC)
+
+
+def test_a_partition_value_with_nul_is_refused_by_name(lake):
+    with lake.transaction() as tx:
+        tx.create_table("t", {"s": "varchar"}, partition_by=["s"])
+
+    with pytest.raises(InvalidPartitionError, match=r"main\.t"), lake.transaction() as tx:
+        tx.append_arrow("t", pa.table({"s": ["a\0b"]}))
+
+    assert parquet_files(lake) == []
