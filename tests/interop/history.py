@@ -112,9 +112,9 @@ class Values:
         self.next_id = 0
 
     def rows(self, table: Table, count: int, *, wild: bool = False) -> list[dict[Column, Any]]:
-        return [self._row(table, wild) for _ in range(count)]
+        return [self._row(table, wild=wild) for _ in range(count)]
 
-    def _row(self, table: Table, wild: bool) -> dict[Column, Any]:
+    def _row(self, table: Table, *, wild: bool) -> dict[Column, Any]:
         first, *others = table.columns
         self.next_id += 1
         return {first: self.next_id} | {column: self.value(column, wild=wild) for column in others}
@@ -125,21 +125,21 @@ class Values:
             return None
         if column.name == "k":
             return draw.choice(KEYS)
-        match column.type:
-            case "int32":
-                return draw.choice([draw.randint(-9, 9), draw.randint(-(2**31), 2**31 - 1)])
-            case "int64":
-                return draw.choice([draw.randint(-9, 9), draw.randint(-(2**63), 2**63 - 1)])
-            case "varchar":
-                return draw.choice(WILD_TEXTS if wild else TEXTS)
-            case "float64":
-                return draw.choice(WILD_FLOATS) if wild else draw.uniform(-1e3, 1e3)
-            case "date":
-                return date(2024, 1, 1) + timedelta(days=draw.randint(-900, 900))
-            case "timestamp":
-                return datetime(2024, 1, 1) + timedelta(microseconds=draw.randint(-(10**14), 10**14))  # noqa: DTZ001 - the type has no zone
-            case _:
-                return Decimal(draw.randint(-99_999, 99_999)).scaleb(-2)
+        return self._of_type(column.type, wild=wild)
+
+    def _of_type(self, type_: str, *, wild: bool) -> Any:
+        draw = self.random
+        days = timedelta(days=draw.randint(-900, 900))
+        some: dict[str, list[Any]] = {
+            "int32": [draw.randint(-9, 9), draw.randint(-(2**31), 2**31 - 1)],
+            "int64": [draw.randint(-9, 9), draw.randint(-(2**63), 2**63 - 1)],
+            "varchar": WILD_TEXTS if wild else TEXTS,
+            "float64": WILD_FLOATS if wild else [draw.uniform(-1e3, 1e3)],
+            "date": [date(2024, 1, 1) + days],
+            "timestamp": [datetime(2024, 1, 1) + days + timedelta(microseconds=draw.randint(0, 10**10))],  # noqa: DTZ001 - the type has no zone
+        }
+        decimals = [Decimal(draw.randint(-99_999, 99_999)).scaleb(-2)]
+        return draw.choice(some.get(type_, decimals))
 
 
 def arrow_of(table: Table, rows: list[dict[Column, Any]]) -> pa.Table:
