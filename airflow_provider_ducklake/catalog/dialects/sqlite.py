@@ -6,10 +6,11 @@ import fcntl
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
-from airflow_provider_ducklake.catalog.connect import WRITES
+from airflow_provider_ducklake.catalog.connect import WRITES, shown
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+from airflow_provider_ducklake.errors import CatalogUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +27,7 @@ class SqliteDialect(CatalogDialect):
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        path = Path(f"{self.engine.url.database}.lock")
-        with path.open("a") as lock:
+        with self._lock_file() as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             with self.engine.connect() as connection:
                 try:
@@ -38,6 +38,14 @@ class SqliteDialect(CatalogDialect):
                     if driver is not None:
                         driver.rollback()
                     raise
+
+    def _lock_file(self) -> TextIO:
+        path = Path(f"{self.engine.url.database}.lock")
+        try:
+            return path.open("a")
+        except OSError as error:
+            reason = f"its lock file {path} cannot be opened: {error.strerror}"
+            raise CatalogUnavailableError(shown(self.engine.url), reason) from error
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

@@ -1,0 +1,239 @@
+"""Opening catalogs that are none, too old, too new, out of reach, or behind a password."""
+
+import logging
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import (
+    AlreadyExistsError,
+    CatalogUnavailableError,
+    InvalidInputError,
+    NotADuckLakeError,
+    UnsupportedFeatureError,
+    UnsupportedVersionError,
+)
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
+
+SECRET = "s3cret-Pass"
+
+
+def execute(catalog: CatalogDatabase, statement: str) -> None:
+    connect = psycopg.connect if catalog.kind == "postgres" else sqlite3.connect
+    with closing(connect(catalog.location)) as connection, connection:
+        connection.execute(statement)
+
+
+@pytest.fixture
+def lake_catalog(catalog: CatalogDatabase) -> CatalogDatabase:
+    open_lake(catalog).close()
+    return catalog
+
+
+@pytest.mark.parametrize("version", ["0.1", "0.3", "0.4", "1.1", "1.1-dev1", "2.0", "garbage", "", "1.0 "])
+def test_another_version_is_refused_by_name(lake_catalog, version):
+    execute(lake_catalog, f"UPDATE ducklake_metadata SET value = '{version}' WHERE key = 'version'")
+
+    with pytest.raises(UnsupportedVersionError) as raised:
+        Lake.connect(lake_catalog.sqlalchemy_url)
+
+    assert repr(version) in str(raised.value)
+    assert "1.0" in str(raised.value)
+
+
+def test_the_first_versions_metadata_without_scopes_is_read_far_enough(catalog):
+    execute(catalog, "CREATE TABLE ducklake_metadata (key VARCHAR NOT NULL, value VARCHAR NOT NULL)")
+    execute(catalog, "INSERT INTO ducklake_metadata VALUES ('version', '0.1')")
+
+    with pytest.raises(UnsupportedVersionError, match=r"0\.1"):
+        Lake.connect(catalog.sqlalchemy_url)
+
+
+def test_a_catalog_without_version_is_no_lake(lake_catalog):
+    execute(lake_catalog, "DELETE FROM ducklake_metadata WHERE key = 'version'")
+
+    with pytest.raises(NotADuckLakeError):
+        Lake.connect(lake_catalog.sqlalchemy_url)
+
+
+def test_an_empty_database_is_no_lake(catalog):
+    if catalog.kind == "sqlite":
+        execute(catalog, "CREATE TABLE something (i INTEGER)")
+
+    with pytest.raises(NotADuckLakeError, match=r"Lake\.create"):
+        Lake.connect(catalog.sqlalchemy_url)
+
+
+def test_a_missing_sqlite_file_is_not_made_by_opening_it(tmp_path):
+    file = tmp_path / "missing.sqlite"
+
+    with pytest.raises(NotADuckLakeError, match=r"missing\.sqlite"):
+        Lake.connect(f"sqlite:///{file}")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "content", [b"this is no database, but quite a long text\n" * 50, b"PAR1", b"\0" * 4096]
+)
+def test_a_file_that_is_no_database_stays_as_it_is(tmp_path, content):
+    file = tmp_path / "lake.sqlite"
+    file.write_bytes(content)
+
+    for act in (Lake.connect, lambda url: Lake.create(url, "/tmp/x/")):
+        with pytest.raises(CatalogUnavailableError, match="not a database"):
+            act(f"sqlite:///{file}")
+
+    assert file.read_bytes() == content
+
+
+def test_a_folder_is_no_database(tmp_path):
+    with pytest.raises(CatalogUnavailableError, match="unable to open"):
+        Lake.connect(f"sqlite:///{tmp_path}")
+
+
+def test_a_lake_in_a_missing_folder_is_not_created(tmp_path):
+    with pytest.raises(CatalogUnavailableError, match="nowhere"):
+        Lake.create(f"sqlite:///{tmp_path}/nowhere/lake.sqlite", str(tmp_path))
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lake_is_created_once(catalog):
+    Lake.create(catalog.sqlalchemy_url, catalog.data_path).close()
+
+    with pytest.raises(AlreadyExistsError):
+        Lake.create(catalog.sqlalchemy_url, catalog.data_path)
+
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        assert lake.current_snapshot().id == 0
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://root:{}@h/d",
+        "nonsense {}",
+        "",
+        "sqlite://",
+        "sqlite:///:memory:",
+        "postgresql://u:{}@h:port/d",
+        "postgresql://u:a@{}:b@h/d",
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_without_its_password(url):
+    with pytest.raises(InvalidInputError) as raised:
+        Lake.connect(url.format(SECRET))
+
+    assert SECRET not in f"{raised.value!s} {raised.value!r} {raised.value.__cause__!r}"
+
+
+@pytest.fixture
+def locked_postgres(postgres_catalog: CatalogDatabase) -> CatalogDatabase:
+    """A database that one user enters by password only; the server trusts all others."""
+    user = psycopg.conninfo.conninfo_to_dict(postgres_catalog.location)["dbname"]
+    rules = f"host all {user} all scram-sha-256\nlocal all all trust\nhost all all all trust"
+    with psycopg.connect(postgres_catalog.location, autocommit=True) as admin:
+        (file,) = admin.execute("SHOW hba_file").fetchone()
+        admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(user), SECRET))
+        before = Path(file).read_text()
+        lines = [line for line in before.splitlines() if not line.startswith("#")]
+        _write_rules(admin, file, [*rules.splitlines(), *lines])
+        yield postgres_catalog
+        _write_rules(admin, file, lines)
+        admin.execute(sql.SQL("DROP OWNED BY {0}; DROP ROLE {0}").format(sql.Identifier(user)))
+
+
+def _write_rules(admin: psycopg.Connection, file: str, lines: list[str]) -> None:
+    rows = sql.SQL(", ").join(sql.SQL("({})").format(line) for line in lines)
+    admin.execute(sql.SQL("COPY (VALUES {}) TO {}").format(rows, file))
+    admin.execute("SELECT pg_reload_conf()")
+
+
+def _url(catalog: CatalogDatabase, password: str, **changes: str) -> str:
+    parts = psycopg.conninfo.conninfo_to_dict(catalog.location)
+    parts |= {"user": parts["dbname"], **changes}
+    return f"postgresql://{parts['user']}:{password}@{parts['host']}:{parts['port']}/{parts['dbname']}"
+
+
+def assert_refused_in_silence(url: str, secret: str, log: list[logging.LogRecord]) -> str:
+    with pytest.raises(CatalogUnavailableError) as raised:
+        Lake.connect(url)
+    error = raised.value
+    seen = [str(error), repr(error), repr(error.__cause__), repr(error.__suppress_context__), *map(str, log)]
+    assert not any(secret in text for text in seen)
+    return str(error)
+
+
+@pytest.fixture
+def log():
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = records.append
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    yield records
+    root.removeHandler(handler)
+    root.setLevel(level)
+
+
+def test_a_wrong_password_is_named_by_nobody(locked_postgres, log):
+    message = assert_refused_in_silence(_url(locked_postgres, "wrong-Password"), "wrong-Password", log)
+
+    assert "password authentication failed" in message
+
+
+def test_the_right_password_opens_and_is_shown_nowhere(locked_postgres, log):
+    execute(locked_postgres, "GRANT ALL ON SCHEMA public TO PUBLIC")
+
+    with Lake.create(_url(locked_postgres, SECRET), locked_postgres.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_schema("s")
+        seen = f"{lake!r} {lake!s} {tx!r} {lake.current_snapshot()!r}"
+
+    assert SECRET not in seen + "".join(record.getMessage() for record in log)
+
+
+def test_a_missing_database_and_an_unreachable_server_are_named(postgres_catalog, log):
+    missing = _url(postgres_catalog, SECRET, dbname="no_such_database", user="postgres")
+    unreachable = _url(postgres_catalog, SECRET, port="1", user="postgres")
+
+    assert "no_such_database" in assert_refused_in_silence(missing, SECRET, log)
+    assert "refused" in assert_refused_in_silence(unreachable, SECRET, log)
+
+
+def test_a_metadata_schema_holds_a_lake_of_its_own(postgres_catalog):
+    url = postgres_catalog.sqlalchemy_url
+    with Lake.create(url, postgres_catalog.data_path, metadata_schema='Odd "schema"') as lake:
+        with lake.transaction() as tx:
+            tx.create_schema("s")
+        with pytest.raises(NotADuckLakeError):
+            Lake.connect(url)
+        with pytest.raises(NotADuckLakeError):
+            Lake.connect(url, metadata_schema="other")
+
+        assert lake.current_snapshot().id == 1
+    with open_lake(postgres_catalog.attach_string, metadata_schema='Odd "schema"') as reference:
+        assert ("s",) in reference.sql(
+            "SELECT schema_name FROM duckdb_schemas() WHERE database_name = 'lake'"
+        )
+
+
+def test_an_encrypted_lake_is_refused_for_work(sqlite_catalog):
+    with open_lake(sqlite_catalog, encrypted=True) as reference:
+        reference.sql("CREATE TABLE t (i INTEGER)")
+
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        assert lake.encrypted
+        for act in (lake.transaction, lambda: lake.table_snapshot("t"), lambda: lake.read_arrow("t")):
+            with pytest.raises(UnsupportedFeatureError, match="encrypted"):
+                act()
+        assert lake.current_snapshot().id == 1
