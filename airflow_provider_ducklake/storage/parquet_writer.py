@@ -306,14 +306,30 @@ def _is_stored_as_integer(type_: pa.DataType) -> bool:
 def _leaves(rows: pa.Table) -> Iterator[pa.ChunkedArray]:
     """Yield the values of each Parquet column, in file order, without slots that hold no list element."""
     for column in rows.columns:
-        yield from _leaves_of(column)
+        stored = _without_extensions(column.type)  # Arrow cannot flatten lists of extension types
+        yield from _leaves_of(column if stored == column.type else column.cast(stored))
+
+
+def _without_extensions(type_: pa.DataType) -> pa.DataType:
+    """Return the type with every extension type in it, as uuid, replaced by what it is stored as."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return type_.storage_type
+    if pa.types.is_struct(type_):
+        return pa.struct([_plain_field(field) for field in type_])
+    if pa.types.is_map(type_):
+        return pa.map_(_plain_field(type_.key_field), _plain_field(type_.item_field))
+    if pa.types.is_list(type_):
+        return pa.list_(_plain_field(type_.value_field))
+    return type_
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_without_extensions(field.type))
 
 
 def _leaves_of(values: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
     type_ = values.type
-    if isinstance(type_, pa.BaseExtensionType):
-        yield _map_chunks(values, lambda chunk: chunk.storage, type_.storage_type)
-    elif pa.types.is_struct(type_):
+    if pa.types.is_struct(type_):
         for child in values.flatten():
             yield from _leaves_of(child)
     elif pa.types.is_map(type_):

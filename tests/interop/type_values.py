@@ -83,6 +83,10 @@ TYPES = {
     "list of long text": ("VARCHAR[]", ["[repeat('a', 5000), NULL]", "[]", "NULL"]),
     "list of list": ("INTEGER[][]", ["[[1], NULL, [NULL], []]", "NULL", "[]"]),
     "list of uuid": ("UUID[]", [f"['{'0' * 8}-0000-0000-0000-{'0' * 12}']", "NULL"]),
+    "list of struct of uuid": (
+        "STRUCT(x UUID, i INTEGER)[]",
+        [f"[{{'x': '{'0' * 8}-0000-0000-0000-{'0' * 12}', 'i': 1}}]", "NULL", "[]"],
+    ),
     "list of json": ("JSON[]", ["['1'::JSON]"]),
     "list of timestamp_s": ("TIMESTAMP_S[]", ["['2020-01-01 00:00:00']"]),
     "struct": ("STRUCT(a INTEGER, b VARCHAR)", ["NULL", "{'a': NULL, 'b': 'x'}", "{'a': 1, 'b': NULL}"]),
