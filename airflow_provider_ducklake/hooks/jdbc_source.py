@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
@@ -17,14 +18,27 @@ if TYPE_CHECKING:
 
 PASSWORD_VARIABLE = "DUCKLAKE_JDBC_PASSWORD"  # noqa: S105 - a variable's name; a number follows
 
-_URLS = {
-    "postgres": "jdbc:postgresql://{host}:{port}/{schema}",
-    "mysql": "jdbc:mysql://{host}:{port}/{schema}",
-    "mssql": "jdbc:sqlserver://{host}:{port};databaseName={schema}",
-    "oracle": "jdbc:oracle:thin:@//{host}:{port}/{schema}",
-    "redshift": "jdbc:redshift://{host}:{port}/{schema}",
+
+@dataclass(frozen=True, slots=True)
+class _Database:
+    """How Spark reaches a database. Without the class it finds no driver that came by ``packages``."""
+
+    url: str
+    port: int
+    driver: str
+
+
+_DATABASES = {
+    "postgres": _Database("jdbc:postgresql://{host}:{port}/{schema}", 5432, "org.postgresql.Driver"),
+    "mysql": _Database("jdbc:mysql://{host}:{port}/{schema}", 3306, "com.mysql.cj.jdbc.Driver"),
+    "mssql": _Database(
+        "jdbc:sqlserver://{host}:{port};databaseName={schema}",
+        1433,
+        "com.microsoft.sqlserver.jdbc.SQLServerDriver",
+    ),
+    "oracle": _Database("jdbc:oracle:thin:@//{host}:{port}/{schema}", 1521, "oracle.jdbc.OracleDriver"),
+    "redshift": _Database("jdbc:redshift://{host}:{port}/{schema}", 5439, "com.amazon.redshift.Driver"),
 }
-_PORTS = {"postgres": 5432, "mysql": 3306, "mssql": 1433, "oracle": 1521, "redshift": 5439}
 
 
 class JdbcPasswords:
@@ -49,7 +63,9 @@ class JdbcPasswords:
                 f"conn_id={source['conn_id']!r}: only a source of format jdbc has a connection."
             )
         connection = _connection(str(source["conn_id"]))
-        options = {"url": jdbc_url(connection), **(source.get("options") or {})}
+        options = dict(source.get("options") or {})
+        if "url" not in options:
+            options = jdbc_options(connection) | options
         if connection.login:
             options.setdefault("user", connection.login)
         resolved = {key: value for key, value in source.items() if key != "conn_id"} | {"options": options}
@@ -79,19 +95,21 @@ def _connection(conn_id: str) -> Connection:
         ) from None
 
 
-def jdbc_url(connection: Connection) -> str:
-    """Return the jdbc URL of an Airflow connection, without user and password.
+def jdbc_options(connection: Connection) -> dict[str, str]:
+    """Return ``url`` and, where it is known, ``driver`` of an Airflow connection, without user and password.
 
     Raises:
-        InvalidInputError: no such URL is known for the connection's type.
+        InvalidInputError: no URL is known for the connection's type.
     """
     if connection.conn_type == "jdbc" and (connection.host or "").startswith("jdbc:"):
-        return str(connection.host)
-    pattern = _URLS.get(connection.conn_type or "")
-    if pattern is None:
+        driver = connection.extra_dejson.get("driver_class")  # as Airflow's own jdbc provider names it
+        return {"url": str(connection.host)} | ({"driver": str(driver)} if driver else {})
+    database = _DATABASES.get(connection.conn_type or "")
+    if database is None:
         raise InvalidInputError(
             f"Connection {connection.conn_id!r} of type {connection.conn_type!r} has no known jdbc URL. Use "
-            f"a connection of type jdbc, {', '.join(_URLS)}, or put url into the source's options."
+            f"a connection of type jdbc, {', '.join(_DATABASES)}, or put url into the source's options."
         )
-    port = connection.port or _PORTS[str(connection.conn_type)]
-    return pattern.format(host=connection.host, port=port, schema=connection.schema or "")
+    port = connection.port or database.port
+    url = database.url.format(host=connection.host, port=port, schema=connection.schema or "")
+    return {"url": url, "driver": database.driver}

@@ -23,6 +23,7 @@ from airflow_provider_ducklake.errors import (
     SparkJobError,
     TransactionConflictError,
 )
+from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from tests.airflow.conftest import connection_fields
 from tests.airflow.dags import mapped_xcoms, parse, rendered_fields, sync_dag, xcom
@@ -40,9 +41,10 @@ class FakeTaskInstance:
     dag_id, run_id, task_id, map_index, try_number = "dag", "run", "insert", -1, 1
 
 
-# SparkSubmitHook leaves closing the pipe of its process to the garbage collector.
+# SparkSubmitHook leaves its process and the pipe of it to the garbage collector.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
     pytest.mark.usefixtures("submit", "spark_conn", "collected"),
 ]
 CONTEXT = {"ti": FakeTaskInstance()}
@@ -534,6 +536,7 @@ def test_a_jdbc_password_travels_in_the_environment_only(submit, tmp_path):
     assert dataset["password_env"] == variable
     assert dataset["options"] == {
         "url": "jdbc:postgresql://db:5432/erp",
+        "driver": "org.postgresql.Driver",
         "user": "reader",
         "dbtable": "orders",
     }
@@ -590,6 +593,7 @@ def test_the_argument_counts_before_the_connections_deploy_mode(lake, submit, se
 DAG_FILE = """
 from datetime import UTC, datetime
 from airflow.sdk import DAG, Variable, task
+from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 
 with DAG("inserts", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None, params={"table": "orders"}):
@@ -701,3 +705,41 @@ def check_rendered(rendered: dict[str, dict[str, Any]], run: DagRun) -> None:
     assert rendered["query"]["sql"] == f"SELECT * FROM r WHERE '{run.run_id}' <> ''"
     assert rendered["query"]["table"] == "main.orders"
     assert rendered["jdbc"]["source"]["conn_id"] == "erp"
+
+
+@pytest.mark.parametrize(
+    ("fields", "options"),
+    [
+        (
+            {"conn_type": "mysql", "host": "h", "port": 3307, "schema": "d"},
+            {"url": "jdbc:mysql://h:3307/d", "driver": "com.mysql.cj.jdbc.Driver"},
+        ),
+        (
+            {"conn_type": "mssql", "host": "h", "schema": "d"},
+            {
+                "url": "jdbc:sqlserver://h:1433;databaseName=d",
+                "driver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
+            },
+        ),
+        ({"conn_type": "jdbc", "host": "jdbc:h2:/x"}, {"url": "jdbc:h2:/x"}),
+        (
+            {"conn_type": "jdbc", "host": "jdbc:h2:/x", "extra": {"driver_class": "org.h2.Driver"}},
+            {"url": "jdbc:h2:/x", "driver": "org.h2.Driver"},
+        ),
+    ],
+)
+def test_a_connection_gives_the_address_and_the_drivers_class(set_connection, fields, options):
+    set_connection("erp", **fields)
+
+    source = JdbcPasswords().resolve({"format": "jdbc", "conn_id": "erp", "options": {"dbtable": "t"}})
+
+    assert source == {"format": "jdbc", "options": {**options, "dbtable": "t"}}
+
+
+def test_what_the_source_itself_says_counts(set_connection):
+    set_connection("erp", conn_type="postgres", host="h", login="reader")
+
+    for given in ({"url": "jdbc:other:x", "user": "me"}, {"driver": "mine", "user": "me"}):
+        source = JdbcPasswords().resolve({"format": "jdbc", "conn_id": "erp", "options": given})
+        assert {**source["options"], **given} == source["options"]
+        assert source["options"].get("driver") == given.get("driver")
