@@ -7,7 +7,12 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException, BaseHook
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    AirflowNotFoundException,
+    BaseHook,
+)
 
 from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
@@ -173,8 +178,8 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     ) -> dict[str, Any]:
         try:
             return self.commit(lake, result, self._commit_info(context))
-        except CommitStateUnknownError:
-            raise  # the snapshot may name the files
+        except CommitStateUnknownError as error:  # the snapshot may be there, and name the files
+            raise AirflowFailException(f"{type(error).__name__}: {error}") from error
         except DuckLakeError:  # whatever else comes, a time-out say, may come after COMMIT: the files stay
             self._remove_files(request, lake.storage_options)
             raise
