@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHo
 from airflow_provider_ducklake.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from airflow.sdk import Connection
 
@@ -54,9 +55,17 @@ class JdbcPasswords:
         """Return the source with the address of its ``conn_id`` filled in; others come back as they are.
 
         Raises:
-            InvalidInputError: ``conn_id`` on another format, no such connection, or none with a jdbc URL.
+            InvalidInputError: neither path nor mapping; ``conn_id`` on another format, no such connection,
+                or one without a jdbc URL.
         """
-        if isinstance(source, str) or "conn_id" not in source:
+        if isinstance(source, str):
+            return source
+        if not isinstance(source, Mapping):
+            raise InvalidInputError(
+                f"A source is a path or a mapping, not {source!r}. For several files give their folder, or a "
+                "pattern such as /in/*.csv."
+            )
+        if "conn_id" not in source:
             return source
         if str(source.get("format")).lower() != "jdbc":
             raise InvalidInputError(

@@ -422,6 +422,7 @@ def test_arguments_that_cannot_be_meant_are_import_errors_of_the_dag(arguments):
     ("source", "message"),
     [
         ({"format": "avro", "path": "x"}, "'avro' is not one of"),
+        (["a.csv", "b.csv"], r"a path or a mapping, not \['a.csv', 'b.csv'\]. For several files"),
         ({"format": "jdbc", "options": {"url": "jdbc:x", "password": "pa55"}}, "'password' holds a secret"),
         ({"format": "jdbc", "options": {"url": "jdbc:x://h/d?password=pa55"}}, "'url' holds a secret"),
         (
