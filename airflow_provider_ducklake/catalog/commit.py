@@ -225,6 +225,14 @@ def _finish(connection: Connection, dialect: CatalogDialect, snapshot_id: Snapsh
     except DBAPIError as error:
         if dialect.is_lost_race(error):
             raise
-        raise CommitStateUnknownError(snapshot_id, type(error.orig).__name__) from error
+        raise _unknown(connection, snapshot_id, error.orig) from error
     except Exception as error:  # raised by a signal handler, say
-        raise CommitStateUnknownError(snapshot_id, type(error).__name__) from error
+        raise _unknown(connection, snapshot_id, error) from error
+    except BaseException:
+        connection.invalidate()
+        raise
+
+
+def _unknown(connection: Connection, snapshot_id: SnapshotId, cause: BaseException | None) -> Exception:
+    connection.invalidate()  # it may still be in the transaction
+    return CommitStateUnknownError(snapshot_id, type(cause).__name__)

@@ -205,7 +205,17 @@ class History:
             table.rows[row_id][column] = source[column]
 
     def _flush(self, table: Table) -> None:
+        if self._has_ended_inlined_rows(table):
+            return  # of a partitioned table: now and then the reference brings one of them back to life
         self._call("ducklake_flush_inlined_data", table)
+
+    def _has_ended_inlined_rows(self, table: Table) -> bool:
+        dump = dump_catalog(self.catalog)
+        prefix = f"ducklake_inlined_data_{self._id(table, dump)}_"
+        inlined = [row for name, rows in dump.items() if name.startswith(prefix) for row in rows]
+        return any(row["end_snapshot"] is not None for row in inlined) and (
+            self.lake.table_snapshot(table.qualified).partition_spec is not None
+        )
 
     def _merge(self, table: Table) -> None:
         self._call("ducklake_merge_adjacent_files", table)

@@ -34,9 +34,8 @@ class SqliteDialect(CatalogDialect):
                     yield connection.execution_options(**{WRITES: True})
                 except BaseException:
                     # A failed COMMIT leaves SQLite's transaction open behind SQLAlchemy's back.
-                    driver = connection.connection.driver_connection
-                    if driver is not None:
-                        driver.rollback()
+                    if not connection.invalidated and connection.connection.driver_connection is not None:
+                        connection.connection.driver_connection.rollback()
                     raise
 
     def _lock_file(self) -> TextIO:

@@ -1,0 +1,252 @@
+"""A commit that fails at any of its statements leaves the catalog and the files as they were."""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import psycopg
+import pyarrow as pa
+import pytest
+from sqlalchemy import event
+
+from airflow_provider_ducklake.catalog.commit import RetryPolicy
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import (
+    CatalogUnavailableError,
+    CommitRetriesExceededError,
+    CommitStateUnknownError,
+)
+from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.transaction.changes import CreateSchema, NewSchemaRef
+from tests.reference.catalog_dump import dump_catalog
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
+
+ROWS = pa.table({"k": ["a", "b"], "i": pa.array([1, 2], pa.int32())})
+
+
+class InjectedError(Exception):
+    pass
+
+
+@pytest.fixture
+def lake(catalog: CatalogDatabase) -> Iterator[Lake]:
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            for name in ("old", "gone"):
+                tx.create_table(name, {"k": "varchar", "i": "int32"}, ["k"])
+                tx.append_arrow(name, ROWS)
+        yield lake
+
+
+def change_everything(lake: Lake, before_commit: Callable[[], None] = lambda: None) -> None:
+    with lake.transaction("me", "all of it") as tx:
+        tx.append_arrow("old", ROWS)
+        tx.drop_table("gone")
+        tx.create_schema("s")
+        tx.create_table("s.new", {"k": "varchar", "i": "int32"}, ["k"])
+        tx.append_arrow("s.new", ROWS)
+        before_commit()
+
+
+@contextmanager
+def before_statement(lake: Lake, number: int, act: Callable[[int], None]) -> Iterator[Callable[[], None]]:
+    """Call `act` with the backend's id before that statement of the commit; the value yielded arms it."""
+    engine = lake._catalog.dialect.engine
+    seen = [-(10**6)]
+
+    def listener(connection, cursor, statement, parameters, context, executemany):  # noqa: ARG001, PLR0917
+        seen[0] += 1
+        if seen[0] == number:
+            act(connection)
+
+    def arm() -> None:
+        seen[0] = 0
+
+    event.listen(engine, "before_cursor_execute", listener)
+    try:
+        yield arm
+    finally:
+        event.remove(engine, "before_cursor_execute", listener)
+
+
+@contextmanager
+def before_commit(lake: Lake, act: Callable[[object], None]) -> Iterator[None]:
+    engine = lake._catalog.dialect.engine
+    event.listen(engine, "commit", act)
+    try:
+        yield
+    finally:
+        event.remove(engine, "commit", act)
+
+
+def parquet_files(lake: Lake) -> set[Path]:
+    return set(Path(lake.data_path).rglob("*.parquet"))
+
+
+def kill(connection) -> None:
+    """End the server's side of the connection, as a crash or an administrator does."""
+    driver = connection.connection.driver_connection
+    with psycopg.connect(driver.info.dsn, autocommit=True) as admin:
+        admin.execute("SELECT pg_terminate_backend(%s, 5000)", [driver.info.backend_pid])
+
+
+def fail(_connection) -> None:
+    raise InjectedError
+
+
+def fails_at_every_statement(lake: Lake, catalog: CatalogDatabase, act, error: type[Exception]) -> int:
+    """Let the commit fail at its first statement, its second, … until it has none left; return how many."""
+    before, files = dump_catalog(catalog), parquet_files(lake)
+    for number in range(1, 100):
+        with before_statement(lake, number, act) as arm:
+            try:
+                change_everything(lake, arm)
+            except error:
+                assert dump_catalog(catalog) == before, number
+                assert parquet_files(lake) == files, number
+            else:
+                return number - 1
+    raise AssertionError
+
+
+def test_an_error_at_any_statement_leaves_nothing_behind(catalog, lake):
+    count = fails_at_every_statement(lake, catalog, fail, InjectedError)
+
+    assert count > 20
+    with open_lake(catalog) as reference:
+        assert reference.sql("SELECT (SELECT count(*) FROM old), (SELECT count(*) FROM s.new)") == [(4, 2)]
+
+
+def test_a_connection_lost_at_any_statement_leaves_nothing_behind_and_the_lake_usable(new_catalog):
+    catalog = new_catalog("postgres")
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            for name in ("old", "gone"):
+                tx.create_table(name, {"k": "varchar", "i": "int32"}, ["k"])
+                tx.append_arrow(name, ROWS)
+
+        count = fails_at_every_statement(lake, catalog, kill, CatalogUnavailableError)
+
+        assert count > 20
+        assert lake.read_arrow("s.new").num_rows == 2
+
+
+def test_a_connection_lost_in_commit_keeps_the_files(postgres_catalog):
+    catalog = postgres_catalog
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"k": "varchar", "i": "int32"})
+
+        tx = lake.transaction()
+        tx.append_arrow("t", ROWS)
+        with before_commit(lake, kill), pytest.raises(CommitStateUnknownError, match="snapshot 2"), tx:
+            pass
+
+        assert len(parquet_files(lake)) == 1
+        assert lake.current_snapshot().id == 1
+
+
+@pytest.mark.parametrize("error", [TimeoutError, KeyboardInterrupt])
+def test_an_interruption_in_commit_keeps_the_files(lake, error):
+    before = parquet_files(lake)
+
+    def interrupt(_connection) -> None:
+        raise error
+
+    tx = lake.transaction()
+    tx.append_arrow("old", ROWS)
+    with before_commit(lake, interrupt), pytest.raises((CommitStateUnknownError, KeyboardInterrupt)), tx:
+        pass
+
+    assert len(parquet_files(lake)) == len(before) + 2
+    with lake.transaction() as tx:
+        tx.append_arrow("old", ROWS)
+    assert tx.committed.attempts == 1
+
+
+@contextmanager
+def impatient(lake: Lake, milliseconds: int = 50) -> Iterator[None]:
+    """Let SQLite give up a lock soon, which takes it a minute otherwise."""
+    engine = lake._catalog.dialect.engine
+
+    def hurry(connection, _record) -> None:
+        connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
+
+    event.listen(engine, "connect", hurry)
+    try:
+        yield
+    finally:
+        event.remove(engine, "connect", hurry)
+
+
+@pytest.fixture
+def sqlite_lake(sqlite_catalog: CatalogDatabase) -> Iterator[Lake]:
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"k": "varchar", "i": "int32"})
+        with impatient(lake):
+            yield lake
+
+
+@contextmanager
+def reading(catalog: CatalogDatabase) -> Iterator[sqlite3.Connection]:
+    """Hold SQLite's SHARED lock: writers may begin, but not commit."""
+    with closing(sqlite3.connect(catalog.location, isolation_level=None, check_same_thread=False)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM ducklake_snapshot").fetchall()
+        yield reader
+
+
+def test_a_commit_that_a_reader_holds_up_is_tried_again_when_the_reader_is_gone(sqlite_catalog, sqlite_lake):
+    with reading(sqlite_catalog) as reader:
+        release = threading.Timer(0.5, reader.rollback)
+        release.start()
+        with sqlite_lake.transaction() as tx:
+            tx.append_arrow("t", ROWS)
+        release.join()
+
+    assert tx.committed.attempts > 1
+    assert sqlite_lake.read_arrow("t").num_rows == 2
+    assert sqlite_lake.current_snapshot().id == 2
+
+
+def test_a_reader_who_never_leaves_ends_the_attempts_with_nothing_committed(sqlite_catalog, sqlite_lake):
+    change = CreateSchema(NewSchemaRef(0), "s", "00000000-0000-0000-0000-000000000000")
+
+    with reading(sqlite_catalog), pytest.raises(CommitRetriesExceededError, match="3 times"):
+        sqlite_lake.commit(sqlite_lake.current_snapshot().id, [change], CommitInfo(), RetryPolicy(3, 0.01))
+
+    assert sqlite_lake.current_snapshot().id == 1
+    assert sqlite_lake.schema("s") is None
+    with sqlite_lake.transaction() as tx:
+        tx.create_schema("s")
+    assert tx.committed.attempts == 1
+
+
+def test_an_expiry_that_a_reader_holds_up_changes_nothing_and_works_afterwards(sqlite_catalog, sqlite_lake):
+    before = dump_catalog(sqlite_catalog)
+
+    with reading(sqlite_catalog), pytest.raises(CatalogUnavailableError, match="locked"):
+        sqlite_lake.expire_snapshots(keep_last=1)
+
+    assert dump_catalog(sqlite_catalog) == before
+    assert len(sqlite_lake.expire_snapshots(keep_last=1).snapshots) == 1
+
+
+def test_an_expiry_that_fails_at_any_statement_changes_nothing(catalog, lake):
+    change_everything(lake)
+    before = dump_catalog(catalog)
+    for number in range(1, 100):
+        with before_statement(lake, number, fail) as arm:
+            arm()
+            try:
+                lake.expire_snapshots(keep_last=1)
+            except InjectedError:
+                assert dump_catalog(catalog) == before, number
+            else:
+                break
+    assert number > 15
+    assert len(lake.snapshots()) == 1
