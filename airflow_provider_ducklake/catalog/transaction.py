@@ -139,8 +139,8 @@ class LakeTransaction:
             others := self._lake.views_and_macros(real_name, self._base.id)
         ):
             raise UnsupportedFeatureError(
-                f"Schema {real_name!r} holds {', '.join(others)}. This release drops tables only; drop them in "
-                "DuckDB first."
+                f"Schema {real_name!r} holds {', '.join(others)}. This release drops tables only; drop "
+                "them in DuckDB first."
             )
         for table in inside:
             self.drop_table(table)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_ducklake.errors import (
+    AlreadyExistsError,
     CatalogError,
     CatalogUnavailableError,
     InvalidInputError,
@@ -18,6 +19,14 @@ from airflow_provider_ducklake.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_INCURABLE = (
+    InvalidInputError,
+    NotFoundError,
+    AlreadyExistsError,
+    CatalogError,
+    UnsupportedFeatureError,
+)
+
 
 @contextmanager
 def no_retry_on_user_errors() -> Iterator[None]:
@@ -26,12 +35,12 @@ def no_retry_on_user_errors() -> Iterator[None]:
     Everything else propagates as it is: Airflow then retries as the task's author asked.
 
     Raises:
-        AirflowFailException: for bad input, something that does not exist, a catalog we cannot work on, or a
-            feature that is not supported.
+        AirflowFailException: for bad input, something that does not exist or does already, a catalog we
+            cannot work on, or a feature that is not supported.
     """
     try:
         yield
     except CatalogUnavailableError:
         raise
-    except (InvalidInputError, NotFoundError, CatalogError, UnsupportedFeatureError) as error:
+    except _INCURABLE as error:
         raise AirflowFailException(f"{type(error).__name__}: {error}") from error

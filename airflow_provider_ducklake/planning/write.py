@@ -29,8 +29,8 @@ DEFAULT_PAGE_VERSION = "V2"
 class ParquetSettings:
     """How data files are to be written. ``page_version`` is ``V1`` or ``V2``; sizes in bytes or rows.
 
-    ``row_group_is_given`` says that the lake's options name the rows of a row group. Where they do not, Spark's own
-    writer goes by bytes: row groups as small as the format's default cost it a sixth more time.
+    ``row_group_is_given`` says that the lake's options name the rows of a row group. Where they do not,
+    Spark's own writer goes by bytes: row groups as small as the format's default cost it a sixth more time.
     """
 
     compression: str = DEFAULT_COMPRESSION

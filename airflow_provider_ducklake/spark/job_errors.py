@@ -37,5 +37,6 @@ def typed(error: Exception) -> DuckLakeError:
 
 
 def _shortened(text: str) -> str:
-    text = text.split("\n\nJVM stacktrace:", maxsplit=1)[0].strip()
+    text = text.split("\n\nJVM stacktrace:", maxsplit=1)[0]
+    text = "\n".join(line for line in text.splitlines() if not line.startswith("\tat ")).strip()
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"

@@ -100,7 +100,14 @@ def _parts(data_files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
 
 
 def write_error(request: JobRequest, error: DuckLakeError, storage_options: StorageOptions = None) -> None:
-    """Write why the job failed, so that the operator can raise the same exception."""
+    """Write why the job failed, so that the operator can raise the same exception.
+
+    Nothing is written where the request is gone: the operator has given up and removed the directory.
+    """
+    from airflow_provider_ducklake.storage.filesystem import exists  # noqa: PLC0415 - loads pyarrow
+
+    if not exists(request_uri(request.plan.directory), storage_options):
+        return
     document = {"job_id": request.job_id, **job_json.encode_error(error)}
     _write(request.plan.directory + ERROR, document, storage_options)
 

@@ -9,7 +9,7 @@ from tests.reference.duckdb_lake import DuckLakeConnection
 
 @dataclass(frozen=True)
 class Scenario:
-    """One history: what we do, the SQL that does the same, and columns whose difference is legal, with the reason."""
+    """One history: what we do, the SQL that does the same, and columns whose difference is legal."""
 
     name: str
     ours: Callable[[Lake, DuckLakeConnection], None]  # the second is only asked for values
@@ -46,7 +46,9 @@ EVERY_TYPE = {
     "int32[]": "integer[]",
     "struct(a int32, b varchar)": "struct(a integer, b varchar)",
     "map(varchar, int32)": "map(varchar, integer)",
-    "struct(l int32[], s struct(x date, y decimal(5,1)))": "struct(l integer[], s struct(x date, y decimal(5,1)))",
+    "struct(l int32[], s struct(x date, y decimal(5,1)))": (
+        "struct(l integer[], s struct(x date, y decimal(5,1)))"
+    ),
     "map(int32, struct(q varchar)[])": "map(integer, struct(q varchar)[])",
     "varchar[][]": "varchar[][]",
 }
@@ -91,7 +93,8 @@ _VALUES = "(SELECT i, s, d FROM (VALUES {}) v(i, s, d))"
 _FIRST = _VALUES.format("(1, 'a', 1.5::double), (3, NULL, 'nan'::double), (2, 'b', NULL)")
 _SECOND = _VALUES.format("(2, 'aa', 1.25::double)")
 _EXTREME = _VALUES.format(
-    "((-2147483648)::integer, NULL, '-inf'::double), (2147483647::integer, 'zz', 'inf'::double), (NULL, '', 'nan'::double)"
+    "((-2147483648)::integer, NULL, '-inf'::double), (2147483647::integer, 'zz', 'inf'::double),"
+    " (NULL, '', 'nan'::double)"
 )
 _NULLS = _VALUES.format("(NULL::integer, NULL::varchar, NULL::double)")
 

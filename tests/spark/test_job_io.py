@@ -243,10 +243,19 @@ def test_another_version_of_the_format_is_refused(tmp_path):
 
 def test_the_jobs_error_is_raised_by_the_reader(tmp_path):
     request = make_request(tmp_path)
+    job_io.write_request(request)
     job_io.write_error(request, errors.SchemaMismatchError("main.t", ["a is missing"]))
 
     with pytest.raises(errors.SchemaMismatchError, match="a is missing"):
         job_io.read_result(request)
+
+
+def test_a_job_given_up_by_its_operator_leaves_no_error_behind(tmp_path):
+    request = make_request(tmp_path)
+
+    job_io.write_error(request, errors.SparkJobError("the JVM was killed"))
+
+    assert not Path(request.plan.directory).exists()
 
 
 def test_cleaning_up_leaves_data_files_or_nothing(tmp_path):
