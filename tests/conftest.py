@@ -12,6 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from tests import type_matrix
 from tests.reference.catalogs import (
     CATALOG_KINDS,
     CatalogDatabase,
@@ -47,6 +48,13 @@ def pytest_report_header(config: pytest.Config) -> str:
     return (
         f"ducklake: --seed {config.option.seed} --size {config.option.size} --catalog {config.option.catalog}"
     )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if table := list(type_matrix.lines(terminalreporter.stats)):
+        terminalreporter.section("types: checks passed by each of our writers")
+        for line in table:
+            terminalreporter.write_line(line)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

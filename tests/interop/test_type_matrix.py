@@ -13,6 +13,7 @@ from tests.interop.type_values import TYPES
 from tests.reference.catalog_dump import Dump, dump_catalog
 from tests.reference.catalogs import file_catalog
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
+from tests.type_matrix import noted
 
 NAMES = {name: f"t{number}" for number, name in enumerate(TYPES)}
 
@@ -63,6 +64,11 @@ def _write_ours(lake: Lake, name: str, rows: pa.Table | None) -> None:
     else:  # keep the ids of both lakes in step
         with lake.transaction() as tx:
             tx.create_schema(f"in place of {NAMES[name]}")
+
+
+@pytest.fixture(autouse=True)
+def noted_in_the_matrix(name, record_property):
+    noted(record_property, str(schema_of(c=TYPES[name][0]).columns[0].type), "append_arrow")
 
 
 every_type = pytest.mark.parametrize(

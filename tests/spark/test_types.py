@@ -15,6 +15,7 @@ from airflow_provider_ducklake.spec.schema import Column, TableSchema, new_colum
 from airflow_provider_ducklake.spec.types import NOT_STORABLE, SCALARS, ScalarType
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.type_values import VALUES
+from tests.type_matrix import noted
 
 
 def schema_of(type_text: str) -> TableSchema:
@@ -41,8 +42,11 @@ def rows_of(spark, texts: list[str]):
 
 
 @pytest.mark.parametrize(("case", "engine"), CASES)
-def test_values_ids_and_statistics_are_the_references(spark, new_plan, sqlite_catalog, case, engine):
+def test_values_ids_and_statistics_are_the_references(
+    spark, new_plan, sqlite_catalog, case, engine, record_property
+):
     type_text, texts, values = case
+    noted(record_property, type_text, engine)
     schema = schema_of(type_text)
     df = rows_of(spark, texts).coalesce(1)
 
