@@ -57,7 +57,7 @@ def before_statement(lake: Lake, number: int, act: Callable[[int], None]) -> Ite
     engine = lake._catalog.dialect.engine
     seen = [-(10**6)]
 
-    def listener(connection, cursor, statement, parameters, context, executemany):  # noqa: ARG001, PLR0917
+    def listener(connection, cursor, statement, parameters, context, executemany):  # noqa: ARG001
         seen[0] += 1
         if seen[0] == number:
             act(connection)
