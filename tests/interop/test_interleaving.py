@@ -221,8 +221,9 @@ class History:
         self._call("ducklake_merge_adjacent_files", table)
 
     def _rewrite(self, table: Table) -> None:
-        self._flush(table)  # it looks for today's columns in inlined tables of older layouts
-        self._call("ducklake_rewrite_data_files", table, ", delete_threshold => 0")
+        if not self._has_ended_inlined_rows(table):
+            self._flush(table)  # it looks for today's columns in inlined tables of older layouts
+            self._call("ducklake_rewrite_data_files", table, ", delete_threshold => 0")
 
     def _call(self, function: str, table: Table, more: str = "") -> None:
         if function == "ducklake_flush_inlined_data":
@@ -279,6 +280,7 @@ class History:
             )
             for row in table.rows.values():
                 row[column] = widened(row[column], column.type)
+            self.append(table)  # till then a running reference keeps bounds of the old type, and loses rows
 
     def _partition(self, table: Table) -> None:
         # No bucket: the reference then misses rows of older files in `WHERE id = …`.

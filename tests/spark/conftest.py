@@ -1,5 +1,6 @@
 """One local Spark for all tests of a process, and plans to write by."""
 
+import logging
 import os
 import sys
 import warnings
@@ -42,6 +43,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         warnings.simplefilter("ignore")  # the installed pandas is newer than pyspark knows
         session = builder.getOrCreate()
     prepare(session)
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # at exit it would log to what pytest has closed
     yield session
     session.stop()
 
