@@ -50,6 +50,10 @@ HISTORY = (
     "DELETE FROM renamed WHERE j < 12",  # 35
     "CALL ducklake_rewrite_data_files('lake', 'renamed', delete_threshold => 0)",  # 36
     "INSERT INTO renamed VALUES (1)",  # 37
+    "CREATE TABLE emptied (i INTEGER)",  # 38
+    "INSERT INTO emptied FROM range(40)",  # 39
+    "DELETE FROM emptied WHERE i < 20",  # 40
+    "DELETE FROM emptied",  # 41: ends the data file and leaves its delete file open
 )
 LAST = len(HISTORY)
 
