@@ -86,7 +86,7 @@ def test_a_file_that_is_no_database_stays_as_it_is(tmp_path, content):
     file = tmp_path / "lake.sqlite"
     file.write_bytes(content)
 
-    for act in (Lake.connect, lambda url: Lake.create(url, "/tmp/x/")):
+    for act in (Lake.connect, lambda url: Lake.create(url, str(tmp_path))):
         with pytest.raises(CatalogUnavailableError, match="not a database"):
             act(f"sqlite:///{file}")
 
