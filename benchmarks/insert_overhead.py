@@ -13,6 +13,7 @@ import argparse
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -116,6 +117,17 @@ def compare(spark: SparkSession, shape: str, rows: int, rounds: int, root: Path)
     return ratio
 
 
+def start_up_seconds() -> float:
+    """Return how long spark-submit takes to start a session and do nothing: what every job pays besides."""
+    with tempfile.TemporaryDirectory() as folder:
+        job = Path(folder, "nothing.py")
+        job.write_text("from pyspark.sql import SparkSession\nSparkSession.builder.getOrCreate().stop()\n")
+        command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", str(job)]
+        started = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        return time.perf_counter() - started
+
+
 def shown(times: list[float]) -> str:
     return "/".join(f"{elapsed:.2f}" for elapsed in times)
 
@@ -130,6 +142,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
     arguments = parser.parse_args()
     shapes = ["mixed", "list"] if arguments.shape == "both" else [arguments.shape]
+    print(f"spark-submit's start-up, not counted below: {start_up_seconds():.1f} s", flush=True)
     spark = start_spark()
     with tempfile.TemporaryDirectory() as root:
         ratios = {
