@@ -10,25 +10,16 @@ from __future__ import annotations
 
 import json
 import logging
-import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception_type,
-    stop_after_attempt,
-    wait_random_exponential,
-)
 
 from airflow_provider_ducklake.catalog import read
 from airflow_provider_ducklake.catalog.effects import effects_of
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
+from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
 from airflow_provider_ducklake.catalog.table_snapshot import has_inlined_rows
 from airflow_provider_ducklake.errors import (
-    CommitRetriesExceededError,
     CommitStateUnknownError,
     TransactionConflictError,
 )
@@ -53,21 +44,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How long to fight for the next snapshot id against writers that do not queue."""
-
-    max_attempts: int = 30
-    longest_wait_seconds: float = 2.0
-
-
-DEFAULT_RETRY = RetryPolicy()
-
-
-class _LostRaceError(Exception):
-    """Another writer took the snapshot id; internal, never leaves this module."""
-
-
 def commit(
     catalog: Catalog,
     base: SnapshotId,
@@ -85,28 +61,9 @@ def commit(
     changes = ordered(changes)
     if not changes:
         return None
-    started = time.monotonic()
-    retrying = Retrying(
-        retry=retry_if_exception_type(_LostRaceError),
-        wait=wait_random_exponential(multiplier=0.01, max=retry.longest_wait_seconds),
-        stop=stop_after_attempt(retry.max_attempts),
-        before_sleep=_log_lost_race,
-        reraise=True,
-    )
-    try:
-        for attempt in retrying:
-            with attempt:
-                snapshot = _attempt(catalog, base, changes, info)
-                number = attempt.retry_state.attempt_number
-                log.info("Committed snapshot %d, attempt %d", snapshot.id, number)
-                return CommittedSnapshot(snapshot, number)
-    except _LostRaceError as error:
-        raise CommitRetriesExceededError(retry.max_attempts, time.monotonic() - started) from error.__cause__
-    raise AssertionError  # tenacity returns or raises
-
-
-def _log_lost_race(state: RetryCallState) -> None:
-    log.info("Another writer took the snapshot id; attempt %d follows", state.attempt_number + 1)
+    snapshot, attempts = with_retries(catalog.dialect, retry, lambda: _attempt(catalog, base, changes, info))
+    log.info("Committed snapshot %d, attempt %d", snapshot.id, attempts)
+    return CommittedSnapshot(snapshot, attempts)
 
 
 def _attempt(
@@ -116,19 +73,14 @@ def _attempt(
     info: CommitInfo,
 ) -> Snapshot:
     dialect, tables = catalog.dialect, catalog.tables
-    try:
-        with dialect.writing() as connection:
-            state = _begin(connection, catalog, base, changes)
-            effects = [effect for change in changes for effect in effects_of(change, state, tables)]
-            _run(connection, _snapshot_effect(state, tables))  # first: its primary key fails fast
-            for effect in effects:
-                _run(connection, effect)
-            _run(connection, _changes_effect(state, info, tables))
-            _finish(connection, dialect, state.snapshot_id)
-    except DBAPIError as error:
-        if dialect.is_lost_race(error):
-            raise _LostRaceError from error
-        raise
+    with dialect.writing() as connection:
+        state = _begin(connection, catalog, base, changes)
+        effects = [effect for change in changes for effect in effects_of(change, state, tables)]
+        _run(connection, _snapshot_effect(state, tables))  # first: its primary key fails fast
+        for effect in effects:
+            _run(connection, effect)
+        _run(connection, _changes_effect(state, info, tables))
+        _finish(connection, dialect, state.snapshot_id)
     return state.snapshot
 
 

@@ -11,9 +11,10 @@ from uuid6 import uuid7
 
 from airflow_provider_ducklake.catalog import bootstrap, maintenance, read, watch
 from airflow_provider_ducklake.catalog.catalog import Catalog
-from airflow_provider_ducklake.catalog.commit import DEFAULT_RETRY, RetryPolicy, commit
+from airflow_provider_ducklake.catalog.commit import commit
 from airflow_provider_ducklake.catalog.connect import open_engine, parse_url, shown, sqlite_file
 from airflow_provider_ducklake.catalog.dialects import dialect_of
+from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy
 from airflow_provider_ducklake.catalog.table_snapshot import load_table
 from airflow_provider_ducklake.catalog.tables import catalog_tables
 from airflow_provider_ducklake.catalog.transaction import LakeTransaction, TableName

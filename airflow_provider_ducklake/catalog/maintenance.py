@@ -15,6 +15,7 @@ from sqlalchemy import Table as SqlTable
 from sqlalchemy.schema import DropTable
 
 from airflow_provider_ducklake.catalog import read
+from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.planning.expiry import ExpiryRule, plan_expiry
 from airflow_provider_ducklake.spec.paths import CatalogPath
 
@@ -42,7 +43,16 @@ class ExpireResult:
 
 
 def expire(catalog: Catalog, rule: ExpiryRule, *, dry_run: bool) -> ExpireResult:
-    """Expire what ``rule`` chooses, in one transaction; a dry run does the same and rolls back."""
+    """Expire what ``rule`` chooses, in one transaction; a dry run does the same and rolls back.
+
+    Raises:
+        CommitRetriesExceededError: other writers, or readers of a SQLite file, never let it through.
+    """
+    result, _ = with_retries(catalog.dialect, DEFAULT_RETRY, lambda: _expire(catalog, rule, dry_run=dry_run))
+    return result
+
+
+def _expire(catalog: Catalog, rule: ExpiryRule, *, dry_run: bool) -> ExpireResult:
     dialect, tables = catalog.dialect, catalog.tables
     with dialect.writing() as connection:
         now = dialect.server_time(connection)

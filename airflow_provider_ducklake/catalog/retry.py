@@ -1,0 +1,79 @@
+"""Start a catalog transaction again when another writer came first."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from sqlalchemy.exc import DBAPIError
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    stop_after_delay,
+    wait_random_exponential,
+)
+
+from airflow_provider_ducklake.errors import CommitRetriesExceededError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How long to fight against others; with a busy SQLite file each attempt may take a minute."""
+
+    max_attempts: int = 30
+    longest_wait_seconds: float = 2.0
+    longest_seconds: float = 300.0
+
+
+DEFAULT_RETRY = RetryPolicy()
+
+
+class _LostRaceError(Exception):
+    """Another writer came first; internal, never leaves this module."""
+
+
+def with_retries(dialect: CatalogDialect, policy: RetryPolicy, attempt: Callable[[], T]) -> tuple[T, int]:
+    """Return what ``attempt``, one whole transaction, returned, and the number of attempts it took.
+
+    Raises:
+        CommitRetriesExceededError: every attempt lost the race; nothing landed.
+    """
+    started = time.monotonic()
+    retrying = Retrying(
+        retry=retry_if_exception_type(_LostRaceError),
+        wait=wait_random_exponential(multiplier=0.01, max=policy.longest_wait_seconds),
+        stop=stop_after_attempt(policy.max_attempts) | stop_after_delay(policy.longest_seconds),
+        before_sleep=_log_lost_race,
+        reraise=True,
+    )
+    try:
+        result = retrying(_once, dialect, attempt)
+    except _LostRaceError as error:
+        attempts = retrying.statistics["attempt_number"]
+        raise CommitRetriesExceededError(attempts, time.monotonic() - started) from error.__cause__
+    return result, retrying.statistics["attempt_number"]
+
+
+def _once(dialect: CatalogDialect, attempt: Callable[[], T]) -> T:
+    try:
+        return attempt()
+    except DBAPIError as error:
+        if dialect.is_lost_race(error):
+            raise _LostRaceError from error
+        raise
+
+
+def _log_lost_race(state: RetryCallState) -> None:
+    log.info("Another writer came first; attempt %d follows", state.attempt_number + 1)
