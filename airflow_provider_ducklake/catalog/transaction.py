@@ -95,7 +95,7 @@ class LakeTransaction:
             self.committed = self._lake.commit(self._base.id, self._changes, self._info)
         except CommitStateUnknownError:
             raise
-        except Exception:  # anything else, a time-out say, may come after COMMIT: the files stay
+        except Exception:  # did not land; an interruption (BaseException) may follow COMMIT and keeps them
             self._remove(self._new_files)
             raise
         registered = {
