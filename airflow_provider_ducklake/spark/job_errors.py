@@ -9,6 +9,11 @@ from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, S
 
 _MARKED = re.compile(r"<<(\w+)\|(.*?)>>", re.DOTALL)
 _LONGEST = 2_000
+_ROWS_TOO_WIDE = re.compile(r"org\.apache\.arrow\.[\w.]*(?:OversizedAllocation|OutOfMemory)Exception")
+_WIDE_ROWS_HINT = (
+    "The rows are too wide for batches of 4096 rows: set conf={'spark.sql.execution.arrow.maxBytesPerBatch': "
+    "'256m'}, so that Spark measures each batch, which is slower. "
+)
 
 
 def marked(message: str, class_: type[DuckLakeError] = InvalidInputError) -> str:
@@ -33,7 +38,8 @@ def typed(error: Exception) -> DuckLakeError:
     class_ = getattr(errors, found[1], None) if found is not None else None
     if found is not None and isinstance(class_, type) and issubclass(class_, DuckLakeError):
         return class_(found[2])
-    return SparkJobError(f"{type(error).__name__}: {_shortened(text)}")
+    hint = _WIDE_ROWS_HINT if _ROWS_TOO_WIDE.search(text) else ""
+    return SparkJobError(f"{hint}{type(error).__name__}: {_shortened(text)}")
 
 
 def _shortened(text: str) -> str:

@@ -1,0 +1,46 @@
+"""Batches for pyarrow are counted in rows; who has wide rows is told, and may have Spark measure them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.spark import write_arrow
+from airflow_provider_ducklake.spark.job_errors import typed
+from airflow_provider_ducklake.spark.session import prepare
+from airflow_provider_ducklake.spark.spark_types import fields_of_spark
+from airflow_provider_ducklake.spec.schema import new_columns
+from tests.spark.conftest import make_plan
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+
+
+def write_wide_rows(spark: SparkSession, root: Path) -> int:
+    """Write rows that need 246 MB together, and return their number."""
+    df = spark.range(0, 4096, 1, 1).selectExpr("repeat('x', 60000) as s")
+    plan = make_plan(root, new_columns(fields_of_spark(df.schema)))
+    return sum(file.record_count for file in write_arrow.write(df, (), plan))
+
+
+def test_rows_too_wide_for_a_batch_name_the_option_that_helps() -> None:
+    spark_says = (
+        "Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times: org.apache.arrow.vector.util."
+        "OversizedAllocationException: Memory required for vector is (2148000000), which is overflow or more"
+    )
+    assert BYTES in str(typed(RuntimeError(spark_says)))
+    assert BYTES not in str(typed(RuntimeError("Task 0 in stage 0.0 failed 1 times")))
+
+
+def test_a_given_limit_stays_and_wide_rows_are_written(spark: SparkSession, tmp_path: Path) -> None:
+    usual = spark.conf.get(BYTES)
+    try:
+        spark.conf.set(BYTES, "32m")
+        prepare(spark)
+        assert spark.conf.get(BYTES) == "32m"
+        assert write_wide_rows(spark, tmp_path) == 4096
+    finally:
+        spark.conf.set(BYTES, str(usual))
