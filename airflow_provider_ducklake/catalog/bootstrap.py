@@ -8,6 +8,9 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
+from sqlalchemy import literal, select
+from sqlalchemy.schema import CreateTable
+
 from airflow_provider_ducklake import __version__
 from airflow_provider_ducklake.errors import AlreadyExistsError
 from airflow_provider_ducklake.spec.identifiers import DEFAULT_SCHEMA
@@ -24,18 +27,34 @@ CREATED_BY = f"airflow_provider_ducklake {__version__}"
 
 
 def bootstrap(dialect: CatalogDialect, tables: CatalogTables, data_path: str) -> None:
-    """Create the catalog's tables and snapshot 0 in one transaction.
+    """Create the catalog's tables and snapshot 0, in one transaction.
+
+    Where CREATE TABLE is no part of a transaction, the tables come first and then all rows at once. What an
+    interruption leaves there is tables without rows, which is no lake; the next call completes it.
 
     Raises:
         AlreadyExistsError: the database holds a DuckLake catalog already.
     """
     with dialect.writing() as connection:
-        if dialect.has_table(connection, tables["metadata"].name, tables.metadata_schema):
+        if _holds_catalog(connection, dialect, tables):
             raise AlreadyExistsError("DuckLake catalog", dialect.engine.url.database or "")
         dialect.create_metadata_schema(connection, tables.metadata_schema)
-        tables.metadata.create_all(connection)
+        for table in tables.metadata.sorted_tables:
+            connection.execute(CreateTable(table, if_not_exists=True))
         _insert_first_rows(connection, dialect, tables, directory_path(data_path))
         connection.commit()
+
+
+def _holds_catalog(connection: Connection, dialect: CatalogDialect, tables: CatalogTables) -> bool:
+    def exists(name: str) -> bool:
+        return dialect.has_table(connection, tables[name].name, tables.metadata_schema)
+
+    if dialect.transactional_ddl or not exists("metadata"):
+        return exists("metadata")
+    return any(
+        exists(name) and connection.execute(select(literal(1)).select_from(tables[name]).limit(1)).first()
+        for name in ("metadata", "snapshot")
+    )
 
 
 def _insert_first_rows(
@@ -46,6 +65,7 @@ def _insert_first_rows(
         "created_by": CREATED_BY,
         "data_path": data_path,
         "encrypted": "false",
+        **dialect.initial_options,
     }
     connection.execute(
         tables["metadata"].insert(), [{"key": key, "value": text} for key, text in options.items()]

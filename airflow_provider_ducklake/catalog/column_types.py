@@ -14,6 +14,13 @@ from sqlalchemy import BigInteger, Boolean, DateTime, Dialect, Text, TypeDecorat
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import VARCHAR, TypeEngine
 
+# For each table: MySQL's defaults depend on the server, and most of its collations take A for a.
+TABLE_OPTIONS: dict[str, Any] = {
+    "mysql_engine": "InnoDB",
+    "mysql_charset": "utf8mb4",
+    "mysql_collate": "utf8mb4_bin",
+}
+
 
 class CatalogText(TypeDecorator[str]):
     """Text of any length. MySQL has no VARCHAR without a length."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,27 +10,41 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import NullPool
 
-from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.errors import CatalogUnavailableError, InvalidInputError
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from sqlalchemy.engine import URL
+    from sqlalchemy.engine import URL, ExceptionContext
 
 CONNECT_TIMEOUT_SECONDS = 10
 LOCK_TIMEOUT_SECONDS = 60
 # Execution option: start the transaction as a writer.
 WRITES = "ducklake_writes"
 
-_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+_DRIVERS = {
+    "sqlite": "sqlite",
+    "postgresql": "postgresql+psycopg",
+    "postgres": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mysql+pymysql",
+    "duckdb": "duckdb",
+}
+# The modules that each driver needs, and the extra that installs them.
+_NEEDED = {
+    "postgresql+psycopg": (("psycopg",), "postgres"),
+    "mysql+pymysql": (("pymysql",), "mysql"),
+    "duckdb": (("duckdb", "duckdb_engine", "pytz"), "duckdb"),
+}
+_FILES = {"sqlite": "SQLite", "duckdb": "DuckDB"}
 
 
 def parse_url(url: str | URL) -> URL:
     """Return the URL of a catalog database this release can open, with its driver.
 
     Raises:
-        InvalidInputError: unreadable, another database, or SQLite without a file. The text never holds the
-            password.
+        InvalidInputError: unreadable, another database or driver, or SQLite or DuckDB without a file. The
+            text never holds the password.
     """
     try:
         parsed = make_url(url)
@@ -41,11 +56,27 @@ def parse_url(url: str | URL) -> URL:
     backend = parsed.get_backend_name()
     if backend not in _DRIVERS:
         raise InvalidInputError(
-            f"Catalogs in {backend!r} are not supported by this release; supported: sqlite, postgresql."
+            f"Catalogs in {backend!r} are not supported by this release; supported: sqlite, postgresql, "
+            "mysql, mariadb, duckdb."
         )
-    if backend == "sqlite" and parsed.database in (None, "", ":memory:"):
-        raise InvalidInputError("A SQLite catalog lives in a file: sqlite:////absolute/path/lake.sqlite.")
+    if backend in _FILES and parsed.database in (None, "", ":memory:"):
+        raise InvalidInputError(
+            f"A {_FILES[backend]} catalog lives in a file: {backend}:////absolute/path/lake.{backend}."
+        )
+    if backend in ("mysql", "mariadb"):
+        return _with_mysql_driver(parsed)
     return parsed.set(drivername=_DRIVERS[backend]) if "+" not in parsed.drivername else parsed
+
+
+def _with_mysql_driver(url: URL) -> URL:
+    name, _, driver = url.drivername.partition("+")
+    if driver not in ("", "pymysql"):
+        raise InvalidInputError(
+            f"Catalogs in {name} are opened by pymysql, not {driver!r}: mysql+pymysql://…"
+        )
+    if not url.database:
+        raise InvalidInputError(f"The catalog URL names no database: {name}://user:password@host/database.")
+    return url.set(drivername=_DRIVERS[name])
 
 
 def shown(url: URL) -> str:
@@ -54,9 +85,42 @@ def shown(url: URL) -> str:
 
 
 def open_engine(url: URL) -> Engine:
-    """Return an engine with the transactions that commits need: READ COMMITTED, or SQLite's own BEGINs."""
-    if url.get_backend_name() == "sqlite":
-        return _sqlite_engine(url)
+    """Return an engine with the transactions that commits need: READ COMMITTED, or SQLite's own BEGINs.
+
+    Raises:
+        CatalogUnavailableError: the driver is not installed.
+    """
+    _check_driver(url)
+    match url.get_backend_name():
+        case "sqlite":
+            return _sqlite_engine(url)
+        case "mysql":
+            return _mysql_engine(url)
+        case "duckdb":
+            return duckdb_engine(url)
+        case _:
+            return _postgres_engine(url)
+
+
+def _check_driver(url: URL) -> None:
+    modules, extra = _NEEDED.get(url.drivername, ((), ""))
+    missing = [name for name in modules if not _is_installed(name)]
+    if missing:
+        raise CatalogUnavailableError(
+            shown(url),
+            f"its driver is not installed here (no {', '.join(missing)}). Install it where the task runs: "
+            f"pip install 'airflow-provider-ducklake-spark[{extra}]'.",
+        )
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ValueError:  # it stands in sys.modules as None
+        return False
+
+
+def _postgres_engine(url: URL) -> Engine:
     arguments: dict[str, Any] = {
         "connect_timeout": CONNECT_TIMEOUT_SECONDS,
         "options": f"-c lock_timeout={LOCK_TIMEOUT_SECONDS}s -c timezone=UTC",
@@ -66,6 +130,41 @@ def open_engine(url: URL) -> Engine:
     return create_engine(
         url, connect_args=arguments, isolation_level="READ COMMITTED", pool_size=2, pool_pre_ping=True
     )
+
+
+# A value that does not fit must be an error, and no mode of the server may change what our statements mean.
+_MYSQL_SESSION = (
+    "SET time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
+    f"innodb_lock_wait_timeout = {LOCK_TIMEOUT_SECONDS}"
+)
+# The server ends the session in its own words, which SQLAlchemy does not know: shutdown, killed.
+_MYSQL_LOST = {1053, 1927}
+
+
+def _mysql_engine(url: URL) -> Engine:
+    arguments = {"connect_timeout": CONNECT_TIMEOUT_SECONDS, "charset": "utf8mb4"}
+    arguments = {key: value for key, value in arguments.items() if key not in url.query}
+    arguments["init_command"] = _MYSQL_SESSION
+    engine = create_engine(
+        url, connect_args=arguments, isolation_level="READ COMMITTED", pool_size=2, pool_pre_ping=True
+    )
+
+    @event.listens_for(engine, "handle_error")
+    def recognise_lost_connections(context: ExceptionContext) -> None:
+        code = next(iter(context.original_exception.args), None)
+        if code in _MYSQL_LOST:
+            context.is_disconnect = True
+
+    return engine
+
+
+def duckdb_engine(url: URL, *, read_only: bool = False) -> Engine:
+    """Return an engine that keeps no connection: an open one shuts all other clients out.
+
+    Nothing is fetched from the network in the middle of a commit, so no extension installs itself.
+    """
+    config = {"autoinstall_known_extensions": False}
+    return create_engine(url, poolclass=NullPool, connect_args={"read_only": read_only, "config": config})
 
 
 def _sqlite_engine(url: URL) -> Engine:
@@ -83,6 +182,6 @@ def _sqlite_engine(url: URL) -> Engine:
     return engine
 
 
-def sqlite_file(url: URL) -> Path | None:
-    """Return the file of a SQLite catalog, None for other databases."""
-    return Path(url.database or "") if url.get_backend_name() == "sqlite" else None
+def catalog_file(url: URL) -> Path | None:
+    """Return the file of a SQLite or DuckDB catalog, None for a server's database."""
+    return Path(url.database or "") if url.get_backend_name() in _FILES else None

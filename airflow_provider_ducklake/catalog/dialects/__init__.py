@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.catalog.dialects.mysql import MySqlDialect
 from airflow_provider_ducklake.catalog.dialects.postgres import PostgresDialect
 from airflow_provider_ducklake.catalog.dialects.sqlite import SqliteDialect
 
@@ -15,6 +16,14 @@ if TYPE_CHECKING:
 
 def dialect_of(engine: Engine, metadata_schema: str | None) -> CatalogDialect:
     """Return the dialect of an engine that ``connect`` opened."""
-    if engine.dialect.name == "sqlite":
-        return SqliteDialect(engine)
-    return PostgresDialect(engine, metadata_schema)
+    match engine.dialect.name:
+        case "sqlite":
+            return SqliteDialect(engine)
+        case "mysql":
+            return MySqlDialect(engine, metadata_schema)
+        case "duckdb":
+            from airflow_provider_ducklake.catalog.dialects.duckdb import DuckDbDialect  # noqa: PLC0415 - optional
+
+            return DuckDbDialect(engine)
+        case _:
+            return PostgresDialect(engine, metadata_schema)

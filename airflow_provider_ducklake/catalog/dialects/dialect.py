@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar
 
 from sqlalchemy import Connection, Engine, inspect
 from sqlalchemy.schema import CreateSchema
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from contextlib import AbstractContextManager
     from datetime import datetime
 
@@ -16,7 +18,15 @@ if TYPE_CHECKING:
 
 
 class CatalogDialect(ABC):
-    """One catalog database, as far as it differs from the others."""
+    """One catalog database, as far as it differs from the others.
+
+    ``transactional_ddl``: whether CREATE and DROP are part of the transaction; where they are not, they would
+    commit it, and must run before it begins or after it ended. ``initial_options``: rows of
+    ``ducklake_metadata`` that new lakes get there.
+    """
+
+    transactional_ddl: ClassVar[bool] = True
+    initial_options: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine

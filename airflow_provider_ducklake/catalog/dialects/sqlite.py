@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.catalog.connect import WRITES, shown
+from airflow_provider_ducklake.catalog.connect import WRITES
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
-from airflow_provider_ducklake.errors import CatalogUnavailableError
+from airflow_provider_ducklake.catalog.dialects.lock_file import locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,24 +25,14 @@ class SqliteDialect(CatalogDialect):
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        with self._lock_file() as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            with self.engine.connect() as connection:
-                try:
-                    yield connection.execution_options(**{WRITES: True})
-                except BaseException:
-                    # A failed COMMIT leaves SQLite's transaction open behind SQLAlchemy's back.
-                    if not connection.invalidated and connection.connection.driver_connection is not None:
-                        connection.connection.driver_connection.rollback()
-                    raise
-
-    def _lock_file(self) -> TextIO:
-        path = Path(f"{self.engine.url.database}.lock")
-        try:
-            return path.open("a")
-        except OSError as error:
-            reason = f"its lock file {path} cannot be opened: {error.strerror}"
-            raise CatalogUnavailableError(shown(self.engine.url), reason) from error
+        with locked(self.engine.url), self.engine.connect() as connection:
+            try:
+                yield connection.execution_options(**{WRITES: True})
+            except BaseException:
+                # A failed COMMIT leaves SQLite's transaction open behind SQLAlchemy's back.
+                if not connection.invalidated and connection.connection.driver_connection is not None:
+                    connection.connection.driver_connection.rollback()
+                raise
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

@@ -1,0 +1,96 @@
+"""MySQL and MariaDB catalogs: a named lock for writers, READ COMMITTED; one snapshot for readers.
+
+The named lock belongs to the session: it outlives COMMIT and the connection's return to the pool, so it is
+released by hand. CREATE, ALTER and DROP commit the open transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import OperationalError
+
+from airflow_provider_ducklake.catalog.connect import LOCK_TIMEOUT_SECONDS
+from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy.exc import DBAPIError
+
+log = logging.getLogger(__name__)
+
+_LOCK_WAIT_TIMEOUT = 1205
+_LOST_RACE = {
+    1062,  # ER_DUP_ENTRY: somebody else has the snapshot id
+    _LOCK_WAIT_TIMEOUT,
+    1213,  # ER_LOCK_DEADLOCK
+}
+_GET_LOCK = text("SELECT GET_LOCK(:name, :seconds)")
+
+
+class _LockTimeoutError(Exception):
+    """GET_LOCK gave up waiting, which it says by a value; with the code of the other locks that do."""
+
+
+class MySqlDialect(CatalogDialect):
+    """A catalog in one database of a MySQL or MariaDB server; a metadata schema is another database."""
+
+    transactional_ddl = False
+    # DuckDB cannot commit most writes to these catalogs, so nobody would flush the rows it inlines.
+    initial_options = MappingProxyType({"data_inlining_row_limit": "0"})
+
+    def __init__(self, engine: Engine, metadata_schema: str | None) -> None:
+        super().__init__(engine)
+        # Names are server-wide and at most 64 bytes.
+        database = metadata_schema or engine.url.database or ""
+        self.lock_name = f"ducklake commit {hashlib.sha256(database.encode()).hexdigest()[:40]}"
+        self.lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        with self.engine.connect() as connection:
+            self._take_lock(connection)
+            try:
+                yield connection
+            finally:
+                self._release_lock(connection)
+
+    def _take_lock(self, connection: Connection) -> None:
+        values = {"name": self.lock_name, "seconds": self.lock_timeout_seconds}
+        if connection.execute(_GET_LOCK, values).scalar_one() != 1:
+            cause = _LockTimeoutError(_LOCK_WAIT_TIMEOUT, "another writer kept the commit lock")
+            raise OperationalError(str(_GET_LOCK), values, cause)
+
+    def _release_lock(self, connection: Connection) -> None:
+        """End what is left of the transaction, then the lock; never fails, which would hide the outcome."""
+        if connection.invalidated:
+            return  # and with the session goes the lock
+        try:
+            driver = connection.connection.driver_connection
+            assert driver is not None
+            driver.rollback()
+            with driver.cursor() as cursor:
+                cursor.execute("SELECT RELEASE_LOCK(%s)", (self.lock_name,))
+        except Exception:
+            log.warning("Could not release the commit lock; closing the connection does", exc_info=True)
+            connection.invalidate()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        with self.engine.connect() as connection:
+            yield connection.execution_options(isolation_level="REPEATABLE READ")
+
+    def server_time(self, connection: Connection) -> datetime:
+        value = connection.execute(text("SELECT UTC_TIMESTAMP(6)")).scalar_one()
+        assert isinstance(value, datetime)
+        return value.replace(tzinfo=UTC)
+
+    def is_lost_race(self, error: DBAPIError) -> bool:
+        return bool(error.orig and error.orig.args and error.orig.args[0] in _LOST_RACE)
