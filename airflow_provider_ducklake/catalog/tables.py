@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import BigInteger, Column, MetaData, Table
 
 from airflow_provider_ducklake.catalog.column_types import (
+    TABLE_OPTIONS,
     CatalogBoolean,
     CatalogText,
     CatalogTimestamp,
@@ -296,6 +297,7 @@ class CatalogTables:
                         for column in table.columns
                         if column.exists_in(self.version)
                     ),
+                    **TABLE_OPTIONS,
                 )
 
     def __getitem__(self, name: str) -> Table:
