@@ -61,10 +61,16 @@ def _expire(catalog: Catalog, rule: ExpiryRule, *, dry_run: bool) -> ExpireResul
         if not expired:
             return ExpireResult((), 0, 0, 0, 0, dry_run)
         _forget_snapshots(connection, tables, expired)
-        result = _Expiry(connection, tables, now).run(expired, dry_run=dry_run)
+        expiry = _Expiry(connection, tables, now)
+        result = expiry.run(expired, dry_run=dry_run)
         if dry_run:
             connection.rollback()
-        else:
+            return result
+        if dialect.transactional_ddl:
+            expiry.drop_inlined()
+        connection.commit()
+        if not dialect.transactional_ddl:  # what a failure leaves behind here, no row names any more
+            expiry.drop_inlined()
             connection.commit()
     return result
 
@@ -101,6 +107,7 @@ class _Expiry:
         self.connection = connection
         self.tables = tables
         self.now = now
+        self.inlined: list[str] = []  # dynamic tables that nobody can reach
 
     def run(self, expired: tuple[Snapshot, ...], *, dry_run: bool) -> ExpireResult:
         """Schedule and remove what became unreachable; later steps ask for what earlier ones left."""
@@ -206,7 +213,7 @@ class _Expiry:
     def remove_tables(self, table_ids: list[int]) -> None:
         """Remove everything that belongs to tables nobody can reach."""
         for chunk in _chunks(table_ids):
-            self._drop_inlined(chunk)
+            self._forget_inlined(chunk)
             mapping, names = self.tables["column_mapping"], self.tables["name_mapping"]
             mappings = select(mapping.c.mapping_id).where(mapping.c.table_id.in_(chunk))
             self.connection.execute(names.delete().where(names.c.mapping_id.in_(mappings)))
@@ -214,13 +221,16 @@ class _Expiry:
                 table = self.tables[name]
                 self.connection.execute(table.delete().where(table.c.table_id.in_(chunk)))
 
-    def _drop_inlined(self, table_ids: list[int]) -> None:
+    def _forget_inlined(self, table_ids: list[int]) -> None:
         registry = self.tables["inlined_data_tables"]
         registered = self.connection.execute(
             select(registry.c.table_name).where(registry.c.table_id.in_(table_ids))
         ).scalars()
-        names = [*registered, *(f"ducklake_inlined_delete_{table_id}" for table_id in table_ids)]
-        for name in names:
+        self.inlined += [*registered, *(f"ducklake_inlined_delete_{table_id}" for table_id in table_ids)]
+
+    def drop_inlined(self) -> None:
+        """Drop the inlined rows of tables nobody can reach."""
+        for name in self.inlined:
             dynamic = SqlTable(name, MetaData(schema=self.tables.metadata_schema))
             self.connection.execute(DropTable(dynamic, if_exists=True))
 
