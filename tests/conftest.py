@@ -13,18 +13,22 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests import type_matrix
+from tests.reference import mariadb, postgres
 from tests.reference.catalogs import (
     CATALOG_KINDS,
+    USUAL_KINDS,
     CatalogDatabase,
     CatalogKind,
     data_directory,
     file_catalog,
 )
-from tests.reference.postgres import PostgresServer, fresh_database
 
 NewCatalog = Callable[[CatalogKind], CatalogDatabase]
+Server = postgres.PostgresServer | mariadb.MariaDbServer
 
-_server = pytest.StashKey[PostgresServer]()
+_SERVERS = {"postgres": postgres.PostgresServer, "mariadb": mariadb.MariaDbServer}
+_FRESH = {"postgres": postgres.fresh_database, "mariadb": mariadb.fresh_database}
+_servers = pytest.StashKey[dict[str, Server]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,7 +63,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "catalog_kind" in metafunc.fixturenames:
-        metafunc.parametrize("catalog_kind", _chosen_kinds(metafunc.config))
+        chosen = metafunc.config.option.catalog
+        metafunc.parametrize("catalog_kind", USUAL_KINDS if chosen == "all" else (chosen,))
 
 
 def _chosen_kinds(config: pytest.Config) -> tuple[CatalogKind, ...]:
@@ -67,22 +72,30 @@ def _chosen_kinds(config: pytest.Config) -> tuple[CatalogKind, ...]:
     return CATALOG_KINDS if chosen == "all" else (chosen,)
 
 
+def _chosen_servers(config: pytest.Config) -> list[CatalogKind]:
+    """List the servers that can run; who asks for another is told why not."""
+    installed = {"postgres": True, "mariadb": mariadb.find_programs() is not None}
+    return [kind for kind in _chosen_kinds(config) if installed.get(kind, False)]
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node) -> None:
-    """Hand the address of the run's one server to an xdist worker about to start."""
-    if "postgres" in _chosen_kinds(node.config):
-        node.workerinput["postgres_port"] = _start_once(node.config).port
+    """Hand the addresses of the run's servers, one of each kind, to an xdist worker about to start."""
+    node.workerinput["ports"] = {
+        kind: _start_once(node.config, kind) for kind in _chosen_servers(node.config)
+    }
 
 
-def _start_once(config: pytest.Config) -> PostgresServer:
-    if _server not in config.stash:
-        config.stash[_server] = PostgresServer()
-    return config.stash[_server]
+def _start_once(config: pytest.Config, kind: CatalogKind) -> int:
+    servers = config.stash.setdefault(_servers, {})
+    if kind not in servers:
+        servers[kind] = _SERVERS[kind]()
+    return servers[kind].port
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if _server in config.stash:
-        config.stash[_server].stop()
+    for server in config.stash.get(_servers, {}).values():
+        server.stop()
 
 
 @pytest.fixture(scope="session")
@@ -96,15 +109,27 @@ def size(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def postgres_port(request: pytest.FixtureRequest) -> int:
-    if "postgres" not in _chosen_kinds(request.config):
-        pytest.skip("--catalog leaves PostgreSQL out")
-    worker = getattr(request.config, "workerinput", None)
-    return worker["postgres_port"] if worker else _start_once(request.config).port
+def server_port(request: pytest.FixtureRequest) -> Callable[[CatalogKind], int]:
+    """Return the port of the run's one server of a kind."""
+
+    def port(kind: CatalogKind) -> int:
+        if kind not in _chosen_kinds(request.config):
+            pytest.skip(f"--catalog leaves {kind} out")
+        if kind not in _chosen_servers(request.config):
+            pytest.skip(f"{kind} is not installed: apt-get install {mariadb.PACKAGE}")
+        worker = getattr(request.config, "workerinput", None)
+        return worker["ports"][kind] if worker else _start_once(request.config, kind)
+
+    return port
+
+
+@pytest.fixture(scope="session")
+def postgres_port(server_port) -> int:
+    return server_port("postgres")
 
 
 @pytest.fixture
-def new_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewCatalog]:
+def new_catalog(server_port, tmp_path: Path) -> Iterator[NewCatalog]:
     """Make as many empty catalogs as a test asks for, each with a data directory of its own."""
     with ExitStack() as databases:
         count = 0
@@ -113,10 +138,9 @@ def new_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewC
             nonlocal count
             count += 1
             folder = tmp_path / f"lake_{count}"
-            if kind != "postgres":
+            if kind not in _FRESH:
                 return file_catalog(kind, folder)
-            port = request.getfixturevalue("postgres_port")
-            location = databases.enter_context(fresh_database(port))
+            location = databases.enter_context(_FRESH[kind](server_port(kind)))
             return CatalogDatabase(kind, location, data_directory(folder))
 
         yield make
@@ -130,6 +154,16 @@ def sqlite_catalog(new_catalog: NewCatalog) -> CatalogDatabase:
 @pytest.fixture
 def postgres_catalog(new_catalog: NewCatalog) -> CatalogDatabase:
     return new_catalog("postgres")
+
+
+@pytest.fixture
+def mariadb_catalog(new_catalog: NewCatalog) -> CatalogDatabase:
+    return new_catalog("mariadb")
+
+
+@pytest.fixture
+def duckdb_catalog(new_catalog: NewCatalog) -> CatalogDatabase:
+    return new_catalog("duckdb")
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from typing import Any
 import duckdb
 import psycopg
 
+from tests.reference import mariadb
 from tests.reference.catalogs import CatalogDatabase
 
 Row = dict[str, Any]
@@ -103,6 +104,11 @@ def _reader(catalog: CatalogDatabase) -> Iterator[Query]:
             connection = psycopg.connect(catalog.location)
         case "duckdb":
             connection = duckdb.connect(catalog.location, read_only=True)
+        case "mariadb":
+            with mariadb.admin(int(catalog.server["port"]), catalog.database) as cursor:
+                cursor.execute("SET sql_mode = 'ANSI_QUOTES'")
+                yield lambda text: (cursor.execute(text), list(cursor.fetchall()))[1]
+            return
     with closing(connection):
         yield lambda text: connection.execute(text).fetchall()
 
@@ -110,9 +116,11 @@ def _reader(catalog: CatalogDatabase) -> Iterator[Query]:
 def _rows(catalog: CatalogDatabase, query: Query, table: str, layout: Layout) -> list[Row]:
     names = [name for name, _, _ in layout]
     listed = ", ".join(_quoted(name) for name in names)
-    position = "ctid" if catalog.kind == "postgres" else "rowid"
-    rows = query(f"SELECT {listed} FROM {_quoted(table)} ORDER BY {position}")
+    rows = query(f"SELECT {listed} FROM {_quoted(table)} ORDER BY {_POSITION[catalog.kind]}")
     return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+_POSITION = {"sqlite": "rowid", "postgres": "ctid", "duckdb": "rowid", "mariadb": "NULL"}
 
 
 def _quoted(identifier: str) -> str:
@@ -138,6 +146,10 @@ _LAYOUT_QUERIES = {
         LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
         WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace
         ORDER BY c.relname COLLATE "C", a.attnum""",
+    "mariadb": """
+        SELECT table_name, column_name, concat_ws(' ', column_type, collation_name), column_key = 'PRI'
+        FROM information_schema.columns WHERE table_schema = database()
+        ORDER BY table_name, ordinal_position""",
     "duckdb": """
         SELECT table_name, column_name, data_type, EXISTS (
             FROM duckdb_constraints() k WHERE k.table_oid = c.table_oid

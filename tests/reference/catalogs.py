@@ -5,27 +5,46 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlencode
 
-CatalogKind = Literal["sqlite", "postgres", "duckdb"]
-CATALOG_KINDS: tuple[CatalogKind, ...] = ("sqlite", "postgres")  # what `--catalog all` means
+CatalogKind = Literal["sqlite", "postgres", "mariadb", "duckdb"]
+CATALOG_KINDS: tuple[CatalogKind, ...] = ("sqlite", "postgres", "mariadb", "duckdb")
+# Where the reference writes whatever it can write, and others may look on: what most tests run over.
+USUAL_KINDS: tuple[CatalogKind, ...] = ("sqlite", "postgres")
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogDatabase:
     kind: CatalogKind
-    location: str  # file path, or libpq connection string: "dbname=… host=…"
+    location: str  # file path, or what DuckDB connects to a server by: "dbname=… host=…"
     data_path: str  # absolute, ends in "/"
 
     @property
     def attach_string(self) -> str:
         """What DuckDB's ATTACH takes."""
-        prefix = "ducklake:" if self.kind == "duckdb" else f"ducklake:{self.kind}:"
+        prefix = "ducklake:" if self.kind == "duckdb" else f"ducklake:{_SCANNER.get(self.kind, self.kind)}:"
         return prefix + self.location
 
     @property
     def sqlalchemy_url(self) -> str:
-        if self.kind == "postgres":
-            return _postgres_url(dict(part.split("=", 1) for part in self.location.split()))
-        return f"{self.kind}:///{self.location}"
+        match self.kind:
+            case "postgres":
+                return _postgres_url(self.server)
+            case "mariadb":
+                return f"mariadb://{self.server['user']}@{self.server['host']}:{self.server['port']}/{self.database}"
+            case _:
+                return f"{self.kind}:///{self.location}"
+
+    @property
+    def server(self) -> dict[str, str]:
+        """How a server is reached, by name: host, port, user."""
+        return dict(part.split("=", 1) for part in self.location.split())
+
+    @property
+    def database(self) -> str:
+        """The database's name on its server."""
+        return self.server["database" if self.kind == "mariadb" else "dbname"]
+
+
+_SCANNER = {"mariadb": "mysql"}
 
 
 def _postgres_url(libpq: dict[str, str]) -> str:

@@ -39,7 +39,7 @@ _SETTINGS = {
 class PostgresServer:
     def __init__(self) -> None:
         root = Path(tempfile.mkdtemp(prefix="ducklake_pg_"))
-        self.port = _free_port()
+        self.port = free_port()
         user = _ordinary_user()
         binaries = _executable_binaries(root, user)
         _give(root, user)
@@ -116,7 +116,7 @@ def _packaged_binaries() -> Path:
     return max(path.resolve().parent for path in found)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

@@ -1,0 +1,92 @@
+"""A private MariaDB server from the programs of Debian's package; without systemd, as any user."""
+
+import getpass
+import os
+import shutil
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pymysql
+
+from tests.reference.postgres import free_port
+
+PACKAGE = "mariadb-server-core"
+
+# The server ends when the shell's standard input closes: also when the test run is killed.
+_SUPERVISOR = """
+install=$1 server=$2 root=$3 user=$4 port=$5
+"$install" --no-defaults --user="$user" --datadir="$root/data" --auth-root-authentication-method=normal \
+  --skip-test-db --skip-name-resolve >"$root/log" 2>&1 || exit 1
+"$server" --no-defaults --user="$user" --datadir="$root/data" --socket="$root/socket" --pid-file="$root/pid" \
+  --bind-address=127.0.0.1 --port="$port" --skip-name-resolve --skip-log-bin --max-connections=200 \
+  --innodb-flush-log-at-trx-commit=0 --innodb-doublewrite=0 --innodb-buffer-pool-size=64M \
+  --innodb-file-per-table=0 \
+  >>"$root/log" 2>&1 &
+while ! [ -S "$root/socket" ]; do kill -0 $! 2>/dev/null || exit 1; sleep 0.05; done
+echo ready
+read -r _
+kill -9 $!
+wait $! 2>/dev/null
+rm -rf "$root"
+"""
+
+
+def find_programs() -> tuple[str, str] | None:
+    """Return where the programs that make a data directory and serve it are; None: not installed."""
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
+    install, server = (shutil.which(name, path=path) for name in ("mariadb-install-db", "mariadbd"))
+    return (install, server) if install and server else None
+
+
+class MariaDbServer:
+    """One server; its user `root` has no password and comes by the socket or by TCP."""
+
+    def __init__(self) -> None:
+        programs = find_programs()
+        if programs is None:
+            raise RuntimeError(f"MariaDB is not installed: apt-get install {PACKAGE}")
+        root = Path(tempfile.mkdtemp(prefix="ducklake_mariadb_"))
+        self.port = free_port()
+        self._shell = subprocess.Popen(
+            ["sh", "-c", _SUPERVISOR, "sh", *programs, str(root), getpass.getuser(), str(self.port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=root,
+            env={"PATH": os.environ.get("PATH", os.defpath), "HOME": str(root), "LC_ALL": "C", "TZ": "UTC"},
+            start_new_session=True,  # Ctrl-C goes to the test run, which then stops us
+        )
+        if self._shell.stdout.readline() != b"ready\n":
+            log = (root / "log").read_text(errors="replace")
+            self.stop()
+            shutil.rmtree(root, ignore_errors=True)
+            raise RuntimeError(f"MariaDB did not start:\n{log}")
+
+    def stop(self) -> None:
+        self._shell.communicate(timeout=60)
+
+
+@contextmanager
+def fresh_database(port: int) -> Iterator[str]:
+    """Create a database whose own defaults do not suit a catalog; yield DuckDB's text for it; drop it."""
+    name = f"lake_{uuid.uuid4().hex}"
+    with admin(port) as connection:
+        connection.execute(f"CREATE DATABASE {name} CHARACTER SET latin1")
+    try:
+        yield f"host=127.0.0.1 port={port} user=root database={name}"
+    finally:
+        with admin(port) as connection:
+            connection.execute(f"DROP DATABASE {name}")
+
+
+@contextmanager
+def admin(port: int, database: str | None = None) -> Iterator[pymysql.cursors.Cursor]:
+    """Yield a cursor whose statements take effect at once."""
+    connection = pymysql.connect(
+        host="127.0.0.1", port=port, user="root", database=database, charset="utf8mb4", autocommit=True
+    )
+    with closing(connection), connection.cursor() as cursor:
+        yield cursor
