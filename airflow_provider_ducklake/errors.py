@@ -8,6 +8,7 @@ DuckLakeError
 ├─ NotFoundError
 │  ├─ SchemaNotFoundError
 │  ├─ TableNotFoundError
+│  ├─ ViewNotFoundError
 │  ├─ ColumnNotFoundError
 │  └─ SnapshotNotFoundError
 ├─ AlreadyExistsError
@@ -16,6 +17,7 @@ DuckLakeError
 │  ├─ InvalidTypeError
 │  ├─ InvalidPartitionError
 │  ├─ InvalidOptionError
+│  ├─ InvalidStatementError
 │  └─ SchemaMismatchError
 ├─ UnsupportedFeatureError
 ├─ StorageError
@@ -119,6 +121,18 @@ class TableNotFoundError(NotFoundError):
         )
 
 
+class ViewNotFoundError(NotFoundError):
+    """No such view at that snapshot."""
+
+    def __init__(self, view: str, snapshot_id: int) -> None:
+        self.view = view
+        self.snapshot_id = snapshot_id
+        super().__init__(view, snapshot_id)
+
+    def __str__(self) -> str:
+        return f"View {self.view} does not exist at snapshot {self.snapshot_id}. Check the name."
+
+
 class ColumnNotFoundError(NotFoundError):
     """No such column in that table."""
 
@@ -178,6 +192,24 @@ class InvalidPartitionError(InvalidInputError):
 
 class InvalidOptionError(InvalidInputError):
     """An option is unknown, misplaced or has a value out of range."""
+
+
+class InvalidStatementError(InvalidInputError):
+    """An SQL statement cannot be read, or asks for what the format does not have; says where."""
+
+    def __init__(self, number: int, line: int, column: int, near: str, problem: str) -> None:
+        self.number = number
+        self.line = line
+        self.column = column
+        self.near = near
+        self.problem = problem
+        super().__init__(number, line, column, near, problem)
+
+    def __str__(self) -> str:
+        return (
+            f"Statement {self.number}, line {self.line}, column {self.column}, at {self.near}: {self.problem} "
+            "Nothing was run."
+        )
 
 
 class SchemaMismatchError(InvalidInputError):

@@ -17,18 +17,16 @@ from sqlalchemy.exc import DBAPIError
 from airflow_provider_ducklake.catalog import read
 from airflow_provider_ducklake.catalog.effects import effects_of
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
+from airflow_provider_ducklake.catalog.known_stats import known_stats
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
-from airflow_provider_ducklake.catalog.table_snapshot import has_inlined_rows
 from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
     TransactionConflictError,
 )
-from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 from airflow_provider_ducklake.transaction.change_set import changes_catalog, ordered
-from airflow_provider_ducklake.transaction.changes import AppendFiles, Change
 from airflow_provider_ducklake.transaction.changes_made import format_changes
-from airflow_provider_ducklake.transaction.commit_state import CommitState, KnownStats
+from airflow_provider_ducklake.transaction.commit_state import CommitState
 from airflow_provider_ducklake.transaction.conflicts import check_conflicts
 
 if TYPE_CHECKING:
@@ -39,7 +37,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
     from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.snapshots import Snapshot
+    from airflow_provider_ducklake.transaction.changes import Change
 
 log = logging.getLogger(__name__)
 
@@ -91,8 +91,7 @@ def _begin(
     tables = catalog.tables
     head = read.head(connection, tables)
     _check_since(connection, tables, base, head, changes)
-    appended = [change for change in changes if isinstance(change, AppendFiles)]
-    known = _known_stats(connection, catalog, appended)
+    known = known_stats(connection, catalog, changes)
     clock = catalog.dialect.server_time(connection)
     return CommitState(head, clock, known, catalog_changes=changes_catalog(changes))
 
@@ -112,28 +111,6 @@ def _check_since(
         raise TransactionConflictError(
             "commit on top of it", "follows snapshots that were expired since we planned", "the lake", head.id
         )
-
-
-def _known_stats(connection: Connection, catalog: Catalog, appended: list[AppendFiles]) -> KnownStats:
-    tables = catalog.tables
-    ids = [TableId(change.table) for change in appended if isinstance(change.table, int)]
-    if not ids:
-        return KnownStats()
-    columns = read.table_column_stats(connection, tables, ids)
-    without_bounds = {
-        table_id: missing
-        for table_id, stats in columns.items()
-        if (
-            missing := [
-                one.column_id for one in stats.values() if one.min_value is None and one.max_value is None
-            ]
-        )
-    }
-    unbounded = read.columns_with_unbounded_values(connection, tables, without_bounds)
-    for table_id, missing in without_bounds.items():
-        if has_inlined_rows(connection, catalog, table_id):  # of whose values nothing else is known
-            unbounded.update((table_id, column_id) for column_id in missing)
-    return KnownStats(read.table_stats(connection, tables, ids), columns, frozenset(unbounded))
 
 
 def _snapshot_effect(state: CommitState, tables: CatalogTables) -> Effect:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.exc import DBAPIError
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.catalog import bootstrap, maintenance, read, watch
+from airflow_provider_ducklake.catalog import bootstrap, maintenance, null_check, read, watch
+from airflow_provider_ducklake.catalog.base_lake import CatalogBase
 from airflow_provider_ducklake.catalog.catalog import Catalog
 from airflow_provider_ducklake.catalog.commit import commit
 from airflow_provider_ducklake.catalog.connect import catalog_file, open_engine, parse_url, shown
@@ -30,7 +31,7 @@ from airflow_provider_ducklake.errors import (
 from airflow_provider_ducklake.planning.expiry import ExpiryRule
 from airflow_provider_ducklake.planning.scan import plan_scan
 from airflow_provider_ducklake.planning.write import NewTable
-from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold, quote
+from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
 from airflow_provider_ducklake.spec.options import OptionRow, Options
 from airflow_provider_ducklake.spec.paths import directory_name, is_absolute
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, Snapshot, TableSnapshot
@@ -49,7 +50,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.read import RecordedSnapshot
     from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.planning.watch import TableChanges
+    from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId
+    from airflow_provider_ducklake.spec.schema import Column
     from airflow_provider_ducklake.spec.snapshots import JsonValue
     from airflow_provider_ducklake.storage.filesystem import Location
     from airflow_provider_ducklake.transaction.changes import Change
@@ -204,38 +207,25 @@ class Lake:
         with self._reading() as connection:
             return read.find_schema(connection, self._catalog.tables, self._snapshot(connection, at).id, name)
 
-    def schema_root(self, name: str, at: At = None) -> str:
-        """Return the directory of a schema, absolute, ending in ``/``.
+    def base(self, snapshot: Snapshot) -> CatalogBase:
+        """Return what a transaction asks of the snapshot it is planned on."""
+        return CatalogBase(self._catalog, snapshot, self._reading)
 
-        Raises:
-            SchemaNotFoundError: no such schema.
-        """
-        found = self.schema(name, at)
-        if found is None:
-            raise SchemaNotFoundError(name, self.current_snapshot().id)
-        return found.path.below(self.data_path)
-
-    def views(self, schema: str, at: At = None) -> list[str]:
-        """Return the names of the views of a schema."""
+    def has_rows(self, table: TableSnapshot | None) -> bool:
+        """Whether a table ever held a row; one that does not exist yet has none."""
+        if table is None:
+            return False
         with self._reading() as connection:
-            snapshot = self._snapshot(connection, at)
-            found = read.find_schema(connection, self._catalog.tables, snapshot.id, schema)
-            if found is None:
-                return []
-            return [
-                name for _, name in read.view_names(connection, self._catalog.tables, snapshot.id, found.id)
-            ]
+            return null_check.has_rows(connection, self._catalog, table)
 
-    def views_and_macros(self, schema: str, at: At = None) -> list[str]:
-        """Return what a schema holds besides tables, as ``view "name"`` and ``macro "name"``."""
+    def may_hold_null(self, table: TableSnapshot | None, files: Sequence[DataFile], column: Column) -> bool:
+        """Whether a top-level column may hold NULL, in a table or in files about to be added."""
+        if null_check.files_may_hold_null(files, column):
+            return True
+        if table is None:
+            return False
         with self._reading() as connection:
-            snapshot = self._snapshot(connection, at)
-            found = read.find_schema(connection, self._catalog.tables, snapshot.id, schema)
-            if found is None:
-                return []
-            views = read.view_names(connection, self._catalog.tables, snapshot.id, found.id)
-            macros = read.macro_names(connection, self._catalog.tables, snapshot.id, found.id)
-        return [f"view {quote(name)}" for _, name in views] + [f"macro {quote(name)}" for name in macros]
+            return null_check.may_hold_null(connection, self._catalog, table.snapshot.id, table, column)
 
     def effective_options(self, schema_id: SchemaId | None = None) -> Options:
         """Return the options in force for new tables of a schema."""

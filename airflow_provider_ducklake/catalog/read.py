@@ -17,11 +17,13 @@ from airflow_provider_ducklake.spec.ids import (
     ColumnId,
     DataFileId,
     DeleteFileId,
+    MacroId,
     PartitionId,
     SchemaId,
     SnapshotId,
     SortId,
     TableId,
+    ViewId,
 )
 from airflow_provider_ducklake.spec.options import OptionRow
 from airflow_provider_ducklake.spec.partitioning import PartitionField, PartitionSpec, Transform
@@ -226,22 +228,42 @@ def _same_name(left: QualifiedName, right: QualifiedName) -> bool:
 
 def view_names(
     connection: Connection, tables: CatalogTables, at: int, schema_id: SchemaId
-) -> list[tuple[int, str]]:
+) -> list[tuple[ViewId, str]]:
     """Return (id, name) of the views of a schema."""
     view = tables["view"]
     rows = connection.execute(
         select(view.c.view_id, view.c.view_name).where(visible(view, at), view.c.schema_id == schema_id)
     )
-    return [(row.view_id, row.view_name) for row in rows]
+    return [(ViewId(row.view_id), row.view_name) for row in rows]
 
 
-def macro_names(connection: Connection, tables: CatalogTables, at: int, schema_id: SchemaId) -> list[str]:
-    """Return the names of the macros of a schema."""
-    macro = tables["macro"]
+@dataclass(frozen=True, slots=True)
+class MacroRow:
+    """A macro as the catalog holds it."""
+
+    id: MacroId
+    name: str
+    is_table_macro: bool
+
+
+def macros(connection: Connection, tables: CatalogTables, at: int, schema_id: SchemaId) -> list[MacroRow]:
+    """Return the macros of a schema."""
+    macro, implementation = tables["macro"], tables["macro_impl"]
     rows = connection.execute(
-        select(macro.c.macro_name).where(visible(macro, at), macro.c.schema_id == schema_id)
+        select(macro.c.macro_id, macro.c.macro_name, func.min(implementation.c.type).label("type"))
+        .outerjoin(implementation, implementation.c.macro_id == macro.c.macro_id)
+        .where(visible(macro, at), macro.c.schema_id == schema_id)
+        .group_by(macro.c.macro_id, macro.c.macro_name)
+        .order_by(macro.c.macro_id)
     )
-    return list(rows.scalars())
+    return [MacroRow(MacroId(row.macro_id), row.macro_name, row.type == "table") for row in rows]
+
+
+def next_column_id(connection: Connection, tables: CatalogTables, table_id: int) -> int:
+    """Return a column id that the table never had."""
+    column = tables["column"]
+    largest = connection.execute(select(func.max(column.c.column_id)).where(column.c.table_id == table_id))
+    return (largest.scalar() or 0) + 1
 
 
 def columns(connection: Connection, tables: CatalogTables, at: int, table_id: int) -> TableSchema:

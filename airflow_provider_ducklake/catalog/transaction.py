@@ -7,38 +7,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import count
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from uuid6 import uuid7
 
 from airflow_provider_ducklake.errors import (
-    AlreadyExistsError,
     CommitStateUnknownError,
     InvalidInputError,
-    SchemaNotFoundError,
     StorageError,
     TableNotFoundError,
     UnsupportedFeatureError,
+    ViewNotFoundError,
 )
 from airflow_provider_ducklake.planning.write import ParquetSettings
-from airflow_provider_ducklake.spec.identifiers import QualifiedName, check_name, fold
-from airflow_provider_ducklake.spec.partitioning import PartitionField, hive_directory, parse_partition_by
-from airflow_provider_ducklake.spec.paths import directory_name, relative_to
-from airflow_provider_ducklake.spec.schema import TableSchema, new_columns
-from airflow_provider_ducklake.transaction.changes import (
-    AppendFiles,
-    Change,
-    CreateSchema,
-    CreateTable,
-    DropSchema,
-    DropTable,
-    NewSchemaRef,
-    NewTableRef,
-    SchemaRef,
-    TableRef,
-)
+from airflow_provider_ducklake.spec.defaults import SqlDefault, SqlExpression, default_of
+from airflow_provider_ducklake.spec.identifiers import QualifiedName, check_column_name, check_name
+from airflow_provider_ducklake.spec.partitioning import hive_directory, parse_partition_by
+from airflow_provider_ducklake.spec.paths import relative_to
+from airflow_provider_ducklake.spec.schema import Default, TableSchema, new_columns
+from airflow_provider_ducklake.spec.sorting import parse_sort_by
+from airflow_provider_ducklake.spec.types import DuckLakeType, parse_type
+from airflow_provider_ducklake.spec.views import ViewDefinition
+from airflow_provider_ducklake.transaction.lake_draft import LakeDraft
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -48,38 +39,29 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.spec.files import DataFile
-    from airflow_provider_ducklake.spec.ids import PartitionId
-    from airflow_provider_ducklake.spec.options import Options
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
+    from airflow_provider_ducklake.transaction.lake_draft import ViewDraft
+    from airflow_provider_ducklake.transaction.table_draft import TableDraft
 
 log = logging.getLogger(__name__)
 
 TableName = str | tuple[str, str] | QualifiedName
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """A table that rows can be added to, existing or of this transaction."""
-
-    ref: TableRef
-    name: QualifiedName
-    schema: TableSchema
-    partition_by: tuple[PartitionField, ...]
-    partition_id: PartitionId | None
-    root: str
-    options: Options
+_DIALECTS = ("duckdb", "spark")
 
 
 class LakeTransaction:
-    """Collects changes and commits them when its ``with`` block ends; use ``Lake.transaction``."""
+    """Collects changes and commits them when its ``with`` block ends; use ``Lake.transaction``.
+
+    Columns are named by dotted paths, quoted where needed: ``address.zip``. A default is a Python value or
+    an ``SqlExpression``.
+    """
 
     def __init__(self, lake: Lake, info: CommitInfo) -> None:
         self.committed: CommittedSnapshot | None = None
         self._lake = lake
         self._info = info
         self._base = lake.current_snapshot()
-        self._changes: list[Change] = []
-        self._numbers = count()
+        self._draft = LakeDraft(lake.base(self._base), lake.data_path, lambda: str(uuid7()))
         self._new_files: list[str] = []
 
     def __enter__(self) -> Self:
@@ -92,183 +74,304 @@ class LakeTransaction:
             self._remove(self._new_files)
             return
         try:
-            self.committed = self._lake.commit(self._base.id, self._changes, self._info)
+            self.committed = self._lake.commit(self._base.id, self._draft.changes, self._info)
         except CommitStateUnknownError:
             raise
         except Exception:  # did not land; an interruption (BaseException) may follow COMMIT and keeps them
             self._remove(self._new_files)
             raise
         registered = {
-            file.path.rpartition("/")[2]
-            for change in self._changes
-            if isinstance(change, AppendFiles)
-            for file in change.files
+            file.path.rpartition("/")[2] for table in self._draft.tables_with_files for file in table.files
         }
         self._remove(path for path in self._new_files if path.rpartition("/")[2] not in registered)
 
-    def create_schema(self, name: str) -> None:
+    # Schemas
+
+    def create_schema(self, name: str, *, if_not_exists: bool = False) -> None:
         """Create a schema.
 
         Raises:
             AlreadyExistsError, InvalidNameError: the name is taken, or is none.
         """
         check_name(name, "schema")
-        if self._schema(name) is not None:
-            raise AlreadyExistsError("schema", name)
-        self._changes.append(CreateSchema(NewSchemaRef(next(self._numbers)), name, str(uuid7())))
+        if not (if_not_exists and self._draft.find_schema(name) is not None):
+            self._draft.create_schema(name)
 
-    def drop_schema(self, name: str, *, cascade: bool = False) -> None:
-        """Drop a schema; with ``cascade`` its tables too.
+    def drop_schema(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
+        """Drop a schema; with ``cascade`` its tables, views and macros too.
 
         Raises:
             SchemaNotFoundError: no such schema.
             InvalidInputError: it is not empty and ``cascade`` was not given.
-            UnsupportedFeatureError: it holds views or macros.
         """
-        found = self._schema(name)
-        if found is None:
-            raise SchemaNotFoundError(name, self._base.id)
-        ref, real_name = found
-        inside = [table for table in self._table_names() if fold(table.schema) == fold(name)]
-        if inside and not cascade:
-            raise InvalidInputError(
-                f"Schema {real_name!r} is not empty: it holds {', '.join(map(str, inside))}. Drop them "
-                "first, or give cascade=True."
-            )
-        if not isinstance(ref, NewSchemaRef) and (
-            others := self._lake.views_and_macros(real_name, self._base.id)
-        ):
-            raise UnsupportedFeatureError(
-                f"Schema {real_name!r} holds {', '.join(others)}. This release drops tables only; drop "
-                "them in DuckDB first."
-            )
-        for table in inside:
-            self.drop_table(table)
-        if isinstance(ref, NewSchemaRef):
-            self._changes = [
-                one for one in self._changes if not (isinstance(one, CreateSchema) and one.ref == ref)
-            ]
-        else:
-            self._changes.append(DropSchema(ref, real_name))
+        if not (if_exists and self._draft.find_schema(name) is None):
+            self._draft.drop_schema(name, cascade=cascade)
 
-    def _schema(self, name: str) -> tuple[SchemaRef, str] | None:
-        """Return the reference and the real name of a schema as this transaction sees it."""
-        for change in self._changes:
-            if isinstance(change, CreateSchema) and fold(change.name) == fold(name):
-                return change.ref, change.name
-        existing = self._lake.schema(name, at=self._base.id)
-        if existing is None:
-            return None
-        dropped = any(isinstance(one, DropSchema) and one.schema_id == existing.id for one in self._changes)
-        return None if dropped else (existing.id, existing.name)
+    # Tables
 
-    def _schema_root(self, ref: SchemaRef, name: str) -> str:
-        if not isinstance(ref, NewSchemaRef):
-            return self._lake.schema_root(name, at=self._base.id)
-        created = next(one for one in self._changes if isinstance(one, CreateSchema) and one.ref == ref)
-        return self._lake.data_path + directory_name(created.name, created.uuid)
-
-    def create_table(
+    def create_table(  # noqa: PLR0913 - a table has that many sides
         self,
         table: TableName,
-        columns: Mapping[str, str] | pa.Schema,
+        columns: Mapping[str, str | DuckLakeType] | pa.Schema,
         partition_by: Sequence[str] = (),
         not_null: Sequence[str] = (),
         *,
+        sort_by: Sequence[str] = (),
+        defaults: Mapping[str, SqlDefault] | None = None,
         or_replace: bool = False,
+        if_not_exists: bool = False,
     ) -> None:
         """Create a table.
 
         ``columns`` maps names to DuckLake types (``{"id": "int64", "tags": "varchar[]"}``), or is an Arrow
         schema, whose non-nullable fields are NOT NULL. ``partition_by`` holds expressions such as
-        ``"year(day)"``.
+        ``"year(day)"``, ``sort_by`` columns such as ``"id DESC"``.
 
         Raises:
             AlreadyExistsError, SchemaNotFoundError: the name is taken, or its schema missing.
-            InvalidNameError, InvalidTypeError, InvalidPartitionError: something in the definition cannot be.
+            InvalidInputError: something in the definition cannot be (subclasses say what).
         """
         name = QualifiedName.of(table)
-        schema = self._schema(name.schema)
-        if schema is None:
-            raise SchemaNotFoundError(name.schema, self._base.id)
-        self._refuse_view(name)
-        definition = _definition(columns, not_null)
+        definition = _with_defaults(_definition(columns, not_null), defaults or {})
         fields = parse_partition_by(partition_by, definition, str(name))
-        if self._find(name) is not None:
-            if not or_replace:
-                raise AlreadyExistsError("table", str(name))
-            self.drop_table(name)
-        self._changes.append(
-            CreateTable(
-                NewTableRef(next(self._numbers)),
-                schema[0],
-                QualifiedName(schema[1], name.name),
-                str(uuid7()),
-                definition,
-                fields,
-            )
-        )
+        keys = parse_sort_by(sort_by, definition, str(name))
+        existing = self._draft.find_table(name)
+        if existing is not None and if_not_exists:
+            return
+        if existing is not None and or_replace:
+            self._draft.drop_table(existing)
+        draft = self._draft.create_table(name, definition)
+        for column in definition.columns:
+            check_column_name(column.name, inlining=draft.allows_inlining)
+        self._draft.put(draft.partitioned_by(fields).sorted_by(keys))
 
-    def _refuse_view(self, name: QualifiedName) -> None:
-        views = self._lake.views(name.schema, at=self._base.id)
-        if fold(name.name) in {fold(view) for view in views}:
-            raise AlreadyExistsError("view", str(name))
-
-    def drop_table(self, table: TableName) -> None:
+    def drop_table(self, table: TableName, *, if_exists: bool = False) -> None:
         """Drop a table.
 
         Raises:
             SchemaNotFoundError, TableNotFoundError: no such table.
         """
-        target = self._target(QualifiedName.of(table))
-        if isinstance(target.ref, NewTableRef):
-            self._changes = [one for one in self._changes if not _is_of_table(one, target.ref)]
-        else:
-            self._changes = [one for one in self._changes if not _is_of_table(one, target.ref)]
-            self._changes.append(DropTable(target.ref, target.name))
+        found = self._draft.find_table(QualifiedName.of(table))
+        if found is not None or not if_exists:
+            self._draft.drop_table(found or self._table(table))
 
-    def _table_names(self) -> list[QualifiedName]:
-        dropped = {change.table_id for change in self._changes if isinstance(change, DropTable)}
-        existing = [row.qualified for row in self._lake.table_rows(at=self._base.id) if row.id not in dropped]
-        return existing + [change.name for change in self._changes if isinstance(change, CreateTable)]
+    def rename_table(self, table: TableName, new_name: str) -> None:
+        """Give a table another name in its schema; its files stay where they are.
 
-    def _find(self, name: QualifiedName) -> _Target | None:
-        """Return the table of that name as this transaction sees it."""
-        for change in self._changes:
-            if isinstance(change, CreateTable) and _same(change.name, name):
-                return self._new_target(change)
-        if self._schema(name.schema) is None:
-            raise SchemaNotFoundError(name.schema, self._base.id)
-        try:
-            existing = self._lake.table_snapshot(name, at=self._base.id)
-        except (SchemaNotFoundError, TableNotFoundError):
-            return None
-        if any(isinstance(one, DropTable) and one.table_id == existing.table_id for one in self._changes):
-            return None
-        spec = existing.partition_spec
-        return _Target(
-            existing.table_id,
-            existing.name,
-            existing.schema,
-            spec.fields if spec else (),
-            spec.id if spec else None,
-            existing.root,
-            existing.options,
+        Raises:
+            TableNotFoundError, AlreadyExistsError, InvalidNameError: as the words say.
+        """
+        self._draft.rename_table(self._table(table), check_name(new_name, "table"))
+
+    def truncate(self, table: TableName) -> None:
+        """Take all rows out of a table."""
+        self._draft.put(self._table(table).truncated())
+
+    def delete_rows(self, table: TableName, where: str) -> None:  # noqa: ARG002 - the promised signature
+        """Not there yet.
+
+        Raises:
+            UnsupportedFeatureError: always.
+        """
+        raise UnsupportedFeatureError(
+            f"Deleting rows of {QualifiedName.of(table)} by a condition comes with the release that reads "
+            "them first; truncate the table, or delete in DuckDB."
         )
 
-    def _new_target(self, change: CreateTable) -> _Target:
-        root = self._schema_root(change.schema, change.name.schema) + directory_name(
-            change.name.name, change.uuid
-        )
-        schema_id = None if isinstance(change.schema, NewSchemaRef) else change.schema
-        options = self._lake.effective_options(schema_id)
-        return _Target(change.ref, change.name, change.columns, change.partition_by, None, root, options)
-
-    def _target(self, name: QualifiedName) -> _Target:
-        target = self._find(name)
-        if target is None:
+    def _table(self, table: TableName) -> TableDraft:
+        name = QualifiedName.of(table)
+        found = self._draft.find_table(name)
+        if found is None:
             raise TableNotFoundError(str(name), self._base.id)
-        return target
+        return found
+
+    # Columns
+
+    def add_column(  # noqa: PLR0913 - so has a column
+        self,
+        table: TableName,
+        column: str,
+        type_: str | DuckLakeType,
+        default: SqlDefault | None = None,
+        *,
+        nullable: bool = True,
+        if_not_exists: bool = False,
+    ) -> None:
+        """Add a column, or a field of a struct; rows that exist get the default.
+
+        Raises:
+            AlreadyExistsError, InvalidNameError, InvalidTypeError: name or type cannot be.
+            InvalidInputError: the default is an expression or does not fit, or rows would hold NULL in a
+                column that is not ``nullable``.
+        """
+        draft = self._table(table)
+        if if_not_exists and draft.has(column):
+            return
+        parsed = _type(type_)
+        if isinstance(default, SqlExpression):
+            raise InvalidInputError(
+                f"Column {column!r}: rows that exist need one value, so the default of a new column is a "
+                "literal. Add it without, then set_default."
+            )
+        stored, initial = default_of(default, parsed)
+        if not nullable and initial is None and (draft.files or self._lake.has_rows(draft.base)):
+            raise InvalidInputError(
+                f"Column {column!r} of {draft.name} cannot be NOT NULL without a default: the rows that "
+                "exist would hold NULL in it."
+            )
+        self._draft.put(draft.with_column(column, parsed, stored, initial, nullable=nullable))
+
+    def drop_column(self, table: TableName, column: str, *, if_exists: bool = False) -> None:
+        """Drop a column, or a field of a struct; older snapshots keep it.
+
+        Raises:
+            ColumnNotFoundError: no such column.
+            InvalidInputError: it is the last one, or partitioning or sorting needs it.
+        """
+        draft = self._table(table)
+        if not (if_exists and not draft.has(column)):
+            self._draft.put(draft.without_column(column))
+
+    def rename_column(self, table: TableName, column: str, new_name: str) -> None:
+        """Give a column, or a field of a struct, another name; sort keys follow.
+
+        Raises:
+            ColumnNotFoundError, AlreadyExistsError, InvalidNameError: as the words say.
+        """
+        self._draft.put(self._table(table).with_column_renamed(column, new_name))
+
+    def set_column_type(self, table: TableName, column: str, type_: str | DuckLakeType) -> None:
+        """Widen the type of a column or a field at any depth (``tags.element``).
+
+        Raises:
+            ColumnNotFoundError, InvalidTypeError: no such column, or a type that is not wider.
+        """
+        self._draft.put(self._table(table).with_type(column, _type(type_)))
+
+    def set_default(self, table: TableName, column: str, default: SqlDefault) -> None:
+        """Set what rows to come hold where they name no value; rows that exist stay.
+
+        Raises:
+            ColumnNotFoundError, InvalidInputError: no such column, or a value that does not fit it.
+        """
+        draft = self._table(table)
+        stored, _ = default_of(default, draft.find(column).type)
+        self._draft.put(draft.with_default(column, stored))
+
+    def drop_default(self, table: TableName, column: str) -> None:
+        """Take a column's default away: rows to come hold NULL."""
+        self._draft.put(self._table(table).with_default(column, Default()))
+
+    def set_not_null(self, table: TableName, column: str) -> None:
+        """Forbid NULL in a column.
+
+        Raises:
+            ColumnNotFoundError: no such column.
+            InvalidInputError: it holds a NULL, or the statistics cannot tell.
+        """
+        draft = self._table(table)
+        changed = draft.with_nullability(column, nullable=False)
+        if self._lake.may_hold_null(draft.base, draft.files, draft.find(column)):
+            raise InvalidInputError(
+                f"Column {column!r} of {draft.name} may hold NULL, by the statistics of its rows. Fill or "
+                "delete such rows, then compact the table, so that its statistics show it."
+            )
+        self._draft.put(changed)
+
+    def drop_not_null(self, table: TableName, column: str) -> None:
+        """Allow NULL in a column."""
+        self._draft.put(self._table(table).with_nullability(column, nullable=True))
+
+    # Layout and comments
+
+    def set_partitioned_by(self, table: TableName, partition_by: Sequence[str]) -> None:
+        """Set the partition keys of rows to come; none: unpartitioned.
+
+        Raises:
+            InvalidPartitionError, ColumnNotFoundError: as the words say.
+        """
+        draft = self._table(table)
+        fields = parse_partition_by(partition_by, draft.columns, str(draft.name))
+        self._draft.put(draft.partitioned_by(fields))
+
+    def set_sorted_by(self, table: TableName, sort_by: Sequence[str]) -> None:
+        """Set the sort keys of a table; none: unsorted.
+
+        Raises:
+            InvalidInputError, ColumnNotFoundError: as the words say.
+        """
+        draft = self._table(table)
+        self._draft.put(draft.sorted_by(parse_sort_by(sort_by, draft.columns, str(draft.name))))
+
+    def comment_on_table(self, table: TableName, text: str | None) -> None:
+        """Set a table's comment; None takes it away."""
+        self._draft.put(self._table(table).commented(_comment(text)))
+
+    def comment_on_column(self, table: TableName, column: str, text: str | None) -> None:
+        """Set a column's comment; None takes it away."""
+        self._draft.put(self._table(table).column_commented(column, _comment(text)))
+
+    def comment_on_view(self, view: TableName, text: str | None) -> None:
+        """Set a view's comment; None takes it away."""
+        self._draft.put_view(replace(self._view(view), comment=(_comment(text),)))
+
+    # Views
+
+    def create_view(  # noqa: PLR0913 - and a view
+        self,
+        view: TableName,
+        sql: str,
+        dialect: str = "duckdb",
+        *,
+        column_aliases: Sequence[str] = (),
+        or_replace: bool = False,
+        if_not_exists: bool = False,
+    ) -> None:
+        """Create a view; its SQL is stored as it is, for clients that speak ``dialect``.
+
+        Raises:
+            AlreadyExistsError, SchemaNotFoundError: the name is taken, or its schema missing.
+            InvalidInputError: no SQL, or a dialect nobody reads.
+        """
+        name = QualifiedName.of(view)
+        if dialect not in _DIALECTS:
+            raise InvalidInputError(f"The view's dialect {dialect!r} is none of {', '.join(_DIALECTS)}.")
+        if not sql.strip() or "\0" in sql:
+            raise InvalidInputError(f"The view {name} needs SQL to show, without NUL characters.")
+        existing = self._draft.find_view(name)
+        if existing is not None and if_not_exists:
+            return
+        if existing is not None and or_replace:
+            self._draft.drop_view(existing)
+        aliases = tuple(check_name(alias, "column") for alias in column_aliases)
+        self._draft.create_view(name, ViewDefinition(sql.strip(), dialect, aliases))
+
+    def drop_view(self, view: TableName, *, if_exists: bool = False) -> None:
+        """Drop a view.
+
+        Raises:
+            ViewNotFoundError: no such view.
+        """
+        found = self._draft.find_view(QualifiedName.of(view))
+        if found is not None or not if_exists:
+            self._draft.drop_view(found or self._view(view))
+
+    def rename_view(self, view: TableName, new_name: str) -> None:
+        """Give a view another name in its schema.
+
+        Raises:
+            ViewNotFoundError, AlreadyExistsError, InvalidNameError: as the words say.
+        """
+        self._draft.rename_view(self._view(view), check_name(new_name, "view"))
+
+    def _view(self, view: TableName) -> ViewDraft:
+        name = QualifiedName.of(view)
+        found = self._draft.find_view(name)
+        if found is None:
+            raise ViewNotFoundError(str(name), self._base.id)
+        return found
+
+    # Rows
 
     def append_files(self, table: TableName, files: Sequence[DataFile]) -> None:
         """Append rows that already lie in Parquet files with the table's field ids.
@@ -278,14 +381,11 @@ class LakeTransaction:
         Raises:
             InvalidInputError: a file without rows, or whose partition values do not fit the table's keys.
         """
-        target = self._target(QualifiedName.of(table))
+        draft = self._table(table)
         for file in files:
-            _check_file(file, target)
-        placed = tuple(replace(file, path=relative_to(file.path, target.root).path or "") for file in files)
-        if placed:
-            self._changes.append(
-                AppendFiles(target.ref, target.name, target.schema, placed, target.partition_id)
-            )
+            _check_file(file, draft)
+        placed = tuple(replace(file, path=relative_to(file.path, draft.root).path or "") for file in files)
+        self._draft.put(draft.with_files(placed))
 
     def append_arrow(self, table: TableName, rows: pa.Table) -> None:
         """Append an Arrow table, written as Parquet by this process; columns are matched by name.
@@ -297,21 +397,23 @@ class LakeTransaction:
         from airflow_provider_ducklake.storage.arrow_types import check_and_cast  # noqa: PLC0415 - heavy
         from airflow_provider_ducklake.storage.partition_split import split_by_partition  # noqa: PLC0415
 
-        target = self._target(QualifiedName.of(table))
-        rows = check_and_cast(rows, target.schema, str(target.name))
+        draft = self._table(table)
+        rows = check_and_cast(rows, draft.columns, str(draft.name))
         if not rows.num_rows:
             return
-        for values, part in split_by_partition(rows, target.schema, target.partition_by):
-            self.append_files(target.name, self._write(part, values, target))
+        for values, part in split_by_partition(rows, draft.columns, draft.partition_by):
+            self.append_files(draft.name, self._write(part, values, draft))
 
-    def _write(self, rows: pa.Table, values: tuple[str | None, ...], target: _Target) -> list[DataFile]:
+    def _write(self, rows: pa.Table, values: tuple[str | None, ...], target: TableDraft) -> list[DataFile]:
         from airflow_provider_ducklake.storage.parquet_writer import RollingWriter  # noqa: PLC0415 - heavy
 
         settings = ParquetSettings.of_options(target.options)
         hive = settings.hive_file_pattern and target.partition_by
-        directory = target.root + (hive_directory(target.partition_by, target.schema, values) if hive else "")
+        directory = target.root + (
+            hive_directory(target.partition_by, target.columns, values) if hive else ""
+        )
         with RollingWriter(
-            target.schema, self._new_path(directory), settings, locate=self._lake.locate
+            target.columns, self._new_path(directory), settings, locate=self._lake.locate
         ) as writer:
             writer.write(rows)
         return [replace(file, partition_values=values) for file in writer.files]
@@ -334,21 +436,19 @@ class LakeTransaction:
                 log.warning("Cannot remove %s, which no snapshot names: %s", path, error)
 
 
-def _same(left: QualifiedName, right: QualifiedName) -> bool:
-    return (fold(left.schema), fold(left.name)) == (fold(right.schema), fold(right.name))
+def _type(type_: str | DuckLakeType) -> DuckLakeType:
+    return parse_type(type_) if isinstance(type_, str) else type_
 
 
-def _is_of_table(change: Change, ref: TableRef) -> bool:
-    match change:
-        case CreateTable(ref=created):
-            return created == ref
-        case AppendFiles(table=appended):
-            return appended == ref
-        case _:
-            return False
+def _comment(text: str | None) -> str | None:
+    if text is not None and "\0" in text:
+        raise InvalidInputError("A comment cannot hold a NUL character; leave it out.")
+    return text
 
 
-def _definition(columns: Mapping[str, str] | pa.Schema, not_null: Sequence[str]) -> TableSchema:
+def _definition(
+    columns: Mapping[str, str | DuckLakeType] | pa.Schema, not_null: Sequence[str]
+) -> TableSchema:
     if isinstance(columns, Mapping):
         return new_columns(columns, not_null)
     from airflow_provider_ducklake.storage.arrow_types import fields_of_arrow  # noqa: PLC0415 - heavy
@@ -357,11 +457,23 @@ def _definition(columns: Mapping[str, str] | pa.Schema, not_null: Sequence[str])
     return new_columns(fields_of_arrow(columns), [*required, *not_null])
 
 
-def _check_file(file: DataFile, target: _Target) -> None:
+def _with_defaults(schema: TableSchema, defaults: Mapping[str, SqlDefault]) -> TableSchema:
+    by_id = {schema.find(name).id: value for name, value in defaults.items()}
+    columns = []
+    for column in schema.columns:
+        if column.id in by_id:
+            stored, initial = default_of(by_id[column.id], column.type)
+            columns.append(replace(column, default=stored, initial_default=initial))
+        else:
+            columns.append(column)
+    return TableSchema(tuple(columns))
+
+
+def _check_file(file: DataFile, target: TableDraft) -> None:
     if file.record_count <= 0:
         raise InvalidInputError(f"{file.path} has {file.record_count} rows; a data file has at least one.")
     if len(file.partition_values) != len(target.partition_by):
         raise InvalidInputError(
             f"{file.path} has {len(file.partition_values)} partition values, {target.name} is partitioned by "
-            f"{len(target.partition_by)} keys: give one value for each key, in their order."
+            f"{len(target.partition_by)} keys. Give one text (or None) for each key."
         )

@@ -6,8 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import TransactionConflictError
-from airflow_provider_ducklake.spec.paths import relative_to
-from airflow_provider_ducklake.transaction.changes import AppendFiles, Change, CreateTable, NewTableRef
+from airflow_provider_ducklake.spec.paths import directory_name, relative_to
+from airflow_provider_ducklake.transaction.changes import (
+    AppendFiles,
+    Change,
+    CreateTable,
+    NewTableRef,
+    SetPartitioning,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -129,11 +135,15 @@ def plan_create(table: NewTable, directory: str, partition_by: Sequence[str]) ->
 def create_and_append(table: NewTable, result: WriteResult) -> tuple[Change, ...]:
     """Return the changes that make a table appear together with its rows, if there are any."""
     ref = NewTableRef(0)
-    create = CreateTable(ref, table.schema_id, table.name, table.uuid, result.schema, result.partition_fields)
-    if not result.data_files:
-        return (create,)
-    files = _placed(result, table.root)
-    return create, AppendFiles(ref, table.name, result.schema, files)
+    directory = directory_name(table.name.name, table.uuid)
+    changes: list[Change] = [
+        CreateTable(ref, table.schema_id, table.name, table.uuid, directory, result.schema)
+    ]
+    if result.partition_fields:
+        changes.append(SetPartitioning(ref, table.name, result.partition_fields))
+    if result.data_files:
+        changes.append(AppendFiles(ref, table.name, result.schema, _placed(result, table.root)))
+    return tuple(changes)
 
 
 def append_to_existing(table: TableSnapshot, result: WriteResult) -> tuple[Change, ...]:

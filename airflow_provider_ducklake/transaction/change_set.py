@@ -8,22 +8,43 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.transaction.changes import (
     AppendFiles,
     Change,
+    ChangeColumns,
+    CommentOnColumn,
+    CommentOnTable,
+    CommentOnView,
     CreateSchema,
     CreateTable,
+    CreateView,
+    DropMacro,
     DropSchema,
     DropTable,
+    DropView,
+    EndFiles,
     NewTableRef,
+    RenameTable,
+    RenameView,
+    SetPartitioning,
+    SetSorting,
     TableRef,
+    Truncate,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_ORDER = (DropTable, DropSchema, CreateSchema, CreateTable, AppendFiles)
+_STAGES: tuple[tuple[type, ...], ...] = (
+    (DropTable, DropView, DropMacro),
+    (DropSchema,),
+    (CreateSchema,),
+    (CreateTable, CreateView, RenameTable, RenameView, ChangeColumns, SetPartitioning, SetSorting),
+    (CommentOnTable, CommentOnColumn, CommentOnView),
+    (EndFiles, Truncate),
+)
+_DATA = (AppendFiles, EndFiles, Truncate)
 
 
 def ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
-    """Return the changes in commit order: drops, creations, then one append for each table.
+    """Return the changes in commit order: drops, creations and alterations, then one append for each table.
 
     Existing tables come before new ones and by id, as the reference numbers their files.
     """
@@ -35,8 +56,12 @@ def ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
         elif change.files:
             before = appends.get(change.table)
             appends[change.table] = replace(change, files=before.files + change.files) if before else change
-    others.sort(key=lambda change: _ORDER.index(type(change)))
+    others.sort(key=_stage)
     return (*others, *sorted(appends.values(), key=_append_order))
+
+
+def _stage(change: Change) -> int:
+    return next(place for place, kinds in enumerate(_STAGES) if isinstance(change, kinds))
 
 
 def _append_order(change: AppendFiles) -> tuple[bool, int]:
@@ -47,4 +72,4 @@ def _append_order(change: AppendFiles) -> tuple[bool, int]:
 
 def changes_catalog(changes: Iterable[Change]) -> bool:
     """Whether the schema version rises: anything but new rows changes what names mean."""
-    return any(not isinstance(change, AppendFiles) for change in changes)
+    return any(not isinstance(change, _DATA) for change in changes)

@@ -1,7 +1,8 @@
 """The changes a transaction is made of.
 
 A change names existing objects by id and objects of its own transaction by a reference, so it stays valid
-when the commit is retried on a newer snapshot. ``Change`` is a closed union: match it exhaustively.
+when the commit is retried on a newer snapshot. ``Change`` is a closed union: match it exhaustively. Changes
+of one table are net: a column added and renamed in one transaction is a column added.
 """
 
 from __future__ import annotations
@@ -9,13 +10,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.spec.ids import PartitionId, SchemaId, TableId
+from airflow_provider_ducklake.spec.ids import (
+    ColumnId,
+    DataFileId,
+    MacroId,
+    PartitionId,
+    SchemaId,
+    TableId,
+    ViewId,
+)
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.spec.identifiers import QualifiedName
     from airflow_provider_ducklake.spec.partitioning import PartitionField
-    from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.spec.sorting import SortField
+    from airflow_provider_ducklake.spec.views import ViewDefinition
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +43,16 @@ class NewTableRef:
     index: int
 
 
+@dataclass(frozen=True, slots=True)
+class NewViewRef:
+    """A view that the same transaction creates."""
+
+    index: int
+
+
 SchemaRef: TypeAlias = SchemaId | NewSchemaRef
 TableRef: TypeAlias = TableId | NewTableRef
+ViewRef: TypeAlias = ViewId | NewViewRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +74,15 @@ class DropSchema:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """A new table; ``uuid`` names its directory where the name cannot, so it is chosen before the write."""
+    """A new table in ``directory`` (below its schema's), which is chosen before anything is written."""
 
     ref: NewTableRef
     schema: SchemaRef
     name: QualifiedName
     uuid: str
+    directory: str
     columns: TableSchema
-    partition_by: tuple[PartitionField, ...] = ()
+    is_altered: bool = False  # recorded besides, as the reference does, when its columns changed since
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +94,128 @@ class DropTable:
 
 
 @dataclass(frozen=True, slots=True)
+class RenameTable:
+    """Another name for a table, in the same schema."""
+
+    table_id: TableId
+    name: QualifiedName
+    new_name: QualifiedName
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRow:
+    """A column or field by itself, with the column it lies in."""
+
+    column: Column
+    parent: ColumnId | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeColumns:
+    """Columns and fields that end and that begin; one that is changed does both under its id.
+
+    ``unbounded`` are columns whose stored bounds do not hold for their new type; ``without_nulls`` those
+    that must not hold a NULL from now on, so that rows added meanwhile are a conflict.
+    """
+
+    table_id: TableId
+    name: QualifiedName
+    ended: tuple[ColumnId, ...] = ()
+    begun: tuple[ColumnRow, ...] = ()
+    unbounded: tuple[ColumnId, ...] = ()
+    without_nulls: tuple[ColumnId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SetPartitioning:
+    """The partition keys of a table from now on; none: unpartitioned."""
+
+    table: TableRef
+    name: QualifiedName
+    fields: tuple[PartitionField, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetSorting:
+    """The sort keys of a table from now on; none: unsorted."""
+
+    table: TableRef
+    name: QualifiedName
+    fields: tuple[SortField, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommentOnTable:
+    """The comment of a table; None takes it away."""
+
+    table: TableRef
+    name: QualifiedName
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommentOnColumn:
+    """The comment of a column; None takes it away."""
+
+    table: TableRef
+    name: QualifiedName
+    column_id: ColumnId
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    """A new view."""
+
+    ref: NewViewRef
+    schema: SchemaRef
+    name: QualifiedName
+    uuid: str
+    definition: ViewDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class DropView:
+    """The end of a view and its comment."""
+
+    view_id: ViewId
+    name: QualifiedName
+
+
+@dataclass(frozen=True, slots=True)
+class RenameView:
+    """Another name for a view, in the same schema."""
+
+    view_id: ViewId
+    name: QualifiedName
+    new_name: QualifiedName
+
+
+@dataclass(frozen=True, slots=True)
+class CommentOnView:
+    """The comment of a view; None takes it away."""
+
+    view: ViewRef
+    name: QualifiedName
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DropMacro:
+    """The end of a macro, which only a dropped schema brings about; other macros are left as they are."""
+
+    macro_id: MacroId
+    name: QualifiedName
+    is_table_macro: bool
+
+
+@dataclass(frozen=True, slots=True)
 class AppendFiles:
     """Rows in new Parquet files, in this order.
 
-    File paths are relative to the table's directory, or absolute where they lie outside it. ``schema`` and
-    ``partition_id`` are those the files were written with (no partition id for a table of the same
-    transaction).
+    File paths are relative to the table's directory, or absolute where they lie outside it. ``schema`` is the
+    table's at the commit; ``partition_id`` that of the files' partition values, None for keys that the same
+    transaction sets.
     """
 
     table: TableRef
@@ -94,4 +230,40 @@ class AppendFiles:
         return sum(file.record_count for file in self.files)
 
 
-Change: TypeAlias = CreateSchema | DropSchema | CreateTable | DropTable | AppendFiles
+@dataclass(frozen=True, slots=True)
+class EndFiles:
+    """Data files whose last live row goes, with all their rows."""
+
+    table_id: TableId
+    name: QualifiedName
+    file_ids: tuple[DataFileId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """The end of every live row of a table, in files and in the catalog."""
+
+    table_id: TableId
+    name: QualifiedName
+
+
+Change: TypeAlias = (
+    CreateSchema
+    | DropSchema
+    | CreateTable
+    | DropTable
+    | RenameTable
+    | ChangeColumns
+    | SetPartitioning
+    | SetSorting
+    | CommentOnTable
+    | CommentOnColumn
+    | CreateView
+    | DropView
+    | RenameView
+    | CommentOnView
+    | DropMacro
+    | AppendFiles
+    | EndFiles
+    | Truncate
+)

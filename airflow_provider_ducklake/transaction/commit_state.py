@@ -16,10 +16,19 @@ from airflow_provider_ducklake.spec.ids import (
     PartitionId,
     SchemaId,
     SnapshotId,
+    SortId,
     TableId,
+    ViewId,
 )
 from airflow_provider_ducklake.spec.snapshots import Snapshot
-from airflow_provider_ducklake.transaction.changes import NewSchemaRef, NewTableRef, SchemaRef, TableRef
+from airflow_provider_ducklake.transaction.changes import (
+    NewSchemaRef,
+    NewTableRef,
+    NewViewRef,
+    SchemaRef,
+    TableRef,
+    ViewRef,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,12 +41,14 @@ if TYPE_CHECKING:
 class KnownStats:
     """What the catalog knows of the tables to be appended to, read under the commit lock.
 
-    ``unbounded`` holds the columns whose missing bounds mean *unknown* rather than *no value yet*.
+    ``unbounded`` holds the columns whose missing bounds mean *unknown* rather than *no value yet*;
+    ``live_inlined`` the catalog tables that hold live rows of a table to be truncated.
     """
 
     tables: Mapping[TableId, TableStats] = field(default_factory=dict)
     columns: Mapping[TableId, Mapping[ColumnId, TableColumnStats]] = field(default_factory=dict)
     unbounded: frozenset[tuple[TableId, ColumnId]] = frozenset()
+    live_inlined: Mapping[TableId, tuple[str, ...]] = field(default_factory=dict)
 
 
 class CommitState:
@@ -61,7 +72,9 @@ class CommitState:
         self._next_file_id = head.next_file_id
         self._schemas: dict[NewSchemaRef, SchemaId] = {}
         self._tables: dict[NewTableRef, TableId] = {}
+        self._views: dict[NewViewRef, ViewId] = {}
         self._partitions: dict[TableId, PartitionId] = {}
+        self._versioned: set[TableId] = set()
 
     @property
     def snapshot(self) -> Snapshot:
@@ -93,6 +106,21 @@ class CommitState:
         self._partitions[table_id] = PartitionId(self._catalog_id())
         return self._partitions[table_id]
 
+    def add_view(self, ref: NewViewRef) -> ViewId:
+        """Return the id of a view this commit creates."""
+        self._views[ref] = ViewId(self._catalog_id())
+        return self._views[ref]
+
+    def new_sort_id(self) -> SortId:
+        """Return the id of the next sort spec."""
+        return SortId(self._catalog_id())
+
+    def is_first_version_of(self, table_id: TableId) -> bool:
+        """Whether the table has not been asked about before: it gets one schema version a commit."""
+        is_first = table_id not in self._versioned
+        self._versioned.add(table_id)
+        return is_first
+
     def new_file_id(self) -> DataFileId:
         """Return the id of the next data file."""
         self._next_file_id += 1
@@ -105,6 +133,10 @@ class CommitState:
     def table_id(self, ref: TableRef) -> TableId:
         """Return the id behind a reference."""
         return self._tables[ref] if isinstance(ref, NewTableRef) else ref
+
+    def view_id(self, ref: ViewRef) -> ViewId:
+        """Return the id behind a reference."""
+        return self._views[ref] if isinstance(ref, NewViewRef) else ref
 
     def new_partition_id(self, table_id: TableId) -> PartitionId | None:
         """Return the partition spec that this commit gave to the table, if it did."""

@@ -1,7 +1,8 @@
 """Which changes, committed by others since our plan, ours do not go together with.
 
 ``CONFLICTS[ours][theirs]`` names the fact that makes the pair a conflict. *Source:* the verdicts of the
-reference on every ordered pair (dossier §10.2), for the kinds of change this release commits.
+reference on every ordered pair (dossier §10.2), for the kinds of change this release commits; where the
+reference's verdict loses something, ours is a conflict.
 """
 
 from __future__ import annotations
@@ -15,10 +16,23 @@ from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
 from airflow_provider_ducklake.transaction.changes import (
     AppendFiles,
     Change,
+    ChangeColumns,
+    CommentOnColumn,
+    CommentOnTable,
+    CommentOnView,
     CreateSchema,
     CreateTable,
+    CreateView,
+    DropMacro,
     DropSchema,
     DropTable,
+    DropView,
+    EndFiles,
+    RenameTable,
+    RenameView,
+    SetPartitioning,
+    SetSorting,
+    Truncate,
 )
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
@@ -39,35 +53,72 @@ class Fact(Enum):
 _K = ChangeKind
 _CREATES_IN_SCHEMA = (_K.CREATED_TABLE, _K.CREATED_VIEW, _K.CREATED_SCALAR_MACRO, _K.CREATED_TABLE_MACRO)
 
-CONFLICTS: dict[ChangeKind, dict[ChangeKind, Fact]] = {
-    _K.INSERTED_INTO_TABLE: dict.fromkeys(
-        (_K.DELETED_FROM_TABLE, _K.INLINED_DELETE, _K.ALTERED_TABLE, _K.DROPPED_TABLE), Fact.SAME_ID
-    ),
-    _K.DROPPED_TABLE: {_K.DROPPED_TABLE: Fact.SAME_ID},
-    _K.CREATED_TABLE: {
-        _K.CREATED_TABLE: Fact.SAME_NAME,
-        _K.CREATED_VIEW: Fact.SAME_NAME,
-        _K.DROPPED_SCHEMA: Fact.SAME_SCHEMA,
-    },
-    _K.CREATED_SCHEMA: {_K.CREATED_SCHEMA: Fact.SAME_NAME},
-    _K.DROPPED_SCHEMA: {
+_ROWS_GONE = (_K.DELETED_FROM_TABLE, _K.INLINED_DELETE)
+_ROWS_ADDED = (_K.INSERTED_INTO_TABLE, _K.INLINED_INSERT)
+_COMPACTED = (_K.MERGE_ADJACENT, _K.REWRITE_DELETE)
+_RESHAPED = (_K.ALTERED_TABLE, _K.DROPPED_TABLE)
+_CREATE: dict[ChangeKind, Fact] = {
+    _K.CREATED_TABLE: Fact.SAME_NAME,
+    _K.CREATED_VIEW: Fact.SAME_NAME,
+    _K.DROPPED_SCHEMA: Fact.SAME_SCHEMA,
+}
+
+
+class Deed(Enum):
+    """What a change of ours does, where that is finer than the word it is recorded under."""
+
+    INSERT = "insert into it"
+    DELETE = "delete from it"
+    ALTER = "alter it"
+    FORBID_NULL = "forbid NULL in it"
+    RENAME = "rename it"
+    DROP = "drop it"
+    CREATE = "create it"
+    CREATE_SCHEMA = "create the schema"
+    DROP_SCHEMA = "drop the schema"
+    ALTER_VIEW = "comment on it"
+    RENAME_VIEW = "rename the view"
+    DROP_VIEW = "drop the view"
+    DROP_MACRO = "drop the macro"
+
+
+def _same_id(*kinds: ChangeKind) -> dict[ChangeKind, Fact]:
+    return dict.fromkeys(kinds, Fact.SAME_ID)
+
+
+CONFLICTS: dict[Deed, dict[ChangeKind, Fact]] = {
+    Deed.INSERT: _same_id(*_ROWS_GONE, *_RESHAPED),
+    Deed.DELETE: _same_id(*_ROWS_ADDED, *_ROWS_GONE, *_RESHAPED, *_COMPACTED, _K.INLINE_FLUSH),
+    Deed.ALTER: _same_id(*_RESHAPED),
+    Deed.FORBID_NULL: _same_id(*_RESHAPED, *_ROWS_ADDED),
+    Deed.RENAME: {**_CREATE, **_same_id(_K.DROPPED_TABLE)},
+    Deed.DROP: _same_id(_K.DROPPED_TABLE),
+    Deed.CREATE: _CREATE,
+    Deed.CREATE_SCHEMA: {_K.CREATED_SCHEMA: Fact.SAME_NAME},
+    Deed.DROP_SCHEMA: {
         _K.DROPPED_SCHEMA: Fact.SAME_ID,
         **dict.fromkeys(_CREATES_IN_SCHEMA, Fact.SAME_SCHEMA),
     },
+    Deed.ALTER_VIEW: _same_id(_K.ALTERED_VIEW, _K.DROPPED_VIEW),
+    Deed.RENAME_VIEW: {**_CREATE, **_same_id(_K.DROPPED_VIEW)},
+    Deed.DROP_VIEW: _same_id(_K.DROPPED_VIEW),
+    Deed.DROP_MACRO: _same_id(_K.DROPPED_SCALAR_MACRO, _K.DROPPED_TABLE_MACRO),
 }
 
-_WE_WANTED = {
-    _K.INSERTED_INTO_TABLE: "insert into it",
-    _K.DROPPED_TABLE: "drop it",
-    _K.CREATED_TABLE: "create it",
-    _K.CREATED_SCHEMA: "create it",
-    _K.DROPPED_SCHEMA: "drop it",
-}
 _THEY_DID = {
+    _K.INSERTED_INTO_TABLE: "added rows to it",
+    _K.INLINED_INSERT: "added rows to it",
     _K.DELETED_FROM_TABLE: "deleted from it",
     _K.INLINED_DELETE: "deleted from it",
     _K.ALTERED_TABLE: "altered it",
+    _K.ALTERED_VIEW: "altered it",
     _K.DROPPED_TABLE: "dropped it",
+    _K.DROPPED_VIEW: "dropped it",
+    _K.DROPPED_SCALAR_MACRO: "dropped it",
+    _K.DROPPED_TABLE_MACRO: "dropped it",
+    _K.MERGE_ADJACENT: "merged its files",
+    _K.REWRITE_DELETE: "rewrote its files",
+    _K.INLINE_FLUSH: "flushed its rows to files",
     _K.CREATED_TABLE: "created a table of that name",
     _K.CREATED_VIEW: "created a view of that name",
     _K.CREATED_SCHEMA: "created a schema of that name",
@@ -79,29 +130,50 @@ _THEY_DID = {
 class _Ours:
     """One of our changes as the matrix sees it."""
 
-    kind: ChangeKind
+    deed: Deed
     shown: str
-    id: int | None = None  # of a table or schema that existed before
+    id: int | None = None  # of a table, view, macro or schema that existed before
     name: QualifiedName | str | None = None  # of what we create
     schema_id: int | None = None  # existing schema we create in, or drop
     schema_name: str | None = None
 
 
-def _ours(change: Change) -> _Ours | None:
+def _ours(change: Change) -> _Ours | None:  # noqa: C901, PLR0911, PLR0912 - one line for each kind
     """Return None for changes that only touch objects of the same transaction."""
     match change:
         case AppendFiles(table=int(table_id), name=name):
-            return _Ours(_K.INSERTED_INTO_TABLE, str(name), table_id)
+            return _Ours(Deed.INSERT, str(name), table_id)
+        case EndFiles(table_id, name) | Truncate(table_id, name):
+            return _Ours(Deed.DELETE, str(name), table_id)
+        case ChangeColumns(table_id, name, without_nulls=without_nulls):
+            return _Ours(Deed.FORBID_NULL if without_nulls else Deed.ALTER, str(name), table_id)
+        case (
+            SetPartitioning(table=int(table_id), name=name)
+            | SetSorting(table=int(table_id), name=name)
+            | CommentOnTable(table=int(table_id), name=name)
+            | CommentOnColumn(table=int(table_id), name=name)
+        ):
+            return _Ours(Deed.ALTER, str(name), table_id)
+        case RenameTable(table_id, name, new_name):
+            return _Ours(Deed.RENAME, str(name), table_id, new_name, schema_name=name.schema)
         case DropTable(table_id, name):
-            return _Ours(_K.DROPPED_TABLE, str(name), table_id)
-        case CreateTable(schema=schema, name=name):
+            return _Ours(Deed.DROP, str(name), table_id)
+        case CreateTable(schema=schema, name=name) | CreateView(schema=schema, name=name):
             schema_id = schema if isinstance(schema, int) else None
-            return _Ours(_K.CREATED_TABLE, str(name), name=name, schema_id=schema_id, schema_name=name.schema)
+            return _Ours(Deed.CREATE, str(name), name=name, schema_id=schema_id, schema_name=name.schema)
+        case CommentOnView(view=int(view_id), name=name):
+            return _Ours(Deed.ALTER_VIEW, str(name), view_id)
+        case RenameView(view_id, name, new_name):
+            return _Ours(Deed.RENAME_VIEW, str(name), view_id, new_name, schema_name=name.schema)
+        case DropView(view_id, name):
+            return _Ours(Deed.DROP_VIEW, str(name), view_id)
+        case DropMacro(macro_id, name):
+            return _Ours(Deed.DROP_MACRO, str(name), macro_id)
         case CreateSchema(name=schema_name):
-            return _Ours(_K.CREATED_SCHEMA, schema_name, name=schema_name)
+            return _Ours(Deed.CREATE_SCHEMA, schema_name, name=schema_name)
         case DropSchema(schema_id, schema_name):
             return _Ours(
-                _K.DROPPED_SCHEMA, schema_name, schema_id, schema_id=schema_id, schema_name=schema_name
+                Deed.DROP_SCHEMA, schema_name, schema_id, schema_id=schema_id, schema_name=schema_name
             )
         case _:
             return None
@@ -118,13 +190,13 @@ def check_conflicts(changes: Iterable[Change], theirs: Iterable[tuple[SnapshotId
         for own in ours:
             if _conflict(own, record):
                 did = _THEY_DID.get(record.kind, f"did {record}") if record.kind else f"did {record}"
-                raise TransactionConflictError(_WE_WANTED[own.kind], did, own.shown, snapshot_id)
+                raise TransactionConflictError(own.deed.value, did, own.shown, snapshot_id)
 
 
 def _conflict(own: _Ours, record: ChangeRecord) -> bool:
     if record.kind is None:  # a word of a newer release: the same object is reason enough
         return record.object_id is not None and record.object_id == own.id
-    match CONFLICTS[own.kind].get(record.kind):
+    match CONFLICTS[own.deed].get(record.kind):
         case Fact.SAME_ID:
             return record.object_id == own.id
         case Fact.SAME_NAME:

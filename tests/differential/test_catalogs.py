@@ -3,12 +3,13 @@
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
+from tests.differential.ddl_scenarios import DDL_SCENARIOS
 from tests.differential.scenarios import SCENARIOS, Scenario
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog, dump_schema
 from tests.reference.duckdb_lake import open_lake
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *DDL_SCENARIOS], ids=lambda scenario: scenario.name)
 def test_our_catalog_equals_the_references(catalog, reference_catalog, scenario: Scenario):
     with open_lake(
         reference_catalog, data_path=reference_catalog.data_path, data_inlining_row_limit=0

@@ -168,11 +168,20 @@ def normalise(dump: Dump) -> Dump:
     places: dict[str, str] = {}
     data_path = _data_path(dump)
     normal = {
-        table: [_normal_row(table, row, data_path, places) for row in _sorted(table, dump[table])]
+        table: [
+            _normal_row(table, row, data_path, places)
+            for row in _sorted(table, dump[table])
+            if _was_ever_visible(row)
+        ]
         for table in _in_order(dump)
     }
     _write_float32_bounds_alike(normal)
     return normal
+
+
+def _was_ever_visible(row: Row) -> bool:
+    """Tell whether any snapshot shows the row: the reference writes some that begin and end in one."""
+    return row.get("end_snapshot") is None or row.get("begin_snapshot") != row["end_snapshot"]
 
 
 def _write_float32_bounds_alike(dump: Dump) -> None:

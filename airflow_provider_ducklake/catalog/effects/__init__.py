@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from airflow_provider_ducklake.catalog.effects.ddl import create_schema, create_table, drop_schema, drop_table
-from airflow_provider_ducklake.catalog.effects.files import append_files
+from airflow_provider_ducklake.catalog.effects import comments, files, layout, schemas
+from airflow_provider_ducklake.catalog.effects import tables as of_tables
 from airflow_provider_ducklake.transaction.changes import (
     AppendFiles,
     Change,
+    ChangeColumns,
+    CommentOnColumn,
+    CommentOnTable,
+    CommentOnView,
     CreateSchema,
     CreateTable,
+    CreateView,
+    DropMacro,
     DropSchema,
     DropTable,
+    DropView,
+    EndFiles,
+    RenameTable,
+    RenameView,
+    SetPartitioning,
+    SetSorting,
+    Truncate,
 )
 
 if TYPE_CHECKING:
@@ -23,18 +36,46 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.transaction.commit_state import CommitState
 
 
-def effects_of(change: Change, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+def effects_of(  # noqa: C901, PLR0912 - one line for each kind, checked to be exhaustive
+    change: Change, state: CommitState, tables: CatalogTables
+) -> Iterator[Effect]:
     """Yield the statements of one change; takes ids from ``state`` and leaves its records there."""
     match change:
         case CreateSchema():
-            yield from create_schema(change, state, tables)
+            yield from schemas.create_schema(change, state, tables)
         case DropSchema():
-            yield from drop_schema(change, state, tables)
+            yield from schemas.drop_schema(change, state, tables)
+        case CreateView():
+            yield from schemas.create_view(change, state, tables)
+        case DropView():
+            yield from schemas.drop_view(change, state, tables)
+        case RenameView():
+            yield from schemas.rename_view(change, state, tables)
+        case DropMacro():
+            yield from schemas.drop_macro(change, state, tables)
         case CreateTable():
-            yield from create_table(change, state, tables)
+            yield from of_tables.create_table(change, state, tables)
         case DropTable():
-            yield from drop_table(change, state, tables)
+            yield from of_tables.drop_table(change, state, tables)
+        case RenameTable():
+            yield from of_tables.rename_table(change, state, tables)
+        case ChangeColumns():
+            yield from of_tables.change_columns(change, state, tables)
+        case SetPartitioning():
+            yield from layout.set_partitioning(change, state, tables)
+        case SetSorting():
+            yield from layout.set_sorting(change, state, tables)
+        case CommentOnTable():
+            yield from comments.comment_on_table(change, state, tables)
+        case CommentOnColumn():
+            yield from comments.comment_on_column(change, state, tables)
+        case CommentOnView():
+            yield from comments.comment_on_view(change, state, tables)
         case AppendFiles():
-            yield from append_files(change, state, tables)
+            yield from files.append_files(change, state, tables)
+        case EndFiles():
+            yield from files.end_files(change, state, tables)
+        case Truncate():
+            yield from files.truncate(change, state, tables)
         case _:
             assert_never(change)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam
+from sqlalchemy import bindparam, column, table, update
 
-from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
+from airflow_provider_ducklake.catalog.effects.effect import Effect, close, insert
 from airflow_provider_ducklake.errors import InvalidPartitionError
 from airflow_provider_ducklake.spec.files import DataFile
 from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, TableId
@@ -19,7 +19,7 @@ from airflow_provider_ducklake.transaction.changes_made import ChangeKind, Chang
 if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.spec.types import DuckLakeType
-    from airflow_provider_ducklake.transaction.changes import AppendFiles
+    from airflow_provider_ducklake.transaction.changes import AppendFiles, EndFiles, Truncate
     from airflow_provider_ducklake.transaction.commit_state import CommitState
 
 
@@ -29,7 +29,7 @@ def append_files(change: AppendFiles, state: CommitState, tables: CatalogTables)
     before = state.known.tables.get(table_id)
     files = list(zip(_file_ids(change, state), change.files, strict=True))
     yield insert(tables["data_file"], *_file_rows(change, files, table_id, state, before or TableStats()))
-    if stats := list(_stats_rows(change, files, table_id)):
+    if stats := list(_stats_rows(files, table_id)):
         yield insert(tables["file_column_stats"], *stats)
     if values := list(_partition_rows(change, files, table_id)):
         yield insert(tables["file_partition_value"], *values)
@@ -39,6 +39,24 @@ def append_files(change: AppendFiles, state: CommitState, tables: CatalogTables)
     else:
         yield from _widened_column_stats(change, table_id, state, tables)
     state.record(ChangeRecord(ChangeKind.INSERTED_INTO_TABLE, table_id))
+
+
+def end_files(change: EndFiles, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the end of data files; their delete files stay as they are, as the reference leaves them."""
+    file = tables["data_file"]
+    yield close(file, state, file.c.table_id == change.table_id, file.c.data_file_id.in_(change.file_ids))
+    state.record(ChangeRecord(ChangeKind.DELETED_FROM_TABLE, change.table_id))
+
+
+def truncate(change: Truncate, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the end of all data files of a table, and of its rows in the catalog."""
+    file = tables["data_file"]
+    yield close(file, state, file.c.table_id == change.table_id)
+    state.record(ChangeRecord(ChangeKind.DELETED_FROM_TABLE, change.table_id))
+    for name in state.known.live_inlined.get(change.table_id, ()):
+        rows = table(name, column("end_snapshot"), schema=tables.metadata_schema)
+        yield Effect(update(rows).where(rows.c.end_snapshot.is_(None)).values(end_snapshot=state.snapshot_id))
+        state.record(ChangeRecord(ChangeKind.INLINED_DELETE, change.table_id))
 
 
 def _file_ids(change: AppendFiles, state: CommitState) -> list[DataFileId]:
@@ -78,23 +96,21 @@ def _file_rows(
     ]
 
 
-def _stats_rows(change: AppendFiles, files: _Files, table_id: TableId) -> Iterator[dict[str, Any]]:
-    leaves = change.schema.leaf_types()
+def _stats_rows(files: _Files, table_id: TableId) -> Iterator[dict[str, Any]]:
     for file_id, file in files:
-        for column_id in leaves:
-            if (stats := file.column_stats.get(column_id)) is not None:
-                yield {
-                    "data_file_id": file_id,
-                    "table_id": table_id,
-                    "column_id": column_id,
-                    "column_size_bytes": stats.column_size_bytes,
-                    "value_count": stats.value_count,
-                    "null_count": stats.null_count,
-                    "min_value": stats.min_value,
-                    "max_value": stats.max_value,
-                    "contains_nan": stats.contains_nan,
-                    "extra_stats": stats.extra_stats,
-                }
+        for column_id, stats in sorted(file.column_stats.items()):
+            yield {
+                "data_file_id": file_id,
+                "table_id": table_id,
+                "column_id": column_id,
+                "column_size_bytes": stats.column_size_bytes,
+                "value_count": stats.value_count,
+                "null_count": stats.null_count,
+                "min_value": stats.min_value,
+                "max_value": stats.max_value,
+                "contains_nan": stats.contains_nan,
+                "extra_stats": stats.extra_stats,
+            }
 
 
 def _partition_rows(change: AppendFiles, files: _Files, table_id: TableId) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,66 @@
+"""Statements of comments, which the catalog keeps as tags. *Source:* dossier §3."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.catalog.effects.effect import Effect, close, insert
+from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.transaction.changes import CommentOnColumn, CommentOnTable, CommentOnView
+    from airflow_provider_ducklake.transaction.commit_state import CommitState
+
+_KEY = "comment"
+
+
+def comment_on_table(change: CommentOnTable, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield a table's comment; the one taken away leaves a row with NULL, as the reference's."""
+    table_id = state.table_id(change.table)
+    yield from _tag(table_id, change.text, state, tables)
+    state.record(ChangeRecord(ChangeKind.ALTERED_TABLE, table_id))
+
+
+def comment_on_view(change: CommentOnView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield a view's comment."""
+    view_id = state.view_id(change.view)
+    yield from _tag(view_id, change.text, state, tables)
+    state.record(ChangeRecord(ChangeKind.ALTERED_VIEW, view_id))
+
+
+def _tag(object_id: int, text: str | None, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    tag = tables["tag"]
+    yield close(tag, state, tag.c.object_id == object_id, tag.c.key == _KEY)
+    yield insert(
+        tag,
+        {
+            "object_id": object_id,
+            "begin_snapshot": state.snapshot_id,
+            "end_snapshot": None,
+            "key": _KEY,
+            "value": text,
+        },
+    )
+
+
+def comment_on_column(change: CommentOnColumn, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield a column's comment."""
+    table_id, tag = state.table_id(change.table), tables["column_tag"]
+    yield close(
+        tag, state, tag.c.table_id == table_id, tag.c.column_id == change.column_id, tag.c.key == _KEY
+    )
+    yield insert(
+        tag,
+        {
+            "table_id": table_id,
+            "column_id": change.column_id,
+            "begin_snapshot": state.snapshot_id,
+            "end_snapshot": None,
+            "key": _KEY,
+            "value": change.text,
+        },
+    )
+    state.record(ChangeRecord(ChangeKind.ALTERED_TABLE, table_id))

@@ -1,0 +1,87 @@
+"""Statements of schemas, views and macros. *Source:* rows the reference writes (dossier §3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.catalog.effects.effect import Effect, close, insert
+from airflow_provider_ducklake.catalog.effects.tables import renamed
+from airflow_provider_ducklake.spec.paths import directory_name
+from airflow_provider_ducklake.spec.views import format_aliases
+from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.transaction.changes import (
+        CreateSchema,
+        CreateView,
+        DropMacro,
+        DropSchema,
+        DropView,
+        RenameView,
+    )
+    from airflow_provider_ducklake.transaction.commit_state import CommitState
+
+
+def create_schema(change: CreateSchema, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the row of a new schema."""
+    yield insert(
+        tables["schema"],
+        {
+            "schema_id": state.add_schema(change.ref),
+            "schema_uuid": change.uuid,
+            "begin_snapshot": state.snapshot_id,
+            "end_snapshot": None,
+            "schema_name": change.name,
+            "path": directory_name(change.name, change.uuid),
+            "path_is_relative": True,
+        },
+    )
+    state.record(ChangeRecord(ChangeKind.CREATED_SCHEMA, name=change.name))
+
+
+def drop_schema(change: DropSchema, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the end of a schema's row."""
+    yield close(tables["schema"], state, tables["schema"].c.schema_id == change.schema_id)
+    state.record(ChangeRecord(ChangeKind.DROPPED_SCHEMA, change.schema_id))
+
+
+def create_view(change: CreateView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the row of a new view."""
+    yield insert(
+        tables["view"],
+        {
+            "view_id": state.add_view(change.ref),
+            "view_uuid": change.uuid,
+            "begin_snapshot": state.snapshot_id,
+            "end_snapshot": None,
+            "schema_id": state.schema_id(change.schema),
+            "view_name": change.name.name,
+            "dialect": change.definition.dialect,
+            "sql": change.definition.sql,
+            "column_aliases": format_aliases(change.definition.column_aliases),
+        },
+    )
+    state.record(ChangeRecord(ChangeKind.CREATED_VIEW, name=change.name))
+
+
+def drop_view(change: DropView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the end of a view and of its comment."""
+    yield close(tables["view"], state, tables["view"].c.view_id == change.view_id)
+    yield close(tables["tag"], state, tables["tag"].c.object_id == change.view_id)
+    state.record(ChangeRecord(ChangeKind.DROPPED_VIEW, change.view_id))
+
+
+def rename_view(change: RenameView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the end of a view's row and the same row under the new name."""
+    yield from renamed(tables, "view", change.view_id, change.new_name.name, state)
+    state.record(ChangeRecord(ChangeKind.CREATED_VIEW, name=change.new_name))
+
+
+def drop_macro(change: DropMacro, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the end of a macro."""
+    yield close(tables["macro"], state, tables["macro"].c.macro_id == change.macro_id)
+    kind = ChangeKind.DROPPED_TABLE_MACRO if change.is_table_macro else ChangeKind.DROPPED_SCALAR_MACRO
+    state.record(ChangeRecord(kind, change.macro_id))

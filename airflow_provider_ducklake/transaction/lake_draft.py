@@ -1,0 +1,348 @@
+"""The lake as a transaction sees it: what its base snapshot holds, and the transaction's own changes over it.
+
+One of the few places with mutable state; nothing here reads or writes anything but through ``BaseLake``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING, Protocol
+
+from airflow_provider_ducklake.errors import AlreadyExistsError, InvalidInputError, SchemaNotFoundError
+from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
+from airflow_provider_ducklake.spec.paths import directory_name
+from airflow_provider_ducklake.transaction.changes import (
+    Change,
+    CommentOnView,
+    CreateSchema,
+    CreateView,
+    DropMacro,
+    DropSchema,
+    DropTable,
+    DropView,
+    NewSchemaRef,
+    NewTableRef,
+    NewViewRef,
+    RenameView,
+    SchemaRef,
+    TableRef,
+    ViewRef,
+)
+from airflow_provider_ducklake.transaction.table_draft import TableDraft
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from airflow_provider_ducklake.spec.ids import MacroId, SnapshotId, ViewId
+    from airflow_provider_ducklake.spec.options import Options
+    from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.spec.views import ViewDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaDraft:
+    """A schema; ``uuid`` is only needed, and only known, for a new one. ``root`` ends in ``/``."""
+
+    ref: SchemaRef
+    name: str
+    root: str
+    uuid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BaseView:
+    """A view of the base snapshot."""
+
+    id: ViewId
+    name: QualifiedName
+
+
+@dataclass(frozen=True, slots=True)
+class BaseMacro:
+    """A macro of the base snapshot."""
+
+    id: MacroId
+    name: QualifiedName
+    is_table_macro: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDraft:
+    """A view as the transaction will leave it; ``base`` is None and ``definition`` known for a new one."""
+
+    ref: ViewRef
+    schema_ref: SchemaRef
+    name: QualifiedName
+    base: BaseView | None = None
+    definition: ViewDefinition | None = None
+    uuid: str = ""
+    comment: tuple[str | None] | None = None
+
+    def changes(self) -> Iterator[Change]:
+        """Yield what a commit has to do."""
+        if self.base is None:
+            assert isinstance(self.ref, NewViewRef)
+            assert self.definition is not None
+            yield CreateView(self.ref, self.schema_ref, self.name, self.uuid, self.definition)
+        elif self.name != self.base.name:
+            yield RenameView(self.base.id, self.base.name, self.name)
+        if self.comment is not None:
+            yield CommentOnView(self.ref, self.name, self.comment[0])
+
+
+class BaseLake(Protocol):
+    """What a draft asks of the base snapshot; names are compared as DuckDB compares them."""
+
+    snapshot_id: SnapshotId
+
+    def schema(self, name: str) -> SchemaDraft | None:
+        """Return a schema."""
+
+    def table(self, schema: SchemaDraft, name: str) -> TableDraft | None:
+        """Return a table."""
+
+    def view(self, schema: SchemaDraft, name: str) -> BaseView | None:
+        """Return a view."""
+
+    def tables_in(self, schema: SchemaDraft) -> list[QualifiedName]:
+        """Return the tables of a schema."""
+
+    def views_in(self, schema: SchemaDraft) -> list[BaseView]:
+        """Return the views of a schema."""
+
+    def macros_in(self, schema: SchemaDraft) -> list[BaseMacro]:
+        """Return the macros of a schema."""
+
+    def options_of_new_table(self, schema: SchemaDraft) -> Options:
+        """Return the options in force for a new table of a schema."""
+
+
+class LakeDraft:
+    """Schemas, tables and views of one transaction."""
+
+    def __init__(self, base: BaseLake, data_path: str, new_uuid: Callable[[], str]) -> None:
+        self._base = base
+        self._data_path = data_path
+        self._new_uuid = new_uuid
+        self._numbers = count()
+        self._schemas: dict[SchemaRef, SchemaDraft | None] = {}
+        self._tables: dict[TableRef, TableDraft | None] = {}
+        self._views: dict[ViewRef, ViewDraft | None] = {}
+        self._dropped: list[Change] = []
+
+    @property
+    def changes(self) -> list[Change]:
+        """What a commit has to do: drops, then schemas, tables and views in the order of their making."""
+        found: list[Change] = list(self._dropped)
+        found += [
+            CreateSchema(one.ref, one.name, one.uuid)
+            for one in self._schemas.values()
+            if one is not None and isinstance(one.ref, NewSchemaRef)
+        ]
+        for draft in (*self._tables.values(), *self._views.values()):
+            if draft is not None:
+                found.extend(draft.changes())
+        return found
+
+    def find_schema(self, name: str) -> SchemaDraft | None:
+        """Return a schema, None if there is none."""
+        for own in self._schemas.values():
+            if own is not None and fold(own.name) == fold(name):
+                return own
+        base = self._base.schema(name)
+        return None if base is None or base.ref in self._schemas else base
+
+    def schema(self, name: str) -> SchemaDraft:
+        """Return a schema.
+
+        Raises:
+            SchemaNotFoundError: there is none of that name.
+        """
+        found = self.find_schema(name)
+        if found is None:
+            raise SchemaNotFoundError(name, self._base.snapshot_id)
+        return found
+
+    def create_schema(self, name: str) -> None:
+        """Add a schema.
+
+        Raises:
+            AlreadyExistsError: the name is taken.
+        """
+        if self.find_schema(name) is not None:
+            raise AlreadyExistsError("schema", name)
+        uuid = self._new_uuid()
+        ref = NewSchemaRef(next(self._numbers))
+        self._schemas[ref] = SchemaDraft(ref, name, self._data_path + directory_name(name, uuid), uuid)
+
+    def drop_schema(self, name: str, *, cascade: bool) -> None:
+        """Take a schema away, with what it holds if ``cascade``.
+
+        Raises:
+            SchemaNotFoundError: there is none of that name.
+            InvalidInputError: it holds something and ``cascade`` was not given.
+        """
+        schema = self.schema(name)
+        tables, views = self._tables_in(schema), self._views_in(schema)
+        macros = [] if isinstance(schema.ref, NewSchemaRef) else self._base.macros_in(schema)
+        held = [f"table {one.name}" for one in tables] + [f"view {one.name}" for one in views]
+        held += [f"macro {one.name}" for one in macros]
+        if held and not cascade:
+            raise InvalidInputError(
+                f"Schema {schema.name!r} is not empty: it holds {', '.join(held)}. Drop them first, or give "
+                "cascade=True."
+            )
+        for table in tables:
+            self.drop_table(table)
+        for view in views:
+            self.drop_view(view)
+        self._dropped += [DropMacro(one.id, one.name, one.is_table_macro) for one in macros]
+        self._schemas[schema.ref] = None
+        if not isinstance(schema.ref, NewSchemaRef):
+            self._dropped.append(DropSchema(schema.ref, schema.name))
+
+    def _tables_in(self, schema: SchemaDraft) -> list[TableDraft]:
+        own = [one for one in self._tables.values() if one is not None and one.schema_ref == schema.ref]
+        if isinstance(schema.ref, NewSchemaRef):
+            return own
+        refs = {one.ref for one in own}
+        base = (self._base_table(schema, name.name) for name in self._base.tables_in(schema))
+        return own + [one for one in base if one is not None and one.ref not in refs]
+
+    def _views_in(self, schema: SchemaDraft) -> list[ViewDraft]:
+        own = [one for one in self._views.values() if one is not None and one.schema_ref == schema.ref]
+        if isinstance(schema.ref, NewSchemaRef):
+            return own
+        base = [one for one in self._base.views_in(schema) if one.id not in self._views]
+        return own + [ViewDraft(one.id, schema.ref, one.name, one) for one in base]
+
+    def _base_table(self, schema: SchemaDraft, name: str) -> TableDraft | None:
+        """Return a table of the base that the transaction has not touched."""
+        if isinstance(schema.ref, NewSchemaRef):
+            return None
+        found = self._base.table(schema, name)
+        return None if found is None or found.ref in self._tables else found
+
+    def find_table(self, name: QualifiedName) -> TableDraft | None:
+        """Return a table, None if there is none.
+
+        Raises:
+            SchemaNotFoundError: not even its schema.
+        """
+        schema = self.schema(name.schema)
+        for own in self._tables.values():
+            if own is not None and own.schema_ref == schema.ref and fold(own.name.name) == fold(name.name):
+                return own
+        return self._base_table(schema, name.name)
+
+    def find_view(self, name: QualifiedName) -> ViewDraft | None:
+        """Return a view, None if there is none.
+
+        Raises:
+            SchemaNotFoundError: not even its schema.
+        """
+        schema = self.schema(name.schema)
+        for own in self._views.values():
+            if own is not None and own.schema_ref == schema.ref and fold(own.name.name) == fold(name.name):
+                return own
+        if isinstance(schema.ref, NewSchemaRef):
+            return None
+        base = self._base.view(schema, name.name)
+        if base is None or base.id in self._views:
+            return None
+        return ViewDraft(base.id, schema.ref, base.name, base)
+
+    def put(self, table: TableDraft) -> None:
+        """Note what an edit made of a table."""
+        self._tables[table.ref] = table
+
+    def put_view(self, view: ViewDraft) -> None:
+        """Note what an edit made of a view."""
+        self._views[view.ref] = view
+
+    def check_free(self, name: QualifiedName) -> None:
+        """Refuse a name that a table or view has: they share their names.
+
+        Raises:
+            AlreadyExistsError: it is taken.
+        """
+        if (table := self.find_table(name)) is not None:
+            raise AlreadyExistsError("table", str(table.name))
+        if (view := self.find_view(name)) is not None:
+            raise AlreadyExistsError("view", str(view.name))
+
+    def create_table(self, name: QualifiedName, columns: TableSchema) -> TableDraft:
+        """Add a table.
+
+        Raises:
+            AlreadyExistsError, SchemaNotFoundError: as the words say.
+        """
+        self.check_free(name)
+        schema = self.schema(name.schema)
+        uuid = self._new_uuid()
+        directory = directory_name(name.name, uuid)
+        table = TableDraft(
+            ref=NewTableRef(next(self._numbers)),
+            schema_ref=schema.ref,
+            name=QualifiedName(schema.name, name.name),
+            uuid=uuid,
+            directory=directory,
+            root=schema.root + directory,
+            columns=columns,
+            options=self._base.options_of_new_table(schema),
+            next_column_id=1 + sum(1 for _ in columns.walk()),
+        )
+        self.put(table)
+        return table
+
+    def drop_table(self, table: TableDraft) -> None:
+        """Take a table away, with all that the transaction did to it."""
+        self._tables[table.ref] = None
+        if table.base is not None:
+            self._dropped.append(DropTable(table.base.table_id, table.base.name))
+
+    def create_view(self, name: QualifiedName, definition: ViewDefinition) -> None:
+        """Add a view.
+
+        Raises:
+            AlreadyExistsError, SchemaNotFoundError: as the words say.
+        """
+        self.check_free(name)
+        schema = self.schema(name.schema)
+        ref = NewViewRef(next(self._numbers))
+        name = QualifiedName(schema.name, name.name)
+        self.put_view(ViewDraft(ref, schema.ref, name, definition=definition, uuid=self._new_uuid()))
+
+    def drop_view(self, view: ViewDraft) -> None:
+        """Take a view away."""
+        self._views[view.ref] = None
+        if view.base is not None:
+            self._dropped.append(DropView(view.base.id, view.base.name))
+
+    def rename_table(self, table: TableDraft, new_name: str) -> None:
+        """Give a table another name in its schema.
+
+        Raises:
+            AlreadyExistsError: it is taken.
+        """
+        name = QualifiedName(table.name.schema, new_name)
+        if fold(new_name) != fold(table.name.name):
+            self.check_free(name)
+        self.put(table.renamed(name))
+
+    def rename_view(self, view: ViewDraft, new_name: str) -> None:
+        """Give a view another name in its schema.
+
+        Raises:
+            AlreadyExistsError: it is taken.
+        """
+        name = QualifiedName(view.name.schema, new_name)
+        if fold(new_name) != fold(view.name.name):
+            self.check_free(name)
+        self.put_view(replace(view, name=name))
+
+    @property
+    def tables_with_files(self) -> list[TableDraft]:
+        """The tables that the transaction adds files to."""
+        return [table for table in self._tables.values() if table is not None and table.files]

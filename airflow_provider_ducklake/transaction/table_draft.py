@@ -1,0 +1,387 @@
+"""A table as a transaction will leave it, and the changes that lead there.
+
+Every edit returns a new draft; what counts is the difference between the first and the last one.
+*Source:* what the reference allows and writes for each ALTER (dossier §3; probed on 1.5.5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.errors import (
+    AlreadyExistsError,
+    ColumnNotFoundError,
+    InvalidInputError,
+    InvalidTypeError,
+)
+from airflow_provider_ducklake.spec.identifiers import QualifiedName, check_column_name, fold, split_parts
+from airflow_provider_ducklake.spec.schema import (
+    Column,
+    Default,
+    TableSchema,
+    new_columns,
+    resolve_path,
+)
+from airflow_provider_ducklake.spec.schema_edit import add_column, parents, remove_column, replace_column
+from airflow_provider_ducklake.spec.types import (
+    SIGNED_INTEGERS,
+    UNSIGNED_INTEGERS,
+    DuckLakeType,
+    Field,
+    ScalarType,
+    StructType,
+    can_promote,
+    keeps_bounds,
+)
+from airflow_provider_ducklake.transaction.changes import (
+    AppendFiles,
+    Change,
+    ChangeColumns,
+    ColumnRow,
+    CommentOnColumn,
+    CommentOnTable,
+    CreateTable,
+    NewTableRef,
+    RenameTable,
+    SchemaRef,
+    SetPartitioning,
+    SetSorting,
+    TableRef,
+    Truncate,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from airflow_provider_ducklake.spec.files import DataFile
+    from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId
+    from airflow_provider_ducklake.spec.options import Options
+    from airflow_provider_ducklake.spec.partitioning import PartitionField
+    from airflow_provider_ducklake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.spec.sorting import SortField
+
+
+@dataclass(frozen=True, slots=True)
+class TableDraft:
+    """One table of a transaction; ``base`` is None for one that the transaction creates.
+
+    ``root`` is its directory, absolute, ending in ``/``; ``next_column_id`` has never been used by the table.
+    """
+
+    ref: TableRef
+    schema_ref: SchemaRef
+    name: QualifiedName
+    uuid: str
+    directory: str
+    root: str
+    columns: TableSchema
+    options: Options
+    next_column_id: int
+    base: TableSnapshot | None = None
+    partition_by: tuple[PartitionField, ...] = ()
+    sort_by: tuple[SortField, ...] = ()
+    layout_set: tuple[str, ...] = ()  # "partitioning" and "sorting", in the order they were set
+    table_comment: tuple[str | None] | None = None
+    column_comments: Mapping[ColumnId, str | None] = field(default_factory=dict)
+    without_nulls: tuple[ColumnId, ...] = ()
+    files: tuple[DataFile, ...] = ()
+    is_truncated: bool = False
+    is_altered: bool = False
+
+    @classmethod
+    def of(cls, table: TableSnapshot, next_column_id: int) -> TableDraft:
+        """Return the draft of an existing table that nothing has happened to."""
+        return cls(
+            ref=table.table_id,
+            schema_ref=table.schema_id,
+            name=table.name,
+            uuid=table.table_uuid,
+            directory="",
+            root=table.root,
+            columns=table.schema,
+            options=table.options,
+            next_column_id=next_column_id,
+            base=table,
+            partition_by=table.partition_spec.fields if table.partition_spec else (),
+            sort_by=table.sort_spec.fields if table.sort_spec else (),
+        )
+
+    @property
+    def partition_id(self) -> PartitionId | None:
+        """The partition spec of files written now; None for one that the transaction itself sets."""
+        if self.base is None or self.base.partition_spec is None or "partitioning" in self.layout_set:
+            return None
+        return self.base.partition_spec.id
+
+    @property
+    def allows_inlining(self) -> bool:
+        """Whether small inserts may go to the catalog, so that some column names are taken."""
+        return self.options.integer("data_inlining_row_limit") > 0
+
+    def find(self, path: str) -> Column:
+        """Return the column of a dotted path.
+
+        Raises:
+            ColumnNotFoundError: no such column.
+        """
+        return resolve_path(self.columns, path, str(self.name))
+
+    def has(self, path: str) -> bool:
+        """Whether there is a column of that dotted path."""
+        try:
+            self.find(path)
+        except ColumnNotFoundError:
+            return False
+        return True
+
+    def renamed(self, name: QualifiedName) -> TableDraft:
+        """Return the table under another name."""
+        return replace(self, name=name)
+
+    def with_column(
+        self, path: str, type_: DuckLakeType, default: Default, initial: str | None, *, nullable: bool
+    ) -> TableDraft:
+        """Return the table with one more column, or field of a struct (``"address.zip"``).
+
+        Raises:
+            AlreadyExistsError: the name is taken.
+            InvalidNameError, InvalidTypeError, InvalidInputError: name or type cannot be.
+        """
+        *above, name = split_parts(path)
+        parent = self._parent_of_new(path, above)
+        siblings = parent.children if parent is not None else self.columns.columns
+        check_column_name(name, inlining=parent is None and self.allows_inlining)
+        if any(fold(one.name) == fold(name) for one in siblings):
+            raise AlreadyExistsError("column", f"{self.name}.{path}")
+        added = new_columns([Field(name, type_)], first_id=self.next_column_id).columns[0]
+        added = replace(added, default=default, initial_default=initial, nullable=nullable)
+        return replace(
+            self,
+            columns=add_column(self.columns, parent.id if parent else None, added),
+            next_column_id=self.next_column_id + sum(1 for _ in added.walk()),
+            is_altered=True,
+        )
+
+    def _parent_of_new(self, path: str, above: Sequence[str]) -> Column | None:
+        if not above:
+            return None
+        column = TableSchema(self.columns.columns).find(above[0], str(self.name))
+        for part in above[1:]:
+            column = TableSchema(column.children).find(part, f"{self.name} column {column.name}")
+        if not isinstance(column.type, StructType):
+            raise InvalidTypeError(
+                f"Cannot add {path!r} to {self.name}: fields can be added to a struct, and {column.name!r} "
+                f"is {column.type}."
+            )
+        return column
+
+    def without_column(self, path: str) -> TableDraft:
+        """Return the table without a column or field.
+
+        Raises:
+            ColumnNotFoundError: no such column.
+            InvalidInputError: it is the last one, or partitioning or sorting needs it.
+        """
+        column = self.find(path)
+        siblings = self._siblings(column)
+        if len(siblings) == 1:
+            where = "field of its struct" if column not in self.columns.columns else f"column of {self.name}"
+            raise InvalidInputError(f"Cannot drop {path!r}: it is the last {where}. Drop what holds it.")
+        if not self._is_struct_field_or_top(column):
+            raise InvalidInputError(f"Cannot drop {path!r}: a list or map is not one without it.")
+        self._refuse_partition_key(column, "drop")
+        if column in self.columns.columns and any(key.mentions(column) for key in self.sort_by):
+            raise InvalidInputError(
+                f"Cannot drop column {column.name!r}: {self.name} is sorted by it. Set or reset the sort "
+                "keys first."
+            )
+        return replace(self, columns=remove_column(self.columns, column.id), is_altered=True)
+
+    def _siblings(self, column: Column) -> tuple[Column, ...]:
+        parent = parents(self.columns)[column.id]
+        return self.columns.columns if parent is None else self.columns.by_id(parent).children
+
+    def _is_struct_field_or_top(self, column: Column) -> bool:
+        parent = parents(self.columns)[column.id]
+        return parent is None or isinstance(self.columns.by_id(parent).type, StructType)
+
+    def _refuse_partition_key(self, column: Column, verb: str) -> None:
+        if any(key.column_id == column.id for key in self.partition_by):
+            raise InvalidInputError(
+                f"Cannot {verb} column {column.name!r}: {self.name} is partitioned by it. Set or reset the "
+                "partitioning first."
+            )
+
+    def with_column_renamed(self, path: str, name: str) -> TableDraft:
+        """Return the table with another name for a column or struct field; sort keys follow.
+
+        Raises:
+            ColumnNotFoundError, AlreadyExistsError, InvalidNameError: as the words say.
+        """
+        column = self.find(path)
+        is_top = column in self.columns.columns
+        check_column_name(name, inlining=is_top and self.allows_inlining)
+        if not self._is_struct_field_or_top(column):
+            raise InvalidInputError(f"Cannot rename {path!r}: the format gives lists and maps their names.")
+        if any(one.id != column.id and fold(one.name) == fold(name) for one in self._siblings(column)):
+            raise AlreadyExistsError("column", f"{self.name}.{name}")
+        draft = self._with(replace(column, name=name))
+        if not is_top:
+            return draft
+        sort_by = tuple(key.renamed(column, name) for key in self.sort_by)
+        return draft if sort_by == self.sort_by else draft.sorted_by(sort_by)
+
+    def with_type(self, path: str, type_: DuckLakeType) -> TableDraft:
+        """Return the table with a wider type for a column or field.
+
+        Raises:
+            ColumnNotFoundError: no such column.
+            InvalidTypeError: the type is not a wider one, or partitioning depends on the old one.
+            InvalidInputError: rows were added before, in the same transaction.
+        """
+        column = self.find(path)
+        if column.children or not can_promote(column.type, type_):
+            raise InvalidTypeError(
+                f"Cannot change column {path!r} of {self.name} from {column.type} to {type_}: a type can "
+                "only be widened (to a larger integer, float64, a larger decimal, date to timestamp), and "
+                "structs "
+                'field by field ("address.zip").'
+            )
+        if self.files:
+            raise InvalidInputError(f"Change the type of {path!r} before rows are added to {self.name}.")
+        if not _same_sign(column.type, type_):
+            self._refuse_partition_key(column, "change the type of")
+        return self if column.type == type_ else self._with(replace(column, type=type_))
+
+    def with_default(self, path: str, default: Default) -> TableDraft:
+        """Return the table with another default for rows to come."""
+        column = self.find(path)
+        if column not in self.columns.columns:
+            raise InvalidInputError(f"Cannot set a default for {path!r}: only whole columns have one.")
+        return self._with(replace(column, default=default))
+
+    def with_nullability(self, path: str, *, nullable: bool) -> TableDraft:
+        """Return the table with NOT NULL set or dropped; the caller knows whether it holds a NULL."""
+        column = self.find(path)
+        if column not in self.columns.columns:
+            raise InvalidInputError(f"Cannot set NOT NULL for {path!r}: only whole columns have it.")
+        if column.nullable == nullable:
+            return self
+        draft = self._with(replace(column, nullable=nullable))
+        kept = tuple(one for one in self.without_nulls if one != column.id)
+        return replace(draft, without_nulls=kept if nullable else (*kept, column.id))
+
+    def _with(self, column: Column) -> TableDraft:
+        return replace(self, columns=replace_column(self.columns, column), is_altered=True)
+
+    def partitioned_by(self, fields: tuple[PartitionField, ...]) -> TableDraft:
+        """Return the table with other partition keys.
+
+        Raises:
+            InvalidInputError: rows were added before, in the same transaction.
+        """
+        if fields == self.partition_by:
+            return self
+        if self.files:
+            raise InvalidInputError(f"Set the partitioning of {self.name} before rows are added to it.")
+        return replace(self, partition_by=fields, layout_set=_last(self.layout_set, "partitioning"))
+
+    def sorted_by(self, fields: tuple[SortField, ...]) -> TableDraft:
+        """Return the table with other sort keys."""
+        if fields == self.sort_by:
+            return self
+        return replace(self, sort_by=fields, layout_set=_last(self.layout_set, "sorting"))
+
+    def commented(self, text: str | None) -> TableDraft:
+        """Return the table with another comment."""
+        return replace(self, table_comment=(text,))
+
+    def column_commented(self, path: str, text: str | None) -> TableDraft:
+        """Return the table with another comment on a column."""
+        return replace(self, column_comments={**self.column_comments, self.find(path).id: text})
+
+    def with_files(self, files: tuple[DataFile, ...]) -> TableDraft:
+        """Return the table with rows in new files, written with its present columns and keys."""
+        return replace(self, files=self.files + files)
+
+    def truncated(self) -> TableDraft:
+        """Return the table without any row."""
+        return replace(self, files=(), is_truncated=self.base is not None)
+
+    def changes(self) -> Iterator[Change]:
+        """Yield what a commit has to do."""
+        if self.base is None:
+            yield self._creation()
+        else:
+            yield from self._alterations(self.base)
+        yield from self._layout_changes()
+        yield from self._comments()
+        if self.is_truncated and self.base is not None:
+            yield Truncate(self.base.table_id, self.base.name)
+        if self.files:
+            yield AppendFiles(self.ref, self.name, self.columns, self.files, self.partition_id)
+
+    def _creation(self) -> CreateTable:
+        assert isinstance(self.ref, NewTableRef)
+        return CreateTable(
+            self.ref, self.schema_ref, self.name, self.uuid, self.directory, self.columns, self.is_altered
+        )
+
+    def _alterations(self, base: TableSnapshot) -> Iterator[Change]:
+        if self.name != base.name:
+            yield RenameTable(base.table_id, base.name, self.name)
+        before, after = _rows(base.schema), _rows(self.columns)
+        ended = tuple(one for one, row in before.items() if after.get(one) != row)
+        begun = tuple(row for one, row in after.items() if before.get(one) != row)
+        if not (ended or begun):
+            return
+        old_types, new_types = base.schema.leaf_types(), self.columns.leaf_types()
+        unbounded = tuple(
+            one
+            for one, type_ in new_types.items()
+            if one in old_types and not keeps_bounds(old_types[one], type_)
+        )
+        alive = tuple(one for one in self.without_nulls if one in after)
+        yield ChangeColumns(base.table_id, base.name, ended, begun, unbounded, alive)
+
+    def _layout_changes(self) -> Iterator[Change]:
+        for word in self.layout_set:
+            if word == "partitioning" and self.partition_by != self._before(lambda t: t.partition_spec):
+                yield SetPartitioning(self.ref, self.name, self.partition_by)
+            elif word == "sorting":
+                yield SetSorting(self.ref, self.name, self.sort_by)
+
+    def _before(self, spec_of: Callable[[TableSnapshot], object]) -> object:
+        spec = spec_of(self.base) if self.base is not None else None
+        return getattr(spec, "fields", ())
+
+    def _comments(self) -> Iterator[Change]:
+        if self.table_comment is not None:
+            yield CommentOnTable(self.ref, self.name, self.table_comment[0])
+        alive = {column.id for column in self.columns.walk()}
+        for column_id, text in self.column_comments.items():
+            if column_id in alive:
+                yield CommentOnColumn(self.ref, self.name, column_id, text)
+
+
+def _last(words: tuple[str, ...], word: str) -> tuple[str, ...]:
+    return (*(one for one in words if one != word), word)
+
+
+def _rows(schema: TableSchema) -> dict[ColumnId, ColumnRow]:
+    """Return each column by itself: a struct does not change when a field of it does."""
+    above = parents(schema)
+    return {
+        column.id: ColumnRow(replace(column, children=(), type=_bare(column)), above[column.id])
+        for column in schema.walk()
+    }
+
+
+def _bare(column: Column) -> DuckLakeType:
+    return ScalarType(column.catalog_type) if column.children else column.type
+
+
+def _same_sign(old: DuckLakeType, new: DuckLakeType) -> bool:
+    """Whether partition values, buckets too, are the same for both types."""
+    return any(str(old) in names and str(new) in names for names in (SIGNED_INTEGERS, UNSIGNED_INTEGERS))
