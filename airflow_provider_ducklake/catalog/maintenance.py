@@ -69,10 +69,17 @@ def _expire(catalog: Catalog, rule: ExpiryRule, *, dry_run: bool) -> ExpireResul
         if dialect.transactional_ddl:
             expiry.drop_inlined()
         connection.commit()
-        if not dialect.transactional_ddl:  # what a failure leaves behind here, no row names any more
-            expiry.drop_inlined()
-            connection.commit()
+        if not dialect.transactional_ddl:
+            _drop_afterwards(expiry)
     return result
+
+
+def _drop_afterwards(expiry: _Expiry) -> None:
+    """Drop what no row names any more; the expiry is committed, so a failure leaves no more than that behind."""
+    try:
+        expiry.drop_inlined()
+    except Exception:  # noqa: BLE001 - cleaning up
+        log.warning("Could not drop the expired inlined tables %s", expiry.inlined, exc_info=True)
 
 
 _CHUNK = 500
