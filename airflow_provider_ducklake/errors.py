@@ -23,6 +23,7 @@ DuckLakeError
 ├─ StorageError
 ├─ CommitError
 │  ├─ TransactionConflictError
+│  ├─ ZombieCommitError
 │  └─ CommitRetriesExceededError
 ├─ CommitStateUnknownError
 └─ SparkJobError
@@ -207,8 +208,8 @@ class InvalidStatementError(InvalidInputError):
 
     def __str__(self) -> str:
         return (
-            f"Statement {self.number}, line {self.line}, column {self.column}, at {self.near}: {self.problem} "
-            "Nothing was run."
+            f"Statement {self.number}, line {self.line}, column {self.column}, at {self.near}: "
+            f"{self.problem} Nothing was run."
         )
 
 
@@ -251,6 +252,22 @@ class TransactionConflictError(CommitError):
         return (
             f"Conflict on {self.table}: we wanted to {self.ours}, but snapshot {self.snapshot_id} "
             f"{self.theirs}. Nothing was committed; rerun the task: it plans again on the newest snapshot."
+        )
+
+
+class ZombieCommitError(CommitError):
+    """The task was cleared, and has committed anew, while this old attempt of it still ran."""
+
+    def __init__(self, generation: int, newest: int, snapshot_id: int) -> None:
+        self.generation = generation
+        self.newest = newest
+        self.snapshot_id = snapshot_id
+        super().__init__(generation, newest, snapshot_id)
+
+    def __str__(self) -> str:
+        return (
+            f"This attempt belongs to generation {self.generation} of its task, and generation {self.newest} "
+            f"has committed snapshot {self.snapshot_id} since: the task was cleared. Nothing was committed."
         )
 
 

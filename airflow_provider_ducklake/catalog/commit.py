@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
 
-from airflow_provider_ducklake.catalog import read
+from airflow_provider_ducklake.catalog import commit_keys, read
 from airflow_provider_ducklake.catalog.effects import effects_of
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.known_stats import known_stats
@@ -23,11 +24,13 @@ from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
     TransactionConflictError,
 )
+from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 from airflow_provider_ducklake.transaction.change_set import changes_catalog, ordered
 from airflow_provider_ducklake.transaction.changes_made import format_changes
 from airflow_provider_ducklake.transaction.commit_state import CommitState
 from airflow_provider_ducklake.transaction.conflicts import check_conflicts
+from airflow_provider_ducklake.transaction.replay import Replay, replay_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
     from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.spec.commit_key import CommitKey, CommitRecord
     from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.snapshots import Snapshot
     from airflow_provider_ducklake.transaction.changes import Change
@@ -44,26 +48,43 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def commit(
+@dataclass(frozen=True, slots=True)
+class KeyedCommit:
+    """A commit that is to be made once; ``seen`` is what its key's records said when it was planned."""
+
+    key: CommitKey
+    on_clear: OnClear = OnClear.REPLACE
+    seen: Replay = field(default_factory=Replay)
+
+
+def commit(  # noqa: PLR0913 - the last two have defaults
     catalog: Catalog,
     base: SnapshotId,
     changes: Iterable[Change],
     info: CommitInfo,
+    *,
     retry: RetryPolicy = DEFAULT_RETRY,
+    keyed: KeyedCommit | None = None,
 ) -> CommittedSnapshot | None:
     """Commit ``changes``, planned on snapshot ``base``, as one new snapshot; no changes, no snapshot (None).
 
     Raises:
         TransactionConflictError: somebody committed what ours does not go together with; nothing landed.
+        ZombieCommitError: a later generation of the same task has committed; nothing landed.
         CommitRetriesExceededError: every attempt lost the race; nothing landed.
         CommitStateUnknownError: the connection broke during COMMIT; the snapshot may exist.
     """
     changes = ordered(changes)
     if not changes:
         return None
-    snapshot, attempts = with_retries(catalog.dialect, retry, lambda: _attempt(catalog, base, changes, info))
-    log.info("Committed snapshot %d, attempt %d", snapshot.id, attempts)
-    return CommittedSnapshot(snapshot, attempts)
+    committed, attempts = with_retries(
+        catalog.dialect, retry, lambda: _attempt(catalog, base, changes, info, keyed)
+    )
+    if committed.is_earlier:
+        log.info("Snapshot %d is this commit already; nothing was written", committed.id)
+        return committed
+    log.info("Committed snapshot %d, attempt %d", committed.id, attempts)
+    return replace(committed, attempts=attempts)
 
 
 def _attempt(
@@ -71,17 +92,38 @@ def _attempt(
     base: SnapshotId,
     changes: Collection[Change],
     info: CommitInfo,
-) -> Snapshot:
+    keyed: KeyedCommit | None,
+) -> CommittedSnapshot:
     dialect, tables = catalog.dialect, catalog.tables
     with dialect.writing() as connection:
+        if keyed is not None and (done := _earlier(connection, catalog, keyed)):
+            return CommittedSnapshot.earlier(done)
         state = _begin(connection, catalog, base, changes)
         effects = [effect for change in changes for effect in effects_of(change, state, tables)]
+        if keyed is not None:
+            effects.append(commit_keys.record_effect(catalog, keyed.key, state))
         _run(connection, _snapshot_effect(state, tables))  # first: its primary key fails fast
         for effect in effects:
             _run(connection, effect)
         _run(connection, _changes_effect(state, info, tables))
         _finish(connection, dialect, state.snapshot_id)
-    return state.snapshot
+    return CommittedSnapshot(state.snapshot_id, state.time, attempts=1)
+
+
+def _earlier(connection: Connection, catalog: Catalog, keyed: KeyedCommit) -> tuple[CommitRecord, ...]:
+    """Return the records of this commit if it was made already.
+
+    Raises:
+        ZombieCommitError: a later generation was.
+        TransactionConflictError: an earlier generation was, since we planned.
+    """
+    found = commit_keys.records(connection, catalog, keyed.key)
+    now = replay_of(found, keyed.key, keyed.on_clear)
+    if not now.done and now.replaced != keyed.seen.replaced:
+        raise TransactionConflictError(
+            "replace what it had added", "is another one of the same task", "the lake", found[-1].snapshot_id
+        )
+    return now.done
 
 
 def _begin(

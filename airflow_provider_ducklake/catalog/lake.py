@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.exc import DBAPIError
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.catalog import bootstrap, maintenance, null_check, read, watch
+from airflow_provider_ducklake.catalog import bootstrap, commit_keys, maintenance, null_check, read, watch
 from airflow_provider_ducklake.catalog.base_lake import CatalogBase
 from airflow_provider_ducklake.catalog.catalog import Catalog
-from airflow_provider_ducklake.catalog.commit import commit
+from airflow_provider_ducklake.catalog.commit import KeyedCommit, commit
 from airflow_provider_ducklake.catalog.connect import catalog_file, open_engine, parse_url, shown
 from airflow_provider_ducklake.catalog.dialects import dialect_of
+from airflow_provider_ducklake.catalog.inlined_read import inlined_delete_marks, read_inlined
+from airflow_provider_ducklake.catalog.replaced_rows import replaced_rows
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy
 from airflow_provider_ducklake.catalog.table_snapshot import load_table
 from airflow_provider_ducklake.catalog.tables import catalog_tables
@@ -31,11 +33,13 @@ from airflow_provider_ducklake.errors import (
 from airflow_provider_ducklake.planning.expiry import ExpiryRule
 from airflow_provider_ducklake.planning.scan import plan_scan
 from airflow_provider_ducklake.planning.write import NewTable
+from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
 from airflow_provider_ducklake.spec.options import OptionRow, Options
 from airflow_provider_ducklake.spec.paths import directory_name, is_absolute
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, Snapshot, TableSnapshot
 from airflow_provider_ducklake.spec.versions import CURRENT, SpecVersion
+from airflow_provider_ducklake.transaction.replay import Replay, replay_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -55,7 +59,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import Column
     from airflow_provider_ducklake.spec.snapshots import JsonValue
     from airflow_provider_ducklake.storage.filesystem import Location
-    from airflow_provider_ducklake.transaction.changes import Change
+    from airflow_provider_ducklake.transaction.changes import Change, EndFiles
 
 At = int | datetime | None
 
@@ -270,15 +274,19 @@ class Lake:
         """Return a table's rows at a snapshot, without Spark: for small reads; in no promised order.
 
         Raises:
-            UnsupportedFeatureError: the table has deletes, inlined data, merged or mapped files at that
-                snapshot.
+            UnsupportedFeatureError: the table has delete files, merged or mapped files at that snapshot.
             StorageError: a data file is missing or cut off.
         """
-        from airflow_provider_ducklake.storage.table_reader import read_files  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.storage.table_reader import read_rows  # noqa: PLC0415 - heavy
 
-        snapshot = self.table_snapshot(table, at, with_files=True)
-        plan = plan_scan(snapshot, None if columns is None else tuple(columns))
-        return read_files(plan, self.locate)
+        self._refuse_unusable()
+        with self._reading() as connection:  # one for all: a flush moves rows between files and the catalog
+            found = self._snapshot(connection, at)
+            snapshot = load_table(connection, self._catalog, found, QualifiedName.of(table), with_files=True)
+            rows = read_inlined(connection, self._catalog, snapshot)
+            deletes = inlined_delete_marks(connection, self._catalog, snapshot.table_id, found.id)
+        plan = plan_scan(snapshot, None if columns is None else tuple(columns), rows, deletes)
+        return read_rows(plan, self.locate)
 
     def locate(self, path: str) -> Location:
         """Return where a lake path lies, with this lake's storage options."""
@@ -291,14 +299,20 @@ class Lake:
         author: str | None = None,
         message: str | None = None,
         extra: Mapping[str, JsonValue] | None = None,
+        commit_key: str | CommitKey | None = None,
     ) -> LakeTransaction:
         """Return a transaction for a ``with`` block: one snapshot over any number of schemas and tables.
+
+        With a ``commit_key`` the commit is made once: a block that runs again under the same key writes
+        nothing, and ``committed`` is the snapshot of the first time.
 
         Raises:
             UnsupportedFeatureError: the lake is encrypted.
         """
         self._refuse_unusable()
-        return LakeTransaction(self, CommitInfo(author, message, extra))
+        key = CommitKey((commit_key,)) if isinstance(commit_key, str) else commit_key
+        keyed = self.keyed_commit(key, OnClear.APPEND) if key is not None else None
+        return LakeTransaction(self, CommitInfo(author, message, extra), keyed)
 
     def commit(
         self,
@@ -306,6 +320,7 @@ class Lake:
         changes: Iterable[Change],
         info: CommitInfo,
         retry: RetryPolicy = DEFAULT_RETRY,
+        keyed: KeyedCommit | None = None,
     ) -> CommittedSnapshot | None:
         """Commit changes that were planned on snapshot ``base``; see ``catalog.commit``.
 
@@ -319,7 +334,44 @@ class Lake:
                 "This lake requires a commit message (option require_commit_message): give one."
             )
         with _translated(self._catalog.dialect.engine.url):
-            return commit(self._catalog, base, changes, info, retry)
+            return commit(self._catalog, base, changes, info, retry=retry, keyed=keyed)
+
+    def keyed_commit(
+        self, key: CommitKey, on_clear: OnClear = OnClear.REPLACE, *, starts_over: bool = False
+    ) -> KeyedCommit:
+        """Look up what was committed under a key; ``seen.done`` says that nothing is left to do.
+
+        ``starts_over`` says that nothing the key names can have been committed by this run: what is found was
+        left by a run of the same name that was deleted.
+
+        Raises:
+            ZombieCommitError: a later generation of the same task has committed.
+        """
+        with _translated(self._catalog.dialect.engine.url):
+            commit_keys.ensure_table(self._catalog)
+            if starts_over:
+                commit_keys.start_over(self._catalog, key)
+            with self._catalog.dialect.reading() as connection:
+                found = commit_keys.records(connection, self._catalog, key)
+        return KeyedCommit(key, on_clear, replay_of(found, key, on_clear))
+
+    def replaced_rows(self, table: TableSnapshot, replay: Replay) -> tuple[EndFiles, ...]:
+        """Return the changes that take the rows of an earlier generation out of a table.
+
+        Raises:
+            UnsupportedFeatureError: such a row lies in a file, or in the catalog, beside other rows.
+        """
+        from airflow_provider_ducklake.storage.row_ids import holds_row_ids  # noqa: PLC0415 - heavy
+
+        def row_ids_in(path: str, first: int, end: int) -> bool:
+            return holds_row_ids(self.locate(path), first, end)
+
+        changes: list[EndFiles] = []
+        with self._reading() as connection:
+            for record in replay.replaced:
+                if record.table_id == table.table_id:
+                    changes += replaced_rows(connection, self._catalog, table, record, row_ids_in)
+        return tuple(changes)
 
     def expire_snapshots(
         self,

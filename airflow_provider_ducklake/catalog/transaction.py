@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from airflow_provider_ducklake.catalog.commit import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
@@ -56,10 +57,11 @@ class LakeTransaction:
     an ``SqlExpression``.
     """
 
-    def __init__(self, lake: Lake, info: CommitInfo) -> None:
+    def __init__(self, lake: Lake, info: CommitInfo, keyed: KeyedCommit | None = None) -> None:
         self.committed: CommittedSnapshot | None = None
         self._lake = lake
         self._info = info
+        self._keyed = keyed
         self._base = lake.current_snapshot()
         self._draft = LakeDraft(lake.base(self._base), lake.data_path, lambda: str(uuid7()))
         self._new_files: list[str] = []
@@ -74,12 +76,17 @@ class LakeTransaction:
             self._remove(self._new_files)
             return
         try:
-            self.committed = self._lake.commit(self._base.id, self._draft.changes, self._info)
+            self.committed = self._lake.commit(
+                self._base.id, self._draft.changes, self._info, keyed=self._keyed
+            )
         except CommitStateUnknownError:
             raise
         except Exception:  # did not land; an interruption (BaseException) may follow COMMIT and keeps them
             self._remove(self._new_files)
             raise
+        if self.committed is not None and self.committed.is_earlier:
+            self._remove(self._new_files)
+            return
         registered = {
             file.path.rpartition("/")[2] for table in self._draft.tables_with_files for file in table.files
         }

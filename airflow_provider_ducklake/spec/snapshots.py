@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from airflow_provider_ducklake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.identifiers import QualifiedName
     from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId, TableId
@@ -43,15 +44,25 @@ class CommitInfo:
 
 @dataclass(frozen=True, slots=True)
 class CommittedSnapshot:
-    """A snapshot of ours that landed, and in how many attempts."""
+    """A snapshot of ours that landed, and in how many attempts.
 
-    snapshot: Snapshot
+    ``records`` are those of an earlier commit under the same key, which then counts; this one wrote nothing.
+    """
+
+    id: SnapshotId
+    time: datetime
     attempts: int
+    records: tuple[CommitRecord, ...] = ()
 
     @property
-    def id(self) -> SnapshotId:
-        """Its snapshot id."""
-        return self.snapshot.id
+    def is_earlier(self) -> bool:
+        """Whether the snapshot was there already."""
+        return bool(self.records)
+
+    @classmethod
+    def earlier(cls, records: tuple[CommitRecord, ...]) -> CommittedSnapshot:
+        """Return what an earlier commit left."""
+        return cls(records[0].snapshot_id, records[0].committed_at, 0, records)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ class CommitState:
         self.schema_version = head.schema_version + catalog_changes
         self.time = max(clock, head.time + timedelta(microseconds=1))
         self.records: list[ChangeRecord] = []
+        self.added_rows: dict[TableId, tuple[int, int]] = {}  # first row id, and number of rows
         self._next_catalog_id = head.next_catalog_id
         self._next_file_id = head.next_file_id
         self._schemas: dict[NewSchemaRef, SchemaId] = {}
@@ -86,6 +87,11 @@ class CommitState:
     def record(self, record: ChangeRecord) -> None:
         """Note an entry for ``changes_made``."""
         self.records.append(record)
+
+    def note_rows(self, table_id: TableId, row_id_start: int, row_count: int) -> None:
+        """Note which row ids a table's new rows got."""
+        start, before = self.added_rows.get(table_id, (row_id_start, 0))
+        self.added_rows[table_id] = start, before + row_count
 
     def _catalog_id(self) -> int:
         self._next_catalog_id += 1

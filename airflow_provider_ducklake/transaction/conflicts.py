@@ -69,6 +69,7 @@ class Deed(Enum):
 
     INSERT = "insert into it"
     DELETE = "delete from it"
+    END_FILES = "end files of it"
     ALTER = "alter it"
     FORBID_NULL = "forbid NULL in it"
     RENAME = "rename it"
@@ -89,6 +90,7 @@ def _same_id(*kinds: ChangeKind) -> dict[ChangeKind, Fact]:
 CONFLICTS: dict[Deed, dict[ChangeKind, Fact]] = {
     Deed.INSERT: _same_id(*_ROWS_GONE, *_RESHAPED),
     Deed.DELETE: _same_id(*_ROWS_ADDED, *_ROWS_GONE, *_RESHAPED, *_COMPACTED, _K.INLINE_FLUSH),
+    Deed.END_FILES: _same_id(*_ROWS_GONE, *_COMPACTED, _K.INLINE_FLUSH, _K.DROPPED_TABLE),
     Deed.ALTER: _same_id(*_RESHAPED),
     Deed.FORBID_NULL: _same_id(*_RESHAPED, *_ROWS_ADDED),
     Deed.RENAME: {**_CREATE, **_same_id(_K.DROPPED_TABLE)},
@@ -143,7 +145,9 @@ def _ours(change: Change) -> _Ours | None:  # noqa: C901, PLR0911, PLR0912 - one
     match change:
         case AppendFiles(table=int(table_id), name=name):
             return _Ours(Deed.INSERT, str(name), table_id)
-        case EndFiles(table_id, name) | Truncate(table_id, name):
+        case EndFiles(table_id, name):
+            return _Ours(Deed.END_FILES, str(name), table_id)
+        case Truncate(table_id, name):
             return _Ours(Deed.DELETE, str(name), table_id)
         case ChangeColumns(table_id, name, without_nulls=without_nulls):
             return _Ours(Deed.FORBID_NULL if without_nulls else Deed.ALTER, str(name), table_id)

@@ -38,6 +38,7 @@ def append_files(change: AppendFiles, state: CommitState, tables: CatalogTables)
         yield from _first_column_stats(change, table_id, tables)
     else:
         yield from _widened_column_stats(change, table_id, state, tables)
+    state.note_rows(table_id, (before or TableStats()).next_row_id, change.record_count)
     state.record(ChangeRecord(ChangeKind.INSERTED_INTO_TABLE, table_id))
 
 

@@ -1,0 +1,109 @@
+"""The table of commits made under a key: a retry finds there what it need not do again.
+
+Our own table beside the format's; DuckDB does not mind it. One indexed read, at any size.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import BigInteger, Column, MetaData, String, Table, select
+
+from airflow_provider_ducklake.catalog.column_types import CatalogTimestamp
+from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
+from airflow_provider_ducklake.spec.commit_key import EARLIER_RUN, CommitKey, CommitRecord
+from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.transaction.commit_state import CommitState
+
+NAME = "airflow_ducklake_commit"
+_NO_TABLE = 0  # a schema's id, so never a table's
+_DIGEST_LENGTH = 64
+
+
+def commit_table(metadata_schema: str | None) -> Table:
+    """Return the table; its primary key allows one commit of each generation to each table."""
+    return Table(
+        NAME,
+        MetaData(schema=metadata_schema),
+        Column("commit_key", String(_DIGEST_LENGTH), primary_key=True),
+        Column("generation", BigInteger, primary_key=True, autoincrement=False),
+        Column("table_id", BigInteger, primary_key=True, autoincrement=False),
+        Column("snapshot_id", BigInteger, nullable=False),
+        Column("row_id_start", BigInteger, nullable=False),
+        Column("row_count", BigInteger, nullable=False),
+        Column("committed_at", CatalogTimestamp, nullable=False),
+    )
+
+
+def ensure_table(catalog: Catalog) -> None:
+    """Create the table where it is missing, in a transaction of its own."""
+    dialect, schema = catalog.dialect, catalog.tables.metadata_schema
+    with dialect.reading() as connection:
+        if dialect.has_table(connection, NAME, schema):
+            return
+    with dialect.writing() as connection:
+        if not dialect.has_table(connection, NAME, schema):
+            commit_table(schema).create(connection)
+        connection.commit()
+
+
+def records(connection: Connection, catalog: Catalog, key: CommitKey) -> list[CommitRecord]:
+    """Return what was committed under the key, of all generations."""
+    table = commit_table(catalog.tables.metadata_schema)
+    query = select(table).where(table.c.commit_key == key.digest).order_by(*table.primary_key)
+    return [
+        CommitRecord(
+            row.generation,
+            TableId(row.table_id) if row.table_id != _NO_TABLE else None,
+            SnapshotId(row.snapshot_id),
+            row.row_id_start,
+            row.row_count,
+            row.committed_at,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def record_effect(catalog: Catalog, key: CommitKey, state: CommitState) -> Effect:
+    """Return the rows that say what the commit in the making did under its key."""
+    rows = state.added_rows or {TableId(_NO_TABLE): (0, 0)}
+    return insert(
+        commit_table(catalog.tables.metadata_schema),
+        *(
+            {
+                "commit_key": key.digest,
+                "generation": key.generation,
+                "table_id": table_id,
+                "snapshot_id": state.snapshot_id,
+                "row_id_start": start,
+                "row_count": row_count,
+                "committed_at": state.time,
+            }
+            for table_id, (start, row_count) in rows.items()
+        ),
+    )
+
+
+def start_over(catalog: Catalog, key: CommitKey) -> None:
+    """Note that a first try begins: what the key names was a run of the same name, deleted since.
+
+    Its last commit stays known as of an earlier run, so that this one is a new generation of it.
+    """
+    table = commit_table(catalog.tables.metadata_schema)
+    with catalog.dialect.reading() as connection:
+        found = records(connection, catalog, key)
+    newest = max((record.generation for record in found), default=EARLIER_RUN)
+    if newest == EARLIER_RUN:
+        return
+    is_ours = table.c.commit_key == key.digest
+    with catalog.dialect.writing() as connection:
+        connection.execute(table.delete().where(is_ours, table.c.generation < newest))
+        connection.execute(
+            table.update().where(is_ours, table.c.generation == newest).values(generation=EARLIER_RUN)
+        )
+        connection.commit()
