@@ -11,6 +11,8 @@ import pytest
 
 from airflow_provider_ducklake.spec.defaults import SqlExpression, default_of
 from airflow_provider_ducklake.spec.types import parse_type
+from airflow_provider_ducklake.sql.ddl import parse_ddl
+from airflow_provider_ducklake.sql.statements import CreateTable
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
@@ -175,3 +177,13 @@ def test_what_the_reference_refuses_is_refused(lake, type_text, sql, value):
         _ours(value, type_text)
     with pytest.raises(Exception, match=r"(?i)cast|convert|conversion|invalid|not supported|out of range"):
         lake.sql(f"CREATE OR REPLACE TABLE t (c {_sql_type(type_text)} DEFAULT {sql})")
+
+
+@pytest.mark.parametrize(("type_text", "sql", "value"), LITERALS)
+def test_a_literal_of_sql_is_read_as_the_same_value(type_text, sql, value):
+    (parsed,) = parse_ddl(f"CREATE TABLE t (c {_sql_type(type_text)} DEFAULT {sql})")
+
+    assert isinstance(parsed.statement, CreateTable)
+    (column,) = parsed.statement.columns
+    assert str(column.type) == type_text
+    assert _ours(column.default, type_text) == _ours(value, type_text)
