@@ -40,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "every_catalog: run over all kinds of catalogs, not the usual two")
     os.environ["TZ"] = "UTC"
     time.tzset()
     if config.option.seed is None:  # xdist hands the controller's options to its workers
@@ -63,8 +64,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "catalog_kind" in metafunc.fixturenames:
-        chosen = metafunc.config.option.catalog
-        metafunc.parametrize("catalog_kind", USUAL_KINDS if chosen == "all" else (chosen,))
+        everywhere = metafunc.definition.get_closest_marker("every_catalog") is not None
+        kinds = [kind for kind in _chosen_kinds(metafunc.config) if everywhere or kind in USUAL_KINDS]
+        metafunc.parametrize("catalog_kind", kinds)
 
 
 def _chosen_kinds(config: pytest.Config) -> tuple[CatalogKind, ...]:
@@ -168,7 +170,7 @@ def duckdb_catalog(new_catalog: NewCatalog) -> CatalogDatabase:
 
 @pytest.fixture
 def catalog(new_catalog: NewCatalog, catalog_kind: CatalogKind) -> CatalogDatabase:
-    """An empty catalog of each kind that `--catalog` names."""
+    """An empty catalog of each usual kind that `--catalog` names; of every kind with `every_catalog`."""
     return new_catalog(catalog_kind)
 
 

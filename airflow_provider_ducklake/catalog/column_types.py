@@ -23,13 +23,13 @@ TABLE_OPTIONS: dict[str, Any] = {
 
 
 class CatalogText(TypeDecorator[str]):
-    """Text of any length. MySQL has no VARCHAR without a length."""
+    """Text of any length. MySQL has no VARCHAR without a length, and its TEXT ends at 64 KiB."""
 
     impl = VARCHAR
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(Text() if dialect.name == "mysql" else VARCHAR())
+        return dialect.type_descriptor(mysql.LONGTEXT() if dialect.name == "mysql" else VARCHAR())
 
 
 class CatalogBoolean(TypeDecorator[bool]):

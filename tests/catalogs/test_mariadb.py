@@ -1,0 +1,254 @@
+"""Catalogs in MariaDB hold what ours in SQLite hold; the reference reads them, and writes little of it."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pyarrow as pa
+import pymysql
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import (
+    AlreadyExistsError,
+    CatalogUnavailableError,
+    InvalidInputError,
+    NotADuckLakeError,
+)
+from tests.concurrency.test_failures import InjectedError, fail
+from tests.differential.scenarios import Scenario
+from tests.reference import mariadb
+from tests.reference.catalog_dump import Dump, assert_catalogs_equal, dump_catalog, dump_schema
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
+
+ROWS = pa.table({"i": pa.array([1, 2], pa.int64()), "s": ["a", "ü 😀"]})
+TABLE = {"i": "int64", "s": "varchar"}
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory) -> Iterator[DuckLakeConnection]:
+    """A reference that scenarios ask for values only."""
+    folder = tmp_path_factory.mktemp("values")
+    with open_lake(f"ducklake:{folder}/lake.duckdb", data_path=f"{folder}/") as reference:
+        yield reference
+
+
+def without_the_option_of_ours(dump: Dump) -> Dump:
+    rows = dump["ducklake_metadata"]
+    assert {"key": "data_inlining_row_limit", "value": "0", "scope": None, "scope_id": None} in rows
+    return dump | {"ducklake_metadata": [row for row in rows if row["key"] != "data_inlining_row_limit"]}
+
+
+def test_our_catalog_equals_ours_in_sqlite_and_the_reference_reads_the_same(
+    mariadb_catalog, sqlite_catalog, values, scenario: Scenario
+):
+    for catalog in (mariadb_catalog, sqlite_catalog):
+        with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+            scenario.ours(lake, values)
+            names = lake.tables()
+
+    dump = without_the_option_of_ours(dump_catalog(mariadb_catalog))
+    assert_catalogs_equal(dump, dump_catalog(sqlite_catalog), ignore=set(scenario.ignored))
+    assert read_by_the_reference(mariadb_catalog, names) == read_by_the_reference(sqlite_catalog, names)
+
+
+def read_by_the_reference(catalog: CatalogDatabase, tables) -> list[list[str]]:
+    with open_lake(catalog.attach_string, read_only=True) as reference:
+        return [sorted(map(repr, reference.sql(f"FROM {table}"))) for table in tables]
+
+
+def test_tables_are_utf8_and_binary_whatever_the_databases_default(mariadb_catalog):
+    Lake.create(mariadb_catalog.sqlalchemy_url, mariadb_catalog.data_path).close()
+
+    types = {kind for layout in dump_schema(mariadb_catalog).values() for _, kind, _ in layout}
+
+    assert types == {
+        "bigint(20)",
+        "tinyint(1)",
+        "datetime(6)",
+        "longtext utf8mb4_bin",
+        "text utf8mb4_bin",
+    }
+
+
+def test_long_texts_and_all_characters_come_back(mariadb_catalog):
+    message = "ü 😀 \\ ' \" %s \0" * 10_000
+    with Lake.create(mariadb_catalog.sqlalchemy_url, mariadb_catalog.data_path) as lake:
+        with lake.transaction(message=message, extra={"ключ": "значение"}) as tx:
+            tx.create_schema("Größe")
+
+        newest = lake.snapshots()[-1]
+
+        assert newest.message == message
+        assert json.loads(newest.extra) == {"ключ": "значение"}
+        assert lake.schema("größe").name == "Größe"
+
+
+def test_times_are_exact_whatever_the_servers_zone(mariadb_catalog):
+    with mariadb.admin(int(mariadb_catalog.server["port"])) as admin:
+        admin.execute("SELECT @@global.time_zone")
+        (before,) = admin.fetchone()
+        admin.execute("SET GLOBAL time_zone = '+05:30'")
+    try:
+        with Lake.create(mariadb_catalog.sqlalchemy_url, mariadb_catalog.data_path) as lake:
+            with lake.transaction() as tx:
+                tx.create_table("t", TABLE)
+            first = lake.current_snapshot()
+            with lake.transaction() as tx:
+                tx.append_arrow("t", ROWS)
+    finally:
+        with mariadb.admin(int(mariadb_catalog.server["port"])) as admin:
+            admin.execute(f"SET GLOBAL time_zone = '{before}'")
+
+    assert lake.snapshot_at(timestamp=first.time) == first
+    assert lake.snapshot_at(timestamp=first.time - timedelta(microseconds=1)).id == 0
+    with open_lake(mariadb_catalog.attach_string, read_only=True) as reference:
+        assert reference.sql("SELECT snapshot_time FROM ducklake_snapshots('lake')")[1] == (first.time,)
+        assert reference.sql(f"SELECT count(*) FROM t AT (TIMESTAMP => '{first.time}')") == [(0,)]
+        assert reference.sql("SELECT count(*) FROM t AT (VERSION => 2)") == [(2,)]
+
+
+def test_what_the_reference_can_write_goes_together_with_what_we_write(mariadb_catalog):
+    with Lake.create(mariadb_catalog.sqlalchemy_url, mariadb_catalog.data_path) as lake:
+        with open_lake(mariadb_catalog.attach_string) as reference:
+            reference.sql("CREATE TABLE t (i BIGINT, s VARCHAR)")
+            reference.sql("INSERT INTO t VALUES (7, 'first')")  # of a table: it cannot do another
+        with lake.transaction() as tx:
+            tx.append_arrow("t", ROWS)
+        with open_lake(mariadb_catalog.attach_string) as reference:
+            reference.sql("ALTER TABLE t ADD COLUMN late INTEGER DEFAULT 5")
+            assert reference.sql("SELECT i, late FROM t ORDER BY i") == [(1, 5), (2, 5), (7, 5)]
+            reference.sql("CREATE TABLE gone (i BIGINT)")
+            reference.sql("DROP TABLE gone")
+
+        assert lake.read_arrow("t", columns=["i"], at=3).to_pydict() == {"i": [7, 1, 2]}
+        assert len(dump_catalog(mariadb_catalog)["ducklake_data_file"]) == 2  # nothing was inlined
+
+
+def test_a_lake_that_the_reference_made_is_written_and_expired(mariadb_catalog):
+    with open_lake(mariadb_catalog) as reference:
+        reference.sql("CREATE TABLE t (i BIGINT, s VARCHAR)")
+        reference.sql("INSERT INTO t VALUES (7, 'inlined')")
+    with Lake.connect(mariadb_catalog.sqlalchemy_url) as lake:
+        with lake.transaction() as tx:
+            tx.append_arrow("t", ROWS.slice(0, 1))
+        with open_lake(mariadb_catalog.attach_string, read_only=True) as reference:
+            assert reference.sql("SELECT i FROM t ORDER BY i") == [(1,), (7,)]
+        with lake.transaction() as tx:
+            tx.drop_table("t")
+
+        expired = lake.expire_snapshots(keep_last=1)
+
+        assert (len(expired.snapshots), expired.tables, expired.data_files) == (4, 1, 1)
+        assert "ducklake_inlined_data_1_1" not in dump_schema(mariadb_catalog)
+
+
+def interrupt_creation(catalog: CatalogDatabase, number: int) -> bool:
+    """Let the creation of a lake fail at one of its statements; return whether it has so many."""
+    from sqlalchemy import Engine, event  # noqa: PLC0415
+
+    seen = 0
+
+    def listener(connection, cursor, statement, *_rest) -> None:  # noqa: ARG001
+        nonlocal seen
+        seen += statement.lstrip().startswith(("CREATE", "INSERT"))
+        if seen == number:
+            fail(connection)
+
+    event.listen(Engine, "before_cursor_execute", listener)
+    try:
+        Lake.create(catalog.sqlalchemy_url, catalog.data_path).close()
+    except InjectedError:
+        return True
+    finally:
+        event.remove(Engine, "before_cursor_execute", listener)
+    return False
+
+
+def test_a_half_made_lake_is_none_and_the_next_creation_completes_it(mariadb_catalog):
+    for number in (1, 2, 15, 28, 29, 30, 31, 32):  # 28 tables, then rows for four of them
+        assert interrupt_creation(mariadb_catalog, number)
+        with pytest.raises(NotADuckLakeError):
+            Lake.connect(mariadb_catalog.sqlalchemy_url)
+
+    assert not interrupt_creation(mariadb_catalog, 33)
+
+    dump = dump_catalog(mariadb_catalog)
+    assert len(dump["ducklake_metadata"]) == 5
+    assert len(dump["ducklake_snapshot"]) == len(dump["ducklake_schema"]) == 1
+    with pytest.raises(AlreadyExistsError):
+        Lake.create(mariadb_catalog.sqlalchemy_url, mariadb_catalog.data_path)
+
+
+def test_a_metadata_schema_is_another_database(mariadb_catalog):
+    name = f"{mariadb_catalog.database}_meta"
+    try:
+        with Lake.create(
+            mariadb_catalog.sqlalchemy_url, mariadb_catalog.data_path, metadata_schema=name
+        ) as lake:
+            with lake.transaction() as tx:
+                tx.create_table("t", TABLE)
+                tx.append_arrow("t", ROWS)
+            assert lake.read_arrow("t").num_rows == 2
+        assert dump_schema(mariadb_catalog) == {}
+    finally:
+        with mariadb.admin(int(mariadb_catalog.server["port"])) as admin:
+            admin.execute(f"DROP DATABASE IF EXISTS {name}")
+
+
+@pytest.mark.parametrize("scheme", ["mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql"])
+def test_every_spelling_of_the_url_gets_the_driver(mariadb_catalog, scheme):
+    url = mariadb_catalog.sqlalchemy_url.replace("mariadb", scheme, 1)
+
+    with Lake.create(url, mariadb_catalog.data_path) as lake:
+        assert "mysql+pymysql://" in repr(lake)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [("mysql+mysqldb://u@h/d", "mysqldb"), ("mysql://u@h", "no database"), ("mariadb://u@h/", "no database")],
+)
+def test_a_url_that_cannot_work_is_refused(url, said):
+    with pytest.raises(InvalidInputError, match=said):
+        Lake.connect(url)
+
+
+@pytest.mark.parametrize(
+    ("user", "database", "said"),
+    [("nobody:s3cret-Pass", None, "Access denied"), ("root", "not_there", "Unknown database")],
+)
+def test_a_refused_login_and_a_missing_database_are_told_without_the_password(
+    mariadb_catalog, user, database, said
+):
+    server = mariadb_catalog.server
+    url = f"mysql://{user}@{server['host']}:{server['port']}/{database or mariadb_catalog.database}"
+
+    with pytest.raises(CatalogUnavailableError, match=said) as raised:
+        Lake.connect(url)
+
+    assert "s3cret-Pass" not in str(raised.value)
+
+
+def test_a_connection_that_the_server_ended_while_idle_is_opened_again(mariadb_catalog):
+    with Lake.create(mariadb_catalog.sqlalchemy_url, mariadb_catalog.data_path) as lake:
+        with mariadb.admin(int(mariadb_catalog.server["port"])) as admin:
+            admin.execute(
+                "SELECT id FROM information_schema.processlist WHERE db = %s", (mariadb_catalog.database,)
+            )
+            for (session,) in admin.fetchall():
+                admin.execute(f"KILL {session}")
+
+        assert lake.current_snapshot().id == 0
+
+
+def test_a_server_out_of_reach_is_named():
+    with pytest.raises(CatalogUnavailableError, match=r"127\.0\.0\.1:1/lake"):
+        Lake.connect("mysql://root@127.0.0.1:1/lake")
+
+
+def test_the_programs_under_test_are_mariadbs(mariadb_catalog):
+    connection = pymysql.connect(host="127.0.0.1", port=int(mariadb_catalog.server["port"]), user="root")
+
+    assert "MariaDB" in connection.get_server_info()
+    connection.close()
