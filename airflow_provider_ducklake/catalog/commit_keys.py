@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import BigInteger, Column, MetaData, String, Table, select
+from sqlalchemy import BigInteger, Column, MetaData, String, Table, func, select
 
 from airflow_provider_ducklake.catalog.column_types import CatalogTimestamp
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
+from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.spec.commit_key import EARLIER_RUN, CommitKey, CommitRecord
 from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
 
@@ -46,10 +47,14 @@ def ensure_table(catalog: Catalog) -> None:
     with dialect.reading() as connection:
         if dialect.has_table(connection, NAME, schema):
             return
-    with dialect.writing() as connection:
-        if not dialect.has_table(connection, NAME, schema):
-            commit_table(schema).create(connection)
-        connection.commit()
+
+    def create() -> None:
+        with dialect.writing() as connection:
+            if not dialect.has_table(connection, NAME, schema):
+                commit_table(schema).create(connection)
+            connection.commit()
+
+    with_retries(dialect, DEFAULT_RETRY, create)
 
 
 def records(connection: Connection, catalog: Catalog, key: CommitKey) -> list[CommitRecord]:
@@ -94,16 +99,17 @@ def start_over(catalog: Catalog, key: CommitKey) -> None:
 
     Its last commit stays known as of an earlier run, so that this one is a new generation of it.
     """
-    table = commit_table(catalog.tables.metadata_schema)
     with catalog.dialect.reading() as connection:
         found = records(connection, catalog, key)
-    newest = max((record.generation for record in found), default=EARLIER_RUN)
-    if newest == EARLIER_RUN:
-        return
+    if any(record.generation != EARLIER_RUN for record in found):
+        with_retries(catalog.dialect, DEFAULT_RETRY, lambda: _keep_newest_as_earlier_run(catalog, key))
+
+
+def _keep_newest_as_earlier_run(catalog: Catalog, key: CommitKey) -> None:
+    table = commit_table(catalog.tables.metadata_schema)
     is_ours = table.c.commit_key == key.digest
     with catalog.dialect.writing() as connection:
+        newest = connection.execute(select(func.max(table.c.generation)).where(is_ours)).scalar_one()
         connection.execute(table.delete().where(is_ours, table.c.generation < newest))
-        connection.execute(
-            table.update().where(is_ours, table.c.generation == newest).values(generation=EARLIER_RUN)
-        )
+        connection.execute(table.update().where(is_ours).values(generation=EARLIER_RUN))
         connection.commit()

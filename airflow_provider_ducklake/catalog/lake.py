@@ -303,8 +303,8 @@ class Lake:
     ) -> LakeTransaction:
         """Return a transaction for a ``with`` block: one snapshot over any number of schemas and tables.
 
-        With a ``commit_key`` the commit is made once: a block that runs again under the same key writes
-        nothing, and ``committed`` is the snapshot of the first time.
+        With a ``commit_key`` the commit is made once: a block that runs again under the same key changes
+        nothing, and ``committed`` is the snapshot of the first time, already when the block begins.
 
         Raises:
             UnsupportedFeatureError: the lake is encrypted.
@@ -355,23 +355,21 @@ class Lake:
                 found = commit_keys.records(connection, self._catalog, key)
         return KeyedCommit(key, on_clear, replay_of(found, key, on_clear))
 
-    def replaced_rows(self, table: TableSnapshot, replay: Replay) -> tuple[EndFiles, ...]:
-        """Return the changes that take the rows of an earlier generation out of a table.
+    def replaced_rows(self, replay: Replay, at: SnapshotId) -> tuple[EndFiles, ...]:
+        """Return the changes that take the rows of an earlier generation out of the tables of a snapshot.
 
         Raises:
             UnsupportedFeatureError: such a row lies in a file, or in the catalog, beside other rows.
         """
-        from airflow_provider_ducklake.storage.row_ids import holds_row_ids  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.storage.row_ids import count_row_ids  # noqa: PLC0415 - heavy
 
-        def row_ids_in(path: str, first: int, end: int) -> bool:
-            return holds_row_ids(self.locate(path), first, end)
+        def count(path: str, first: int, end: int) -> int | None:
+            return count_row_ids(self.locate(path), first, end)
 
-        changes: list[EndFiles] = []
         with self._reading() as connection:
-            for record in replay.replaced:
-                if record.table_id == table.table_id:
-                    changes += replaced_rows(connection, self._catalog, table, record, row_ids_in)
-        return tuple(changes)
+            return replaced_rows(
+                connection, self._catalog, self._snapshot(connection, at), replay.replaced, count
+            )
 
     def expire_snapshots(
         self,

@@ -8,6 +8,7 @@ from sqlalchemy import column, literal, select
 from sqlalchemy import table as sql_table
 
 from airflow_provider_ducklake.catalog import read
+from airflow_provider_ducklake.catalog.table_snapshot import load_table
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spec.ids import DataFileId
 from airflow_provider_ducklake.spec.paths import CatalogPath
@@ -15,14 +16,16 @@ from airflow_provider_ducklake.transaction.changes import EndFiles
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from collections.abc import Callable, Iterable
+    from typing import Any, TypeAlias
 
     from sqlalchemy import Connection, Row
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
-    from airflow_provider_ducklake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
+
+    CountRowIds: TypeAlias = Callable[[str, int, int], int | None]
 
 _MOVES_ROWS = frozenset(
     {
@@ -38,30 +41,43 @@ _MOVES_ROWS = frozenset(
 def replaced_rows(
     connection: Connection,
     catalog: Catalog,
-    table: TableSnapshot,
-    record: CommitRecord,
-    row_ids_in: Callable[[str, int, int], bool],
+    snapshot: Snapshot,
+    records: Iterable[CommitRecord],
+    count_row_ids: CountRowIds,
 ) -> tuple[EndFiles, ...]:
-    """Return the end of the files that hold the live rows of an earlier commit, and nothing else.
+    """Return the end of the files that hold the live rows of earlier commits, and nothing else.
 
-    ``row_ids_in(path, first, end)`` says whether a data file holds rows with ids from ``first`` to before
-    ``end`` that it brought along from other files.
+    ``count_row_ids(path, first, end)`` says how many row ids from ``first`` to before ``end`` a data file
+    brought along from other files; None: its rows are its own. Tables that were dropped since count as empty.
 
     Raises:
         UnsupportedFeatureError: such rows share a file, or lie in the catalog, beside other rows.
     """
-    first, end = record.row_id_start, record.row_id_start + record.row_count
+    names = {row.id: row.qualified for row in read.table_rows(connection, catalog.tables, snapshot.id)}
+    changes = []
+    for record in records:
+        if record.table_id is not None and record.table_id in names:
+            table = load_table(connection, catalog, snapshot, names[record.table_id], with_files=False)
+            changes += _files_of(connection, catalog, table, record, count_row_ids)
+    return tuple(changes)
+
+
+def _files_of(
+    connection: Connection,
+    catalog: Catalog,
+    table: TableSnapshot,
+    record: CommitRecord,
+    count_row_ids: CountRowIds,
+) -> list[EndFiles]:
+    _refuse_inlined(connection, catalog, table, record)
     files = _live_files(connection, catalog, table)
-    whole = [
-        row for row in files if row.begin_snapshot == record.snapshot_id and _lies_within(row, first, end)
-    ]
     if _rows_moved(connection, catalog, table, record):
-        others = [row for row in files if row not in whole]
-        _refuse_shared(table, record, others, row_ids_in)
-        _refuse_inlined(connection, catalog, table, record)
-    if not whole:
-        return ()
-    return (EndFiles(table.table_id, table.name, tuple(DataFileId(row.data_file_id) for row in whole)),)
+        ended = [row for row in files if _is_of(record, row, table, count_row_ids)]
+    else:
+        ended = [row for row in files if row.begin_snapshot == record.snapshot_id]
+    if not ended:
+        return []
+    return [EndFiles(table.table_id, table.name, tuple(DataFileId(row.data_file_id) for row in ended))]
 
 
 def _live_files(connection: Connection, catalog: Catalog, table: TableSnapshot) -> list[Row[Any]]:
@@ -73,19 +89,41 @@ def _live_files(connection: Connection, catalog: Catalog, table: TableSnapshot) 
         file.c.begin_snapshot,
         file.c.record_count,
         file.c.row_id_start,
+        file.c.partial_max,
     )
     alive = read.visible(file, table.snapshot.id)
     return list(connection.execute(query.where(alive, file.c.table_id == table.table_id)))
 
 
-def _lies_within(row: Row[Any], first: int, end: int) -> bool:
-    start = row.row_id_start
-    return start is not None and first <= start and start + row.record_count <= end
+def _is_of(record: CommitRecord, row: Row[Any], table: TableSnapshot, count_row_ids: CountRowIds) -> bool:
+    """Whether all rows of a file were added by the commit, and not none of them."""
+    path = CatalogPath(row.path, row.path_is_relative).below(table.root)
+    first, end = record.row_id_start, record.row_id_start + record.row_count
+    count = count_row_ids(path, first, end) if _may_store_row_ids(row, record) else None
+    if count is None:
+        count = _count_own(row, first, end)
+    if count not in (0, row.record_count):
+        raise _shared(table, record, f"in {path}, a file they share with others")
+    return count > 0
+
+
+def _may_store_row_ids(row: Row[Any], record: CommitRecord) -> bool:
+    """Whether rows of the commit may have come into this file: merged files begin as early as any part."""
+    return row.row_id_start is None or row.partial_max is not None or row.begin_snapshot > record.snapshot_id
+
+
+def _count_own(row: Row[Any], first: int, end: int) -> int:
+    """Return how many of a file's rows have ids in a range, where they are numbered from its start."""
+    start: int | None = row.row_id_start
+    if start is None:
+        return 0
+    return max(0, min(end, start + int(row.record_count)) - max(first, start))
 
 
 def _rows_moved(connection: Connection, catalog: Catalog, table: TableSnapshot, record: CommitRecord) -> bool:
     """Whether rows may have gone to other files since; also where snapshots that would say so expired."""
-    newer = read.recorded_snapshots(connection, catalog.tables, after=record.snapshot_id)
+    after = read.recorded_snapshots(connection, catalog.tables, after=record.snapshot_id)
+    newer = [snapshot for snapshot in after if snapshot.id <= table.snapshot.id]
     if len(newer) != table.snapshot.id - record.snapshot_id:
         return True
     return any(
@@ -93,23 +131,6 @@ def _rows_moved(connection: Connection, catalog: Catalog, table: TableSnapshot, 
         for snapshot in newer
         for change in snapshot.changes
     )
-
-
-def _refuse_shared(
-    table: TableSnapshot,
-    record: CommitRecord,
-    others: list[Row[Any]],
-    row_ids_in: Callable[[str, int, int], bool],
-) -> None:
-    first, end = record.row_id_start, record.row_id_start + record.row_count
-    for row in others:
-        may_hold = row.row_id_start is None or row.begin_snapshot >= record.snapshot_id
-        overlaps = row.row_id_start is not None and (
-            row.row_id_start < end and first < row.row_id_start + row.record_count
-        )
-        path = CatalogPath(row.path, row.path_is_relative).below(table.root)
-        if overlaps or (may_hold and row_ids_in(path, first, end)):
-            raise _shared(table, record, f"in {path}, a file they share with others")
 
 
 def _refuse_inlined(

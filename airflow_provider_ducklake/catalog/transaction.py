@@ -27,6 +27,7 @@ from airflow_provider_ducklake.spec.partitioning import hive_directory, parse_pa
 from airflow_provider_ducklake.spec.paths import relative_to
 from airflow_provider_ducklake.spec.schema import Default, TableSchema, new_columns
 from airflow_provider_ducklake.spec.sorting import parse_sort_by
+from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
 from airflow_provider_ducklake.spec.types import DuckLakeType, parse_type
 from airflow_provider_ducklake.spec.views import ViewDefinition
 from airflow_provider_ducklake.transaction.lake_draft import LakeDraft
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.commit import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.spec.files import DataFile
-    from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
+    from airflow_provider_ducklake.spec.snapshots import CommitInfo
     from airflow_provider_ducklake.transaction.lake_draft import ViewDraft
     from airflow_provider_ducklake.transaction.table_draft import TableDraft
 
@@ -58,7 +59,8 @@ class LakeTransaction:
     """
 
     def __init__(self, lake: Lake, info: CommitInfo, keyed: KeyedCommit | None = None) -> None:
-        self.committed: CommittedSnapshot | None = None
+        done = keyed.seen.done if keyed is not None else ()
+        self.committed: CommittedSnapshot | None = CommittedSnapshot.earlier(done) if done else None
         self._lake = lake
         self._info = info
         self._keyed = keyed
@@ -72,7 +74,7 @@ class LakeTransaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None:
+        if kind is not None or self.committed is not None:
             self._remove(self._new_files)
             return
         try:

@@ -20,8 +20,8 @@ ROW_ID_FIELD_ID = 2147483540
 ROW_ID_COLUMN = "_ducklake_internal_row_id"
 
 
-def holds_row_ids(location: Location, first: int, end: int) -> bool:
-    """Whether the file stores a row id from ``first`` to before ``end``.
+def count_row_ids(location: Location, first: int, end: int) -> int | None:
+    """Return how many row ids from ``first`` to before ``end`` the file stores; None: it stores no ids.
 
     Raises:
         StorageError: it cannot be read.
@@ -30,9 +30,9 @@ def holds_row_ids(location: Location, first: int, end: int) -> bool:
         file = pq.ParquetFile(source)
         index = _row_id_column(file.schema_arrow)
         if index is None:
-            return False
+            return None
         ids = file.read(columns=[file.schema_arrow.field(index).name]).column(0)
-    return bool(pc.any(pc.and_(pc.greater_equal(ids, first), pc.less(ids, end))).as_py())
+    return int(pc.sum(pc.and_(pc.greater_equal(ids, first), pc.less(ids, end))).as_py() or 0)
 
 
 def _row_id_column(schema: pa.Schema) -> int | None:

@@ -1,0 +1,483 @@
+"""Commits under a key land once, whatever happens to those who make them; DuckDB works beside our table."""
+
+import json
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import event
+
+from airflow_provider_ducklake.catalog.commit import KeyedCommit
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import (
+    CommitStateUnknownError,
+    TransactionConflictError,
+    UnsupportedFeatureError,
+    ZombieCommitError,
+)
+from airflow_provider_ducklake.planning.write import ParquetSettings, WriteResult, append_to_existing
+from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
+from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
+from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
+from airflow_provider_ducklake.transaction.changes import Change
+from tests.concurrency.keyed_writer import ROWS, append_once
+from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
+
+NAMES = ("airflow", "dag", "run", "task", -1, 0)
+INFO = CommitInfo("me", "keyed")
+
+
+@pytest.fixture
+def lake(catalog: CatalogDatabase) -> Iterator[Lake]:
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64"})
+        yield lake
+
+
+def key(generation: int = 1) -> CommitKey:
+    return CommitKey(NAMES, generation)
+
+
+def append_to(lake: Lake, first: int, table: str = "t") -> tuple[Change, ...]:
+    """Write a file of three rows and return the change that appends it."""
+    target = lake.table_snapshot(table)
+    settings = ParquetSettings()
+    with RollingWriter(target.schema, lambda: f"{target.root}{uuid.uuid4()}.parquet", settings) as writer:
+        writer.write(pa.table({"i": pa.array(range(first, first + 3), pa.int64())}))
+    return append_to_existing(target, WriteResult(target.schema, (), tuple(writer.files), 3, "arrow", {}))
+
+
+def commit(lake: Lake, keyed: KeyedCommit, first: int) -> CommittedSnapshot:
+    """Do what an operator does: append, and take out what an earlier generation had added."""
+    base = lake.current_snapshot().id
+    changes = [*lake.replaced_rows(keyed.seen, base), *append_to(lake, first)]
+    return lake.commit(base, changes, INFO, keyed=keyed)
+
+
+def run(
+    lake: Lake, generation: int, first: int, on_clear: OnClear = OnClear.REPLACE, *, starts_over: bool = False
+) -> CommittedSnapshot:
+    keyed = lake.keyed_commit(key(generation), on_clear, starts_over=starts_over)
+    return commit(lake, keyed, first)
+
+
+def values(catalog: CatalogDatabase, table: str = "t") -> list[int]:
+    with open_lake(catalog) as reference:
+        return [row for (row,) in reference.sql(f"SELECT i FROM {table} ORDER BY i")]
+
+
+def snapshot_count(catalog: CatalogDatabase) -> int:
+    return len(dump_catalog(catalog)["ducklake_snapshot"])
+
+
+# --- once, in each generation ---
+
+
+def test_a_second_commit_of_a_generation_is_the_first_one(catalog, lake):
+    first = run(lake, 1, 10)
+    before = dump_catalog(catalog)
+
+    second = run(lake, 1, 20)
+
+    assert (second.id, second.is_earlier, first.is_earlier) == (first.id, True, False)
+    assert second.time == first.time
+    assert [(one.row_count, one.row_id_start, one.snapshot_id) for one in second.records] == [
+        (3, 0, first.id)
+    ]
+    assert dump_catalog(catalog) == before
+    assert values(catalog) == [10, 11, 12]
+
+
+def test_what_was_committed_is_known_before_any_work(lake):
+    assert lake.keyed_commit(key()).seen.done == ()
+
+    landed = run(lake, 1, 10)
+
+    (record,) = lake.keyed_commit(key()).seen.done
+    assert (record.snapshot_id, record.row_count) == (landed.id, 3)
+    assert lake.keyed_commit(CommitKey(("another",))).seen.done == ()
+
+
+def test_a_cleared_commit_replaces_its_rows_in_one_snapshot(catalog, lake):
+    run(lake, 1, 10)
+    with lake.transaction() as tx:
+        tx.append_arrow("t", pa.table({"i": pa.array(range(50, 70), pa.int64())}))
+    others = list(range(50, 70))
+
+    second = run(lake, 2, 20)
+
+    assert not second.is_earlier
+    assert values(catalog) == [20, 21, 22, *others]
+    with open_lake(catalog) as reference:
+        assert reference.sql(f"SELECT count(*) FROM t AT (VERSION => {second.id - 1})") == [(23,)]
+    assert run(lake, 2, 90).id == second.id
+    third = run(lake, 4, 30)
+    assert third.id == second.id + 1
+    assert values(catalog) == [30, 31, 32, *others]
+
+
+def test_a_cleared_commit_may_append(catalog, lake):
+    run(lake, 1, 10)
+
+    run(lake, 2, 20, OnClear.APPEND)
+
+    assert values(catalog) == [10, 11, 12, 20, 21, 22]
+    run(lake, 3, 30)
+    assert values(catalog) == [10, 11, 12, 30, 31, 32]  # the last commit is what is replaced
+
+
+def test_a_cleared_commit_may_be_skipped(catalog, lake):
+    first = run(lake, 1, 10)
+
+    second = run(lake, 2, 20, OnClear.SKIP)
+
+    assert (second.id, second.is_earlier) == (first.id, True)
+    assert values(catalog) == [10, 11, 12]
+
+
+def test_an_older_generation_cannot_commit_any_more(catalog, lake):
+    zombie = lake.keyed_commit(key(1))
+    run(lake, 2, 20)
+    before = dump_catalog(catalog)
+
+    with pytest.raises(ZombieCommitError, match=r"generation 1 .* generation 2 has committed snapshot 2"):
+        commit(lake, zombie, 10)
+    with pytest.raises(ZombieCommitError):
+        lake.keyed_commit(key(1))
+
+    assert dump_catalog(catalog) == before
+
+
+def test_rows_to_be_replaced_that_came_meanwhile_are_a_conflict(catalog, lake):
+    second = lake.keyed_commit(key(2))
+    run(lake, 1, 10)
+
+    with pytest.raises(TransactionConflictError, match="another one of the same task"):
+        commit(lake, second, 20)
+
+    assert values(catalog) == [10, 11, 12]
+    run(lake, 2, 20)
+    assert values(catalog) == [20, 21, 22]
+
+
+def test_a_run_made_anew_replaces_what_its_namesake_left(catalog, lake):
+    """Its generation is the first again: only that it starts tells it from a retry."""
+    run(lake, 1, 10)
+    run(lake, 2, 20)
+
+    again = run(lake, 1, 30, starts_over=True)
+
+    assert not again.is_earlier
+    assert values(catalog) == [30, 31, 32]
+    assert run(lake, 1, 40).id == again.id
+    run(lake, 1, 50, starts_over=True)
+    assert values(catalog) == [50, 51, 52]
+
+
+def test_a_start_that_did_not_commit_changes_nothing_for_the_next(catalog, lake):
+    run(lake, 1, 10)
+
+    lake.keyed_commit(key(1), starts_over=True)
+    lake.keyed_commit(key(1), starts_over=True)
+
+    run(lake, 1, 20)  # its retry
+    assert values(catalog) == [20, 21, 22]
+
+
+def test_a_run_made_anew_without_a_predecessor_just_commits(catalog, lake):
+    run(lake, 1, 10, starts_over=True)
+
+    assert values(catalog) == [10, 11, 12]
+
+
+def test_a_generation_without_rows_replaces_too(catalog, lake):
+    run(lake, 1, 10)
+    keyed = lake.keyed_commit(key(2))
+    base = lake.current_snapshot().id
+
+    second = lake.commit(base, lake.replaced_rows(keyed.seen, base), INFO, keyed=keyed)
+
+    assert values(catalog) == []
+    assert [record.table_id for record in lake.keyed_commit(key(2)).seen.done] == [None]
+    assert lake.keyed_commit(key(2)).seen.done[0].snapshot_id == second.id
+    run(lake, 3, 30)
+    assert values(catalog) == [30, 31, 32]
+
+
+# --- which rows are replaced ---
+
+
+def test_a_file_whose_rows_were_deleted_in_part_ends_whole(catalog, lake):
+    run(lake, 1, 10)
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("INSERT INTO t VALUES (99)")
+        reference.sql("DELETE FROM t WHERE i = 11")
+
+    run(lake, 2, 20)
+
+    assert values(catalog) == [20, 21, 22, 99]
+
+
+def test_deletes_kept_in_the_catalog_change_nothing(catalog, lake):
+    run(lake, 1, 10)
+    with open_lake(catalog) as reference:
+        reference.sql("INSERT INTO t VALUES (99)")
+        reference.sql("DELETE FROM t WHERE i = 11")
+
+    run(lake, 2, 20)
+
+    assert values(catalog) == [20, 21, 22, 99]
+
+
+def test_rows_updated_since_are_replaced_where_they_lie_by_themselves(catalog, lake):
+    run(lake, 1, 10)
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("INSERT INTO t VALUES (99)")
+        reference.sql("UPDATE t SET i = 1000 WHERE i = 11")
+
+    run(lake, 2, 20)
+
+    assert values(catalog) == [20, 21, 22, 99]
+
+
+def test_rows_rewritten_since_are_replaced_where_they_lie_by_themselves(catalog, lake):
+    run(lake, 1, 10)
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("DELETE FROM t WHERE i = 11")
+        reference.sql("CALL ducklake_rewrite_data_files('lake', 't', delete_threshold => 0)")
+        reference.sql("INSERT INTO t VALUES (99)")
+
+    run(lake, 2, 20)
+
+    assert values(catalog) == [20, 21, 22, 99]
+
+
+SHARED = [
+    "UPDATE t SET i = i + 1000 WHERE i IN (11, 99)",
+    "CALL ducklake_merge_adjacent_files('lake')",
+    "DELETE FROM t WHERE i IN (11, 99); CALL ducklake_rewrite_data_files('lake', 't', delete_threshold => 0)",
+]
+
+
+@pytest.mark.parametrize("sql", SHARED, ids=["updated", "merged", "rewritten"])
+@pytest.mark.parametrize("others_first", [True, False])
+def test_rows_in_a_file_of_others_are_refused(catalog, lake, sql, others_first):
+    others = "INSERT INTO t VALUES (98), (99)"
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        if others_first:
+            reference.sql(others)
+        run(lake, 1, 10)
+        if not others_first:
+            reference.sql(others)
+        reference.sql(sql)
+    before = dump_catalog(catalog)
+
+    with pytest.raises(UnsupportedFeatureError, match=r"(?s)snapshot \d added to main.t.*share with others"):
+        run(lake, 2, 20)
+
+    assert dump_catalog(catalog) == before
+    run(lake, 2, 20, OnClear.APPEND)
+
+
+def test_rows_updated_into_the_catalog_are_refused_until_they_are_flushed(catalog, lake):
+    run(lake, 1, 10)
+    with open_lake(catalog) as reference:
+        reference.sql("UPDATE t SET i = 1000 WHERE i = 11")
+
+    with pytest.raises(UnsupportedFeatureError, match="ducklake_inlined_data_"):
+        run(lake, 2, 20)
+
+    with open_lake(catalog) as reference:
+        reference.sql("CALL ducklake_flush_inlined_data('lake')")
+    run(lake, 2, 20)
+    assert values(catalog) == [20, 21, 22]
+
+
+def test_rows_flushed_together_with_those_of_others_are_refused(catalog, lake):
+    run(lake, 1, 10)
+    with open_lake(catalog) as reference:
+        reference.sql("INSERT INTO t VALUES (99)")
+        reference.sql("UPDATE t SET i = 1000 WHERE i = 11")
+        reference.sql("CALL ducklake_flush_inlined_data('lake')")
+
+    with pytest.raises(UnsupportedFeatureError, match="share with others"):
+        run(lake, 2, 20)
+
+
+def test_rows_of_others_kept_in_the_catalog_stay(catalog, lake):
+    run(lake, 1, 10)
+    with open_lake(catalog) as reference:
+        reference.sql("INSERT INTO t VALUES (99)")
+
+    run(lake, 2, 20)
+
+    assert values(catalog) == [20, 21, 22, 99]
+
+
+def test_rows_of_a_table_dropped_since_need_no_replacing(catalog, lake):
+    run(lake, 1, 10)
+    with lake.transaction() as tx:
+        tx.create_table("t", {"i": "int64"}, or_replace=True)
+
+    run(lake, 2, 20)
+
+    assert values(catalog) == [20, 21, 22]
+
+
+def test_rows_move_along_with_a_task_that_writes_elsewhere_now(catalog, lake):
+    run(lake, 1, 10)
+    with lake.transaction() as tx:
+        tx.create_table("other", {"i": "int64"})
+    keyed = lake.keyed_commit(key(2))
+    base = lake.current_snapshot().id
+
+    changes = [*lake.replaced_rows(keyed.seen, base), *append_to(lake, 20, "other")]
+    lake.commit(base, changes, INFO, keyed=keyed)
+
+    assert (values(catalog), values(catalog, "other")) == ([], [20, 21, 22])
+
+
+# --- the record ---
+
+
+def test_the_record_survives_the_expiry_of_its_snapshot(catalog, lake):
+    first = run(lake, 1, 10)
+    with lake.transaction() as tx:
+        tx.create_schema("s")
+
+    lake.expire_snapshots(older_than=datetime.now(UTC) + timedelta(days=1))
+
+    assert [one.id for one in lake.snapshots()] == [first.id + 1]
+    assert run(lake, 1, 20).id == first.id
+    run(lake, 2, 30)
+    assert values(catalog) == [30, 31, 32]
+
+
+def test_our_table_is_nothing_to_the_reference(catalog, lake, new_catalog):
+    other = new_catalog(catalog.kind)
+    with Lake.create(other.sqlalchemy_url, other.data_path) as plain:
+        with plain.transaction() as tx:
+            tx.create_table("t", {"i": "int64"})
+        plain.commit(plain.current_snapshot().id, append_to(plain, 10), INFO)
+    run(lake, 1, 10)
+    for one in (catalog, other):
+        with open_lake(one, data_inlining_row_limit=0) as reference:
+            reference.sql("INSERT INTO t VALUES (99)")
+            reference.sql("CALL ducklake_merge_adjacent_files('lake')")
+            reference.sql("CALL ducklake_expire_snapshots('lake', older_than => now())")
+            reference.sql("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
+
+    assert "airflow_ducklake_commit" in dump_catalog(catalog)
+    assert "airflow_ducklake_commit" not in dump_catalog(other)
+    assert_catalogs_equal(dump_catalog(catalog), dump_catalog(other))
+    assert values(catalog) == [10, 11, 12, 99]
+
+
+def test_a_text_is_a_key_for_a_transaction(catalog, lake):
+    for _ in range(2):
+        with lake.transaction(commit_key="nightly") as tx:
+            tx.append_arrow("t", ROWS)
+
+    assert (tx.committed.id, tx.committed.is_earlier) == (2, True)
+    assert len(values(catalog)) == ROWS.num_rows
+    assert len(list(Path(lake.data_path).rglob("*.parquet"))) == 1
+
+
+def test_a_transaction_that_was_made_says_so_before_its_block(lake):
+    with lake.transaction(commit_key="setup") as tx:
+        assert tx.committed is None
+        tx.create_table("once", {"i": "int64"})
+    made = tx.committed
+
+    with lake.transaction(commit_key="setup") as tx:
+        assert tx.committed.id == made.id
+        if tx.committed is None:
+            tx.create_table("once", {"i": "int64"})
+
+    assert (tx.committed.id, tx.committed.is_earlier) == (made.id, True)
+
+
+# --- trouble ---
+
+
+def landed_then_lost(connection) -> None:
+    """COMMIT reaches the database, its answer does not reach us."""
+    connection.connection.driver_connection.commit()
+    raise ConnectionResetError
+
+
+def never_sent(_connection) -> None:
+    raise ConnectionResetError
+
+
+@pytest.mark.every_catalog
+@pytest.mark.parametrize(("fault", "is_earlier"), [(landed_then_lost, True), (never_sent, False)])
+def test_a_commit_of_unknown_outcome_is_found_or_made_by_its_retry(lake, fault, is_earlier):
+    engine = lake._catalog.dialect.engine
+    tx = lake.transaction(commit_key="k")
+    tx.append_arrow("t", ROWS)
+    event.listen(engine, "commit", fault)
+    with pytest.raises(CommitStateUnknownError), tx:
+        pass
+    event.remove(engine, "commit", fault)
+
+    assert append_once(lake) == [2, is_earlier]
+
+    assert lake.read_arrow("t").num_rows == ROWS.num_rows
+    assert lake.current_snapshot().id == 2
+
+
+def start(catalog: CatalogDatabase, *when: str) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.concurrency.keyed_writer", catalog.sqlalchemy_url, *when],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+
+
+def release(writers: list[subprocess.Popen]) -> list[tuple[str, str]]:
+    for one in writers:
+        assert one.stdout.readline() == "ready\n", one.stderr.read()
+    for one in writers:
+        one.stdin.write("\n")
+        one.stdin.flush()
+    return [one.communicate(timeout=120) for one in writers]
+
+
+def test_processes_that_race_with_one_key_make_one_snapshot(catalog, lake):
+    """Neither of them has seen the table of keys, which the faster one makes."""
+    ended = release([start(catalog) for _ in range(2)])
+
+    made = [json.loads(out) for out, _ in ended]
+    assert sorted(made) == [[2, False], [2, True]], ended
+    assert values(catalog) == list(range(20))
+    assert lake.current_snapshot().id == 2
+    assert len(list(Path(lake.data_path).rglob("*.parquet"))) == 1
+
+
+@pytest.mark.parametrize(("when", "is_earlier"), [("before", False), ("after", True)])
+def test_a_process_killed_around_its_commit_leaves_a_retry_exactly_one_snapshot(
+    sqlite_catalog, when, is_earlier
+):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64"})
+        writer = start(sqlite_catalog, when)
+        release([writer])
+        assert writer.returncode == -signal.SIGKILL
+
+        assert append_once(lake) == [2, is_earlier]
+
+    assert values(sqlite_catalog) == list(range(20))
