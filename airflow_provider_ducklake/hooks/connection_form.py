@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-CATALOG_TYPES = ("sqlite", "postgres")
+CATALOG_TYPES = ("postgres", "mysql", "sqlite", "duckdb")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,14 @@ class StandardField:
 CATALOG_TYPE = ExtraField(
     "catalog_type",
     "Catalog type",
-    "The database that holds the lake's catalog. A SQLite catalog is a file: every worker must see it.",
+    "The database that holds the lake's catalog; mysql is MariaDB too. A SQLite or DuckDB catalog is a file: "
+    "every worker must see it, and a DuckDB file admits one process at a time.",
     {"type": "string", "enum": list(CATALOG_TYPES), "default": "postgres"},
 )
 METADATA_SCHEMA = ExtraField(
     "metadata_schema",
     "Metadata schema",
-    "PostgreSQL only: the schema that holds the catalog's tables; empty for the database's default, public.",
+    "PostgreSQL and DuckDB: the schema that holds the catalog's tables; empty for public, or main.",
     {"type": ["string", "null"]},
 )
 DATA_PATH = ExtraField(
@@ -59,11 +60,11 @@ STORAGE_OPTIONS = ExtraField(
 )
 EXTRA_FIELDS = (CATALOG_TYPE, METADATA_SCHEMA, DATA_PATH, STORAGE_OPTIONS)
 
-HOST = StandardField("host", "Host", "catalog.example.com (empty for SQLite)")
-PORT = StandardField("port", "Port", "5432")
+HOST = StandardField("host", "Host", "catalog.example.com (empty for SQLite and DuckDB)")
+PORT = StandardField("port", "Port", "5432, for MySQL 3306")
 LOGIN = StandardField("login", "User")
 PASSWORD = StandardField("password", "Password")
-DATABASE = StandardField("schema", "Database", "lakehouse, or for SQLite /data/lake.sqlite")
+DATABASE = StandardField("schema", "Database", "lakehouse, or the file: /data/lake.sqlite")
 STANDARD_FIELDS = (HOST, PORT, LOGIN, PASSWORD, DATABASE)
 
 

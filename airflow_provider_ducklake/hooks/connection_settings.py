@@ -33,7 +33,14 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
 _HIGHEST_PORT = 65535
-_DRIVERS = {"sqlite": "sqlite", "postgres": "postgresql+psycopg"}
+_DRIVERS = {
+    "sqlite": "sqlite",
+    "postgres": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "duckdb": "duckdb",
+}
+_NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "mysql": "MySQL", "duckdb": "DuckDB"}
+_FILES = ("sqlite", "duckdb")
 _SECRET_NAME = re.compile(
     "secret|token|pass|key|credential|signature|sas|auth|dsn|connection_string", re.IGNORECASE
 )
@@ -116,13 +123,12 @@ def _url(connection: Connection, catalog_type: str) -> URL:
     from sqlalchemy.engine import URL  # noqa: PLC0415 - operators import this module while DAGs are parsed
 
     port = _port(connection.conn_id, connection.port)
-    if catalog_type == "sqlite":
-        return URL.create(
-            _DRIVERS[catalog_type], database=_sqlite_file(connection.conn_id, connection.schema)
-        )
+    if catalog_type in _FILES:
+        file = _file(connection.conn_id, catalog_type, connection.schema)
+        return URL.create(_DRIVERS[catalog_type], database=file)
     for of, value in ((HOST, connection.host), (DATABASE, connection.schema)):
         if not value:
-            raise _invalid(connection.conn_id, of, "is empty. A PostgreSQL catalog needs it.")
+            raise _invalid(connection.conn_id, of, f"is empty. A {_NAMES[catalog_type]} catalog needs it.")
     url = URL.create(
         _DRIVERS[catalog_type],
         username=connection.login or None,
@@ -147,17 +153,18 @@ def _port(conn_id: str, value: object) -> int | None:
     return int(text)
 
 
-def _sqlite_file(conn_id: str, path: str | None) -> str:
+def _file(conn_id: str, catalog_type: str, path: str | None) -> str:
+    example = f"/data/lake.{catalog_type}"
     if not path:
         raise _invalid(
-            conn_id, DATABASE, "is empty. Write the path of the SQLite file, as /data/lake.sqlite."
+            conn_id, DATABASE, f"is empty. Write the path of the {_NAMES[catalog_type]} file, as {example}."
         )
     if not PurePath(path).is_absolute():
         raise _invalid(
             conn_id,
             DATABASE,
             f"{path!r} is a relative path, and every worker has its own working directory. Write the whole "
-            "path, as /data/lake.sqlite.",
+            f"path, as {example}.",
         )
     return path
 
@@ -170,6 +177,13 @@ def _metadata_schema(conn_id: str, catalog_type: str, value: object) -> str | No
     if catalog_type == "sqlite":
         raise _invalid(
             conn_id, METADATA_SCHEMA, f"{value!r} is set, but SQLite has no schemas. Clear the field."
+        )
+    if catalog_type == "mysql":
+        raise _invalid(
+            conn_id,
+            METADATA_SCHEMA,
+            f"{value!r} is set, but a schema of MySQL is a database. Write it into the field Database, and "
+            "clear this one.",
         )
     return value
 

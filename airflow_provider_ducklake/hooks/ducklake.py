@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.catalog.transaction import LakeTransaction
+    from airflow_provider_ducklake.spec.commit_key import CommitKey
     from airflow_provider_ducklake.spec.snapshots import JsonValue
 
 _TEST_TIMEOUT_SECONDS = 5
@@ -99,9 +100,14 @@ class DuckLakeHook(BaseHook):
         author: str | None = None,
         message: str | None = None,
         extra: Mapping[str, JsonValue] | None = None,
+        commit_key: str | CommitKey | None = None,
     ) -> LakeTransaction:
-        """Return a transaction on the lake: one snapshot, committed at the end of the ``with`` block."""
-        return self.lake().transaction(author=author, message=message, extra=extra)
+        """Return a transaction on the lake: one snapshot, committed at the end of the ``with`` block.
+
+        With a ``commit_key``, as ``f"{dag_id} {run_id}"``, it is committed once however often it is run; then
+        ``committed`` is set when the block begins.
+        """
+        return self.lake().transaction(author=author, message=message, extra=extra, commit_key=commit_key)
 
     def read_arrow(
         self,
@@ -137,7 +143,7 @@ def _open(settings: ConnectionSettings, timeout_seconds: int | None = None) -> L
     from airflow_provider_ducklake.catalog.lake import Lake  # noqa: PLC0415
 
     url = settings.url
-    if timeout_seconds is not None and url.get_backend_name() == "postgresql":
+    if timeout_seconds is not None and url.get_backend_name() in ("postgresql", "mysql"):
         url = url.update_query_dict({"connect_timeout": str(timeout_seconds)})
     with _naming_missing_driver(settings):
         lake = Lake.connect(

@@ -63,13 +63,13 @@ def connect(set_connection: SetConnection) -> Callable[[CatalogDatabase], str]:
 
 def connection_fields(catalog: CatalogDatabase, **extra: Any) -> dict[str, Any]:
     """Describe a catalog as the fields of a connection."""
-    if catalog.kind == "sqlite":
-        return {"schema": catalog.location, "extra": {"catalog_type": "sqlite", **extra}}
-    libpq = dict(part.split("=", 1) for part in catalog.location.split())
+    if catalog.kind in ("sqlite", "duckdb"):
+        return {"schema": catalog.location, "extra": {"catalog_type": catalog.kind, **extra}}
+    server = catalog.server
     return {
-        "host": libpq["host"],
-        "port": int(libpq["port"]),
-        "login": libpq["user"],
-        "schema": libpq["dbname"],
-        "extra": {"catalog_type": "postgres", **extra},
+        "host": server["host"],
+        "port": int(server["port"]),
+        "login": server["user"],
+        "schema": catalog.database,
+        "extra": {"catalog_type": "mysql" if catalog.kind == "mariadb" else catalog.kind, **extra},
     }

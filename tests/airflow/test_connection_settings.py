@@ -45,6 +45,22 @@ def test_a_postgres_connection_names_server_user_and_database():
     assert settings.metadata_schema == "lake"
 
 
+def test_a_mysql_connection_names_server_user_and_database():
+    settings = postgres({"catalog_type": "mysql"}, login="etl", password=SECRET, port=3307)
+
+    assert settings.url.render_as_string(hide_password=False) == (
+        "mysql+pymysql://etl:s3cr3t%2F p%40ss@db.example.com:3307/lakehouse"
+    )
+
+
+def test_a_duckdb_connection_names_a_file_and_perhaps_a_schema():
+    settings = read_settings(
+        connection({"catalog_type": "duckdb", "metadata_schema": "meta"}, schema="/data/lake.duckdb")
+    )
+
+    assert (str(settings.url), settings.metadata_schema) == ("duckdb:////data/lake.duckdb", "meta")
+
+
 def test_user_password_and_port_may_be_left_to_the_database():
     assert str(postgres().url) == "postgresql+psycopg://db.example.com/lakehouse"
 
@@ -82,10 +98,12 @@ def test_fields_left_empty_in_the_form_count_as_absent():
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"extra": {}}, ["catalog_type", "is empty", "sqlite, postgres"]),
-        ({"extra": {"catalog_type": "oracle"}}, ["catalog_type", "'oracle'", "sqlite, postgres"]),
+        ({"extra": {}}, ["catalog_type", "is empty", "postgres, mysql, sqlite, duckdb"]),
+        (
+            {"extra": {"catalog_type": "oracle"}},
+            ["catalog_type", "'oracle'", "postgres, mysql, sqlite, duckdb"],
+        ),
         ({"extra": {"catalog_type": ["sqlite"]}}, ["catalog_type", "['sqlite']"]),
-        ({"extra": {"catalog_type": "mysql"}}, ["catalog_type", "'mysql'", "sqlite, postgres"]),
         ({"port": "abc"}, ["Port", "'abc'", "1 to 65535"]),
         ({"port": 70000}, ["Port", "70000"]),
         ({"port": 54.5}, ["Port", "54.5"]),
@@ -97,6 +115,17 @@ def test_fields_left_empty_in_the_form_count_as_absent():
             ["Database (schema)", "'lake.db'", "relative"],
         ),
         ({"extra": {"catalog_type": "sqlite"}, "schema": ":memory:"}, ["Database (schema)", "':memory:'"]),
+        ({"extra": {"catalog_type": "duckdb"}, "schema": None}, ["Database (schema)", "DuckDB file"]),
+        (
+            {"extra": {"catalog_type": "duckdb"}, "schema": "lake.duckdb"},
+            ["Database (schema)", "relative", "/data/lake.duckdb"],
+        ),
+        ({"extra": {"catalog_type": "mysql"}, "host": None}, ["Host", "is empty", "MySQL"]),
+        ({"extra": {"catalog_type": "mysql"}, "schema": None}, ["Database (schema)", "is empty", "MySQL"]),
+        (
+            {"extra": {"catalog_type": "mysql", "metadata_schema": "lake"}},
+            ["Metadata schema (metadata_schema)", "'lake'", "is a database"],
+        ),
         (
             {"extra": {"catalog_type": "sqlite", "metadata_schema": "lake"}, "schema": "/data/l"},
             ["Metadata schema (metadata_schema)", "'lake'", "Clear"],

@@ -66,6 +66,7 @@ def test_the_hook_reads_and_writes_without_spark():
     hook.close()
 
 
+@pytest.mark.every_catalog
 def test_a_lake_is_created_only_where_that_is_asked_for(catalog, connect):
     connect(catalog, data_path=catalog.data_path)
     with pytest.raises(NotADuckLakeError):

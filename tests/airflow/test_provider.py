@@ -80,7 +80,7 @@ def test_the_form_of_airflow_3_3_shows_every_field_under_our_name_for_it():
     assert shown.hook_name == "DuckLake"
     assert shown.standard_fields.url_schema.title == "Database"
     assert list(shown.extra_fields) == [field.name for field in EXTRA_FIELDS]
-    assert shown.extra_fields["catalog_type"]["schema"]["enum"] == ["sqlite", "postgres"]
+    assert shown.extra_fields["catalog_type"]["schema"]["enum"] == ["postgres", "mysql", "sqlite", "duckdb"]
     assert shown.extra_fields["storage_options"]["schema"]["type"] == ["object", "null"]
 
 
