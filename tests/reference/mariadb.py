@@ -14,7 +14,7 @@ import pymysql
 
 from tests.reference.postgres import free_port
 
-PACKAGE = "mariadb-server-core"
+PACKAGE = "mariadb-server-core mariadb-client-core"
 
 # The server ends when the shell's standard input closes: also when the test run is killed.
 _SUPERVISOR = """
