@@ -96,7 +96,7 @@ class Cursor:
         if quoted is not None:
             return self._checked(quoted[1:-1].replace('""', '"'), kind)
         if not self.word:
-            raise self.error(f"expected the name of a {kind}.")
+            raise self.error(f'expected the name of a {kind}; one with odd characters in "straight quotes".')
         if fold(self.word) in RESERVED:
             raise self.error(f'this word is a keyword. To name a {kind} so, quote it: "{self.word.lower()}".')
         return self._checked(self.accept_kind(Kind.WORD) or "", kind)
@@ -140,11 +140,6 @@ class Cursor:
         text = self.accept_kind(Kind.STRING)
         if text is None:
             return None
-        if text[0] in "eE":
-            raise self.error(
-                "strings with backslash escapes are not read here. Write the characters themselves: 'it''s'.",
-                back=1,
-            )
         if text[0] == "$":
             tag = text.index("$", 1) + 1
             return text[tag:-tag]

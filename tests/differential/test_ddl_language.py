@@ -147,15 +147,18 @@ _ITEMS = st.sampled_from(
             '"a;""b"',
             "$$;'$$",
             "$a$ ; $$ $a$",
-            "E'\\';'",
             "ü",
             "_a$1",
             "x::INT",
         ),
+        *("{'a': 1}", "N';'", "a::begin", "[.5]", "“", "'“;'"),
         *("1 -- ; '\n", "/* ; /* ; */ ' */ 1", "(1 /*;*/)", "'\\'", "'--'", "\xa01", "$1"),
     ]
 )
-_QUERIES = st.lists(_ITEMS, min_size=1, max_size=4).map(lambda items: "SELECT " + ", ".join(items))
+_QUERIES = st.tuples(
+    st.sampled_from(["SELECT ", "BEGIN; SELECT ", "CALL f('a;b');SELECT "]),
+    st.lists(_ITEMS, min_size=1, max_size=4).map(", ".join),
+).map("".join)
 
 
 @given(st.lists(_QUERIES | st.sampled_from(["", " -- ;\n", "/* ; */"]), max_size=4).map(";".join))

@@ -86,6 +86,17 @@ ACCEPTED = [
         ),
     ),
     ("CREATE TABLE none (a BIGINT DEFAULT NULL)", table("none", column("a", "int64"))),
+    (
+        "CREATE TABLE tight(a INT DEFAULT 1not null,b DOUBLE DEFAULT-.5)",
+        table(
+            "tight",
+            column("a", "int32", nullable=False, default=1),
+            column("b", "float64", default=Decimal("-0.5")),
+        ),
+    ),
+    ("CREATE TABLE begin (reset INT)", table("begin", column("reset", "int32"))),
+    ("ALTER TABLE begin RENAME TO call", RenameTable(QualifiedName("main", "begin"), "call")),
+    ("ALTER TABLE\u00a0call\u200bRENAME TO tüv", RenameTable(QualifiedName("main", "call"), "tüv")),
     ("CREATE TABLE IF NOT EXISTS t (a INT)", table("t", column("a", "int32"), if_not_exists=True)),
     ("CREATE OR REPLACE TABLE r (a INT)", table("r", column("a", "int32"), or_replace=True)),
     (
