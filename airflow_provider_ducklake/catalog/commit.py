@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sqlalchemy.exc import DBAPIError
 
 from airflow_provider_ducklake.catalog import commit_keys, read
 from airflow_provider_ducklake.catalog.effects import effects_of
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
+from airflow_provider_ducklake.catalog.effects.inlined import lacks_layout
 from airflow_provider_ducklake.catalog.known_stats import known_stats
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
 from airflow_provider_ducklake.errors import (
@@ -27,13 +28,14 @@ from airflow_provider_ducklake.errors import (
 from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 from airflow_provider_ducklake.transaction.change_set import changes_catalog, ordered
+from airflow_provider_ducklake.transaction.changes import AddDeletes, InlineRows
 from airflow_provider_ducklake.transaction.changes_made import format_changes
 from airflow_provider_ducklake.transaction.commit_state import CommitState
-from airflow_provider_ducklake.transaction.conflicts import check_conflicts
+from airflow_provider_ducklake.transaction.conflicts import check_conflicts, check_targets
 from airflow_provider_ducklake.transaction.replay import Replay, replay_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterator
 
     from sqlalchemy import Connection
 
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.snapshots import Snapshot
     from airflow_provider_ducklake.transaction.changes import Change
+    from airflow_provider_ducklake.transaction.commit_state import KnownStats
 
 log = logging.getLogger(__name__)
 
@@ -57,16 +60,27 @@ class KeyedCommit:
     seen: Replay = field(default_factory=Replay)
 
 
-def commit(  # noqa: PLR0913 - the last two have defaults
-    catalog: Catalog,
-    base: SnapshotId,
-    changes: Iterable[Change],
-    info: CommitInfo,
-    *,
-    retry: RetryPolicy = DEFAULT_RETRY,
-    keyed: KeyedCommit | None = None,
+Restamp: TypeAlias = "Callable[[AddDeletes, SnapshotId], AddDeletes]"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCommit:
+    """Changes planned on snapshot ``base``, what they say of themselves, and how to make them once.
+
+    ``restamp`` writes delete files anew that hold the id of another snapshot than they are committed as.
+    """
+
+    base: SnapshotId
+    changes: Collection[Change]
+    info: CommitInfo
+    keyed: KeyedCommit | None = None
+    restamp: Restamp | None = None
+
+
+def commit(
+    catalog: Catalog, planned: PlannedCommit, retry: RetryPolicy = DEFAULT_RETRY
 ) -> CommittedSnapshot | None:
-    """Commit ``changes``, planned on snapshot ``base``, as one new snapshot; no changes, no snapshot (None).
+    """Commit the changes as one new snapshot; no changes, no snapshot (None).
 
     Raises:
         TransactionConflictError: somebody committed what ours does not go together with; nothing landed.
@@ -74,12 +88,10 @@ def commit(  # noqa: PLR0913 - the last two have defaults
         CommitRetriesExceededError: every attempt lost the race; nothing landed.
         CommitStateUnknownError: the connection broke during COMMIT; the snapshot may exist.
     """
-    changes = ordered(changes)
-    if not changes:
+    planned = replace(planned, changes=ordered(planned.changes))
+    if not planned.changes:
         return None
-    committed, attempts = with_retries(
-        catalog.dialect, retry, lambda: _attempt(catalog, base, changes, info, keyed)
-    )
+    committed, attempts = with_retries(catalog.dialect, retry, lambda: _attempt(catalog, planned))
     if committed.is_earlier:
         log.info("Snapshot %d is this commit already; nothing was written", committed.id)
         return committed
@@ -87,27 +99,37 @@ def commit(  # noqa: PLR0913 - the last two have defaults
     return replace(committed, attempts=attempts)
 
 
-def _attempt(
-    catalog: Catalog,
-    base: SnapshotId,
-    changes: Collection[Change],
-    info: CommitInfo,
-    keyed: KeyedCommit | None,
-) -> CommittedSnapshot:
+def _attempt(catalog: Catalog, planned: PlannedCommit) -> CommittedSnapshot:
     dialect, tables = catalog.dialect, catalog.tables
     with dialect.writing() as connection:
-        if keyed is not None and (done := _earlier(connection, catalog, keyed)):
+        if planned.keyed is not None and (done := _earlier(connection, catalog, planned.keyed)):
             return CommittedSnapshot.earlier(done)
-        state = _begin(connection, catalog, base, changes)
-        effects = [effect for change in changes for effect in effects_of(change, state, tables)]
-        if keyed is not None:
-            effects.append(commit_keys.record_effect(catalog, keyed.key, state))
+        state = _begin(connection, catalog, planned.base, planned.changes)
+        effects = [
+            effect
+            for change in _stamped(planned, state.snapshot_id)
+            for effect in effects_of(change, state, tables)
+        ]
+        if planned.keyed is not None:
+            effects.append(commit_keys.record_effect(catalog, planned.keyed.key, state))
         _run(connection, _snapshot_effect(state, tables))  # first: its primary key fails fast
         for effect in effects:
             _run(connection, effect)
-        _run(connection, _changes_effect(state, info, tables))
+        _run(connection, _changes_effect(state, planned.info, tables))
         _finish(connection, dialect, state.snapshot_id)
     return CommittedSnapshot(state.snapshot_id, state.time, attempts=1)
+
+
+def _stamped(planned: PlannedCommit, snapshot_id: SnapshotId) -> Iterator[Change]:
+    """Yield the changes; delete files that hold the id of another snapshot are written anew."""
+    for change in planned.changes:
+        if isinstance(change, AddDeletes) and any(
+            file.stamped_for not in (None, snapshot_id) for file in change.files
+        ):
+            assert planned.restamp is not None
+            yield planned.restamp(change, snapshot_id)
+        else:
+            yield change
 
 
 def _earlier(connection: Connection, catalog: Catalog, keyed: KeyedCommit) -> tuple[CommitRecord, ...]:
@@ -134,8 +156,15 @@ def _begin(
     head = read.head(connection, tables)
     _check_since(connection, tables, base, head, changes)
     known = known_stats(connection, catalog, changes)
+    check_targets(changes, known.targets, head.id)
     clock = catalog.dialect.server_time(connection)
-    return CommitState(head, clock, known, catalog_changes=changes_catalog(changes))
+    makes_layout = any(isinstance(change, InlineRows) and _lacks_layout(change, known) for change in changes)
+    return CommitState(head, clock, known, catalog_changes=changes_catalog(changes) or makes_layout)
+
+
+def _lacks_layout(change: InlineRows, known: KnownStats) -> bool:
+    newest = known.layouts.get(change.table) if isinstance(change.table, int) else None
+    return lacks_layout(change, newest)
 
 
 def _check_since(

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy import column, literal, select, table
+from sqlalchemy import column, func, literal, select, table
 
 from airflow_provider_ducklake.catalog import read
-from airflow_provider_ducklake.catalog.table_snapshot import has_inlined_rows
+from airflow_provider_ducklake.catalog.inlined_read import layout_schema
+from airflow_provider_ducklake.catalog.inlined_tables import inlined_table
+from airflow_provider_ducklake.catalog.known_targets import with_targets
 from airflow_provider_ducklake.spec.ids import TableId
-from airflow_provider_ducklake.transaction.changes import AppendFiles, Change, Truncate
+from airflow_provider_ducklake.transaction.changes import (
+    AddDeletes,
+    AppendFiles,
+    Change,
+    InlineDeletes,
+    InlineRows,
+    RegisterLayout,
+    Truncate,
+)
 from airflow_provider_ducklake.transaction.commit_state import KnownStats
 
 if TYPE_CHECKING:
@@ -21,17 +32,29 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.ids import ColumnId
 
 
+_TRANSACTIONAL_LAYOUTS = ("sqlite", "postgresql")
+
+
 def known_stats(connection: Connection, catalog: Catalog, changes: Collection[Change]) -> KnownStats:
     """Return the statistics of the tables that get rows, and where the rows of truncated ones lie."""
-    live_inlined = {
-        change.table_id: _live_inlined_tables(connection, catalog, change.table_id)
-        for change in changes
-        if isinstance(change, Truncate)
-    }
-    appended = [change.table for change in changes if isinstance(change, AppendFiles)]
-    ids = [TableId(table_id) for table_id in appended if isinstance(table_id, int)]
+    dialect_name = catalog.dialect.engine.dialect.name
+    truncated = _tables_of(changes, Truncate)
+    shortened = _tables_of(changes, InlineDeletes)
+    reshaped = [] if dialect_name in _TRANSACTIONAL_LAYOUTS else _tables_of(changes, RegisterLayout)
+    with_layout = _tables_of(changes, (RegisterLayout, InlineRows))
+    known = KnownStats(
+        live_inlined={
+            one: _live_inlined_tables(connection, catalog, one) for one in {*truncated, *reshaped, *shortened}
+        },
+        with_live_files=read.tables_with_live_files(connection, catalog.tables, truncated),
+        layouts=read.newest_layouts(connection, catalog.tables, with_layout),
+        dialect_name=dialect_name,
+    )
+    if any(isinstance(change, AddDeletes | InlineDeletes) for change in changes):
+        known = with_targets(connection, catalog, changes, known)
+    ids = list(dict.fromkeys(_tables_of(changes, (AppendFiles, InlineRows))))
     if not ids:
-        return KnownStats(live_inlined=live_inlined)
+        return known
     columns = read.table_column_stats(connection, catalog.tables, ids)
     without_bounds = {
         table_id: missing
@@ -42,12 +65,23 @@ def known_stats(connection: Connection, catalog: Catalog, changes: Collection[Ch
             ]
         )
     }
-    return KnownStats(
-        read.table_stats(connection, catalog.tables, ids),
-        columns,
-        _unbounded(connection, catalog, without_bounds),
-        live_inlined,
+    return replace(
+        known,
+        tables=read.table_stats(connection, catalog.tables, ids),
+        columns=columns,
+        unbounded=_unbounded(connection, catalog, without_bounds),
     )
+
+
+def _tables_of(changes: Collection[Change], kinds: type | tuple[type, ...]) -> list[TableId]:
+    """Return the existing tables that changes of these kinds are about."""
+    found: list[TableId] = []
+    for change in changes:
+        if isinstance(change, kinds):
+            table = getattr(change, "table_id", None) or getattr(change, "table", None)
+            if isinstance(table, int):
+                found.append(TableId(table))
+    return found
 
 
 def _unbounded(
@@ -55,9 +89,25 @@ def _unbounded(
 ) -> frozenset[tuple[TableId, ColumnId]]:
     unbounded = read.columns_with_unbounded_values(connection, catalog.tables, without_bounds)
     for table_id, missing in without_bounds.items():
-        if has_inlined_rows(connection, catalog, table_id):  # of whose values nothing else is known
-            unbounded.update((table_id, column_id) for column_id in missing)
+        inlined = _columns_with_inlined_values(connection, catalog, table_id) if missing else set()
+        unbounded.update((table_id, column_id) for column_id in missing if column_id in inlined)
     return frozenset(unbounded)
+
+
+def _columns_with_inlined_values(
+    connection: Connection, catalog: Catalog, table_id: TableId
+) -> set[ColumnId]:
+    """Return the leaf columns that have, or nested may have, a value in the catalog's inlined rows."""
+    found: set[ColumnId] = set()
+    for version in read.layouts(connection, catalog.tables, table_id):
+        schema = layout_schema(connection, catalog.tables, table_id, version)
+        rows = inlined_table(schema, table_id, version, catalog.tables.metadata_schema)
+        if not catalog.dialect.has_table(connection, rows.name, rows.schema):
+            continue
+        counts = connection.execute(select(*(func.count(rows.c[name]) for name in schema.names))).one()
+        for top, count in zip(schema.columns, counts, strict=True):
+            found.update(leaf.id for leaf in top.leaves() if count)
+    return found
 
 
 def _live_inlined_tables(connection: Connection, catalog: Catalog, table_id: int) -> tuple[str, ...]:

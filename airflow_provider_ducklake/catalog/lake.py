@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,21 @@ from uuid6 import uuid7
 from airflow_provider_ducklake.catalog import bootstrap, commit_keys, maintenance, null_check, read, watch
 from airflow_provider_ducklake.catalog.base_lake import CatalogBase
 from airflow_provider_ducklake.catalog.catalog import Catalog
-from airflow_provider_ducklake.catalog.commit import KeyedCommit, commit
+from airflow_provider_ducklake.catalog.commit import KeyedCommit, PlannedCommit, Restamp, commit
 from airflow_provider_ducklake.catalog.connect import catalog_file, open_engine, parse_url, shown
 from airflow_provider_ducklake.catalog.dialects import dialect_of
-from airflow_provider_ducklake.catalog.inlined_read import inlined_delete_marks, read_inlined
+from airflow_provider_ducklake.catalog.inlined_read import (
+    inlined_delete_marks,
+    inlined_delete_snapshots,
+    layout_schema,
+    read_inlined,
+)
+from airflow_provider_ducklake.catalog.inlined_tables import why_not_inlined
+from airflow_provider_ducklake.catalog.options import write_option
 from airflow_provider_ducklake.catalog.replaced_rows import replaced_rows
-from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy
-from airflow_provider_ducklake.catalog.table_snapshot import load_table
+from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
+from airflow_provider_ducklake.catalog.row_deletes import RowDeleter
+from airflow_provider_ducklake.catalog.table_snapshot import find_table, load_table
 from airflow_provider_ducklake.catalog.tables import catalog_tables
 from airflow_provider_ducklake.catalog.transaction import LakeTransaction, TableName
 from airflow_provider_ducklake.errors import (
@@ -35,11 +44,14 @@ from airflow_provider_ducklake.planning.scan import plan_scan
 from airflow_provider_ducklake.planning.write import NewTable
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
-from airflow_provider_ducklake.spec.options import OptionRow, Options
+from airflow_provider_ducklake.spec.options import OptionRow, Options, option_text
 from airflow_provider_ducklake.spec.paths import directory_name, is_absolute
+from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, Snapshot, TableSnapshot
 from airflow_provider_ducklake.spec.versions import CURRENT, SpecVersion
+from airflow_provider_ducklake.transaction.changes import InlinedLayout
 from airflow_provider_ducklake.transaction.replay import Replay, replay_of
+from airflow_provider_ducklake.transaction.table_draft import InlinedBatch, same_layout
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -215,6 +227,49 @@ class Lake:
         """Return what a transaction asks of the snapshot it is planned on."""
         return CatalogBase(self._catalog, snapshot, self._reading)
 
+    def inlined_batch(self, rows: pa.Table, schema: TableSchema) -> InlinedBatch | None:
+        """Return rows as the catalog keeps them; None where its database or the values do not allow it."""
+        from airflow_provider_ducklake.storage.inlined_values import (  # noqa: PLC0415 - heavy
+            cells,
+            inlined_stats,
+            why_rows_not_inlined,
+        )
+
+        dialect_name = self._catalog.dialect.engine.dialect.name
+        if why_not_inlined(schema, dialect_name) or why_rows_not_inlined(rows, schema, dialect_name):
+            return None
+        ids = {column.name: column.id for column in schema.columns}
+        by_id = tuple(
+            {ids[name]: value for name, value in row.items()} for row in cells(rows, schema, dialect_name)
+        )
+        return InlinedBatch(by_id, inlined_stats(rows, schema))
+
+    @property
+    def can_inline(self) -> bool:
+        """Whether the catalog's database can keep rows and deletes in tables of their own."""
+        return why_not_inlined(TableSchema(()), self._catalog.dialect.engine.dialect.name) is None
+
+    def row_deleter(self, table: TableSnapshot, new_files: list[str]) -> RowDeleter:
+        """Return what deletes rows of a table, with what is deleted at its snapshot."""
+        with self._reading() as connection:
+            files = read.data_files(
+                connection, self._catalog.tables, table.snapshot.id, table.table_id, table.root
+            )
+            marks = inlined_delete_snapshots(connection, self._catalog, table.table_id, table.snapshot.id)
+        return RowDeleter(replace(table, files=files), marks, self.locate, new_files)
+
+    def inlined_layout(self, table: TableSnapshot | None, schema: TableSchema) -> InlinedLayout:
+        """Return a table's newest catalog table for inlined rows, and whether rows of ``schema`` fit it."""
+        if table is None:
+            return InlinedLayout()
+        with self._reading() as connection:
+            newest = read.newest_layouts(connection, self._catalog.tables, [table.table_id])
+            version = newest.get(table.table_id)
+            if version is None:
+                return InlinedLayout()
+            had = layout_schema(connection, self._catalog.tables, table.table_id, version)
+        return InlinedLayout(version, same_layout(had, schema))
+
     def has_rows(self, table: TableSnapshot | None) -> bool:
         """Whether a table ever held a row; one that does not exist yet has none."""
         if table is None:
@@ -235,6 +290,57 @@ class Lake:
         """Return the options in force for new tables of a schema."""
         with self._reading() as connection:
             return Options.effective(read.option_rows(connection, self._catalog.tables), schema_id)
+
+    def options(self, table: TableName | None = None, schema: str | None = None) -> Options:
+        """Return the options in force for a table, a schema, or the whole lake.
+
+        Raises:
+            SchemaNotFoundError, TableNotFoundError: it does not exist.
+        """
+        if table is not None:
+            return self.table_snapshot(table).options
+        with self._reading() as connection:
+            scope, scope_id = self._option_scope(connection, schema, None)
+            rows = read.option_rows(connection, self._catalog.tables)
+        return Options.effective(rows, scope_id if scope == "schema" else None)
+
+    def set_option(
+        self,
+        key: str,
+        value: str | float | bool,  # noqa: FBT001 - a value, not a switch
+        schema: str | None = None,
+        table: TableName | None = None,
+    ) -> None:
+        """Set an option of the lake, of a schema or of a table; not versioned, makes no snapshot.
+
+        Raises:
+            InvalidOptionError: no such option, one that cannot be set, or a value out of range.
+            SchemaNotFoundError, TableNotFoundError: it does not exist.
+        """
+        text = option_text(key, value)
+        with _translated(self._catalog.dialect.engine.url):
+
+            def attempt() -> None:
+                with self._catalog.dialect.writing() as connection:
+                    scope, scope_id = self._option_scope(connection, schema, table)
+                    write_option(connection, self._catalog.tables, OptionRow(key, text, scope, scope_id))
+                    connection.commit()
+
+            with_retries(self._catalog.dialect, DEFAULT_RETRY, attempt)
+
+    def _option_scope(
+        self, connection: Connection, schema: str | None, table: TableName | None
+    ) -> tuple[str | None, int | None]:
+        tables = self._catalog.tables
+        head = read.head(connection, tables)
+        if table is not None:
+            return "table", find_table(connection, tables, head, QualifiedName.of(table)).id
+        if schema is None:
+            return None, None
+        found = read.find_schema(connection, tables, head.id, schema)
+        if found is None:
+            raise SchemaNotFoundError(schema, head.id)
+        return "schema", found.id
 
     def table_snapshot(self, table: TableName, at: At = None, *, with_files: bool = False) -> TableSnapshot:
         """Return a table at a snapshot (id or aware time; None: now), with its live files if asked.
@@ -314,13 +420,15 @@ class Lake:
         keyed = self.keyed_commit(key, OnClear.APPEND) if key is not None else None
         return LakeTransaction(self, CommitInfo(author, message, extra), keyed)
 
-    def commit(
+    def commit(  # noqa: PLR0913 - the last three have defaults
         self,
         base: SnapshotId,
         changes: Iterable[Change],
         info: CommitInfo,
+        *,
         retry: RetryPolicy = DEFAULT_RETRY,
         keyed: KeyedCommit | None = None,
+        restamp: Restamp | None = None,
     ) -> CommittedSnapshot | None:
         """Commit changes that were planned on snapshot ``base``; see ``catalog.commit``.
 
@@ -334,7 +442,7 @@ class Lake:
                 "This lake requires a commit message (option require_commit_message): give one."
             )
         with _translated(self._catalog.dialect.engine.url):
-            return commit(self._catalog, base, changes, info, retry=retry, keyed=keyed)
+            return commit(self._catalog, PlannedCommit(base, changes, info, keyed, restamp), retry)
 
     def keyed_commit(
         self, key: CommitKey, on_clear: OnClear = OnClear.REPLACE, *, starts_over: bool = False

@@ -445,6 +445,85 @@ def inlined_tables(connection: Connection, tables: CatalogTables, table_id: int)
     return list(rows.scalars())
 
 
+def live_targets(
+    connection: Connection, tables: CatalogTables, file_ids: Collection[int]
+) -> dict[DataFileId, DeleteFileId | None]:
+    """Return those of the data files that are live, each with the id of its live delete file."""
+    file, deletes = tables["data_file"], tables["delete_file"]
+    rows = connection.execute(
+        select(file.c.data_file_id, deletes.c.delete_file_id)
+        .outerjoin(
+            deletes, and_(deletes.c.data_file_id == file.c.data_file_id, deletes.c.end_snapshot.is_(None))
+        )
+        .where(file.c.data_file_id.in_(file_ids), file.c.end_snapshot.is_(None))
+    )
+    return {
+        DataFileId(row.data_file_id): None if row.delete_file_id is None else DeleteFileId(row.delete_file_id)
+        for row in rows
+    }
+
+
+def delete_file_paths(
+    connection: Connection, tables: CatalogTables, table_id: int, delete_file_ids: Collection[int]
+) -> dict[DeleteFileId, str]:
+    """Return the paths of delete files as the schedule of deletions has them: below the data path."""
+    if not delete_file_ids:
+        return {}
+    table, schema, deletes = tables["table"], tables["schema"], tables["delete_file"]
+    places = connection.execute(
+        select(table.c.path, table.c.path_is_relative, schema.c.path, schema.c.path_is_relative)
+        .join(schema, schema.c.schema_id == table.c.schema_id)
+        .where(table.c.table_id == table_id, table.c.end_snapshot.is_(None), schema.c.end_snapshot.is_(None))
+    ).one()
+    root = CatalogPath(places[0], places[1]).below(CatalogPath(places[2], places[3]).below(""))
+    rows = connection.execute(
+        select(deletes.c.delete_file_id, deletes.c.path, deletes.c.path_is_relative).where(
+            deletes.c.delete_file_id.in_(delete_file_ids)
+        )
+    )
+    return {
+        DeleteFileId(row.delete_file_id): CatalogPath(row.path, row.path_is_relative).below(root)
+        for row in rows
+    }
+
+
+def layouts(connection: Connection, tables: CatalogTables, table_id: int) -> list[int]:
+    """Return the schema versions that a table has registered inlined tables for, oldest first."""
+    registry = tables["inlined_data_tables"]
+    query = select(registry.c.schema_version).where(registry.c.table_id == table_id)
+    return list(connection.execute(query.distinct().order_by(registry.c.schema_version)).scalars())
+
+
+def tables_with_live_files(
+    connection: Connection, tables: CatalogTables, table_ids: Collection[int]
+) -> frozenset[TableId]:
+    """Return those of the tables that have a live data file."""
+    if not table_ids:
+        return frozenset()
+    file = tables["data_file"]
+    rows = connection.execute(
+        select(file.c.table_id)
+        .where(file.c.table_id.in_(table_ids), file.c.end_snapshot.is_(None))
+        .distinct()
+    )
+    return frozenset(TableId(table_id) for table_id in rows.scalars())
+
+
+def newest_layouts(
+    connection: Connection, tables: CatalogTables, table_ids: Collection[int]
+) -> dict[TableId, int]:
+    """Return the schema version of the newest registered inlined table of those tables that have one."""
+    if not table_ids:
+        return {}
+    registry = tables["inlined_data_tables"]
+    rows = connection.execute(
+        select(registry.c.table_id, func.max(registry.c.schema_version).label("newest"))
+        .where(registry.c.table_id.in_(table_ids))
+        .group_by(registry.c.table_id)
+    )
+    return {TableId(row.table_id): row.newest for row in rows}
+
+
 def table_stats(
     connection: Connection, tables: CatalogTables, table_ids: Collection[int]
 ) -> dict[TableId, TableStats]:

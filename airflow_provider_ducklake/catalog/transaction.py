@@ -6,7 +6,7 @@ Nothing reaches the catalog before the block ends; then everything lands as one 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +23,16 @@ from airflow_provider_ducklake.errors import (
 from airflow_provider_ducklake.planning.write import ParquetSettings
 from airflow_provider_ducklake.spec.defaults import SqlDefault, SqlExpression, default_of
 from airflow_provider_ducklake.spec.identifiers import QualifiedName, check_column_name, check_name
-from airflow_provider_ducklake.spec.partitioning import hive_directory, parse_partition_by
+from airflow_provider_ducklake.spec.ids import DataFileId
+from airflow_provider_ducklake.spec.partitioning import (
+    check_partition_values,
+    hive_directory,
+    parse_partition_by,
+)
 from airflow_provider_ducklake.spec.paths import relative_to
 from airflow_provider_ducklake.spec.schema import Default, TableSchema, new_columns
-from airflow_provider_ducklake.spec.sorting import parse_sort_by
 from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
+from airflow_provider_ducklake.spec.sorting import parse_sort_by
 from airflow_provider_ducklake.spec.types import DuckLakeType, parse_type
 from airflow_provider_ducklake.spec.views import ViewDefinition
 from airflow_provider_ducklake.transaction.lake_draft import LakeDraft
@@ -40,8 +45,11 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.commit import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.catalog.row_deletes import RowDeleter
     from airflow_provider_ducklake.spec.files import DataFile
+    from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
     from airflow_provider_ducklake.spec.snapshots import CommitInfo
+    from airflow_provider_ducklake.transaction.changes import AddDeletes
     from airflow_provider_ducklake.transaction.lake_draft import ViewDraft
     from airflow_provider_ducklake.transaction.table_draft import TableDraft
 
@@ -67,6 +75,7 @@ class LakeTransaction:
         self._base = lake.current_snapshot()
         self._draft = LakeDraft(lake.base(self._base), lake.data_path, lambda: str(uuid7()))
         self._new_files: list[str] = []
+        self._deleters: dict[TableId, RowDeleter] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -79,7 +88,11 @@ class LakeTransaction:
             return
         try:
             self.committed = self._lake.commit(
-                self._base.id, self._draft.changes, self._info, keyed=self._keyed
+                self._base.id,
+                self._draft.changes,
+                self._info,
+                keyed=self._keyed,
+                restamp=self._restamped,
             )
         except CommitStateUnknownError:
             raise
@@ -92,6 +105,7 @@ class LakeTransaction:
         registered = {
             file.path.rpartition("/")[2] for table in self._draft.tables_with_files for file in table.files
         }
+        registered.update(name for deleter in self._deleters.values() for name in deleter.names.values())
         self._remove(path for path in self._new_files if path.rpartition("/")[2] not in registered)
 
     # Schemas
@@ -176,6 +190,33 @@ class LakeTransaction:
         """Take all rows out of a table."""
         self._draft.put(self._table(table).truncated())
 
+    def delete_at(
+        self,
+        table: TableName,
+        positions: Mapping[int, Collection[int]] | None = None,
+        row_ids: Collection[int] = (),
+    ) -> None:
+        """Delete given rows: positions (from 0) in data files by file id, and inlined rows by row id.
+
+        As in DuckDB, up to ``data_inlining_row_limit`` of them are kept in the catalog, more in delete files.
+
+        Raises:
+            InvalidInputError: a file or position that the table does not have, or has lost already.
+            TableNotFoundError: no such table.
+        """
+        draft = self._table(table)
+        if draft.base is None:
+            raise InvalidInputError(f"{draft.name} is made by this transaction; leave out the rows instead.")
+        chosen = {DataFileId(file_id): places for file_id, places in (positions or {}).items()}
+        deleter = self._lake.row_deleter(draft.base, self._new_files)
+        count = sum(map(len, chosen.values()))
+        may_mark = self._lake.can_inline and count <= draft.options.integer("data_inlining_row_limit")
+        self._draft.put(draft.with_deletes(tuple(deleter.changes(chosen, row_ids, may_mark=may_mark))))
+        self._deleters[draft.base.table_id] = deleter
+
+    def _restamped(self, change: AddDeletes, snapshot_id: SnapshotId) -> AddDeletes:
+        return self._deleters[change.table_id].restamped(change, snapshot_id)
+
     def delete_rows(self, table: TableName, where: str) -> None:  # noqa: ARG002 - the promised signature
         """Not there yet.
 
@@ -257,7 +298,7 @@ class LakeTransaction:
         """
         self._draft.put(self._table(table).with_type(column, _type(type_)))
 
-    def set_default(self, table: TableName, column: str, default: SqlDefault) -> None:
+    def set_default(self, table: TableName, column: str, default: SqlDefault | None) -> None:
         """Set what rows to come hold where they name no value; rows that exist stay.
 
         Raises:
@@ -397,7 +438,10 @@ class LakeTransaction:
         self._draft.put(draft.with_files(placed))
 
     def append_arrow(self, table: TableName, rows: pa.Table) -> None:
-        """Append an Arrow table, written as Parquet by this process; columns are matched by name.
+        """Append an Arrow table; columns are matched by name.
+
+        As in DuckDB, up to ``data_inlining_row_limit`` rows (an option; 10 unless set) go to the catalog,
+        where its database and the values allow it; others are written as Parquet by this process.
 
         Raises:
             SchemaMismatchError: lists every column that is missing, too many or of another type.
@@ -410,7 +454,17 @@ class LakeTransaction:
         rows = check_and_cast(rows, draft.columns, str(draft.name))
         if not rows.num_rows:
             return
-        for values, part in split_by_partition(rows, draft.columns, draft.partition_by):
+        parts = list(split_by_partition(rows, draft.columns, draft.partition_by))
+        for values, _ in parts:
+            check_partition_values(values, str(draft.name))
+        if rows.num_rows <= draft.options.integer("data_inlining_row_limit"):
+            batch = self._lake.inlined_batch(rows, draft.columns)
+            if batch is not None:
+                self._draft.put(
+                    draft.with_inlined(batch, self._lake.inlined_layout(draft.base, draft.columns))
+                )
+                return
+        for values, part in parts:
             self.append_files(draft.name, self._write(part, values, draft))
 
     def _write(self, rows: pa.Table, values: tuple[str | None, ...], target: TableDraft) -> list[DataFile]:

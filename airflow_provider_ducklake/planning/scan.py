@@ -2,37 +2,66 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from airflow_provider_ducklake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.spec.ids import DataFileId
+    from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
 
 
 @dataclass(frozen=True, slots=True)
+class InlinedRows:
+    """Live rows of one inlined table as the database gave them; ``schema`` is the one it was made for.
+
+    A row has a cell for each column by name, ``row_id`` and ``begin_snapshot``, its first snapshot.
+    """
+
+    table_name: str
+    schema: TableSchema
+    rows: tuple[Mapping[str, Any], ...]
+
+    @property
+    def row_ids(self) -> tuple[int, ...]:
+        """The row id of each row."""
+        return tuple(row["row_id"] for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """The files whose rows are the table, all of them live."""
+    """The rows that are the table: of its files, all but those at ``inlined_deletes``, and inlined ones."""
 
     table: TableSnapshot
     files: tuple[LiveDataFile, ...]
     columns: tuple[str, ...]
+    inlined_rows: tuple[InlinedRows, ...] = ()
+    inlined_deletes: Mapping[DataFileId, Sequence[int]] = field(default_factory=dict)  # ascending positions
 
 
-def plan_scan(table: TableSnapshot, columns: tuple[str, ...] | None = None) -> ScanPlan:
-    """Return the plan for reading a table whose snapshot was taken with its files; None means every column.
+def plan_scan(
+    table: TableSnapshot,
+    columns: tuple[str, ...] | None,
+    inlined_rows: tuple[InlinedRows, ...],
+    inlined_deletes: Mapping[DataFileId, Sequence[int]],
+) -> ScanPlan:
+    """Return the plan for reading a table whose snapshot was taken with its files.
+
+    ``columns`` None means every column. The inlined rows and deletes are those in force at the snapshot; an
+    inlined delete names the position of a row in its file, ascending.
 
     Raises:
         ColumnNotFoundError: no such column.
-        UnsupportedFeatureError: the live rows are not simply those of the data files.
+        UnsupportedFeatureError: a data file has a delete file, row ids of its own or a name mapping.
     """
     assert table.files is not None
     chosen = table.schema.names if columns is None else columns
     names = tuple(table.schema.find(name, str(table.name)).name for name in chosen)
-    if table.has_inlined_data:
-        raise _later(table, "rows or deletes inlined in the catalog")
     for file in table.files:
         if file.delete_file is not None:
             raise _later(table, f"deletes (file {file.path})")
@@ -40,7 +69,7 @@ def plan_scan(table: TableSnapshot, columns: tuple[str, ...] | None = None) -> S
             raise _later(table, f"a merged file of several snapshots ({file.path})")
         if file.mapping_id is not None:
             raise _later(table, f"a file with a name mapping ({file.path})")
-    return ScanPlan(table, table.files, names)
+    return ScanPlan(table, table.files, names, inlined_rows, inlined_deletes)
 
 
 def _later(table: TableSnapshot, what: str) -> UnsupportedFeatureError:

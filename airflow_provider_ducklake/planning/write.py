@@ -12,6 +12,7 @@ from airflow_provider_ducklake.transaction.changes import (
     Change,
     CreateTable,
     NewTableRef,
+    RegisterLayout,
     SetPartitioning,
 )
 
@@ -141,6 +142,8 @@ def create_and_append(table: NewTable, result: WriteResult) -> tuple[Change, ...
     ]
     if result.partition_fields:
         changes.append(SetPartitioning(ref, table.name, result.partition_fields))
+    if table.options.integer("data_inlining_row_limit"):
+        changes.append(RegisterLayout(ref, table.name, result.schema))
     if result.data_files:
         changes.append(AppendFiles(ref, table.name, result.schema, _placed(result, table.root)))
     return tuple(changes)

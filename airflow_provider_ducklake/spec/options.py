@@ -107,6 +107,32 @@ OPTIONS: Mapping[str, OptionSpec] = {
 }
 
 
+_FIXED = frozenset(key for key, spec in OPTIONS.items() if not spec.scoped)
+
+
+def option_text(key: str, value: str | float | bool) -> str:  # noqa: FBT001 - a value, not a switch
+    """Return the text that the catalog stores for an option, as the reference spells it.
+
+    >>> option_text("target_file_size", "128MB"), option_text("hive_file_pattern", False)
+    ('128000000', 'false')
+
+    Raises:
+        InvalidOptionError: no such option, one that a lake is born with, or a value out of range.
+    """
+    spec = OPTIONS.get(key)
+    if spec is None or key in _FIXED:
+        known = ", ".join(sorted(OPTIONS.keys() - _FIXED))
+        raise InvalidOptionError(f"{key!r} is no option that can be set; the options are: {known}.")
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    try:
+        parsed = spec.parse(text)
+    except ValueError:
+        raise InvalidOptionError(f"Option {key} cannot be {value!r}.") from None
+    if isinstance(parsed, bool):
+        return str(parsed).lower()
+    return f"{parsed:.6f}" if isinstance(parsed, float) else str(parsed)
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options in force for a table, a schema or the lake: the narrowest row of each key."""

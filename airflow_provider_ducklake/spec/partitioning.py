@@ -19,7 +19,7 @@ from airflow_provider_ducklake.spec.types import DecimalType, DuckLakeType, Scal
 from airflow_provider_ducklake.spec.values import Physical, civil_from_days, format_physical, is_infinite
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId
     from airflow_provider_ducklake.spec.schema import TableSchema
@@ -135,6 +135,20 @@ def _check_fit(transform: Transform, type_: DuckLakeType, expression: str) -> No
         raise InvalidPartitionError(
             f"{expression!r}: {transform.kind} needs a column of type {', '.join(allowed)}, not {type_}."
         )
+
+
+def check_partition_values(values: Iterable[str | None], table: str) -> None:
+    """Refuse partition values that a catalog cannot store.
+
+    Raises:
+        InvalidPartitionError: a value holds a NUL character.
+    """
+    for value in values:
+        if value is not None and "\0" in value:
+            raise InvalidPartitionError(
+                f"The partition value {value!r} of {table} holds a NUL character, which a catalog cannot "
+                "store. Leave it out of the rows, or partition by another column."
+            )
 
 
 def partition_value(transform: Transform, type_: DuckLakeType, value: Physical | None) -> str | None:

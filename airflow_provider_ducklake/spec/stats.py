@@ -113,11 +113,23 @@ def merge_files(
     files: Iterable[Mapping[ColumnId, ColumnStats]], types: Mapping[ColumnId, DuckLakeType]
 ) -> dict[ColumnId, TableColumnStats | None]:
     """Return what several new files say of each leaf column; None where any of them does not know enough."""
+    return merge_known((_of_file(stats, types) for stats in files), types)
+
+
+def _of_file(
+    stats: Mapping[ColumnId, ColumnStats], types: Mapping[ColumnId, DuckLakeType]
+) -> dict[ColumnId, TableColumnStats | None]:
+    return {one: TableColumnStats.of_file(stats[one]) if one in stats else None for one in types}
+
+
+def merge_known(
+    parts: Iterable[Mapping[ColumnId, TableColumnStats | None]], types: Mapping[ColumnId, DuckLakeType]
+) -> dict[ColumnId, TableColumnStats | None]:
+    """Return what several batches of rows say of each leaf column; None where one of them is not known."""
     merged: dict[ColumnId, TableColumnStats | None] = {}
-    for file_stats in files:
+    for part in parts:
         for column_id, type_ in types.items():
-            stats = file_stats.get(column_id)
-            row = TableColumnStats.of_file(stats) if stats is not None else None
+            row = part.get(column_id)
             if column_id not in merged:
                 merged[column_id] = row
                 continue

@@ -6,7 +6,6 @@ one that was promoted since is cast. *Source:* what the reference reads from the
 
 from __future__ import annotations
 
-import re
 import struct
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -15,8 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.errors import DuckLakeError, StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.spec.types import DuckLakeType, ScalarType
-from airflow_provider_ducklake.spec.values import Physical, parse_physical
+from airflow_provider_ducklake.spec.literals import parse_scalar
 from airflow_provider_ducklake.storage.arrow_types import arrow_field, cast_leaf, from_physical
 from airflow_provider_ducklake.storage.filesystem import Location, open_filesystem, open_input
 from airflow_provider_ducklake.storage.parquet_footer import check_field_ids
@@ -83,10 +81,15 @@ def _read(source: pq.ParquetFile, columns: Sequence[Column], file: LiveDataFile)
     check_field_ids(file_schema, file.path)
     names = {field_id(field): field.name for field in file_schema}
     rows = source.read(columns=[names[column.id] for column in columns if column.id in names])
-    return _in_schema(rows, columns, file)
+    return in_schema(rows, columns, file.path)
 
 
-def _in_schema(rows: pa.Table, columns: Sequence[Column], file: LiveDataFile) -> pa.Table:
+def in_schema(rows: pa.Table, columns: Sequence[Column], source: str) -> pa.Table:
+    """Return rows whose fields have field ids with ``columns``, as their types are now.
+
+    Raises:
+        UnsupportedFeatureError: values that cannot be cast; names ``source``.
+    """
     if not columns:
         return rows.select([])  # still knows the number of rows
     places = by_field_id(list(rows.schema), columns)
@@ -96,7 +99,7 @@ def _in_schema(rows: pa.Table, columns: Sequence[Column], file: LiveDataFile) ->
         if place is None:
             arrays.append(initial_values(column, field.type, rows.num_rows))
         else:
-            arrays.append(_in_column(rows.column(place), column, field.type, file))
+            arrays.append(_in_column(rows.column(place), column, field.type, source))
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
@@ -104,36 +107,18 @@ def initial_values(column: Column, target: pa.DataType, length: int) -> pa.Array
     """Return the values of rows that were written before ``column`` existed."""
     if column.initial_default is None or column.children:
         return pa.nulls(length, target)
-    one = from_physical(column.type, [_default(column.type, column.initial_default)])
+    one = from_physical(column.type, [parse_scalar(column.type, column.initial_default)])
     if isinstance(target, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(target, pa.repeat(one.storage[0], length))
     return pa.repeat(one[0], length)
 
 
-def _default(type_: DuckLakeType, text: str) -> Physical:
-    if type_ == ScalarType("blob"):
-        return _unescaped(text)
-    return parse_physical(type_, text)
-
-
-def _unescaped(text: str) -> bytes:
-    r"""Return the bytes of DuckDB's text of a blob.
-
-    >>> _unescaped(r"\xDE\xADab")
-    b'\xde\xadab'
-    """
-    parts = re.split(r"\\x([0-9A-Fa-f]{2})", text)
-    return b"".join(bytes.fromhex(part) if index % 2 else part.encode() for index, part in enumerate(parts))
-
-
-def _in_column(
-    values: pa.ChunkedArray, column: Column, target: pa.DataType, file: LiveDataFile
-) -> pa.ChunkedArray:
+def _in_column(values: pa.ChunkedArray, column: Column, target: pa.DataType, source: str) -> pa.ChunkedArray:
     try:
         return reshape(values, column, target, Reshaping(by_field_id, initial_values, _promoted))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise UnsupportedFeatureError(
-            f"{file.path}: column {column.name} is stored as {values.type}, which this release cannot read "
+            f"{source}: column {column.name} is stored as {values.type}, which this release cannot read "
             f"as {column.type}: {error}"
         ) from error
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.transaction.changes import (
+    AddDeletes,
     AppendFiles,
     Change,
     ChangeColumns,
@@ -20,7 +21,10 @@ from airflow_provider_ducklake.transaction.changes import (
     DropTable,
     DropView,
     EndFiles,
+    InlineDeletes,
+    InlineRows,
     NewTableRef,
+    RegisterLayout,
     RenameTable,
     RenameView,
     SetPartitioning,
@@ -38,33 +42,38 @@ _STAGES: tuple[tuple[type, ...], ...] = (
     (CreateSchema,),
     (CreateTable, CreateView, RenameTable, RenameView, ChangeColumns, SetPartitioning, SetSorting),
     (CommentOnTable, CommentOnColumn, CommentOnView),
-    (EndFiles, Truncate),
+    (RegisterLayout,),
+    (EndFiles, AddDeletes, InlineDeletes, Truncate),
 )
-_DATA = (AppendFiles, EndFiles, Truncate)
+_DATA = (AppendFiles, InlineRows, EndFiles, AddDeletes, InlineDeletes, Truncate)
 
 
 def ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
-    """Return the changes in commit order: drops, creations and alterations, then one append for each table.
+    """Return the changes in commit order: drops, creations, alterations, then each table's rows, files first.
 
     Existing tables come before new ones and by id, as the reference numbers their files.
     """
     others: list[Change] = []
+    inlined: list[InlineRows] = []
     appends: dict[TableRef, AppendFiles] = {}
     for change in changes:
-        if not isinstance(change, AppendFiles):
+        if isinstance(change, InlineRows):
+            inlined.append(change)
+        elif not isinstance(change, AppendFiles):
             others.append(change)
         elif change.files:
             before = appends.get(change.table)
             appends[change.table] = replace(change, files=before.files + change.files) if before else change
     others.sort(key=_stage)
-    return (*others, *sorted(appends.values(), key=_append_order))
+    inlined.sort(key=_append_order)
+    return (*others, *sorted(appends.values(), key=_append_order), *inlined)
 
 
 def _stage(change: Change) -> int:
     return next(place for place, kinds in enumerate(_STAGES) if isinstance(change, kinds))
 
 
-def _append_order(change: AppendFiles) -> tuple[bool, int]:
+def _append_order(change: AppendFiles | InlineRows) -> tuple[bool, int]:
     if isinstance(change.table, NewTableRef):
         return True, change.table.index
     return False, change.table

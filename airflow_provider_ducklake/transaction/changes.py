@@ -13,19 +13,24 @@ from typing import TYPE_CHECKING, TypeAlias
 from airflow_provider_ducklake.spec.ids import (
     ColumnId,
     DataFileId,
+    DeleteFileId,
     MacroId,
     PartitionId,
     SchemaId,
+    SnapshotId,
     TableId,
     ViewId,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.spec.identifiers import QualifiedName
     from airflow_provider_ducklake.spec.partitioning import PartitionField
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.spec.sorting import SortField
+    from airflow_provider_ducklake.spec.stats import TableColumnStats
     from airflow_provider_ducklake.spec.views import ViewDefinition
 
 
@@ -231,12 +236,91 @@ class AppendFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class RegisterLayout:
+    """A catalog table for inlined rows with a table's new columns, so that DuckDB's small inserts fit.
+
+    ``only_if_registered``: inlining is off, but rows were inlined before and others may turn it on again.
+    """
+
+    table: TableRef
+    name: QualifiedName
+    schema: TableSchema
+    only_if_registered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InlinedLayout:
+    """The newest registered layout of a table when the change was planned, and whether its columns fit."""
+
+    newest: int | None = None
+    fits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InlineRows:
+    """Rows kept in the catalog: for each the values to bind by column id.
+
+    ``column_stats`` has, for each batch, what it says of each leaf column (None: unknown).
+    """
+
+    table: TableRef
+    name: QualifiedName
+    schema: TableSchema
+    rows: tuple[Mapping[ColumnId, object], ...]
+    column_stats: tuple[Mapping[ColumnId, TableColumnStats | None], ...]
+    layout: InlinedLayout
+
+
+@dataclass(frozen=True, slots=True)
 class EndFiles:
     """Data files whose last live row goes, with all their rows."""
 
     table_id: TableId
     name: QualifiedName
     file_ids: tuple[DataFileId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileDeletes:
+    """A delete file, written and not registered yet: all deleted positions of one data file.
+
+    ``replaces`` is the live delete file whose positions it repeats, ``begin_snapshot`` the first snapshot of
+    any position that was deleted before. ``stamped_for`` is the snapshot id that the file holds for the new
+    positions; None where it holds no ids, as for the first deletes on a file.
+    """
+
+    data_file_id: DataFileId
+    data_file_path: str
+    path: str
+    delete_count: int
+    file_size_bytes: int
+    footer_size: int
+    replaces: DeleteFileId | None = None
+    begin_snapshot: SnapshotId | None = None
+    stamped_for: SnapshotId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddDeletes:
+    """Deleted rows of data files, kept in delete files.
+
+    ``folded_marks`` are data files whose inlined deletes the delete files repeat, so that they go.
+    """
+
+    table_id: TableId
+    name: QualifiedName
+    files: tuple[FileDeletes, ...]
+    folded_marks: tuple[DataFileId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InlineDeletes:
+    """Deleted rows kept in the catalog: positions (from 0) in data files, and row ids of inlined rows."""
+
+    table_id: TableId
+    name: QualifiedName
+    positions: Mapping[DataFileId, tuple[int, ...]]
+    row_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +347,11 @@ Change: TypeAlias = (
     | RenameView
     | CommentOnView
     | DropMacro
+    | RegisterLayout
     | AppendFiles
+    | InlineRows
     | EndFiles
+    | AddDeletes
+    | InlineDeletes
     | Truncate
 )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.spec.ids import (
     ColumnId,
     DataFileId,
+    DeleteFileId,
     PartitionId,
     SchemaId,
     SnapshotId,
@@ -42,13 +43,23 @@ class KnownStats:
     """What the catalog knows of the tables to be appended to, read under the commit lock.
 
     ``unbounded`` holds the columns whose missing bounds mean *unknown* rather than *no value yet*;
-    ``live_inlined`` the catalog tables that hold live rows of a table to be truncated.
+    ``live_inlined`` the catalog tables that hold live rows of a table to be truncated, ``with_live_files``
+    those of such tables with live data files; ``targets`` the live ones of the data files that lose rows,
+    with their live delete files, whose paths below the data path are ``delete_file_paths``;
+    ``with_delete_marks`` the tables whose inlined deletes have a catalog table; ``layouts`` the schema
+    version of a table's newest catalog table for inlined rows; ``dialect_name`` is SQLAlchemy's.
     """
 
     tables: Mapping[TableId, TableStats] = field(default_factory=dict)
     columns: Mapping[TableId, Mapping[ColumnId, TableColumnStats]] = field(default_factory=dict)
     unbounded: frozenset[tuple[TableId, ColumnId]] = frozenset()
     live_inlined: Mapping[TableId, tuple[str, ...]] = field(default_factory=dict)
+    targets: Mapping[DataFileId, DeleteFileId | None] = field(default_factory=dict)
+    delete_file_paths: Mapping[DeleteFileId, str] = field(default_factory=dict)
+    with_delete_marks: frozenset[TableId] = frozenset()
+    with_live_files: frozenset[TableId] = frozenset()
+    layouts: Mapping[TableId, int] = field(default_factory=dict)
+    dialect_name: str = ""
 
 
 class CommitState:
@@ -71,6 +82,9 @@ class CommitState:
         self.added_rows: dict[TableId, tuple[int, int]] = {}  # first row id, and number of rows
         self._next_catalog_id = head.next_catalog_id
         self._next_file_id = head.next_file_id
+        self._stats = dict(known.tables)
+        self._column_stats = {table_id: dict(columns) for table_id, columns in known.columns.items()}
+        self._layouts = dict(known.layouts)
         self._schemas: dict[NewSchemaRef, SchemaId] = {}
         self._tables: dict[NewTableRef, TableId] = {}
         self._views: dict[NewViewRef, ViewId] = {}
@@ -87,6 +101,29 @@ class CommitState:
     def record(self, record: ChangeRecord) -> None:
         """Note an entry for ``changes_made``."""
         self.records.append(record)
+
+    def stats(self, table_id: TableId) -> TableStats | None:
+        """Return the table's statistics after the changes so far; None before its first row."""
+        return self._stats.get(table_id)
+
+    def column_stats(self, table_id: TableId) -> Mapping[ColumnId, TableColumnStats]:
+        """Return the statistics of the table's columns after the changes so far."""
+        return self._column_stats.get(table_id, {})
+
+    def set_stats(
+        self, table_id: TableId, stats: TableStats, columns: Mapping[ColumnId, TableColumnStats]
+    ) -> None:
+        """Note a table's statistics after a change."""
+        self._stats[table_id] = stats
+        self._column_stats[table_id] = dict(columns)
+
+    def layout(self, table_id: TableId) -> int | None:
+        """Return the schema version of the table's newest layout for inlined rows."""
+        return self._layouts.get(table_id)
+
+    def add_layout(self, table_id: TableId) -> None:
+        """Note that this commit registers a layout, under its own schema version."""
+        self._layouts[table_id] = self.schema_version
 
     def note_rows(self, table_id: TableId, row_id_start: int, row_count: int) -> None:
         """Note which row ids a table's new rows got."""

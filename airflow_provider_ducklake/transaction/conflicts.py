@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.errors import TransactionConflictError
 from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
 from airflow_provider_ducklake.transaction.changes import (
+    AddDeletes,
     AppendFiles,
     Change,
     ChangeColumns,
@@ -28,6 +29,8 @@ from airflow_provider_ducklake.transaction.changes import (
     DropTable,
     DropView,
     EndFiles,
+    InlineDeletes,
+    InlineRows,
     RenameTable,
     RenameView,
     SetPartitioning,
@@ -37,9 +40,9 @@ from airflow_provider_ducklake.transaction.changes import (
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from airflow_provider_ducklake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.spec.ids import DataFileId, DeleteFileId, SnapshotId
 
 
 class Fact(Enum):
@@ -69,6 +72,8 @@ class Deed(Enum):
 
     INSERT = "insert into it"
     DELETE = "delete from it"
+    INLINE_DELETE = "delete single rows from it"
+    TRUNCATE = "truncate it"
     END_FILES = "end files of it"
     ALTER = "alter it"
     FORBID_NULL = "forbid NULL in it"
@@ -89,7 +94,9 @@ def _same_id(*kinds: ChangeKind) -> dict[ChangeKind, Fact]:
 
 CONFLICTS: dict[Deed, dict[ChangeKind, Fact]] = {
     Deed.INSERT: _same_id(*_ROWS_GONE, *_RESHAPED),
-    Deed.DELETE: _same_id(*_ROWS_ADDED, *_ROWS_GONE, *_RESHAPED, *_COMPACTED, _K.INLINE_FLUSH),
+    Deed.DELETE: _same_id(*_ROWS_ADDED, _K.INLINED_DELETE, *_RESHAPED, *_COMPACTED),
+    Deed.INLINE_DELETE: _same_id(*_ROWS_ADDED, _K.INLINED_DELETE, *_RESHAPED, *_COMPACTED, _K.INLINE_FLUSH),
+    Deed.TRUNCATE: _same_id(*_ROWS_ADDED, _K.DELETED_FROM_TABLE, *_RESHAPED, *_COMPACTED),
     Deed.END_FILES: _same_id(*_ROWS_GONE, *_COMPACTED, _K.INLINE_FLUSH, _K.DROPPED_TABLE),
     Deed.ALTER: _same_id(*_RESHAPED),
     Deed.FORBID_NULL: _same_id(*_RESHAPED, *_ROWS_ADDED),
@@ -143,12 +150,16 @@ class _Ours:
 def _ours(change: Change) -> _Ours | None:  # noqa: C901, PLR0911, PLR0912 - one line for each kind
     """Return None for changes that only touch objects of the same transaction."""
     match change:
-        case AppendFiles(table=int(table_id), name=name):
+        case AppendFiles(table=int(table_id), name=name) | InlineRows(table=int(table_id), name=name):
             return _Ours(Deed.INSERT, str(name), table_id)
         case EndFiles(table_id, name):
             return _Ours(Deed.END_FILES, str(name), table_id)
-        case Truncate(table_id, name):
+        case AddDeletes(table_id, name):
             return _Ours(Deed.DELETE, str(name), table_id)
+        case InlineDeletes(table_id, name):
+            return _Ours(Deed.INLINE_DELETE, str(name), table_id)
+        case Truncate(table_id, name):
+            return _Ours(Deed.TRUNCATE, str(name), table_id)
         case ChangeColumns(table_id, name, without_nulls=without_nulls):
             return _Ours(Deed.FORBID_NULL if without_nulls else Deed.ALTER, str(name), table_id)
         case (
@@ -195,6 +206,39 @@ def check_conflicts(changes: Iterable[Change], theirs: Iterable[tuple[SnapshotId
             if _conflict(own, record):
                 did = _THEY_DID.get(record.kind, f"did {record}") if record.kind else f"did {record}"
                 raise TransactionConflictError(own.deed.value, did, own.shown, snapshot_id)
+
+
+def check_targets(
+    changes: Iterable[Change], targets: Mapping[DataFileId, DeleteFileId | None], head: SnapshotId
+) -> None:
+    """Compare the data files that lose rows with what they were when we planned: the conflict of same file.
+
+    ``targets`` holds the live ones with their live delete files. The reference compares less, and loses
+    deletes by it (dossier §10.4).
+
+    Raises:
+        TransactionConflictError: a file is gone, or got other deletes since.
+    """
+    for change in changes:
+        for file_id, replaces in _planned_targets(change).items():
+            if targets.get(file_id, _GONE) != replaces:
+                did = "has other deletes" if file_id in targets else "no longer has the file"
+                raise TransactionConflictError(
+                    f"delete rows of data file {file_id}", f"{did} since", str(change.name), head
+                )
+
+
+_GONE = -1
+
+
+def _planned_targets(change: Change) -> Mapping[DataFileId, DeleteFileId | None]:
+    match change:
+        case AddDeletes(files=files):
+            return {file.data_file_id: file.replaces for file in files}
+        case InlineDeletes(positions=positions):
+            return dict.fromkeys(positions)
+        case _:
+            return {}
 
 
 def _conflict(own: _Ours, record: ChangeRecord) -> bool:

@@ -42,7 +42,10 @@ from airflow_provider_ducklake.transaction.changes import (
     CommentOnColumn,
     CommentOnTable,
     CreateTable,
+    InlinedLayout,
+    InlineRows,
     NewTableRef,
+    RegisterLayout,
     RenameTable,
     SchemaRef,
     SetPartitioning,
@@ -60,6 +63,15 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.partitioning import PartitionField
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
     from airflow_provider_ducklake.spec.sorting import SortField
+    from airflow_provider_ducklake.spec.stats import TableColumnStats
+
+
+@dataclass(frozen=True, slots=True)
+class InlinedBatch:
+    """Rows for the catalog: values to bind by column id, and what they say of each leaf column."""
+
+    rows: tuple[Mapping[ColumnId, object], ...]
+    column_stats: Mapping[ColumnId, TableColumnStats | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +98,9 @@ class TableDraft:
     column_comments: Mapping[ColumnId, str | None] = field(default_factory=dict)
     without_nulls: tuple[ColumnId, ...] = ()
     files: tuple[DataFile, ...] = ()
+    inlined: tuple[InlinedBatch, ...] = ()
+    layout: InlinedLayout = field(default_factory=InlinedLayout)
+    deletes: tuple[Change, ...] = ()
     is_truncated: bool = False
     is_altered: bool = False
 
@@ -154,6 +169,8 @@ class TableDraft:
         check_column_name(name, inlining=parent is None and self.allows_inlining)
         if any(fold(one.name) == fold(name) for one in siblings):
             raise AlreadyExistsError("column", f"{self.name}.{path}")
+        if self.inlined and initial is not None:
+            raise InvalidInputError(f"Add column {path!r} before rows are added to {self.name}.")
         added = new_columns([Field(name, type_)], first_id=self.next_column_id).columns[0]
         added = replace(added, default=default, initial_default=initial, nullable=nullable)
         return replace(
@@ -248,7 +265,7 @@ class TableDraft:
                 "structs "
                 'field by field ("address.zip").'
             )
-        if self.files:
+        if self.files or self.inlined:
             raise InvalidInputError(f"Change the type of {path!r} before rows are added to {self.name}.")
         if not _same_sign(column.type, type_):
             self._refuse_partition_key(column, "change the type of")
@@ -283,7 +300,7 @@ class TableDraft:
         """
         if fields == self.partition_by:
             return self
-        if self.files:
+        if self.files or self.inlined:
             raise InvalidInputError(f"Set the partitioning of {self.name} before rows are added to it.")
         return replace(self, partition_by=fields, layout_set=_last(self.layout_set, "partitioning"))
 
@@ -305,9 +322,23 @@ class TableDraft:
         """Return the table with rows in new files, written with its present columns and keys."""
         return replace(self, files=self.files + files)
 
+    def with_inlined(self, batch: InlinedBatch, layout: InlinedLayout) -> TableDraft:
+        """Return the table with rows in the catalog; ``layout`` is what the base snapshot has for them."""
+        return replace(self, inlined=(*self.inlined, batch), layout=layout)
+
+    def with_deletes(self, deletes: tuple[Change, ...]) -> TableDraft:
+        """Return the table without some rows of its base.
+
+        Raises:
+            InvalidInputError: rows were deleted before, in the same transaction.
+        """
+        if self.deletes or self.is_truncated:
+            raise InvalidInputError(f"Delete all rows of {self.name} in one step of the transaction.")
+        return replace(self, deletes=deletes)
+
     def truncated(self) -> TableDraft:
         """Return the table without any row."""
-        return replace(self, files=(), is_truncated=self.base is not None)
+        return replace(self, files=(), inlined=(), deletes=(), is_truncated=self.base is not None)
 
     def changes(self) -> Iterator[Change]:
         """Yield what a commit has to do."""
@@ -317,10 +348,16 @@ class TableDraft:
             yield from self._alterations(self.base)
         yield from self._layout_changes()
         yield from self._comments()
+        yield from self._layout_of_inlined_rows()
+        yield from self.deletes
         if self.is_truncated and self.base is not None:
             yield Truncate(self.base.table_id, self.base.name)
         if self.files:
             yield AppendFiles(self.ref, self.name, self.columns, self.files, self.partition_id)
+        if self.inlined:
+            rows = tuple(row for batch in self.inlined for row in batch.rows)
+            stats = tuple(batch.column_stats for batch in self.inlined)
+            yield InlineRows(self.ref, self.name, self.columns, rows, stats, self.layout)
 
     def _creation(self) -> CreateTable:
         assert isinstance(self.ref, NewTableRef)
@@ -352,6 +389,20 @@ class TableDraft:
             elif word == "sorting":
                 yield SetSorting(self.ref, self.name, self.sort_by)
 
+    def _layout_of_inlined_rows(self) -> Iterator[Change]:
+        """Yield a new layout where the reference makes one: for new columns, name or partition keys."""
+        if self.base is None:
+            if self.allows_inlining:
+                yield RegisterLayout(self.ref, self.name, self.columns)
+        elif (
+            self.name != self.base.name
+            or self.partition_by != self._before(lambda table: table.partition_spec)
+            or not same_layout(self.columns, self.base.schema)
+        ):
+            yield RegisterLayout(
+                self.ref, self.name, self.columns, only_if_registered=not self.allows_inlining
+            )
+
     def _before(self, spec_of: Callable[[TableSnapshot], object]) -> object:
         spec = spec_of(self.base) if self.base is not None else None
         return getattr(spec, "fields", ())
@@ -363,6 +414,11 @@ class TableDraft:
         for column_id, text in self.column_comments.items():
             if column_id in alive:
                 yield CommentOnColumn(self.ref, self.name, column_id, text)
+
+
+def same_layout(left: TableSchema, right: TableSchema) -> bool:
+    """Whether rows inlined with one schema fit the other: the same names and types in the same order."""
+    return [(one.name, one.type) for one in left.columns] == [(one.name, one.type) for one in right.columns]
 
 
 def _last(words: tuple[str, ...], word: str) -> tuple[str, ...]:

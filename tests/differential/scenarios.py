@@ -15,7 +15,11 @@ class Scenario:
     ours: Callable[[Lake, DuckLakeConnection], None]  # the second is only asked for values
     reference: tuple[str, ...]
     ignored: frozenset[str] = frozenset()
+    ignored_inlined: frozenset[str] = frozenset()  # besides, where inserts go to the catalog
 
+
+# The reference takes an inlined NaN for a bound, over which it later loses rows; ours leave it out.
+NAN_AS_BOUND = frozenset({"ducklake_table_column_stats.max_value"})
 
 EVERY_TYPE = {
     "boolean": "boolean",
@@ -221,10 +225,18 @@ SCENARIOS = [
             f"INSERT INTO main.p {_PARTITION_ROWS}",
         ),
     ),
-    Scenario("first append", _append(_FIRST), _append_sql(_FIRST)),
-    Scenario("further append", _append(_FIRST, _SECOND), _append_sql(_FIRST, _SECOND)),
+    Scenario("first append", _append(_FIRST), _append_sql(_FIRST), ignored_inlined=NAN_AS_BOUND),
     Scenario(
-        "append with new extremes, NULL and NaN", _append(_SECOND, _EXTREME), _append_sql(_SECOND, _EXTREME)
+        "further append",
+        _append(_FIRST, _SECOND),
+        _append_sql(_FIRST, _SECOND),
+        ignored_inlined=NAN_AS_BOUND,
+    ),
+    Scenario(
+        "append with new extremes, NULL and NaN",
+        _append(_SECOND, _EXTREME),
+        _append_sql(_SECOND, _EXTREME),
+        ignored_inlined=NAN_AS_BOUND,
     ),
     Scenario("append NULLs, then values", _append(_NULLS, _SECOND), _append_sql(_NULLS, _SECOND)),
     Scenario("append values, then NULLs", _append(_SECOND, _NULLS), _append_sql(_SECOND, _NULLS)),

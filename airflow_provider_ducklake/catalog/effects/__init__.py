@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from airflow_provider_ducklake.catalog.effects import comments, files, layout, schemas
+from airflow_provider_ducklake.catalog.effects import comments, deletes, files, inlined, layout, schemas
 from airflow_provider_ducklake.catalog.effects import tables as of_tables
 from airflow_provider_ducklake.transaction.changes import (
+    AddDeletes,
     AppendFiles,
     Change,
     ChangeColumns,
@@ -21,6 +22,9 @@ from airflow_provider_ducklake.transaction.changes import (
     DropTable,
     DropView,
     EndFiles,
+    InlineDeletes,
+    InlineRows,
+    RegisterLayout,
     RenameTable,
     RenameView,
     SetPartitioning,
@@ -73,9 +77,17 @@ def effects_of(  # noqa: C901, PLR0912 - one line for each kind, checked to be e
             yield from comments.comment_on_view(change, state, tables)
         case AppendFiles():
             yield from files.append_files(change, state, tables)
+        case RegisterLayout():
+            yield from inlined.register_layout(change, state, tables)
+        case InlineRows():
+            yield from inlined.inline_rows(change, state, tables)
         case EndFiles():
-            yield from files.end_files(change, state, tables)
+            yield from deletes.end_files(change, state, tables)
+        case AddDeletes():
+            yield from deletes.add_deletes(change, state, tables)
+        case InlineDeletes():
+            yield from deletes.inline_deletes(change, state, tables)
         case Truncate():
-            yield from files.truncate(change, state, tables)
+            yield from deletes.truncate(change, state, tables)
         case _:
             assert_never(change)

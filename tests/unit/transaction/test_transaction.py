@@ -35,6 +35,7 @@ ODD_NAMES = [
 @pytest.fixture
 def lake(sqlite_catalog: CatalogDatabase):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        lake.set_option("data_inlining_row_limit", 0)  # every row in a file
         yield lake
 
 

@@ -1,0 +1,120 @@
+"""Statements of deleted rows. *Source:* rows the reference writes (dossier §5, §6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import column, delete, table, update
+from sqlalchemy.schema import CreateTable
+
+from airflow_provider_ducklake.catalog.effects.effect import Effect, close, insert
+from airflow_provider_ducklake.catalog.inlined_tables import inlined_delete_table
+from airflow_provider_ducklake.spec.paths import is_absolute
+from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.spec.ids import DeleteFileId
+    from airflow_provider_ducklake.transaction.changes import (
+        AddDeletes,
+        EndFiles,
+        FileDeletes,
+        InlineDeletes,
+        Truncate,
+    )
+    from airflow_provider_ducklake.transaction.commit_state import CommitState
+
+
+def end_files(change: EndFiles, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the end of data files; their delete files stay as they are, as the reference leaves them."""
+    file = tables["data_file"]
+    yield close(file, state, file.c.table_id == change.table_id, file.c.data_file_id.in_(change.file_ids))
+    state.record(ChangeRecord(ChangeKind.DELETED_FROM_TABLE, change.table_id))
+
+
+def truncate(change: Truncate, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the end of all data files of a table, and of its rows in the catalog."""
+    file = tables["data_file"]
+    if change.table_id in state.known.with_live_files:
+        yield close(file, state, file.c.table_id == change.table_id)
+        state.record(ChangeRecord(ChangeKind.DELETED_FROM_TABLE, change.table_id))
+    for name in state.known.live_inlined.get(change.table_id, ()):
+        yield _end_inlined(name, state, tables, None)
+        state.record(ChangeRecord(ChangeKind.INLINED_DELETE, change.table_id))
+
+
+def add_deletes(change: AddDeletes, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield delete files; one that is replaced goes at once, and its file is scheduled for deletion."""
+    replaced = [file.replaces for file in change.files if file.replaces is not None]
+    if replaced:
+        yield from _remove_replaced(replaced, state, tables)
+    yield insert(tables["delete_file"], *(_row(file, change, state) for file in change.files))
+    if change.folded_marks:
+        marks = inlined_delete_table(change.table_id, tables.metadata_schema)
+        yield Effect(delete(marks).where(marks.c.file_id.in_(change.folded_marks)))
+    state.record(ChangeRecord(ChangeKind.DELETED_FROM_TABLE, change.table_id))
+
+
+def _row(file: FileDeletes, change: AddDeletes, state: CommitState) -> dict[str, object]:
+    assert file.stamped_for in (None, state.snapshot_id)
+    return {
+        "delete_file_id": state.new_file_id(),
+        "table_id": change.table_id,
+        "begin_snapshot": file.begin_snapshot or state.snapshot_id,
+        "end_snapshot": None,
+        "data_file_id": file.data_file_id,
+        "path": file.path,
+        "path_is_relative": not is_absolute(file.path),
+        "format": "parquet",
+        "delete_count": file.delete_count,
+        "file_size_bytes": file.file_size_bytes,
+        "footer_size": file.footer_size,
+        "encryption_key": None,
+        "partial_max": file.stamped_for,
+    }
+
+
+def _remove_replaced(ids: list[DeleteFileId], state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    old, scheduled = tables["delete_file"], tables["files_scheduled_for_deletion"]
+    paths = [state.known.delete_file_paths[one] for one in ids]
+    yield insert(
+        scheduled,
+        *(
+            {
+                "data_file_id": delete_file_id,
+                "path": path,
+                "path_is_relative": not is_absolute(path),
+                "schedule_start": state.time,
+            }
+            for delete_file_id, path in zip(ids, paths, strict=True)
+        ),
+    )
+    yield Effect(delete(old).where(old.c.delete_file_id.in_(ids)))
+
+
+def inline_deletes(change: InlineDeletes, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield marks for rows of data files, and the end of inlined rows."""
+    marks = inlined_delete_table(change.table_id, tables.metadata_schema)
+    rows = [
+        {"file_id": file_id, "row_id": position, "begin_snapshot": state.snapshot_id}
+        for file_id, positions in change.positions.items()
+        for position in positions
+    ]
+    if rows:
+        if change.table_id not in state.known.with_delete_marks:
+            yield Effect(CreateTable(marks))
+        yield insert(marks, *rows)
+    if change.row_ids:
+        for name in state.known.live_inlined.get(change.table_id, ()):
+            yield _end_inlined(name, state, tables, change.row_ids)
+    state.record(ChangeRecord(ChangeKind.INLINED_DELETE, change.table_id))
+
+
+def _end_inlined(
+    name: str, state: CommitState, tables: CatalogTables, row_ids: tuple[int, ...] | None
+) -> Effect:
+    rows = table(name, column("row_id"), column("end_snapshot"), schema=tables.metadata_schema)
+    ended = update(rows).where(rows.c.end_snapshot.is_(None)).values(end_snapshot=state.snapshot_id)
+    return Effect(ended if row_ids is None else ended.where(rows.c.row_id.in_(row_ids)))

@@ -1,0 +1,102 @@
+"""Statements of rows kept in the catalog, and of the tables that hold them. *Source:* dossier §6."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy.schema import CreateTable
+
+from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
+from airflow_provider_ducklake.catalog.effects.statistics import add_to_stats
+from airflow_provider_ducklake.catalog.inlined_tables import (
+    BEGIN_SNAPSHOT,
+    END_SNAPSHOT,
+    ROW_ID,
+    inlined_table,
+    why_not_inlined,
+)
+from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.spec.stats import TableStats, merge_known
+from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.spec.ids import TableId
+    from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.transaction.changes import InlineRows, RegisterLayout
+    from airflow_provider_ducklake.transaction.commit_state import CommitState
+
+
+def register_layout(change: RegisterLayout, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield a catalog table for rows with a table's new columns; older ones keep their rows.
+
+    Raises:
+        UnsupportedFeatureError: rows lie in a database where this release cannot make such a table.
+    """
+    table_id = state.table_id(change.table)
+    registered = state.layout(table_id) is not None
+    if why_not_inlined(change.schema, state.known.dialect_name) is None:
+        if registered or not change.only_if_registered:
+            yield from _layout(table_id, change.schema, state, tables)
+    elif registered:
+        yield from _forget_layouts(change, table_id, state, tables)
+
+
+def _layout(
+    table_id: TableId, schema: TableSchema, state: CommitState, tables: CatalogTables
+) -> Iterator[Effect]:
+    table = inlined_table(schema, table_id, state.schema_version, tables.metadata_schema)
+    yield Effect(CreateTable(table))
+    yield insert(
+        tables["inlined_data_tables"],
+        {"table_id": table_id, "table_name": table.name, "schema_version": state.schema_version},
+    )
+    state.add_layout(table_id)
+
+
+def _forget_layouts(
+    change: RegisterLayout, table_id: TableId, state: CommitState, tables: CatalogTables
+) -> Iterator[Effect]:
+    """Yield the end of empty layouts, which do not fit the new columns; DuckDB makes one when it needs it."""
+    if state.known.live_inlined.get(table_id):
+        raise UnsupportedFeatureError(
+            f"{change.name} has rows in the catalog ({', '.join(state.known.live_inlined[table_id])}), and "
+            "its columns, name or partition keys cannot change while they are there in this database. Flush "
+            "them with DuckDB's ducklake_flush_inlined_data first."
+        )
+    registry = tables["inlined_data_tables"]
+    yield Effect(registry.delete().where(registry.c.table_id == table_id))
+
+
+def inline_rows(change: InlineRows, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield rows in the table's newest layout, or in a new one where none fits."""
+    table_id = state.table_id(change.table)
+    if lacks_layout(change, state.layout(table_id)):
+        yield from _layout(table_id, change.schema, state, tables)
+    version = state.layout(table_id)
+    assert version is not None
+    start = (state.stats(table_id) or TableStats()).next_row_id
+    names = {column.id: column.name for column in change.schema.columns}
+    rows = [
+        {
+            ROW_ID: start + number,
+            BEGIN_SNAPSHOT: state.snapshot_id,
+            END_SNAPSHOT: None,
+            **{name: row.get(column_id) for column_id, name in names.items()},
+        }
+        for number, row in enumerate(change.rows)
+    ]
+    yield insert(inlined_table(change.schema, table_id, version, tables.metadata_schema), *rows)
+    incoming = merge_known(change.column_stats, change.schema.leaf_types())
+    yield from add_to_stats(table_id, change.schema, len(rows), 0, incoming, state, tables)
+    if table_id not in state.added_rows:
+        state.new_file_id()  # for no file: DuckDB caches statistics by this counter
+    state.note_rows(table_id, start, len(rows))
+    state.record(ChangeRecord(ChangeKind.INLINED_INSERT, table_id))
+
+
+def lacks_layout(change: InlineRows, newest: int | None) -> bool:
+    """Whether no registered layout fits; one that others registered since fits the columns that we know."""
+    return newest is None or (newest == change.layout.newest and not change.layout.fits)

@@ -1,0 +1,132 @@
+"""Statements of the statistics that added rows widen. *Source:* dossier §4.1, §13 G1, G2."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import bindparam
+
+from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
+from airflow_provider_ducklake.spec.stats import TableColumnStats, TableStats
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.spec.ids import ColumnId, TableId
+    from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.spec.types import DuckLakeType
+    from airflow_provider_ducklake.transaction.commit_state import CommitState
+
+
+def add_to_stats(  # noqa: PLR0913, PLR0917 - what was added, and to what
+    table_id: TableId,
+    schema: TableSchema,
+    row_count: int,
+    size_bytes: int,
+    incoming: Mapping[ColumnId, TableColumnStats | None],
+    state: CommitState,
+    tables: CatalogTables,
+) -> Iterator[Effect]:
+    """Yield a table's counts and column statistics after rows were added.
+
+    ``incoming`` says what is known of the rows' leaf columns; None is not enough.
+    """
+    before = state.stats(table_id)
+    after = (before or TableStats()).add(row_count, size_bytes)
+    yield _counts(table_id, after, tables, is_first=before is None)
+    if before is None:
+        columns = {column_id: stats for column_id, stats in incoming.items() if stats is not None}
+        yield from _first(table_id, columns, tables)
+    else:
+        columns, unknown = _widened(table_id, schema, incoming, state)
+        yield from _changed(table_id, columns, unknown, state, tables)
+    state.set_stats(table_id, after, columns)
+
+
+def _counts(table_id: TableId, after: TableStats, tables: CatalogTables, *, is_first: bool) -> Effect:
+    values = {
+        "record_count": after.record_count,
+        "next_row_id": after.next_row_id,
+        "file_size_bytes": after.file_size_bytes,
+    }
+    table = tables["table_stats"]
+    if is_first:
+        return insert(table, {"table_id": table_id, **values})
+    return Effect(table.update().where(table.c.table_id == table_id).values(**values))
+
+
+def _bounds(stats: TableColumnStats) -> dict[str, Any]:
+    return {
+        "contains_null": stats.contains_null,
+        "contains_nan": stats.contains_nan,
+        "min_value": stats.min_value,
+        "max_value": stats.max_value,
+    }
+
+
+def _first(
+    table_id: TableId, columns: Mapping[ColumnId, TableColumnStats], tables: CatalogTables
+) -> Iterator[Effect]:
+    if columns:
+        rows = (
+            {"table_id": table_id, "column_id": column_id, **_bounds(stats), "extra_stats": None}
+            for column_id, stats in columns.items()
+        )
+        yield insert(tables["table_column_stats"], *rows)
+
+
+def _widened(
+    table_id: TableId,
+    schema: TableSchema,
+    incoming: Mapping[ColumnId, TableColumnStats | None],
+    state: CommitState,
+) -> tuple[dict[ColumnId, TableColumnStats], list[ColumnId]]:
+    """Return what the rows that exist become, and those that would claim too much."""
+    types = schema.leaf_types()
+    columns: dict[ColumnId, TableColumnStats] = {}
+    unknown: list[ColumnId] = []
+    for column_id, existing in state.column_stats(table_id).items():
+        if column_id not in types:
+            columns[column_id] = existing
+            continue
+        addition = incoming.get(column_id)
+        is_known = not _bounds_are_nan(existing, types[column_id]) and not _existing_is_unknown(
+            existing, table_id, state
+        )
+        if addition is None or not is_known:
+            unknown.append(column_id)
+        else:
+            columns[column_id] = existing.merge(addition, types[column_id])
+    return columns, unknown
+
+
+def _changed(
+    table_id: TableId,
+    columns: Mapping[ColumnId, TableColumnStats],
+    unknown: list[ColumnId],
+    state: CommitState,
+    tables: CatalogTables,
+) -> Iterator[Effect]:
+    """Yield the update of the rows that changed; a row that is missing is never made again."""
+    table, before = tables["table_column_stats"], state.column_stats(table_id)
+    widened = [
+        {"of_column": column_id, **_bounds(stats)}
+        for column_id, stats in columns.items()
+        if stats != before[column_id]
+    ]
+    if widened:
+        where = (table.c.table_id == table_id, table.c.column_id == bindparam("of_column"))
+        yield Effect(table.update().where(*where), widened)
+    if unknown:
+        yield Effect(table.delete().where(table.c.table_id == table_id, table.c.column_id.in_(unknown)))
+
+
+def _existing_is_unknown(existing: TableColumnStats, table_id: TableId, state: CommitState) -> bool:
+    missing = (existing.min_value is None) + (existing.max_value is None)
+    return missing == 1 or (missing > 1 and (table_id, existing.column_id) in state.known.unbounded)
+
+
+def _bounds_are_nan(existing: TableColumnStats, type_: DuckLakeType) -> bool:
+    """Whether NaN is taken for a bound, as the reference does with inlined rows."""
+    return str(type_) in ("float32", "float64") and "nan" in (existing.min_value, existing.max_value)

@@ -1,0 +1,112 @@
+"""Rows and deletes of a table that lie in catalog tables, as one snapshot shows them.
+
+An inlined table has the columns of the schema version that it is named after. A name there means the column
+that had it then. *Source:* observed behaviour of the reference (dossier §6).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import func, inspect, select
+
+from airflow_provider_ducklake.catalog import read
+from airflow_provider_ducklake.catalog.inlined_tables import (
+    INLINING_DIALECTS,
+    inlined_delete_table,
+    inlined_table,
+)
+from airflow_provider_ducklake.errors import CatalogError, UnsupportedFeatureError
+from airflow_provider_ducklake.planning.scan import InlinedRows
+from airflow_provider_ducklake.spec.identifiers import fold
+from airflow_provider_ducklake.spec.ids import DataFileId
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Connection, Table
+
+    from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.spec.snapshots import TableSnapshot
+
+
+def read_inlined(connection: Connection, catalog: Catalog, table: TableSnapshot) -> tuple[InlinedRows, ...]:
+    """Return the rows that the snapshot shows of every inlined table of a table, oldest layout first.
+
+    Raises:
+        CatalogError: the columns that an inlined table was made with are not known any more.
+        UnsupportedFeatureError: there are rows, in a database whose inlined tables we do not know.
+    """
+    if not table.has_inlined_data:
+        return ()
+    dialect_name = catalog.dialect.engine.dialect.name
+    if dialect_name not in INLINING_DIALECTS:
+        raise UnsupportedFeatureError(
+            f"{table.name} at snapshot {table.snapshot.id} has rows or deletes inlined in the catalog, which "
+            f"this release cannot read from {dialect_name}. Flush them with DuckDB, or read the table there."
+        )
+    found: list[InlinedRows] = []
+    for version in _layouts(connection, catalog.tables, table.table_id):
+        schema = layout_schema(connection, catalog.tables, table.table_id, version)
+        inlined = inlined_table(schema, table.table_id, version, catalog.tables.metadata_schema)
+        if not catalog.dialect.has_table(connection, inlined.name, inlined.schema):
+            continue  # dropped by a client that left the registration behind
+        _check_columns(connection, inlined)
+        query = select(inlined).where(read.visible(inlined, table.snapshot.id)).order_by(inlined.c.row_id)
+        rows = tuple(dict(zip(inlined.c.keys(), row, strict=True)) for row in connection.execute(query))
+        found.append(InlinedRows(inlined.name, schema, rows))
+    return tuple(found)
+
+
+def _layouts(connection: Connection, tables: CatalogTables, table_id: int) -> Sequence[int]:
+    registry = tables["inlined_data_tables"]
+    query = select(registry.c.schema_version).where(registry.c.table_id == table_id)
+    return connection.execute(query.distinct().order_by(registry.c.schema_version)).scalars().all()
+
+
+def layout_schema(connection: Connection, tables: CatalogTables, table_id: int, version: int) -> TableSchema:
+    """Return the columns that a table had in a schema version of the lake."""
+    versions = tables["schema_versions"]
+    newest = select(func.max(versions.c.begin_snapshot)).where(
+        versions.c.table_id == table_id, versions.c.schema_version <= version
+    )
+    begin = connection.execute(newest).scalar_one()
+    return read.columns(connection, tables, -1 if begin is None else begin, table_id)
+
+
+def _check_columns(connection: Connection, inlined: Table) -> None:
+    """Refuse to guess what columns mean; SQLite takes an unknown quoted name for a text."""
+    found = [column["name"] for column in inspect(connection).get_columns(inlined.name, inlined.schema)]
+    if [fold(name) for name in found] != [fold(column.name) for column in inlined.c]:
+        raise CatalogError(
+            f"{inlined.name} has the columns {', '.join(found)}, but the catalog says of its schema version "
+            f"{', '.join(inlined.c.keys())}. Flush the table's inlined data with DuckDB, then read again."
+        )
+
+
+def inlined_delete_marks(
+    connection: Connection, catalog: Catalog, table_id: int, snapshot_id: int
+) -> dict[DataFileId, list[int]]:
+    """Return the positions in data files that inlined deletes leave out at a snapshot, ascending."""
+    found = inlined_delete_snapshots(connection, catalog, table_id, snapshot_id)
+    return {file_id: sorted(deleted) for file_id, deleted in found.items()}
+
+
+def inlined_delete_snapshots(
+    connection: Connection, catalog: Catalog, table_id: int, snapshot_id: int
+) -> dict[DataFileId, dict[int, int]]:
+    """Return those positions with the ids of the snapshots that deleted them."""
+    marks = inlined_delete_table(table_id, catalog.tables.metadata_schema)
+    if not catalog.dialect.has_table(connection, marks.name, marks.schema):
+        return {}
+    query = (
+        select(marks.c.file_id, marks.c.row_id, func.min(marks.c.begin_snapshot).label("begin_snapshot"))
+        .where(marks.c.begin_snapshot <= snapshot_id)
+        .group_by(marks.c.file_id, marks.c.row_id)
+    )
+    found: dict[DataFileId, dict[int, int]] = {}
+    for row in connection.execute(query):
+        found.setdefault(DataFileId(row.file_id), {})[row.row_id] = row.begin_snapshot
+    return found

@@ -1,0 +1,52 @@
+"""What the data files that lose rows are when a commit holds the lock: still live, and with which deletes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.catalog import read
+from airflow_provider_ducklake.catalog.inlined_tables import inlined_delete_table
+from airflow_provider_ducklake.transaction.changes import AddDeletes, Change, InlineDeletes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.transaction.commit_state import KnownStats
+
+
+def with_targets(
+    connection: Connection, catalog: Catalog, changes: Collection[Change], known: KnownStats
+) -> KnownStats:
+    """Add the live ones of the data files that lose rows, and what their new deletes replace."""
+    for change in changes:
+        if isinstance(change, AddDeletes):
+            known = _of_delete_files(connection, catalog, change, known)
+        elif isinstance(change, InlineDeletes):
+            known = _of_marks(connection, catalog, change, known)
+    return known
+
+
+def _of_delete_files(
+    connection: Connection, catalog: Catalog, change: AddDeletes, known: KnownStats
+) -> KnownStats:
+    targets = read.live_targets(connection, catalog.tables, [file.data_file_id for file in change.files])
+    replaced = [file.replaces for file in change.files if file.replaces is not None]
+    paths = read.delete_file_paths(connection, catalog.tables, change.table_id, replaced)
+    return replace(
+        known, targets={**known.targets, **targets}, delete_file_paths={**known.delete_file_paths, **paths}
+    )
+
+
+def _of_marks(
+    connection: Connection, catalog: Catalog, change: InlineDeletes, known: KnownStats
+) -> KnownStats:
+    targets = read.live_targets(connection, catalog.tables, change.positions)
+    known = replace(known, targets={**known.targets, **targets})
+    marks = inlined_delete_table(change.table_id, catalog.tables.metadata_schema)
+    if catalog.dialect.has_table(connection, marks.name, marks.schema):
+        return replace(known, with_delete_marks=known.with_delete_marks | {change.table_id})
+    return known

@@ -1,0 +1,82 @@
+"""Delete files: the positions of a data file's deleted rows, with the snapshots that deleted them.
+
+*Source:* what the reference writes and reads (dossier §5); ids and column names are those of Iceberg.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.storage.filesystem import Location, OutputFile, naming_errors, open_input
+from airflow_provider_ducklake.storage.parquet_footer import footer_length
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SNAPSHOT_ID = "_ducklake_internal_snapshot_id"
+
+
+def _field(name: str, type_: pa.DataType, field_id: int) -> pa.Field:
+    return pa.field(name, type_, metadata={b"PARQUET:field_id": str(field_id).encode()})
+
+
+_SCHEMA = pa.schema([_field("file_path", pa.string(), 2147483646), _field("pos", pa.int64(), 2147483645)])
+_STAMPED_SCHEMA = _SCHEMA.append(_field(_SNAPSHOT_ID, pa.int64(), 2147483539))
+
+
+def write_delete_file(
+    location: Location, data_file_path: str, deleted: Mapping[int, int | None]
+) -> tuple[int, int]:
+    """Write a delete file and return its size and the length of its footer.
+
+    ``deleted`` maps positions to the ids of the snapshots that deleted them; all None: the file holds none.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    positions = sorted(deleted)
+    arrays = [pa.array([data_file_path] * len(positions), pa.string()), pa.array(positions, pa.int64())]
+    stamps = [deleted[position] for position in positions]
+    schema = _SCHEMA
+    if any(stamp is not None for stamp in stamps):
+        arrays.append(pa.array(stamps, pa.int64()))
+        schema = _STAMPED_SCHEMA
+    with naming_errors(location.uri, "write"):
+        sink = OutputFile(location)
+        try:
+            with pq.ParquetWriter(sink, schema, compression="zstd", store_schema=False) as writer:
+                writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+            sink.finish()
+        except BaseException:
+            sink.abort()
+            raise
+    return sink.size, footer_length(sink.tail, location.uri)
+
+
+def read_delete_file(location: Location, file_format: str, default_snapshot_id: int) -> dict[int, int]:
+    """Return the deleted positions and the ids of the snapshots that deleted them.
+
+    Positions without an id were deleted by ``default_snapshot_id``.
+
+    Raises:
+        StorageError: it is missing or damaged.
+        UnsupportedFeatureError: another format than Parquet.
+    """
+    if file_format != "parquet":
+        raise UnsupportedFeatureError(
+            f"The delete file {location.uri} has the format {file_format!r}, which this release cannot read."
+        )
+    with naming_errors(location.uri, "read"), open_input(location) as source:
+        rows = pq.ParquetFile(source).read()
+    if rows.num_columns < 2:  # noqa: PLR2004 - path and position
+        raise StorageError(f"{location.uri} is no delete file: its columns are {rows.column_names}.")
+    positions = rows.column(1).to_pylist()
+    if _SNAPSHOT_ID not in rows.column_names:
+        return dict.fromkeys(positions, default_snapshot_id)
+    stamps = pc.fill_null(rows.column(_SNAPSHOT_ID), default_snapshot_id).to_pylist()
+    return dict(zip(positions, stamps, strict=True))

@@ -1,0 +1,145 @@
+"""Rows that we delete by position are deleted for the reference, now and at every snapshot since."""
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import InvalidInputError, TransactionConflictError
+from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
+from tests.reference.duckdb_lake import open_lake
+
+TWENTY = pa.table({"i": pa.array(range(20), pa.int64())})
+
+
+@pytest.fixture
+def lake(catalog):
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64"})
+        with lake.transaction() as tx:
+            tx.append_arrow("t", TWENTY)
+        yield lake
+
+
+def only_file(lake: Lake) -> int:
+    (file,) = lake.table_snapshot("t", with_files=True).files
+    return file.id
+
+
+def delete(lake: Lake, *positions: int) -> None:
+    with lake.transaction() as tx:
+        tx.delete_at("t", {only_file(lake): positions})
+
+
+def values(duck, at: str = "") -> list[int]:
+    return [value for (value,) in duck.sql(f"SELECT i FROM t {at} ORDER BY i")]
+
+
+def test_deletes_in_files_keep_their_snapshots(catalog, lake):
+    lake.set_option("data_inlining_row_limit", 0)
+    delete(lake, 3)
+    delete(lake, 0, 19)
+    delete(lake, 10)
+
+    with open_lake(catalog) as duck:
+        left = [set(), {3}, {0, 3, 19}, {0, 3, 10, 19}]
+        for snapshot, gone in enumerate(left, start=2):
+            expected = [one for one in range(20) if one not in gone]
+            assert values(duck, f"AT (VERSION => {snapshot})") == expected
+        assert values(duck) == [one for one in range(20) if one not in left[-1]]
+        changes = duck.sql(
+            "SELECT snapshot_id, i FROM ducklake_table_deletions('lake', 'main', 't', 0, 5) ORDER BY ALL"
+        )
+        assert changes == [(3, 3), (4, 0), (4, 19), (5, 10)]
+        duck.sql("DELETE FROM t WHERE i = 5")
+        duck.sql("CALL ducklake_rewrite_data_files('lake', 't', delete_threshold => 0)")
+        assert values(duck) == [one for one in range(20) if one not in {0, 3, 5, 10, 19}]
+
+
+def test_catalogs_equal_the_references(catalog, reference_catalog, lake):
+    lake.set_option("data_inlining_row_limit", 0)
+    delete(lake, 3)
+    delete(lake, 0, 19)
+    delete(lake, *(one for one in range(20) if one not in (0, 3, 19)))
+    with open_lake(reference_catalog) as duck:
+        duck.sql("CREATE TABLE t (i bigint)")
+        duck.sql("INSERT INTO t FROM range(20)")
+        duck.sql("CALL lake.set_option('data_inlining_row_limit', 0)")
+        duck.sql("DELETE FROM t WHERE i = 3")
+        duck.sql("DELETE FROM t WHERE i IN (0, 19)")
+        duck.sql("DELETE FROM t")
+
+    assert_catalogs_equal(dump_catalog(catalog), dump_catalog(reference_catalog))
+
+
+def test_few_deletes_stay_in_the_catalog_as_the_references(catalog, reference_catalog, lake):
+    with lake.transaction() as tx:
+        tx.append_arrow("t", pa.table({"i": pa.array([100, 101], pa.int64())}))
+    with lake.transaction() as tx:
+        tx.delete_at("t", {only_file(lake): [3, 4]}, row_ids=[21])
+    with open_lake(reference_catalog) as duck:
+        duck.sql("CREATE TABLE t (i bigint)")
+        duck.sql("CALL lake.set_option('data_inlining_row_limit', 10)")
+        duck.sql("INSERT INTO t FROM range(20)")
+        duck.sql("INSERT INTO t VALUES (100), (101)")
+        duck.sql("DELETE FROM t WHERE i IN (3, 4, 101)")
+
+    assert_catalogs_equal(
+        dump_catalog(catalog), dump_catalog(reference_catalog), ignore={"ducklake_metadata"}
+    )
+    with open_lake(catalog) as duck:
+        assert values(duck) == [one for one in range(20) if one not in (3, 4)] + [100]
+    assert sorted(lake.read_arrow("t")["i"].to_pylist()) == [
+        one for one in range(20) if one not in (3, 4)
+    ] + [100]
+
+
+def test_marks_are_folded_into_a_delete_file(catalog, lake):
+    delete(lake, 3, 4)
+    delete(lake, *range(5, 17))
+    delete(lake, 18)
+
+    with open_lake(catalog) as duck:
+        assert values(duck) == [0, 1, 2, 17, 19]
+        assert values(duck, "AT (VERSION => 3)") == [one for one in range(20) if one not in (3, 4)]
+        assert values(duck, "AT (VERSION => 4)") == [0, 1, 2, 17, 18, 19]
+    assert dump_catalog(catalog)["ducklake_inlined_delete_1"] == []
+
+
+def test_ids_inside_a_delete_file_are_those_of_the_commit(catalog, lake):
+    lake.set_option("data_inlining_row_limit", 0)
+    delete(lake, 3)
+    with lake.transaction() as tx:
+        tx.delete_at("t", {only_file(lake): [7]})
+        with lake.transaction() as other:
+            other.create_schema("meanwhile")
+    assert tx.committed.id == 5
+
+    with open_lake(catalog) as duck:
+        assert 7 in values(duck, "AT (VERSION => 4)")
+        assert 7 not in values(duck, "AT (VERSION => 5)")
+
+
+def test_two_deletes_on_one_file_conflict(catalog, lake):
+    lake.set_option("data_inlining_row_limit", 0)
+    delete(lake, 3)
+    file = only_file(lake)
+    with pytest.raises(TransactionConflictError, match="other deletes"), lake.transaction() as tx:
+        tx.delete_at("t", {file: [7]})
+        delete(lake, 8)
+
+    with open_lake(catalog) as duck:
+        assert values(duck) == [one for one in range(20) if one not in (3, 8)]
+    names = {row["path"] for row in dump_catalog(catalog)["ducklake_delete_file"]}
+    assert len(names) == 1
+
+
+@pytest.mark.parametrize(
+    ("positions", "said"), [([20], "positions 0 to 19"), ([-1], "positions"), ([3], "already")]
+)
+def test_positions_that_cannot_be_deleted_are_refused(lake, positions, said):
+    delete(lake, 3)
+    with lake.transaction() as tx, pytest.raises(InvalidInputError, match=said):
+        tx.delete_at("t", {only_file(lake): positions})
+    with lake.transaction() as tx, pytest.raises(InvalidInputError, match="no live data file 77"):
+        tx.delete_at("t", {77: [1]})
