@@ -16,6 +16,7 @@ from airflow_provider_ducklake.catalog.catalog import Catalog
 from airflow_provider_ducklake.catalog.commit import KeyedCommit, PlannedCommit, Restamp, commit
 from airflow_provider_ducklake.catalog.connect import catalog_file, open_engine, parse_url, shown
 from airflow_provider_ducklake.catalog.dialects import dialect_of
+from airflow_provider_ducklake.catalog.indexes import create_indexes
 from airflow_provider_ducklake.catalog.inlined_read import (
     inlined_delete_marks,
     inlined_delete_snapshots,
@@ -419,6 +420,35 @@ class Lake:
         key = CommitKey((commit_key,)) if isinstance(commit_key, str) else commit_key
         keyed = self.keyed_commit(key, OnClear.APPEND) if key is not None else None
         return LakeTransaction(self, CommitInfo(author, message, extra), keyed)
+
+    def append_arrow(
+        self,
+        table: TableName,
+        rows: pa.Table,
+        message: str | None = None,
+        *,
+        author: str | None = None,
+        commit_key: str | CommitKey | None = None,
+    ) -> CommittedSnapshot | None:
+        """Append an Arrow table as one snapshot, without Spark: for small writes; no rows, no snapshot.
+
+        See ``LakeTransaction.append_arrow`` for where the rows go, and ``transaction`` for ``commit_key``.
+
+        Raises:
+            SchemaMismatchError: lists every column that is missing, too many or of another type.
+            TableNotFoundError, StorageError, CommitError: as the words say; nothing landed.
+        """
+        with self.transaction(author=author, message=message, commit_key=commit_key) as tx:
+            tx.append_arrow(table, rows)
+        return tx.committed
+
+    def create_indexes(self) -> list[str]:
+        """Add the indexes that large catalogs need where they are missing; return the names of new ones.
+
+        The format has none; DuckDB works on beside them. Not versioned, makes no snapshot.
+        """
+        with _translated(self._catalog.dialect.engine.url):
+            return create_indexes(self._catalog)
 
     def commit(  # noqa: PLR0913 - the last three have defaults
         self,
