@@ -6,7 +6,7 @@ from sqlalchemy import text
 
 from airflow_provider_ducklake.catalog.inlined_read import inlined_delete_marks, read_inlined
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import CatalogError
+from airflow_provider_ducklake.errors import CatalogError, UnsupportedFeatureError
 from tests.interop.inlined_lake import database, shown
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
@@ -194,3 +194,15 @@ def test_a_registration_without_its_table_is_passed_over(catalog):
 
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         assert lake.read_arrow("t").num_rows == 20
+
+
+def test_rows_inlined_in_a_duckdb_file_are_refused(new_catalog):
+    catalog = new_catalog("duckdb")
+    with open_lake(catalog) as reference:
+        reference.sql("CREATE TABLE t (i INTEGER)")
+        reference.sql("INSERT INTO t VALUES (1)")
+
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        with pytest.raises(UnsupportedFeatureError, match=r"main\.t at snapshot 2"):
+            lake.read_arrow("t")
+        assert lake.read_arrow("t", 1).num_rows == 0

@@ -38,8 +38,6 @@ def by_reference(catalog: CatalogDatabase, *statements: str, **options: object) 
 
 
 UNREADABLE = {
-    "inlined rows": ("INSERT INTO t VALUES (100)",),
-    "an inlined delete": ("DELETE FROM t WHERE i = 1",),
     "a delete file": ("DELETE FROM t WHERE i < 20",),
     "a delete file of the deprecated kind": (
         "CALL lake.set_option('write_deletion_vectors', true)",
@@ -54,7 +52,6 @@ UNREADABLE = {
         "INSERT INTO t VALUES (2)",
         "CALL ducklake_flush_inlined_data('lake')",
     ),
-    "an updated row": ("UPDATE t SET i = 7 WHERE i = 1",),
 }
 
 
