@@ -34,4 +34,4 @@ def test_each_example_is_a_dag_file_that_parses(code, tmp_path):
 def test_each_example_of_a_connection_is_accepted(text):
     settings = read_settings(Connection.from_json(text, conn_id="example"))
 
-    assert settings.url.get_backend_name() in ("sqlite", "postgresql")
+    assert settings.url.get_backend_name() in ("sqlite", "postgresql", "mysql", "duckdb")
