@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import InvalidInputError, UnsupportedFeatureError
-from airflow_provider_ducklake.spec.identifiers import fold, quote_if_needed, split_parts
+from airflow_provider_ducklake.spec.identifiers import fold, split_parts
+from airflow_provider_ducklake.spec.quoting import written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +54,7 @@ class SortField:
                 f"The table is sorted by the expression {self.expression}, which this release cannot "
                 f"rewrite. Reset the sort keys before renaming {column.name!r}."
             )
-        return replace(self, expression=quote_if_needed(new_name))
+        return replace(self, expression=written(new_name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def _parse_key(text: str, schema: TableSchema, table: str) -> SortField:
         )
     column = schema.find(split_parts(match["column"])[0], table)
     return SortField(
-        quote_if_needed(column.name),
+        written(column.name),
         direction=(match["direction"] or "ASC").upper(),
         null_order=f"NULLS_{(match['nulls'] or 'LAST').upper()}",
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.spec.identifiers import fold
+from airflow_provider_ducklake.spec.quoting import written
 from airflow_provider_ducklake.sql.column_types import read_column_type
 from airflow_provider_ducklake.sql.defaults import read_default
 from airflow_provider_ducklake.sql.layout_keys import read_partition_key, read_sort_column
-from airflow_provider_ducklake.sql.names import written
 from airflow_provider_ducklake.sql.refusals import COLUMN_OPTIONS, CONSTRAINTS, refuse_object
 from airflow_provider_ducklake.sql.statements import (
     ColumnDefinition,
@@ -61,7 +62,7 @@ def _read_table(cursor: Cursor, *, or_replace: bool) -> CreateTable:
             "CREATE TABLE … AS writes rows. Create the table with its columns here and fill it with the "
             "insert operator, which can also create it (create_table=True)."
         )
-    columns = cursor.list_of(lambda: _read_column(cursor))
+    columns = _read_columns(cursor)
     return _read_layout(cursor, CreateTable(table, columns, if_not_exists, or_replace))
 
 
@@ -87,6 +88,20 @@ def _read_plain_sort_key(cursor: Cursor) -> str:
             "CREATE TABLE takes sort keys without a direction, as in DuckDB. Use ALTER TABLE … SET SORTED BY."
         )
     return column
+
+
+def _read_columns(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
+    seen: set[str] = set()
+
+    def read() -> ColumnDefinition:
+        start = cursor.position
+        column = _read_column(cursor)
+        if fold(column.name) in seen:
+            raise cursor.error("two columns have this name (letter case does not count).", at=start)
+        seen.add(fold(column.name))
+        return column
+
+    return cursor.list_of(read)
 
 
 def _read_column(cursor: Cursor) -> ColumnDefinition:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.spec.identifiers import DEFAULT_SCHEMA, QualifiedName
+from airflow_provider_ducklake.spec.quoting import written
 from airflow_provider_ducklake.sql.alter import read_alter, read_restrict
 from airflow_provider_ducklake.sql.create import read_create, schema_name
 from airflow_provider_ducklake.sql.cursor import Cursor
 from airflow_provider_ducklake.sql.lexer import split_statements
-from airflow_provider_ducklake.sql.names import written
 from airflow_provider_ducklake.sql.refusals import ANY_STATEMENT, STATEMENTS, refuse_object
 from airflow_provider_ducklake.sql.statements import (
     CommentOnColumn,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.spec.identifiers import fold
 from airflow_provider_ducklake.spec.partitioning import TransformKind
+from airflow_provider_ducklake.spec.quoting import written
 from airflow_provider_ducklake.sql.lexer import Kind
-from airflow_provider_ducklake.sql.names import written
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.sql.cursor import Cursor

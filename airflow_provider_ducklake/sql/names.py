@@ -1,10 +1,8 @@
-"""Which words SQL reads as names, and how names are written."""
+"""Which words SQL does not read as names, and how a path of names is written."""
 
 from __future__ import annotations
 
-import re
-
-from airflow_provider_ducklake.spec.identifiers import fold, quote
+from airflow_provider_ducklake.spec.quoting import written
 
 # DuckDB's keywords of the kinds `reserved` and `type_function`; a test compares with the reference.
 _KEYWORDS = """
@@ -18,16 +16,6 @@ inner is isnull join left like map natural notnull outer overlaps positional rig
 tablesample try_cast unpack verbose
 """
 RESERVED = frozenset(_KEYWORDS.split())
-_PLAIN = re.compile(r"[a-z_][a-z0-9_]*", re.ASCII)
-
-
-def written(name: str) -> str:
-    """Return a name as SQL reads it back, quoted where DuckDB would quote it.
-
-    >>> written("day"), written("Day"), written("order")
-    ('day', '"Day"', '"order"')
-    """
-    return name if _PLAIN.fullmatch(name) and fold(name) not in RESERVED else quote(name)
 
 
 def written_path(parts: tuple[str, ...]) -> str:

@@ -8,6 +8,8 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from airflow_provider_ducklake.errors import DuckLakeError
+from airflow_provider_ducklake.spec.identifiers import quote
+from airflow_provider_ducklake.spec.quoting import written
 from airflow_provider_ducklake.spec.types import NOT_STORABLE
 from airflow_provider_ducklake.sql.column_types import (
     DECIMAL_SPELLINGS,
@@ -18,7 +20,7 @@ from airflow_provider_ducklake.sql.column_types import (
 from airflow_provider_ducklake.sql.ddl import parse_ddl
 from airflow_provider_ducklake.sql.defaults import BARE_FUNCTIONS, FUNCTIONS
 from airflow_provider_ducklake.sql.lexer import split_statements
-from airflow_provider_ducklake.sql.names import RESERVED, written
+from airflow_provider_ducklake.sql.names import RESERVED
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 from tests.unit.sql.accepted import ACCEPTED
@@ -46,6 +48,21 @@ def test_reserved_words_are_those_of_the_reference(lake):
     rows = lake.sql(f"SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category IN {kinds}")
 
     assert {name for (name,) in rows} == RESERVED
+
+
+def test_names_are_written_as_the_reference_writes_them(lake):
+    keywords = {name for (name,) in lake.sql("SELECT keyword_name FROM duckdb_keywords()")}
+    names = [*sorted(keywords), "Abc", "_a1", "1a", "a b", "a.b", 'a"b', "a$b", "ü"]
+    lake.sql(f"CREATE TABLE names ({', '.join(f'{quote(name)} INT' for name in names)})")
+
+    lake.sql(f"ALTER TABLE names SET SORTED BY ({', '.join(map(quote, names))})")
+
+    rows = lake.sql(
+        "SELECT expression FROM __ducklake_metadata_lake.ducklake_sort_expression JOIN "
+        "__ducklake_metadata_lake.ducklake_table USING (table_id) "
+        "WHERE table_name = 'names' ORDER BY sort_key_index"
+    )
+    assert [expression for (expression,) in rows] == [written(name) for name in names]
 
 
 def test_spellings_of_types_are_those_of_the_reference(lake):
