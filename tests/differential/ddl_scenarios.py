@@ -33,19 +33,26 @@ _CREATE: tuple[Step, str] = (
     ),
     'CREATE TABLE t (a integer, b varchar, c double, d date, "odd name" bigint)',
 )
-_CREATE_NESTED: tuple[Step, str] = (
+_CREATENESTED: tuple[Step, str] = (
     lambda tx, _: tx.create_table(
         "n", {"i": "int32", "s": "struct(x int32, y struct(z int32))", "m": "map(int32, struct(q int32))"}
     ),
     "CREATE TABLE n (i integer, s struct(x integer, y struct(z integer)), m map(integer, struct(q integer)))",
 )
 _ROW = "SELECT 1::integer a, 'x' b, 1.5::double c, DATE '2024-01-02' d, 7::bigint \"odd name\""
-_FILL: tuple[Step, str] = (
-    lambda tx, reference: tx.append_arrow("t", reference.arrow(_ROW)),
-    f"INSERT INTO t {_ROW}",
-)
+
+
+def _insert(table: str, query: str) -> tuple[Step, str]:
+    return (
+        lambda tx, reference: tx.append_arrow(table, reference.arrow(query)),
+        f"INSERT INTO {table} {query}",
+    )
+
+
+_FILL = _insert("t", _ROW)
+_FILL_WITH_E = _insert("t", f"SELECT *, 9::integer e FROM ({_ROW})")
 # After an ALTER of a nested field the reference writes nulls_allowed = 0 and an empty default_value_type.
-_NESTED = frozenset({"ducklake_column.nulls_allowed", "ducklake_column.default_value_type"})
+NESTED = frozenset({"ducklake_column.nulls_allowed", "ducklake_column.default_value_type"})
 
 
 def _one(method: str, *arguments: object, **options: object) -> Step:
@@ -65,7 +72,7 @@ DDL_SCENARIOS = [
         "rename a table, and fill it",
         _CREATE,
         (_one("rename_table", "t", "u"), "ALTER TABLE t RENAME TO u"),
-        (lambda tx, reference: tx.append_arrow("u", reference.arrow(_ROW)), f"INSERT INTO u {_ROW}"),
+        _insert("u", _ROW),
         (_one("rename_table", "u", 'o"dd'), 'ALTER TABLE u RENAME TO "o""dd"'),
     ),
     ddl(
@@ -80,15 +87,7 @@ DDL_SCENARIOS = [
             _one("add_column", "t", "b", "varchar", "it's"),
             "ALTER TABLE t ADD COLUMN b varchar DEFAULT 'it''s'",
         ),
-        (
-            lambda tx, reference: tx.append_arrow(
-                "t",
-                reference.arrow(
-                    f"SELECT a, c, d, \"odd name\", 5::integer E2, 6::integer f, 'q' b FROM ({_ROW})"
-                ),
-            ),
-            f"INSERT INTO t SELECT a, c, d, \"odd name\", 5, 6, 'q' FROM ({_ROW})",
-        ),
+        _insert("t", f"SELECT a, c, d, \"odd name\", 5::integer E2, 6::integer f, 'q' b FROM ({_ROW})"),
     ),
     ddl(
         "several columns in one transaction",
@@ -116,12 +115,7 @@ DDL_SCENARIOS = [
         _CREATE,
         _FILL,
         (_one("set_column_type", "t", "a", "int64"), "ALTER TABLE t ALTER COLUMN a TYPE bigint"),
-        (
-            lambda tx, reference: tx.append_arrow(
-                "t", reference.arrow(_ROW.replace("1::integer", "2::bigint"))
-            ),
-            f"INSERT INTO t {_ROW.replace('1::integer', '2::bigint')}",
-        ),
+        _insert("t", _ROW.replace("1::integer", "2::bigint")),
     ),
     ddl(
         "defaults and NOT NULL",
@@ -138,7 +132,7 @@ DDL_SCENARIOS = [
     ),
     ddl(
         "nested fields",
-        _CREATE_NESTED,
+        _CREATENESTED,
         (_one("add_column", "n", "s.w", "int32"), "ALTER TABLE n ADD COLUMN s.w integer"),
         (_one("add_column", "n", "s.y.k", "varchar"), "ALTER TABLE n ADD COLUMN s.y.k varchar"),
         (_one("drop_column", "n", "s.x"), "ALTER TABLE n DROP COLUMN s.x"),
@@ -156,7 +150,7 @@ DDL_SCENARIOS = [
             "ALTER TABLE n ADD COLUMN l struct(p integer, q integer[])",
         ),
         (_one("drop_column", "n", "s"), "ALTER TABLE n DROP COLUMN s"),
-        ignored=_NESTED,
+        ignored=NESTED,
     ),
     ddl(
         "partition keys",
@@ -234,9 +228,7 @@ DDL_SCENARIOS = [
                 _one("set_sorted_by", "t", ["a"]),
                 _one("comment_on_table", "t", "x"),
                 _one("comment_on_column", "t", "a", "y"),
-                lambda tx, reference: tx.append_arrow(
-                    "t", reference.arrow(f"SELECT *, 9::integer e FROM ({_ROW})")
-                ),
+                _FILL_WITH_E[0],
             ),
             (
                 _CREATE[1],
@@ -245,7 +237,7 @@ DDL_SCENARIOS = [
                 "ALTER TABLE t SET SORTED BY (a)",
                 "COMMENT ON TABLE t IS 'x'",
                 "COMMENT ON COLUMN t.a IS 'y'",
-                f"INSERT INTO t SELECT *, 9 FROM ({_ROW})",
+                _FILL_WITH_E[1],
             ),
         ),
     ),

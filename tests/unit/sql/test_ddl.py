@@ -120,6 +120,7 @@ REFUSED = [
     ("CREATE TABLE t (a INT NOT NULL NULL)", "there already"),
     ("CREATE TABLE t (a INT DEFAULT 1 DEFAULT 2)", "there already"),
     ("CREATE TABLE t ()", "name of a column"),
+    ("CREATE TABLE t (a INT, b INT, A VARCHAR)", "column 31, at 'A': two columns have this name"),
     ("CREATE TABLE t (a INT,)", "name of a column"),
     ("CREATE TABLE t (a)", "expected a type"),
     ("CREATE TABLE t (select INT)", 'quote it: "select"'),
