@@ -58,7 +58,14 @@ STORAGE_OPTIONS = ExtraField(
     '{"key": "…", "secret": "…", "endpoint_url": "https://…"} for S3.',
     {"type": ["object", "null"]},
 )
-EXTRA_FIELDS = (CATALOG_TYPE, METADATA_SCHEMA, DATA_PATH, STORAGE_OPTIONS)
+COMMIT_NAMESPACE = ExtraField(
+    "commit_namespace",
+    "Commit namespace",
+    "Tells this Airflow from others that run DAGs of the same names on this lake, so that a retry finds its "
+    "own commit; empty for a hash of Airflow's [api] base_url. A change makes tasks forget their commits.",
+    {"type": ["string", "null"]},
+)
+EXTRA_FIELDS = (CATALOG_TYPE, METADATA_SCHEMA, DATA_PATH, STORAGE_OPTIONS, COMMIT_NAMESPACE)
 
 HOST = StandardField("host", "Host", "catalog.example.com (empty for SQLite and DuckDB)")
 PORT = StandardField("port", "Port", "5432, for MySQL 3306")

@@ -16,6 +16,7 @@ from airflow_provider_ducklake.errors import InvalidOptionError
 from airflow_provider_ducklake.hooks.connection_form import (
     CATALOG_TYPE,
     CATALOG_TYPES,
+    COMMIT_NAMESPACE,
     DATA_PATH,
     DATABASE,
     EXTRA_FIELDS,
@@ -55,6 +56,7 @@ class ConnectionSettings:
     metadata_schema: str | None = None
     data_path: str | None = None  # absolute, ends in "/"
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    commit_namespace: str | None = None
 
     def invalid(self, of: ExtraField | StandardField, problem: str) -> InvalidOptionError:
         """Return the error for a field that does not fit what the catalog holds."""
@@ -77,6 +79,7 @@ def read_settings(connection: Connection) -> ConnectionSettings:
         _metadata_schema(connection.conn_id, catalog_type, extra.get(METADATA_SCHEMA.name)),
         _data_path(connection.conn_id, extra.get(DATA_PATH.name)),
         storage_options,
+        _commit_namespace(connection.conn_id, extra.get(COMMIT_NAMESPACE.name)),
     )
 
 
@@ -185,6 +188,12 @@ def _metadata_schema(conn_id: str, catalog_type: str, value: object) -> str | No
             f"{value!r} is set, but a schema of MySQL is a database. Write it into the field Database, and "
             "clear this one.",
         )
+    return value
+
+
+def _commit_namespace(conn_id: str, value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise _invalid(conn_id, COMMIT_NAMESPACE, f"{value!r} is no name. Write it as text.")
     return value
 
 

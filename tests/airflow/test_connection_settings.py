@@ -43,6 +43,11 @@ def test_a_postgres_connection_names_server_user_and_database():
         "postgresql+psycopg://etl:s3cr3t%2F p%40ss@db.example.com:5433/lakehouse"
     )
     assert settings.metadata_schema == "lake"
+    assert settings.commit_namespace is None
+
+
+def test_a_connection_may_name_the_namespace_of_commits():
+    assert postgres({"commit_namespace": "prod"}).commit_namespace == "prod"
 
 
 def test_a_mysql_connection_names_server_user_and_database():
@@ -139,6 +144,10 @@ def test_fields_left_empty_in_the_form_count_as_absent():
             ["Data path (data_path)", "'files/'", "relative"],
         ),
         ({"extra": {"catalog_type": "postgres", "data_path": 7}}, ["Data path (data_path)", "7"]),
+        (
+            {"extra": {"catalog_type": "postgres", "commit_namespace": ["prod"]}},
+            ["Commit namespace (commit_namespace)", "['prod']"],
+        ),
     ],
 )
 def test_a_wrong_field_is_named_with_its_value_and_what_to_do(fields, said):
