@@ -14,6 +14,7 @@ from airflow_provider_ducklake.errors import (
     InvalidInputError,
     NotFoundError,
     UnsupportedFeatureError,
+    ZombieCommitError,
 )
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _INCURABLE = (
     AlreadyExistsError,
     CatalogError,
     UnsupportedFeatureError,
+    ZombieCommitError,
 )
 
 
@@ -36,7 +38,7 @@ def no_retry_on_user_errors() -> Iterator[None]:
 
     Raises:
         AirflowFailException: for bad input, something that does not exist or does already, a catalog we
-            cannot work on, or a feature that is not supported.
+            cannot work on, a feature that is not supported, or a task that was cleared and done again.
     """
     try:
         yield

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import InvalidInputError, TableNotFoundError, TransactionConflictError
+from airflow_provider_ducklake.errors import (
+    InvalidInputError,
+    NotFoundError,
+    TableNotFoundError,
+    TransactionConflictError,
+)
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.planning.write import (
     NewTable,
@@ -19,10 +24,14 @@ from airflow_provider_ducklake.spec.identifiers import QualifiedName
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from airflow_provider_ducklake.catalog.commit import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
     from airflow_provider_ducklake.planning.write import WriteResult
+    from airflow_provider_ducklake.spec.commit_key import CommitRecord
+    from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
+    from airflow_provider_ducklake.transaction.changes import Change
 
 
 class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
@@ -47,7 +56,8 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         one that exists keeps its own. (templated)
     :param engine: ``auto``, ``native`` (Spark's Parquet writer) or ``arrow`` (for lists, maps, uuids, …).
     :return: ``{"table": "sales.orders", "snapshot_id": 43, "rows_added": 3, "files_added": 1,
-        "bytes_added": 700}``; ``snapshot_id`` is None where nothing was committed.
+        "bytes_added": 700, "already_committed": False}``; ``snapshot_id`` is None where nothing was
+        committed. Where an earlier try had committed it is that try's, with files and bytes None.
     """
 
     template_fields: Sequence[str] = (
@@ -118,16 +128,51 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         sources = {name: passwords.resolve(item) for name, item in (self.sources or {}).items()}
         return source_of(source, self.sql, self.transform, sources)
 
-    def commit(self, lake: Lake, result: WriteResult, info: CommitInfo) -> dict[str, Any]:
-        """Commit the job's files, with the table itself where it is new."""
+    def commit(
+        self, lake: Lake, result: WriteResult, info: CommitInfo, keyed: KeyedCommit
+    ) -> CommittedSnapshot | None:
+        """Commit the job's files, with the table itself where it is new, in place of rows to be replaced."""
+        target = self._target
+        assert target is not None
+        if isinstance(target, NewTable):
+            return self._create(lake, target, result, info, keyed)
+        if keyed.seen.replaced:
+            target = _as_it_is_now(lake, target)
+        return self._append(lake, target, result, info, keyed)
+
+    def _create(
+        self, lake: Lake, target: NewTable, result: WriteResult, info: CommitInfo, keyed: KeyedCommit
+    ) -> CommittedSnapshot | None:
+        base = target.snapshot.id
+        changes = [*_replaced(lake, keyed, base), *create_and_append(target, result)]
+        try:
+            return lake.commit(base, changes, info, keyed=keyed)
+        except TransactionConflictError:
+            try:
+                existing = lake.table_snapshot(target.name)
+            except TableNotFoundError:
+                pass
+            else:  # the table came to be meanwhile
+                return self._append(lake, existing, result, info, keyed)
+            raise
+
+    def _append(
+        self, lake: Lake, target: TableSnapshot, result: WriteResult, info: CommitInfo, keyed: KeyedCommit
+    ) -> CommittedSnapshot | None:
+        base = target.snapshot.id
+        changes = [*_replaced(lake, keyed, base), *append_to_existing(target, result)]
+        return lake.commit(base, changes, info, keyed=keyed)
+
+    def summary(self, result: WriteResult, committed: CommittedSnapshot | None) -> dict[str, Any]:
+        """Return the numbers of the insert."""
         assert self._target is not None
-        committed = self._land(lake, self._target, result, info)
         summary = {
             "table": str(self._target.name),
             "snapshot_id": int(committed.id) if committed is not None else None,
             "rows_added": result.rows_written,
             "files_added": len(result.data_files),
             "bytes_added": sum(file.file_size_bytes for file in result.data_files),
+            "already_committed": False,
         }
         if committed is None:
             self.log.info("The source has no rows: %s is as before, no snapshot was made.", self._target.name)
@@ -141,18 +186,31 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
             )
         return summary
 
-    def _land(
-        self, lake: Lake, target: TableSnapshot | NewTable, result: WriteResult, info: CommitInfo
-    ) -> CommittedSnapshot | None:
-        if not isinstance(target, NewTable):
-            return lake.commit(target.snapshot.id, append_to_existing(target, result), info)
-        try:
-            return lake.commit(target.snapshot.id, create_and_append(target, result), info)
-        except TransactionConflictError:
-            try:
-                existing = lake.table_snapshot(target.name)
-            except TableNotFoundError:
-                pass
-            else:  # the table came to be meanwhile
-                return lake.commit(existing.snapshot.id, append_to_existing(existing, result), info)
-            raise
+    def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> dict[str, Any]:
+        """Return the numbers that the catalog kept."""
+        ids = {record.table_id for record in records}
+        names = [str(row.qualified) for row in lake.table_rows() if row.id in ids]
+        return {
+            "table": names[0] if names else str(QualifiedName.of(self.table)),
+            "snapshot_id": int(records[0].snapshot_id),
+            "rows_added": sum(record.row_count for record in records),
+            "files_added": None,
+            "bytes_added": None,
+            "already_committed": True,
+        }
+
+
+def _replaced(lake: Lake, keyed: KeyedCommit, base: SnapshotId) -> tuple[Change, ...]:
+    return lake.replaced_rows(keyed.seen, base) if keyed.seen.replaced else ()
+
+
+def _as_it_is_now(lake: Lake, table: TableSnapshot) -> TableSnapshot:
+    """Return the table anew: rows to be replaced may have moved to other files while the job ran.
+
+    A table that is another one by now stays as it was planned with, and becomes a conflict.
+    """
+    try:
+        newest = lake.table_snapshot(table.name)
+    except NotFoundError:
+        return table
+    return newest if newest.table_id == table.table_id else table

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import (
     AirflowException,
-    AirflowFailException,
     AirflowNotFoundException,
     BaseHook,
 )
@@ -20,11 +19,13 @@ from airflow_provider_ducklake.errors import (
     InvalidInputError,
     SparkJobError,
 )
+from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity, commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
 from airflow_provider_ducklake.hooks.no_retry import no_retry_on_user_errors
 from airflow_provider_ducklake.spark import job_io
 from airflow_provider_ducklake.spark.package_zip import application_file, package_zip
+from airflow_provider_ducklake.spec.commit_key import EARLIER_RUN, OnClear
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 
 if TYPE_CHECKING:
@@ -32,13 +33,18 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Connection, Context
 
+    from airflow_provider_ducklake.catalog.commit import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.planning.write import WriteResult
     from airflow_provider_ducklake.spark.job_io import JobRequest
+    from airflow_provider_ducklake.spec.commit_key import CommitRecord
+    from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
 
 
 class DuckLakeSparkOperator(SparkSubmitOperator):
-    """Plan on the lake, let a Spark job write files, commit them as one snapshot.
+    """Plan on the lake, let a Spark job write files, commit them as one snapshot, exactly once.
+
+    A retry of a task whose commit landed finds it, and succeeds without another job.
 
     Takes every argument of ``SparkSubmitOperator`` under its name, and passes it on. Two are the operator's
     own: ``application_args`` belong to the job, and ``durable`` is always off, as each try writes files of
@@ -47,6 +53,9 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param spark_conn_id: the connection of the Spark cluster; ``conn_id`` means the same.
     :param commit_message: what the snapshot says of itself; default: the DAG's and the task's id. (templated)
+    :param on_clear: what becomes of the rows that the task committed before a person cleared it, or before
+        its run was deleted and made anew: ``replace`` takes them out in the snapshot that adds the new ones,
+        ``append`` keeps them, ``skip`` keeps them and adds nothing. (templated)
     :param application: another file to submit instead of the provider's own launcher, as
         ``local:///opt/ducklake/main.py`` inside an image. (templated)
     """
@@ -55,6 +64,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         *(field for field in SparkSubmitOperator.template_fields if field != "application_args"),
         "ducklake_conn_id",
         "commit_message",
+        "on_clear",
     )
     template_ext: Sequence[str] = (".sql",)
     overwrite_rtif_after_execution = True  # what was really submitted is known only then
@@ -67,6 +77,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         spark_conn_id: str | None = None,
         conn_id: str | None = None,
         commit_message: str | None = None,
+        on_clear: str = OnClear.REPLACE.value,
         application: str | None = None,
         deploy_mode: str | None = None,
         durable: bool | None = None,
@@ -79,6 +90,8 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
                 "durable=True is not supported: a retry would wait for the job of an earlier try, whose "
                 "files nobody commits. Each try submits a job of its own."
             )
+        if not _is_template(on_clear):
+            _on_clear(on_clear)
         spark_conn_id = spark_conn_id or conn_id or "spark_default"
         super().__init__(
             application=application or "", conn_id=spark_conn_id, deploy_mode=deploy_mode, **kwargs
@@ -87,6 +100,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         self.ducklake_conn_id = ducklake_conn_id
         self.spark_conn_id = spark_conn_id
         self.commit_message = commit_message
+        self.on_clear = on_clear
         self.own_deploy_mode = deploy_mode
 
     @abstractmethod
@@ -94,25 +108,72 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         """Plan on the lake's newest snapshot and return what the job is to do."""
 
     @abstractmethod
-    def commit(self, lake: Lake, result: WriteResult, info: CommitInfo) -> dict[str, Any]:
-        """Commit what the job wrote and return the task's result."""
+    def commit(
+        self, lake: Lake, result: WriteResult, info: CommitInfo, keyed: KeyedCommit
+    ) -> CommittedSnapshot | None:
+        """Commit what the job wrote; None: there was nothing to commit."""
+
+    @abstractmethod
+    def summary(self, result: WriteResult, committed: CommittedSnapshot | None) -> dict[str, Any]:
+        """Return what the task hands on, and log it."""
+
+    @abstractmethod
+    def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> dict[str, Any]:
+        """Return the same for a commit that had been made before."""
 
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the parent returns nothing
         """Run the job and commit its files; on any failure nothing is visible and its files are removed."""
-        spark_connection = self._spark_connection()
+        on_clear = _on_clear(self.on_clear)
         hook = DuckLakeHook(self.ducklake_conn_id)
+        identity = commit_identity(context, self.retries, hook.settings().commit_namespace)
         try:
             lake = hook.lake()
-            passwords = JdbcPasswords()
-            request = self.make_request(lake, passwords)
-            _check_deploy_mode(passwords, self._deploy_mode_of(spark_connection))
-            lake.close()  # no idle connection during the job; the next use opens one again
-            result = self._run_job(context, request, passwords, lake.storage_options)
-            summary = self._commit(context, lake, request, result)
-            self._tidy_up(request, result, lake.storage_options)
+            keyed = lake.keyed_commit(identity.key, on_clear, starts_over=identity.starts_over)
+            if keyed.seen.done:
+                return self._already_committed(lake, keyed.seen.done)
+            self._announce_replaced(lake, keyed)
+            return self._write_and_commit(context, lake, identity, keyed)
         finally:
             hook.close()
+
+    def _already_committed(self, lake: Lake, records: Sequence[CommitRecord]) -> dict[str, Any]:
+        self.log.info(
+            "Snapshot %d, committed at %s, is this task's already: nothing is written.",
+            records[0].snapshot_id,
+            records[0].committed_at.isoformat(timespec="seconds"),
+        )
+        return self.summary_of_records(lake, records)
+
+    def _announce_replaced(self, lake: Lake, keyed: KeyedCommit) -> None:
+        """Say whose rows are replaced, and find out now, not after the job, whether they can be."""
+        for record in keyed.seen.replaced:
+            self.log.info(
+                "%s: its %d rows of snapshot %d are replaced.",
+                "A deleted run of this name had committed"
+                if record.generation == EARLIER_RUN
+                else "This task was cleared after its commit",
+                record.row_count,
+                record.snapshot_id,
+            )
+        if keyed.seen.replaced:
+            lake.replaced_rows(keyed.seen, lake.current_snapshot().id)
+
+    def _write_and_commit(
+        self, context: Context, lake: Lake, identity: CommitIdentity, keyed: KeyedCommit
+    ) -> dict[str, Any]:
+        spark_connection = self._spark_connection()
+        passwords = JdbcPasswords()
+        request = self.make_request(lake, passwords)
+        _check_deploy_mode(passwords, self._deploy_mode_of(spark_connection))
+        lake.close()  # no idle connection during the job; the next use opens one again
+        result = self._run_job(context, request, passwords, lake.storage_options)
+        committed = self._commit(lake, request, result, self._commit_info(context, identity), keyed)
+        if committed is not None and committed.is_earlier:
+            self._remove_files(request, lake.storage_options)
+            return self._already_committed(lake, committed.records)
+        summary = self.summary(result, committed)
+        self._tidy_up(request, result, lake.storage_options)
         return summary
 
     def _spark_connection(self) -> Connection:
@@ -174,12 +235,12 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         self.conf = {"spark.log.level": "WARN", **(self.conf or {})}
 
     def _commit(
-        self, context: Context, lake: Lake, request: JobRequest, result: WriteResult
-    ) -> dict[str, Any]:
+        self, lake: Lake, request: JobRequest, result: WriteResult, info: CommitInfo, keyed: KeyedCommit
+    ) -> CommittedSnapshot | None:
         try:
-            return self.commit(lake, result, self._commit_info(context))
-        except CommitStateUnknownError as error:  # the snapshot may be there, and name the files
-            raise AirflowFailException(f"{type(error).__name__}: {error}") from error
+            return self.commit(lake, result, info, keyed)
+        except CommitStateUnknownError:  # the snapshot may be there, and name the files; the retry looks
+            raise
         except DuckLakeError:  # whatever else comes, a time-out say, may come after COMMIT: the files stay
             self._remove_files(request, lake.storage_options)
             raise
@@ -200,18 +261,21 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         except Exception as error:  # noqa: BLE001 - a retry would write the rows again
             self.log.warning("Cannot remove the job's own files from %s: %s", request.plan.directory, error)
 
-    def _commit_info(self, context: Context) -> CommitInfo:
+    def _commit_info(self, context: Context, identity: CommitIdentity) -> CommitInfo:
         ti = context["ti"]
-        extra: dict[str, Any] = {
-            "airflow": {
-                "dag_id": ti.dag_id,
-                "run_id": ti.run_id,
-                "task_id": ti.task_id,
-                "map_index": ti.map_index,
-                "try_number": ti.try_number,
-            }
-        }
-        return CommitInfo("airflow", self.commit_message or f"{ti.dag_id}.{ti.task_id}", extra)
+        return CommitInfo("airflow", self.commit_message or f"{ti.dag_id}.{ti.task_id}", identity.extra)
+
+
+def _is_template(value: object) -> bool:
+    """Whether a value is known only when the task runs: Jinja, or another task's output."""
+    return not isinstance(value, str) or "{{" in value or "{%" in value
+
+
+def _on_clear(word: str) -> OnClear:
+    try:
+        return OnClear(word)
+    except ValueError:
+        raise InvalidInputError(f"on_clear is {word!r}; choose one of {', '.join(OnClear)}.") from None
 
 
 def _check_deploy_mode(passwords: JdbcPasswords, deploy_mode: str) -> None:

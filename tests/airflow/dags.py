@@ -9,6 +9,7 @@ from airflow.models.dagbundle import DagBundleModel
 from airflow.models.dagrun import DagRun, get_or_create_dagrun
 from airflow.models.renderedtifields import RenderedTaskInstanceFields
 from airflow.models.serialized_dag import SerializedDagModel
+from airflow.models.taskinstance import clear_task_instances
 from airflow.models.taskreschedule import TaskReschedule
 from airflow.models.xcom import XComModel
 from airflow.sdk import DAG
@@ -40,13 +41,17 @@ def parse(file: Path) -> DAG:
     return dag
 
 
-def start_run(dag: DAG, start_date: datetime | None = None) -> DagRun:
+def _scheduler_dag(dag: DAG) -> SerializedDAG:
+    return DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+
+
+def start_run(dag: DAG, start_date: datetime | None = None, run_id: str | None = None) -> DagRun:
     """Create a run of a synced DAG without running anything of it."""
     now = datetime.now(UTC)
     with create_session() as session:
         return get_or_create_dagrun(
-            dag=DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag)),
-            run_id=f"manual__{now.isoformat()}",
+            dag=_scheduler_dag(dag),
+            run_id=run_id or f"manual__{now.isoformat()}",
             logical_date=now,
             data_interval=(now, now),
             run_after=now,
@@ -66,6 +71,32 @@ def run_once(run: DagRun, task: Any) -> str:
             ti.try_number += 1
         _run_task(ti=ti, task=task)
     return state_of(run, task.task_id)
+
+
+def run_next_try(run: DagRun, task: Any, map_index: int = -1) -> str:
+    """Run a task once more as the scheduler would, which counts its tries; return the task's state."""
+    with create_session() as session:
+        ti = run.get_task_instance(task.task_id, session=session, map_index=map_index)
+        ti.task = _scheduler_dag(task.dag).get_task(task.task_id)
+        run.schedule_tis([ti], session=session)
+        session.commit()
+        ti.refresh_from_db(session=session)
+        _run_task(ti=ti, task=task)
+    with create_session() as session:
+        return str(run.get_task_instance(task.task_id, session=session, map_index=map_index).state)
+
+
+def clear(run: DagRun, task_id: str, map_index: int = -1) -> None:
+    """Clear a task as a person does in the UI."""
+    with create_session() as session:
+        ti = run.get_task_instance(task_id, session=session, map_index=map_index)
+        clear_task_instances([ti], session)
+
+
+def delete_run(run: DagRun) -> None:
+    """Delete a run and all that Airflow knows of it."""
+    with create_session() as session:
+        session.delete(session.get(DagRun, run.id))
 
 
 def state_of(run: DagRun, task_id: str) -> str:

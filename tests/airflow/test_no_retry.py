@@ -14,6 +14,7 @@ FOR_GOOD = [
     errors.TableNotFoundError("sales.orders", 7),
     errors.SnapshotNotFoundError("version 9", 1, 3),
     errors.UnsupportedFeatureError("encrypted"),
+    errors.ZombieCommitError(1, 2, 7),
 ]
 WORTH_ANOTHER_TRY = [
     errors.CatalogUnavailableError("postgresql://db/lake", "connection refused"),

@@ -1,0 +1,371 @@
+"""Retried and cleared tasks have their rows in the table once; a stand-in mostly takes the place of Spark."""
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import structlog.testing
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
+from sqlalchemy import event
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
+from tests.airflow.dags import clear, delete_run, mapped_xcoms, run_next_try, start_run, sync_dag, xcom
+from tests.airflow.spark_submit import SparkSubmit, recorded, stand_in
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
+
+# SparkSubmitHook leaves its process and the pipe of it to the garbage collector.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
+    pytest.mark.usefixtures("airflow_db", "collected"),
+]
+
+
+class WorkerDiedError(Exception):
+    """A worker that dies raises nothing; for Airflow it comes to the same."""
+
+
+@contextmanager
+def dies_after_commit(_lake: Lake) -> Iterator[None]:
+    yield
+    raise WorkerDiedError
+
+
+@contextmanager
+def dies_before_commit(_lake: Lake) -> Iterator[None]:
+    raise WorkerDiedError
+    yield
+
+
+@contextmanager
+def loses_the_answer(lake: Lake) -> Iterator[None]:
+    """COMMIT lands and its answer is lost."""
+
+    def act(connection: Any) -> None:
+        connection.connection.driver_connection.commit()
+        raise ConnectionResetError
+
+    engine = lake._catalog.dialect.engine
+    event.listen(engine, "commit", act)
+    try:
+        yield
+    finally:
+        event.remove(engine, "commit", act)
+
+
+class Unlucky(DuckLakeSparkInsertOperator):
+    """The operator, with what happens around its commits, one after the other."""
+
+    events: ClassVar[list[Callable[[Lake], Any]]] = []
+
+    def commit(self, lake: Lake, *arguments: Any) -> Any:
+        around = self.events.pop(0) if self.events else nullcontext
+        with around(lake):
+            return super().commit(lake, *arguments)
+
+
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """Have no pipe left for the tests of others to close."""
+    yield
+    gc.collect()
+    Unlucky.events.clear()
+
+
+@pytest.fixture
+def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit:
+    return stand_in(tmp_path / "bin", monkeypatch)
+
+
+@pytest.fixture
+def lake(
+    sqlite_catalog: CatalogDatabase, connect: Callable[..., str], set_connection: Callable[..., str]
+) -> CatalogDatabase:
+    """A lake with the table orders (id INT), which holds a row of somebody else."""
+    connect(sqlite_catalog)
+    set_connection("spark_default", conn_type="spark", host="local[2]")
+    duckdb(sqlite_catalog, "CREATE TABLE orders (id INT); INSERT INTO orders VALUES (1000)")
+    return sqlite_catalog
+
+
+@pytest.fixture
+def task_log() -> Iterator[Callable[[], str]]:
+    with structlog.testing.capture_logs() as entries:
+        yield lambda: "\n".join(one["event"] % one.get("positional_args", ()) for one in entries)
+
+
+def duckdb(catalog: CatalogDatabase, sql: str) -> list[tuple[Any, ...]]:
+    with open_lake(catalog, data_inlining_row_limit=0) as lake:
+        return lake.sql(sql)
+
+
+def ids(catalog: CatalogDatabase) -> list[int]:
+    """Return what was inserted, without the row of somebody else."""
+    return [row for (row,) in duckdb(catalog, "SELECT id FROM orders WHERE id <> 1000 ORDER BY id")]
+
+
+def head(catalog: CatalogDatabase) -> int:
+    return duckdb(catalog, "SELECT max(snapshot_id) FROM ducklake_snapshots('lake')")[0][0]
+
+
+def source(folder: Path, *values: int) -> str:
+    """Write what the task is to insert; the same file with other rows each time."""
+    path = folder / "rows.parquet"
+    pq.write_table(pa.table({"id": pa.array(values, pa.int32())}), path)
+    return str(path)
+
+
+def make_task(path: str, **arguments: Any) -> Unlucky:
+    with DAG("retries", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None) as dag:
+        task = Unlucky(
+            task_id="insert",
+            table="main.orders",
+            source=path,
+            retries=2,
+            retry_delay=timedelta(0),
+            **arguments,
+        )
+    sync_dag(dag)
+    return task
+
+
+# --- under Airflow ---
+
+
+def test_a_task_through_retries_and_clears_has_its_rows_in_the_table_once(lake, submit, tmp_path):
+    task = make_task(source(tmp_path, 1, 2))
+    run = start_run(task.dag)
+    assert head(lake) == 2
+
+    Unlucky.events += [dies_before_commit, loses_the_answer]
+    assert run_next_try(run, task) == "up_for_retry"
+    assert ids(lake) == []
+    assert run_next_try(run, task) == "up_for_retry"  # what became of its commit is unknown
+    assert run_next_try(run, task) == "success"
+    assert (ids(lake), head(lake), len(submit.calls)) == ([1, 2], 3, 2)
+    assert xcom(run, "insert") == {
+        "table": "main.orders",
+        "snapshot_id": 3,
+        "rows_added": 2,
+        "files_added": None,
+        "bytes_added": None,
+        "already_committed": True,
+    }
+
+    clear(run, "insert")
+    source(tmp_path, 3, 4, 5)
+    Unlucky.events += [dies_after_commit]
+    assert run_next_try(run, task) == "up_for_retry"
+    assert (ids(lake), head(lake)) == ([3, 4, 5], 4)  # in one snapshot with the new ones
+    assert run_next_try(run, task) == "success"
+    assert (xcom(run, "insert")["snapshot_id"], head(lake), len(submit.calls)) == (4, 4, 3)
+
+    clear(run, "insert")
+    source(tmp_path, 6)
+    assert run_next_try(run, task) == "success"
+    assert (ids(lake), head(lake)) == ([6], 5)
+    assert xcom(run, "insert")["already_committed"] is False
+
+    delete_run(run)
+    source(tmp_path, 7)
+    again = start_run(task.dag, run_id=run.run_id)
+    Unlucky.events += [dies_after_commit]
+    assert run_next_try(again, task) == "up_for_retry"
+    assert run_next_try(again, task) == "success"
+    assert (ids(lake), head(lake), len(submit.calls)) == ([7], 6, 5)
+    assert duckdb(lake, "SELECT count(*) FROM orders WHERE id = 1000") == [(1,)]
+
+
+@pytest.mark.usefixtures("submit")
+def test_a_cleared_task_may_append_or_skip(lake, tmp_path):
+    task = make_task(source(tmp_path, 1), on_clear="{{ params.then }}", params={"then": "append"})
+    run = start_run(task.dag)
+    assert run_next_try(run, task) == "success"
+    clear(run, "insert")
+    source(tmp_path, 2)
+    assert run_next_try(run, task) == "success"
+    assert ids(lake) == [1, 2]
+    landed = xcom(run, "insert")["snapshot_id"]
+
+    task = make_task(source(tmp_path, 3), on_clear="skip")
+    clear(run, "insert")
+    assert run_next_try(run, task) == "success"
+
+    assert (ids(lake), head(lake)) == ([1, 2], landed)
+    assert (xcom(run, "insert")["snapshot_id"], xcom(run, "insert")["already_committed"]) == (landed, True)
+
+
+@pytest.mark.usefixtures("submit")
+def test_each_mapped_task_has_commits_of_its_own(lake, tmp_path):
+    (tmp_path / "other").mkdir()
+    paths = [source(tmp_path, 1), source(tmp_path / "other", 2)]
+    with DAG("mapped", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None) as dag:
+        DuckLakeSparkInsertOperator.partial(task_id="insert", table="main.orders", retries=1).expand(
+            source=paths
+        )
+    run = sync_dag(dag).test()
+    assert run.state == "success"
+    assert ids(lake) == [1, 2]
+
+    clear(run, "insert", map_index=1)
+    source(tmp_path / "other", 3)
+    assert run_next_try(run, dag.get_task("insert"), map_index=1) == "success"
+
+    assert ids(lake) == [1, 3]
+    assert [one["snapshot_id"] for one in mapped_xcoms(run, "insert")] == [3, 5]
+
+
+def test_real_spark_replaces_what_a_cleared_task_had_inserted(lake, tmp_path, monkeypatch):
+    task = make_task(source(tmp_path, 1, 2))
+    run = start_run(task.dag)
+    with monkeypatch.context() as patched:
+        stand_in(tmp_path / "bin", patched)
+        assert run_next_try(run, task) == "success"
+    spark = recorded(tmp_path / "spark", monkeypatch)
+    monkeypatch.chdir(tmp_path)
+
+    clear(run, "insert")
+    source(tmp_path, 3, 4, 5)
+    assert run_next_try(run, task) == "success"
+
+    assert (ids(lake), head(lake), len(spark.calls)) == ([3, 4, 5], 4, 1)
+
+
+# --- without a run ---
+
+
+class Try:
+    """A task instance at some try; `generation` is the first since it was last cleared."""
+
+    dag_id, run_id, task_id, map_index = "dag", "run", "insert", -1
+    log_url = "http://localhost:8080/dags/dag"
+
+    def __init__(self, try_number: int, generation: int = 1) -> None:
+        self.try_number = try_number
+        self.max_tries = generation - 1
+
+
+def execute(path: str, try_number: int, generation: int = 1, **arguments: Any) -> dict[str, Any]:
+    operator = Unlucky(task_id="insert", table="main.orders", source=path, retries=0, **arguments)
+    return operator.execute({"ti": Try(try_number, generation), "logical_date": None})
+
+
+def files_below(catalog: CatalogDatabase) -> list[Path]:
+    return [path for path in Path(catalog.data_path).rglob("*") if path.is_file()]
+
+
+def another_worker(*arguments: Any) -> Callable[[Lake], Any]:
+    """Have another try of the task run as a whole while this one is about to commit."""
+
+    @contextmanager
+    def around(_lake: Lake) -> Iterator[None]:
+        execute(*arguments)
+        yield
+
+    return around
+
+
+def test_a_commit_that_another_worker_made_meanwhile_counts_and_the_files_go(lake, submit, tmp_path):
+    path = source(tmp_path, 1, 2)
+    Unlucky.events += [another_worker(path, 1)]
+
+    result = execute(path, 1)
+
+    assert (result["snapshot_id"], result["rows_added"], result["already_committed"]) == (3, 2, True)
+    assert (ids(lake), head(lake), len(submit.calls)) == ([1, 2], 3, 2)
+    assert len(files_below(lake)) == 2  # somebody else's, and the one that landed
+
+
+@pytest.mark.usefixtures("submit")
+def test_a_worker_of_a_task_that_was_cleared_and_done_again_commits_nothing(lake, tmp_path):
+    path = source(tmp_path, 1, 2)
+    Unlucky.events += [another_worker(path, 2, 2)]
+
+    with pytest.raises(AirflowFailException, match=r"ZombieCommitError: .* the task was cleared"):
+        execute(path, 1)
+    with pytest.raises(AirflowFailException, match="ZombieCommitError"):
+        execute(path, 2, 1)
+
+    assert (ids(lake), head(lake)) == ([1, 2], 3)
+    assert len(files_below(lake)) == 2
+
+
+@pytest.mark.usefixtures("submit")
+def test_a_cleared_task_without_rows_takes_the_old_ones_out(lake, tmp_path, task_log):
+    execute(source(tmp_path, 1, 2), 1)
+
+    result = execute(source(tmp_path), 2, 2)
+
+    assert (result["snapshot_id"], result["rows_added"], result["files_added"]) == (4, 0, 0)
+    assert ids(lake) == []
+    assert "This task was cleared after its commit: its 2 rows of snapshot 3 are replaced." in task_log()
+    assert execute(source(tmp_path, 3), 3, 2)["already_committed"]
+
+
+def test_rows_that_cannot_be_replaced_fail_the_task_before_its_job(lake, submit, tmp_path):
+    path = source(tmp_path, 1, 2)
+    execute(path, 1)
+    duckdb(lake, "CALL ducklake_merge_adjacent_files('lake')")
+
+    with pytest.raises(AirflowFailException, match="UnsupportedFeatureError: Cannot replace what snapshot 3"):
+        execute(path, 2, 2)
+
+    assert len(submit.calls) == 1
+    assert execute(path, 2, 2, on_clear="append")["rows_added"] == 2
+
+
+def test_rows_rewritten_while_the_job_runs_are_replaced_where_they_went(lake, submit, tmp_path):
+    execute(source(tmp_path, 1, 2), 1)
+    submit.meanwhile(
+        "from tests.reference.duckdb_lake import open_lake\n"
+        f"with open_lake({lake.attach_string!r}, {lake.data_path!r}, data_inlining_row_limit=0) as lake:\n"
+        "    lake.sql('UPDATE orders SET id = 50 WHERE id = 2')"
+    )
+
+    assert execute(source(tmp_path, 3), 2, 2)["snapshot_id"] == 5
+
+    assert ids(lake) == [3]
+
+
+@pytest.mark.usefixtures("submit")
+def test_a_table_that_is_created_is_created_once(lake, tmp_path):
+    operator = {"task_id": "insert", "table": "main.fresh", "create_table": True, "retries": 0}
+    results = [
+        DuckLakeSparkInsertOperator(source=source(tmp_path, value), **operator).execute(
+            {"ti": Try(try_number, generation), "logical_date": None}
+        )
+        for value, try_number, generation in ((1, 1, 1), (2, 2, 1), (3, 3, 3))
+    ]
+
+    assert [one["already_committed"] for one in results] == [False, True, False]
+    assert duckdb(lake, "SELECT id FROM fresh") == [(3,)]
+
+
+@pytest.mark.usefixtures("submit")
+def test_two_airflows_on_one_lake_are_told_apart(lake, connect, tmp_path):
+    path = source(tmp_path, 1)
+    for namespace in ("one", "two"):
+        connect(lake, commit_namespace=namespace)
+        execute(path, 2)
+
+    assert ids(lake) == [1, 1]
+
+
+@pytest.mark.usefixtures("lake", "submit")
+def test_a_word_that_a_template_gives_is_checked_before_anything_happens(tmp_path):
+    operator = DuckLakeSparkInsertOperator(
+        task_id="insert", table="main.orders", source=source(tmp_path, 1), on_clear="{{ params.then }}"
+    )
+    operator.on_clear = "overwrite"
+
+    with pytest.raises(AirflowFailException, match="on_clear is 'overwrite'; choose one of replace, append"):
+        operator.execute({"ti": Try(1), "logical_date": None})
