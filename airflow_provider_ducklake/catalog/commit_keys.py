@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, func, select
 
-from airflow_provider_ducklake.catalog.column_types import CatalogTimestamp
+from airflow_provider_ducklake.catalog.column_types import TABLE_OPTIONS, CatalogTimestamp
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.spec.commit_key import EARLIER_RUN, CommitKey, CommitRecord
@@ -38,6 +38,7 @@ def commit_table(metadata_schema: str | None) -> Table:
         Column("row_id_start", BigInteger, nullable=False),
         Column("row_count", BigInteger, nullable=False),
         Column("committed_at", CatalogTimestamp, nullable=False),
+        **TABLE_OPTIONS,
     )
 
 
