@@ -297,7 +297,8 @@ class CommitStateUnknownError(DuckLakeError):
     def __str__(self) -> str:
         return (
             f"The connection was lost during COMMIT of snapshot {self.snapshot_id} ({self.reason}): it may "
-            "have landed. Its files are kept. Look at the newest snapshots before running the task again."
+            "have landed. Its files are kept. A retry under the same commit key finds out; without a key, "
+            "look at the newest snapshots before you run it again."
         )
 
 
