@@ -38,7 +38,7 @@ docs: ## Build the documentation into dist/docs
 	@$(RUN) mkdocs build --strict --quiet
 
 changelog: ## Fold changelog.d/ into CHANGELOG.md for the version in __init__.py
-	@$(RUN) python scripts/changelog.py
+	@$(RUN) python scripts/changelog.py --fold
 
 clean: ## Remove caches and build output
 	@scripts/clean

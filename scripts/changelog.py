@@ -1,5 +1,6 @@
-"""Fold the fragments of changelog.d/ into CHANGELOG.md, or check that they are well-formed (--check)."""
+"""Fold the fragments of changelog.d/ into CHANGELOG.md (--fold), or check their names and shape (--check)."""
 
+import argparse
 import re
 import sys
 from datetime import UTC, datetime
@@ -14,15 +15,20 @@ KINDS = ("breaking", "added", "changed", "fixed")
 MARKER = "<!-- releases -->"
 
 
-def main(arguments: list[str]) -> int:
-    """Check, then fold unless asked only to check; the exit code is 1 for ill-formed fragments."""
+def main() -> int:
+    """Check, then fold if asked to; the exit code is 1 for ill-formed fragments."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    wanted = parser.add_mutually_exclusive_group(required=True)
+    wanted.add_argument("--check", action="store_true")
+    wanted.add_argument("--fold", action="store_true")
+    arguments = parser.parse_args()
     fragments = sorted(path for path in FRAGMENTS.iterdir() if path.name != "README.md")
     problems = [problem for fragment in fragments for problem in find_problems(fragment)]
     for problem in problems:
         print(problem, file=sys.stderr)
     if problems:
         return 1
-    if "--check" not in arguments:
+    if arguments.fold:
         fold(fragments)
     return 0
 
@@ -70,4 +76,4 @@ def kind_of(fragment: Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -37,6 +37,7 @@ class InjectedError(Exception):
 @pytest.fixture
 def lake(catalog: CatalogDatabase) -> Iterator[Lake]:
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
         with lake.transaction() as tx:
             for name in ("old", "gone"):
                 tx.create_table(name, {"k": "varchar", "i": "int32"}, ["k"])
@@ -140,6 +141,7 @@ def test_an_error_at_any_statement_leaves_nothing_behind(catalog, lake, step):
 def test_a_connection_lost_at_any_statement_leaves_nothing_behind_and_the_lake_usable(new_catalog, kind):
     catalog = new_catalog(kind)
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
         with lake.transaction() as tx:
             for name in ("old", "gone"):
                 tx.create_table(name, {"k": "varchar", "i": "int32"}, ["k"])
@@ -155,6 +157,7 @@ def test_a_connection_lost_at_any_statement_leaves_nothing_behind_and_the_lake_u
 def test_a_connection_lost_in_commit_keeps_the_files(new_catalog, kind):
     catalog = new_catalog(kind)
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
         with lake.transaction() as tx:
             tx.create_table("t", {"k": "varchar", "i": "int32"})
 
@@ -204,6 +207,7 @@ def impatient(lake: Lake, milliseconds: int = 50) -> Iterator[None]:
 @pytest.fixture
 def sqlite_lake(sqlite_catalog: CatalogDatabase) -> Iterator[Lake]:
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
         with lake.transaction() as tx:
             tx.create_table("t", {"k": "varchar", "i": "int32"})
         with impatient(lake):
@@ -247,7 +251,9 @@ def test_a_reader_who_never_leaves_ends_the_attempts_with_nothing_committed(sqli
     change = CreateSchema(NewSchemaRef(0), "s", "00000000-0000-0000-0000-000000000000")
 
     with reading(sqlite_catalog), pytest.raises(CommitRetriesExceededError, match="3 times"):
-        sqlite_lake.commit(sqlite_lake.current_snapshot().id, [change], CommitInfo(), RetryPolicy(3, 0.01))
+        sqlite_lake.commit(
+            sqlite_lake.current_snapshot().id, [change], CommitInfo(), retry=RetryPolicy(3, 0.01)
+        )
 
     assert sqlite_lake.current_snapshot().id == 1
     assert sqlite_lake.schema("s") is None

@@ -100,6 +100,7 @@ def test_our_process_and_the_references_append_at_once(with_table, size):
 def test_our_append_that_loses_the_race_for_the_snapshot_id_takes_the_next(postgres_catalog):
     """A foreign transaction, open while we commit, has the id that we want."""
     with Lake.create(postgres_catalog.sqlalchemy_url, postgres_catalog.data_path) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int64"})
         with psycopg.connect(postgres_catalog.location) as foreign, ThreadPoolExecutor() as pool:
@@ -139,6 +140,7 @@ def wait_until_somebody_waits_for_a_row(catalog: CatalogDatabase) -> None:
 
 def test_our_append_that_loses_to_a_conflicting_commit_says_so_and_leaves_no_file(postgres_catalog):
     with Lake.create(postgres_catalog.sqlalchemy_url, postgres_catalog.data_path) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int64"})
         with psycopg.connect(postgres_catalog.location) as foreign, ThreadPoolExecutor() as pool:

@@ -42,6 +42,7 @@ def twins(tmp_path_factory) -> Iterator[Twins]:
         theirs.sql("SET arrow_lossless_conversion = true")  # uuids as such, not as text
         rows = {name: _write_theirs(theirs, name) for name in TYPES}
         with Lake.create(catalogs[0].sqlalchemy_url, catalogs[0].data_path) as lake:
+            lake.set_option("data_inlining_row_limit", 0)
             for name, table in rows.items():
                 _write_ours(lake, name, table)
         with open_lake(catalogs[0]) as ours:

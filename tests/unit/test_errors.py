@@ -21,6 +21,8 @@ from airflow_provider_ducklake.errors import (
     TableNotFoundError,
     TransactionConflictError,
     UnsupportedVersionError,
+    ViewNotFoundError,
+    ZombieCommitError,
 )
 
 CLASSES = [
@@ -32,12 +34,14 @@ WITH_FIELDS = [
     CatalogUnavailableError("postgresql://h/d", "no route"),
     SchemaNotFoundError("s", 3),
     TableNotFoundError("s.t", 3),
+    ViewNotFoundError("s.v", 3),
     ColumnNotFoundError("c", "s.t", ["a", "b"]),
     SnapshotNotFoundError("version 9", 1, 5),
     AlreadyExistsError("table", "s.t"),
     InvalidStatementError(2, 1, 14, "'FOO'", "expected a name."),
     SchemaMismatchError("s.t", ["c is missing"]),
     TransactionConflictError("insert into it", "dropped it", "s.t", 4),
+    ZombieCommitError(1, 2, 9),
     CommitRetriesExceededError(30, 1.5),
     CommitStateUnknownError(7, "OperationalError"),
 ]

@@ -118,7 +118,7 @@ def test_a_lake_is_created_once(catalog):
 @pytest.mark.parametrize(
     "url",
     [
-        "mysql://root:{}@h/d",
+        "oracle://root:{}@h/d",
         "nonsense {}",
         "",
         "sqlite://",
