@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import textwrap
 from typing import TYPE_CHECKING, assert_never
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.transaction import LakeTransaction
     from airflow_provider_ducklake.sql.ddl import ParsedStatement
 
+log = logging.getLogger(__name__)
+
 _SHOWN_CHARACTERS = 200
 
 
@@ -48,14 +51,15 @@ def apply_ddl(tx: LakeTransaction, statements: Sequence[ParsedStatement]) -> Non
         DuckLakeError: as the method of the transaction raises it, with a note that names the statement.
     """
     for parsed in statements:
+        log.info("Statement %d: %s", parsed.number, _shown(parsed.text))
         try:
             _apply(tx, parsed.statement)
         except DuckLakeError as error:
-            error.add_note(f"Statement {parsed.number} ({shown(parsed.text)})")
+            error.add_note(f"Statement {parsed.number} ({_shown(parsed.text)})")
             raise
 
 
-def shown(text: str) -> str:
+def _shown(text: str) -> str:
     """Return a statement on one line, its end left out where it is long."""
     return textwrap.shorten(text, _SHOWN_CHARACTERS, placeholder=" …")
 

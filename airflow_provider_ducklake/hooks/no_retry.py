@@ -45,4 +45,5 @@ def no_retry_on_user_errors() -> Iterator[None]:
     except CatalogUnavailableError:
         raise
     except _INCURABLE as error:
-        raise AirflowFailException(f"{type(error).__name__}: {error}") from error
+        where = getattr(error, "__notes__", ())  # which statement, say
+        raise AirflowFailException(": ".join([type(error).__name__, *where, str(error)])) from error

@@ -40,6 +40,16 @@ def test_an_error_that_comes_again_fails_the_task_without_retry(error):
     assert raised.value.__cause__ is error
 
 
+def test_notes_say_where_in_front_of_the_error():
+    error = errors.AlreadyExistsError("table", "main.t")
+    error.add_note("Statement 3 (CREATE TABLE t (a INT))")
+
+    with pytest.raises(AirflowFailException) as raised, no_retry_on_user_errors():
+        raise error
+
+    assert str(raised.value) == f"AlreadyExistsError: Statement 3 (CREATE TABLE t (a INT)): {error}"
+
+
 @pytest.mark.parametrize("error", WORTH_ANOTHER_TRY, ids=lambda error: type(error).__name__)
 def test_any_other_error_is_left_to_the_tasks_retries(error):
     with pytest.raises(type(error)) as raised, no_retry_on_user_errors():

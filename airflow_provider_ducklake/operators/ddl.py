@@ -1,0 +1,96 @@
+"""Change schemas, tables and views of a lake with SQL."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity, commit_identity
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.operators.base import DuckLakeOperator, no_retry_on_user_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow.sdk import Context
+
+    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
+    from airflow_provider_ducklake.sql.ddl import ParsedStatement
+
+
+class DuckLakeDDLOperator(DuckLakeOperator):
+    """Run DDL statements on a lake: all of them become one snapshot, or none does.
+
+    CREATE, ALTER and DROP of schemas, tables and views, COMMENT ON and TRUNCATE, in DuckDB's SQL. Everything
+    is read before anything is done, and an error names the statement and its place.
+
+    :param sql: the statements, with semicolons between them: a text, a list of texts, or the names of
+        ``.sql`` files. (templated)
+    :param ducklake_conn_id: the connection of the lake. (templated)
+    :param commit_message: what the snapshot says of itself; default: the DAG's and the task's id. (templated)
+    :return: ``{"snapshot_id": 7, "statements": 3, "already_committed": False}``; ``snapshot_id`` is None
+        where the lake was as the statements want it already, ``already_committed`` is true where an earlier
+        try of the task had made the snapshot.
+    """
+
+    template_fields: Sequence[str] = (*DuckLakeOperator.template_fields, "sql")
+    template_ext: Sequence[str] = (".sql",)
+    template_fields_renderers = {"sql": "sql"}  # noqa: RUF012 - Airflow's
+
+    def __init__(self, *, sql: str | Sequence[str], **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's
+        super().__init__(**kwargs)
+        self.sql = sql
+
+    @no_retry_on_user_errors()
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Run the statements, or find that an earlier try did."""
+        statements = _parsed(self.sql)
+        with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:
+            identity = commit_identity(context, self.retries, hook.settings().commit_namespace)
+            message = self.commit_message or f"{self.dag_id}.{self.task_id}"
+            committed = _run(hook.lake(), statements, identity, message)
+        self._report(committed)
+        return {
+            "snapshot_id": int(committed.id) if committed is not None else None,
+            "statements": len(statements),
+            "already_committed": committed is not None and committed.is_earlier,
+        }
+
+    def _report(self, committed: CommittedSnapshot | None) -> None:
+        if committed is None:
+            self.log.info("The lake was like that already: no snapshot was made.")
+        elif committed.is_earlier:
+            self.log.info(
+                "Snapshot %d, committed at %s, is this task's already: nothing was run.",
+                committed.id,
+                committed.time.isoformat(timespec="seconds"),
+            )
+        else:
+            self.log.info("Committed snapshot %d", committed.id)
+
+
+def _parsed(sql: object) -> tuple[ParsedStatement, ...]:
+    from airflow_provider_ducklake.sql.ddl import parse_ddl  # noqa: PLC0415 - not needed to parse a DAG
+
+    texts = [sql] if isinstance(sql, str) else sql
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        raise InvalidInputError(f"sql is {sql!r}. Give a text or a list of texts.")
+    statements = parse_ddl(texts)
+    if not statements:
+        raise InvalidInputError("sql holds no statement. Give one, or leave the task out.")
+    return statements
+
+
+def _run(
+    lake: Lake, statements: Sequence[ParsedStatement], identity: CommitIdentity, message: str
+) -> CommittedSnapshot | None:
+    from airflow_provider_ducklake.catalog.ddl import apply_ddl  # noqa: PLC0415 - not needed to parse a DAG
+
+    if identity.starts_over:  # what a deleted run of this name left behind is not this task's
+        lake.keyed_commit(identity.key, starts_over=True)
+    with lake.transaction("airflow", message, identity.extra, identity.key) as tx:
+        if tx.committed is None:
+            apply_ddl(tx, statements)
+    return tx.committed

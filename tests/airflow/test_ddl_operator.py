@@ -1,0 +1,208 @@
+"""The operator in runs of a real Airflow; the reference client looks at what is left."""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+import structlog.testing
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
+from tests.airflow.dags import clear, delete_run, rendered_fields, run_next_try, start_run, sync_dag, xcom
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
+
+pytestmark = pytest.mark.usefixtures("airflow_db")
+NUMBERS = count()
+
+
+class WorkerDiedError(Exception):
+    """A worker that dies raises nothing; for Airflow it comes to the same."""
+
+
+class DiesOnce(DuckLakeDDLOperator):
+    """The operator on a worker that dies when its first try is done."""
+
+    def execute(self, context: Any) -> dict[str, Any]:
+        result = super().execute(context)
+        if context["ti"].try_number == 1:
+            raise WorkerDiedError
+        return result
+
+
+def duckdb(catalog: CatalogDatabase, sql: str) -> list[tuple[Any, ...]]:
+    with open_lake(catalog) as lake:
+        return lake.sql(sql)
+
+
+def head(catalog: CatalogDatabase) -> int:
+    return duckdb(catalog, "SELECT max(snapshot_id) FROM ducklake_snapshots('lake')")[0][0]
+
+
+def new_lake(catalog: CatalogDatabase, connect: Callable[..., str]) -> CatalogDatabase:
+    """Make a lake with the table orders (id INT), at snapshot 1."""
+    connect(catalog)
+    duckdb(catalog, "CREATE TABLE orders (id INT)")
+    return catalog
+
+
+@pytest.fixture
+def lake(catalog: CatalogDatabase, connect: Callable[..., str]) -> CatalogDatabase:
+    return new_lake(catalog, connect)
+
+
+@pytest.fixture
+def sqlite_lake(sqlite_catalog: CatalogDatabase, connect: Callable[..., str]) -> CatalogDatabase:
+    return new_lake(sqlite_catalog, connect)
+
+
+@pytest.fixture
+def task_log() -> Iterator[Callable[[], str]]:
+    with structlog.testing.capture_logs() as entries:
+        yield lambda: "\n".join(one["event"] % one.get("positional_args", ()) for one in entries)
+
+
+def make_task(
+    sql: Any, kind: type[DuckLakeDDLOperator] = DuckLakeDDLOperator, folder: Any = None, **arguments: Any
+) -> DuckLakeDDLOperator:
+    with DAG(
+        f"ddl_{next(NUMBERS)}",  # Airflow keeps versions of a DAG whose tasks change
+        start_date=datetime(2026, 1, 1, tzinfo=UTC),
+        schedule=None,
+        template_searchpath=None if folder is None else str(folder),
+    ) as dag:
+        task = kind(task_id="change", sql=sql, retries=2, retry_delay=timedelta(0), **arguments)
+    sync_dag(dag)
+    return task
+
+
+SEVERAL = """
+CREATE SCHEMA sales;
+CREATE TABLE sales.orders (id BIGINT NOT NULL, day DATE, "order" VARCHAR DEFAULT 'x;y')
+    PARTITIONED BY (year(day)) SORTED BY ("order");
+COMMENT ON TABLE sales.orders IS 'from the shop';
+ALTER TABLE orders ADD COLUMN note VARCHAR; -- the old one
+CREATE VIEW sales.mine AS SELECT id FROM sales.orders
+"""
+
+
+def test_all_statements_land_in_one_snapshot(lake):
+    task = make_task(SEVERAL, commit_message="{{ params.why }}", params={"why": "opening"})
+    run = start_run(task.dag)
+
+    assert run_next_try(run, task) == "success"
+
+    assert xcom(run, "change") == {"snapshot_id": 2, "statements": 5, "already_committed": False}
+    assert head(lake) == 2
+    described = duckdb(lake, "SELECT column_name, column_type FROM (DESCRIBE sales.orders)")
+    assert described == [("id", "BIGINT"), ("day", "DATE"), ("order", "VARCHAR")]
+    assert duckdb(lake, "SELECT id, note FROM orders") == duckdb(lake, "FROM sales.mine") == []
+    ((author, message, extra),) = duckdb(
+        lake,
+        "SELECT author, commit_message, commit_extra_info FROM ducklake_snapshots('lake')"
+        " WHERE snapshot_id = 2",
+    )
+    assert (author, message) == ("airflow", "opening")
+    assert json.loads(extra)["airflow"].items() >= {"dag_id": task.dag_id, "task_id": "change"}.items()
+
+
+def test_statements_come_from_files_too_and_are_templates(sqlite_lake, tmp_path):
+    (tmp_path / "tables.sql").write_text(
+        "{# for each shop #}{% for shop in params.shops %}CREATE TABLE {{ shop }} (id INT);{% endfor %}"
+    )
+    task = make_task(
+        ["tables.sql", "DROP TABLE {{ params.old }}"],
+        folder=tmp_path,
+        params={"shops": ["one", "two"], "old": "orders"},
+    )
+    run = start_run(task.dag)
+
+    assert run_next_try(run, task) == "success"
+
+    tables = duckdb(sqlite_lake, "SELECT table_name FROM duckdb_tables() ORDER BY 1")
+    assert tables == [("one",), ("two",)]
+    rendered = rendered_fields(run, "change")["sql"]
+    assert rendered == ["CREATE TABLE one (id INT);CREATE TABLE two (id INT);", "DROP TABLE orders"]
+
+
+@pytest.mark.parametrize(
+    ("third", "said"),
+    [
+        ("CREATE TABLE orders (a INT)", "AlreadyExistsError: Statement 3 (CREATE TABLE orders (a INT)): A"),
+        (
+            "ALTER TABLE new DROP COLUMN b",
+            "ColumnNotFoundError: Statement 3 (ALTER TABLE new DROP COLUMN b): Column 'b' is not in",
+        ),
+        (
+            "ALTER TABLE new ALTER a TYPE SMALLINT",
+            "InvalidTypeError: Statement 3 (ALTER TABLE new ALTER a TYPE SMALLINT): Cannot change",
+        ),
+        (
+            "ALTER TABLE new ADD PRIMARY KEY (a)",
+            "InvalidStatementError: Statement 3, line 3, column 21, at 'PRIMARY': DuckLake has no primary",
+        ),
+        ("SELECT 1", "InvalidStatementError: Statement 3, line 3, column 1, at 'SELECT': this operator"),
+    ],
+)
+def test_one_wrong_statement_of_four_leaves_nothing_and_is_not_retried(lake, third, said):
+    task = make_task(f"CREATE SCHEMA s;\nCREATE TABLE new (a INT);\n{third};\nCREATE TABLE s.t (a INT)")
+    run = start_run(task.dag)
+
+    assert run_next_try(run, task) == "failed"
+
+    assert head(lake) == 1
+    assert duckdb(lake, "SELECT table_name FROM duckdb_tables()") == [("orders",)]
+    with pytest.raises(AirflowFailException) as raised:
+        task.execute({"ti": run.get_task_instance("change"), "logical_date": None})
+    assert str(raised.value).startswith(said)
+
+
+def test_a_retry_finds_the_snapshot_of_the_try_that_died(lake, task_log):
+    task = make_task("CREATE TABLE new (a INT); DROP TABLE orders", DiesOnce)
+    run = start_run(task.dag)
+
+    assert run_next_try(run, task) == "up_for_retry"
+    assert head(lake) == 2
+    assert run_next_try(run, task) == "success"
+
+    assert xcom(run, "change") == {"snapshot_id": 2, "statements": 2, "already_committed": True}
+    assert head(lake) == 2
+    assert "Snapshot 2, committed at" in task_log()
+
+
+def test_a_cleared_task_runs_again_and_so_does_one_of_a_run_made_anew(sqlite_lake):
+    task = make_task("CREATE OR REPLACE TABLE new (a INT)", DiesOnce)
+    run = start_run(task.dag)
+    assert run_next_try(run, task) == "up_for_retry"
+    assert run_next_try(run, task) == "success"
+
+    clear(run, "change")
+    assert run_next_try(run, task) == "success"
+    assert xcom(run, "change")["snapshot_id"] == head(sqlite_lake) == 3
+
+    delete_run(run)
+    again = start_run(task.dag, run_id=run.run_id)
+    assert run_next_try(again, task) == "up_for_retry"
+    assert run_next_try(again, task) == "success"
+    assert xcom(again, "change") == {"snapshot_id": 4, "statements": 1, "already_committed": True}
+    assert head(sqlite_lake) == 4
+
+
+def test_nothing_to_change_makes_no_snapshot(sqlite_lake):
+    task = make_task("CREATE TABLE IF NOT EXISTS orders (id INT); DROP VIEW IF EXISTS v")
+    run = start_run(task.dag)
+
+    assert run_next_try(run, task) == "success"
+
+    assert xcom(run, "change") == {"snapshot_id": None, "statements": 2, "already_committed": False}
+    assert head(sqlite_lake) == 1
+
+
+@pytest.mark.parametrize("sql", ["", " -- nothing ; \n", [], ["", ";"], None, 7, ["DROP TABLE t", None]])
+def test_a_task_without_statements_fails_for_good_and_needs_no_lake(sql):
+    with pytest.raises(AirflowFailException, match=r"^InvalidInputError: sql "):
+        DuckLakeDDLOperator(task_id="change", sql=sql).execute({})
