@@ -143,7 +143,10 @@ def _earlier(connection: Connection, catalog: Catalog, keyed: KeyedCommit) -> tu
     now = replay_of(found, keyed.key, keyed.on_clear)
     if not now.done and now.replaced != keyed.seen.replaced:
         raise TransactionConflictError(
-            "replace what it had added", "is another one of the same task", "the lake", found[-1].snapshot_id
+            "replace what it had added",
+            "is another one of the same task",
+            "the lake",
+            (found or keyed.seen.replaced)[-1].snapshot_id,  # records may be gone
         )
     return now.done
 
