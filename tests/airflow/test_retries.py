@@ -1,6 +1,7 @@
 """Retried and cleared tasks have their rows in the table once; a stand-in mostly takes the place of Spark."""
 
 import gc
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,7 @@ from sqlalchemy import event
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
+from airflow_provider_ducklake.spec.commit_key import CommitKey
 from tests.airflow.dags import clear, delete_run, mapped_xcoms, run_next_try, start_run, sync_dag, xcom
 from tests.airflow.spark_submit import SparkSubmit, recorded, stand_in
 from tests.reference.catalogs import CatalogDatabase
@@ -351,13 +353,17 @@ def test_a_table_that_is_created_is_created_once(lake, tmp_path):
 
 
 @pytest.mark.usefixtures("submit")
-def test_two_airflows_on_one_lake_are_told_apart(lake, connect, tmp_path):
-    path = source(tmp_path, 1)
-    for namespace in ("one", "two"):
-        connect(lake, commit_namespace=namespace)
-        execute(path, 2)
+def test_two_airflows_on_one_lake_are_told_apart_by_their_connections(lake, connect, tmp_path):
+    connect(lake, commit_namespace="one")
+    execute(source(tmp_path, 1), 2)
 
-    assert ids(lake) == [1, 1]
+    ((extra,),) = duckdb(
+        lake, "SELECT commit_extra_info FROM ducklake_snapshots('lake') WHERE snapshot_id = 3"
+    )
+    assert json.loads(extra)["airflow"]["namespace"] == "one"
+    with Lake.connect(lake.sqlalchemy_url) as opened:
+        keys = [CommitKey((name, "dag", "run", "insert", -1, 0)) for name in ("one", "two")]
+        assert [bool(opened.keyed_commit(key).seen.done) for key in keys] == [True, False]
 
 
 @pytest.mark.usefixtures("lake", "submit")
