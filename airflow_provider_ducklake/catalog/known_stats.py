@@ -44,7 +44,7 @@ def known_stats(connection: Connection, catalog: Catalog, changes: Collection[Ch
     with_layout = _tables_of(changes, (RegisterLayout, InlineRows))
     known = KnownStats(
         live_inlined={
-            one: _live_inlined_tables(connection, catalog, one) for one in {*truncated, *reshaped, *shortened}
+            one: live_inlined_tables(connection, catalog, one) for one in {*truncated, *reshaped, *shortened}
         },
         with_live_files=read.tables_with_live_files(connection, catalog.tables, truncated),
         layouts=read.newest_layouts(connection, catalog.tables, with_layout),
@@ -110,7 +110,7 @@ def _columns_with_inlined_values(
     return found
 
 
-def _live_inlined_tables(connection: Connection, catalog: Catalog, table_id: int) -> tuple[str, ...]:
+def live_inlined_tables(connection: Connection, catalog: Catalog, table_id: int) -> tuple[str, ...]:
     """Return the catalog tables that hold live rows of a table."""
     schema = catalog.tables.metadata_schema
     found: list[str] = []

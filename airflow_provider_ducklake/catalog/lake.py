@@ -24,6 +24,7 @@ from airflow_provider_ducklake.catalog.inlined_read import (
     read_inlined,
 )
 from airflow_provider_ducklake.catalog.inlined_tables import why_not_inlined
+from airflow_provider_ducklake.catalog.known_stats import live_inlined_tables
 from airflow_provider_ducklake.catalog.options import write_option
 from airflow_provider_ducklake.catalog.replaced_rows import replaced_rows
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
@@ -277,6 +278,14 @@ class Lake:
             return False
         with self._reading() as connection:
             return null_check.has_rows(connection, self._catalog, table)
+
+    def has_live_rows(self, table: TableSnapshot) -> bool:
+        """Whether a table has a live data file, or live rows in the catalog."""
+        with self._reading() as connection:
+            return bool(
+                read.tables_with_live_files(connection, self._catalog.tables, [table.table_id])
+                or live_inlined_tables(connection, self._catalog, table.table_id)
+            )
 
     def may_hold_null(self, table: TableSnapshot | None, files: Sequence[DataFile], column: Column) -> bool:
         """Whether a top-level column may hold NULL, in a table or in files about to be added."""

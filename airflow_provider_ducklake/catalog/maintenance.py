@@ -75,10 +75,10 @@ def _expire(catalog: Catalog, rule: ExpiryRule, *, dry_run: bool) -> ExpireResul
 
 
 def _drop_afterwards(expiry: _Expiry) -> None:
-    """Drop what no row names any more; the expiry is committed, so a failure leaves no more than that behind."""
+    """Drop what no row names any more; the expiry is committed, so a failure leaves only that behind."""
     try:
         expiry.drop_inlined()
-    except Exception:  # noqa: BLE001 - cleaning up
+    except Exception:
         log.warning("Could not drop the expired inlined tables %s", expiry.inlined, exc_info=True)
 
 

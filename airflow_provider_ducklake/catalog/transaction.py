@@ -187,8 +187,10 @@ class LakeTransaction:
         self._draft.rename_table(self._table(table), check_name(new_name, "table"))
 
     def truncate(self, table: TableName) -> None:
-        """Take all rows out of a table."""
-        self._draft.put(self._table(table).truncated())
+        """Take all rows out of a table; where there is none, nothing is to be committed."""
+        draft = self._table(table)
+        if draft.base is None or self._lake.has_live_rows(draft.base) or draft.files or draft.inlined:
+            self._draft.put(draft.truncated())
 
     def delete_at(
         self,

@@ -73,6 +73,7 @@ class Deed(Enum):
     INSERT = "insert into it"
     DELETE = "delete from it"
     INLINE_DELETE = "delete single rows from it"
+    END_INLINED = "delete rows of it that lie in the catalog"
     TRUNCATE = "truncate it"
     END_FILES = "end files of it"
     ALTER = "alter it"
@@ -96,7 +97,8 @@ CONFLICTS: dict[Deed, dict[ChangeKind, Fact]] = {
     Deed.INSERT: _same_id(*_ROWS_GONE, *_RESHAPED),
     Deed.DELETE: _same_id(*_ROWS_ADDED, _K.INLINED_DELETE, *_RESHAPED, *_COMPACTED),
     Deed.INLINE_DELETE: _same_id(*_ROWS_ADDED, _K.INLINED_DELETE, *_RESHAPED, *_COMPACTED, _K.INLINE_FLUSH),
-    Deed.TRUNCATE: _same_id(*_ROWS_ADDED, _K.DELETED_FROM_TABLE, *_RESHAPED, *_COMPACTED),
+    Deed.END_INLINED: _same_id(*_ROWS_ADDED, _K.INLINED_DELETE, *_RESHAPED, _K.INLINE_FLUSH),
+    Deed.TRUNCATE: _same_id(*_ROWS_ADDED, *_RESHAPED, *_COMPACTED),
     Deed.END_FILES: _same_id(*_ROWS_GONE, *_COMPACTED, _K.INLINE_FLUSH, _K.DROPPED_TABLE),
     Deed.ALTER: _same_id(*_RESHAPED),
     Deed.FORBID_NULL: _same_id(*_RESHAPED, *_ROWS_ADDED),
@@ -156,8 +158,8 @@ def _ours(change: Change) -> _Ours | None:  # noqa: C901, PLR0911, PLR0912 - one
             return _Ours(Deed.END_FILES, str(name), table_id)
         case AddDeletes(table_id, name):
             return _Ours(Deed.DELETE, str(name), table_id)
-        case InlineDeletes(table_id, name):
-            return _Ours(Deed.INLINE_DELETE, str(name), table_id)
+        case InlineDeletes(table_id, name, positions):
+            return _Ours(Deed.INLINE_DELETE if positions else Deed.END_INLINED, str(name), table_id)
         case Truncate(table_id, name):
             return _Ours(Deed.TRUNCATE, str(name), table_id)
         case ChangeColumns(table_id, name, without_nulls=without_nulls):

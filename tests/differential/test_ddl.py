@@ -49,7 +49,7 @@ EMPTY = _scenario("truncate an empty table", "CREATE TABLE t (a INT)", "TRUNCATE
         *DDL_SCENARIOS,
         EVERY,
         QUOTED_KEYS,
-        pytest.param(EMPTY, marks=pytest.mark.xfail(reason="we make a snapshot that says nothing")),
+        EMPTY,
     ],
     ids=lambda scenario: scenario.name,
 )

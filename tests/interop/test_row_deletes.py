@@ -124,9 +124,11 @@ def test_two_deletes_on_one_file_conflict(catalog, lake):
     lake.set_option("data_inlining_row_limit", 0)
     delete(lake, 3)
     file = only_file(lake)
-    with pytest.raises(TransactionConflictError, match="other deletes"), lake.transaction() as tx:
-        tx.delete_at("t", {file: [7]})
-        delete(lake, 8)
+    tx = lake.transaction()
+    tx.delete_at("t", {file: [7]})
+    delete(lake, 8)
+    with pytest.raises(TransactionConflictError, match="other deletes"), tx:
+        pass
 
     with open_lake(catalog) as duck:
         assert values(duck) == [one for one in range(20) if one not in (3, 8)]

@@ -17,7 +17,6 @@ from airflow_provider_ducklake.errors import (
     SchemaMismatchError,
     SchemaNotFoundError,
     TableNotFoundError,
-    UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.spec.files import DataFile
 from airflow_provider_ducklake.spec.identifiers import QualifiedName

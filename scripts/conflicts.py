@@ -1,0 +1,41 @@
+"""Write the table of docs/conflicts.md from the one that commits use, or check that it is (--check)."""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from airflow_provider_ducklake.transaction.changes_made import ChangeKind
+from airflow_provider_ducklake.transaction.conflicts import CONFLICTS, Deed, Fact
+
+PAGE = Path(__file__).parent.parent / "docs" / "conflicts.md"
+_MARKS = {Fact.SAME_ID: "✗", Fact.SAME_NAME: "✗ name", Fact.SAME_SCHEMA: "✗ schema", None: "·"}
+_TABLE = re.compile(r"(?<=<!-- table -->\n).*(?=<!-- end -->)", re.DOTALL)
+
+
+def page() -> str:
+    """Return the page with the table of today between its two marks."""
+    kinds = [kind for kind in ChangeKind if any(kind in row for row in CONFLICTS.values())]
+    lines = ["| ours \\ theirs | " + " | ".join(f"`{kind}`" for kind in kinds) + " |"]
+    lines.append("|---|" + "---|" * len(kinds))
+    for deed in Deed:
+        cells = (_MARKS[CONFLICTS[deed].get(kind)] for kind in kinds)
+        lines.append(f"| {deed.value} | " + " | ".join(cells) + " |")
+    return _TABLE.sub(lambda _: "\n" + "\n".join(lines) + "\n\n", PAGE.read_text(encoding="utf-8"))
+
+
+def main() -> int:
+    """Write the page, or say whether it is what the table makes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    if not parser.parse_args().check:
+        PAGE.write_text(page(), encoding="utf-8")
+        return 0
+    if PAGE.read_text(encoding="utf-8") != page():
+        print("docs/conflicts.md is not what the table makes: run scripts/conflicts.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
