@@ -20,4 +20,4 @@ def test_the_examples_run_and_print_what_they_say(tmp_path, capsys):
     for promise in filter(None, (first or second for first, second in promised)):
         assert promise in printed
     with open_lake(f"ducklake:sqlite:{tmp_path}/lake.sqlite") as lake:
-        assert lake.sql("SELECT count(*), sum(price) FROM sales.orders") == [(3, Decimal("3.75"))]
+        assert lake.sql("SELECT count(*), sum(amount) FROM sales.orders") == [(3, Decimal("3.75"))]
