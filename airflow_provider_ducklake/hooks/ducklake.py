@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.catalog.transaction import LakeTransaction
     from airflow_provider_ducklake.spec.commit_key import CommitKey
-    from airflow_provider_ducklake.spec.snapshots import JsonValue
+    from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot, JsonValue
 
 _TEST_TIMEOUT_SECONDS = 5
 
@@ -108,6 +108,16 @@ class DuckLakeHook(BaseHook):
         ``committed`` is set when the block begins.
         """
         return self.lake().transaction(author=author, message=message, extra=extra, commit_key=commit_key)
+
+    def append_arrow(
+        self,
+        table: str | tuple[str, str],
+        rows: Any,  # noqa: ANN401 - pyarrow has no types to name
+        message: str | None = None,
+        commit_key: str | CommitKey | None = None,
+    ) -> CommittedSnapshot | None:
+        """Append a ``pyarrow.Table`` as one snapshot, without Spark: for small writes; no rows, no snapshot."""
+        return self.lake().append_arrow(table, rows, message, commit_key=commit_key)
 
     def read_arrow(
         self,
