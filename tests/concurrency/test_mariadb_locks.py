@@ -118,7 +118,7 @@ def test_a_row_lock_that_is_not_given_up_ends_the_attempts_with_nothing_committe
     take_the_next_snapshot(foreign, "inlined_insert:1")
 
     with pytest.raises(CommitRetriesExceededError, match="2 times"):
-        impatient.commit(1, [CHANGE], CommitInfo(), RetryPolicy(2, 0.01))
+        impatient.commit(1, [CHANGE], CommitInfo(), retry=RetryPolicy(2, 0.01))
     foreign.rollback()
 
     assert impatient.current_snapshot().id == 1
@@ -130,7 +130,7 @@ def test_a_commit_lock_that_is_not_given_up_ends_the_attempts_with_nothing_commi
     assert run(foreign, "SELECT GET_LOCK(%s, 0)", name) == ((1,),)
 
     with pytest.raises(CommitRetriesExceededError, match="3 times"):
-        impatient.commit(1, [CHANGE], CommitInfo(), RetryPolicy(3, 0.01))
+        impatient.commit(1, [CHANGE], CommitInfo(), retry=RetryPolicy(3, 0.01))
     run(foreign, "SELECT RELEASE_LOCK(%s)", name)
 
     assert impatient.current_snapshot().id == 1
