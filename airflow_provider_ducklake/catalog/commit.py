@@ -31,7 +31,11 @@ from airflow_provider_ducklake.transaction.change_set import changes_catalog, or
 from airflow_provider_ducklake.transaction.changes import AddDeletes, InlineRows
 from airflow_provider_ducklake.transaction.changes_made import format_changes
 from airflow_provider_ducklake.transaction.commit_state import CommitState
-from airflow_provider_ducklake.transaction.conflicts import check_conflicts, check_targets
+from airflow_provider_ducklake.transaction.conflicts import (
+    check_conflicts,
+    check_not_registered,
+    check_targets,
+)
 from airflow_provider_ducklake.transaction.replay import Replay, replay_of
 
 if TYPE_CHECKING:
@@ -160,6 +164,7 @@ def _begin(
     _check_since(connection, tables, base, head, changes)
     known = known_stats(connection, catalog, changes)
     check_targets(changes, known.targets, head.id)
+    check_not_registered(changes, known.registered, head.id)
     clock = catalog.dialect.server_time(connection)
     makes_layout = any(isinstance(change, InlineRows) and _lacks_layout(change, known) for change in changes)
     return CommitState(head, clock, known, catalog_changes=changes_catalog(changes) or makes_layout)

@@ -11,6 +11,7 @@ from airflow_provider_ducklake.catalog import read
 from airflow_provider_ducklake.catalog.inlined_read import layout_schema
 from airflow_provider_ducklake.catalog.inlined_tables import inlined_table
 from airflow_provider_ducklake.catalog.known_targets import with_targets
+from airflow_provider_ducklake.catalog.registered_files import with_foreign_files
 from airflow_provider_ducklake.spec.ids import TableId
 from airflow_provider_ducklake.transaction.changes import (
     AddDeletes,
@@ -52,6 +53,7 @@ def known_stats(connection: Connection, catalog: Catalog, changes: Collection[Ch
     )
     if any(isinstance(change, AddDeletes | InlineDeletes) for change in changes):
         known = with_targets(connection, catalog, changes, known)
+    known = with_foreign_files(connection, catalog, changes, known)
     ids = list(dict.fromkeys(_tables_of(changes, (AppendFiles, InlineRows))))
     if not ids:
         return known

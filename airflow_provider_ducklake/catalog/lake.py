@@ -26,6 +26,7 @@ from airflow_provider_ducklake.catalog.inlined_read import (
 from airflow_provider_ducklake.catalog.inlined_tables import why_not_inlined
 from airflow_provider_ducklake.catalog.known_stats import live_inlined_tables
 from airflow_provider_ducklake.catalog.options import write_option
+from airflow_provider_ducklake.catalog.registered_files import registered
 from airflow_provider_ducklake.catalog.replaced_rows import replaced_rows
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
 from airflow_provider_ducklake.catalog.row_deletes import RowDeleter
@@ -409,6 +410,11 @@ class Lake:
         from airflow_provider_ducklake.storage.filesystem import open_filesystem  # noqa: PLC0415 - heavy
 
         return open_filesystem(path, self.storage_options)
+
+    def registered_files(self, paths: Collection[str]) -> frozenset[str]:
+        """Return those of the full paths that are data files of the lake, of whatever table and snapshot."""
+        with self._reading() as connection:
+            return registered(connection, self._catalog, paths)
 
     def transaction(
         self,

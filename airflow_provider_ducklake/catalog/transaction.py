@@ -439,6 +439,40 @@ class LakeTransaction:
         placed = tuple(replace(file, path=relative_to(file.path, draft.root).path or "") for file in files)
         self._draft.put(draft.with_files(placed))
 
+    def add_data_files(
+        self,
+        table: TableName,
+        paths: Sequence[str],
+        *,
+        hive_partitioning: bool = False,
+        allow_missing: bool = False,
+        ignore_extra_columns: bool = False,
+    ) -> list[DataFile]:
+        """Append rows that lie in anybody's Parquet files, where they are; columns are found by name.
+
+        ``paths`` are absolute or URIs; one with ``*`` stands for all files like it, in sorted order. With
+        ``hive_partitioning`` folders named ``column=value`` give columns. ``allow_missing`` fills columns
+        that a file lacks with NULL or their first default, ``ignore_extra_columns`` passes over those that
+        the table lacks. Files without rows are left out. Returns what was added.
+
+        The files belong to the lake from then on: compaction and clean-up delete them.
+
+        Raises:
+            SchemaMismatchError: lists everything in which the first such file does not fit the table.
+            InvalidPartitionError: a file does not lie in one partition of the table.
+            InvalidInputError: a path is relative or means no file, or the lake has the file already.
+            StorageError: a file cannot be read.
+        """
+        from airflow_provider_ducklake.catalog import add_files  # noqa: PLC0415 - heavy
+
+        draft = self._table(table)
+        added = {file.path for one in self._draft.tables_with_files for file in one.files}
+        added |= {one.root + file.path for one in self._draft.tables_with_files for file in one.files}
+        rules = add_files.FileRules(hive_partitioning, allow_missing, ignore_extra_columns)
+        files = add_files.foreign_files(self._lake, draft, paths, rules, added)
+        self.append_files(draft.name, files)
+        return files
+
     def append_arrow(self, table: TableName, rows: pa.Table) -> None:
         """Append an Arrow table; columns are matched by name.
 

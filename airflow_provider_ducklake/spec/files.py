@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,12 +20,41 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class MappedColumn:
+    """A column or nested field of a file, by the file's own name, and the table's column that it fills.
+
+    ``parent`` is the place of the enclosing field in the same mapping. With ``is_partition`` the value does
+    not lie in the file: it is the one of the folder ``name=value``.
+    """
+
+    source_name: str
+    column_id: ColumnId
+    parent: int | None = None
+    is_partition: bool = False
+
+
+NameMapping: TypeAlias = tuple[MappedColumn, ...]
+
+
+def same_mapping_key(mapping: NameMapping) -> frozenset[tuple[tuple[str, ...], ColumnId, bool]]:
+    """Return what is equal for mappings that say the same; the order of a file's columns says nothing."""
+    paths: list[tuple[str, ...]] = []
+    for one in mapping:
+        above = () if one.parent is None else paths[one.parent]
+        paths.append((*above, one.source_name))
+    return frozenset(
+        (path, one.column_id, one.is_partition) for path, one in zip(paths, mapping, strict=True)
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class DataFile:
     """A Parquet file that was written and is not registered yet.
 
     ``path`` is absolute, or relative to the table's directory. ``footer_size`` is the length word before the
     trailing magic. ``column_stats`` has an entry for each leaf column; ``partition_values`` one text (or None
-    for NULL) for each key of the partition spec, in key order.
+    for NULL) for each key of the partition spec, in key order. ``mapping`` is that of a file whose columns
+    are found by name; without one they are found by field id.
     """
 
     path: str
@@ -34,6 +63,7 @@ class DataFile:
     footer_size: int | None
     column_stats: Mapping[ColumnId, ColumnStats] = field(default_factory=dict)
     partition_values: tuple[str | None, ...] = ()
+    mapping: NameMapping | None = None
 
 
 @dataclass(frozen=True, slots=True)

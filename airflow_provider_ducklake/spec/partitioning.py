@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 from urllib.parse import quote as percent
+from urllib.parse import unquote
 
 from airflow_provider_ducklake.errors import InvalidPartitionError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.identifiers import fold, quote_if_needed, split_parts
@@ -298,6 +299,20 @@ def _hive_key(field: PartitionField, column: str, taken: set[str]) -> str:
     identity = field.transform.kind is TransformKind.IDENTITY
     word = column if identity else field.transform.kind.value
     return f"{word}_{column}" if fold(word) in taken else word
+
+
+def hive_values(path: str) -> dict[str, str | None]:
+    """Return the values of the folders ``name=value`` that a file lies in.
+
+    >>> hive_values("/data/year=2024/region=e%20u/a.parquet")
+    {'year': '2024', 'region': 'e u'}
+    """
+    values: dict[str, str | None] = {}
+    for folder in path.split("/")[:-1]:
+        name, sign, value = folder.partition("=")
+        if name and sign:
+            values[name] = None if value == HIVE_NULL else unquote(value)
+    return values
 
 
 def escape(text: str) -> str:

@@ -21,6 +21,7 @@ from airflow_provider_ducklake.spec.ids import (
     TableId,
     ViewId,
 )
+from airflow_provider_ducklake.spec.paths import relative_to
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -220,7 +221,8 @@ class AppendFiles:
 
     File paths are relative to the table's directory, or absolute where they lie outside it. ``schema`` is the
     table's at the commit; ``partition_id`` that of the files' partition values, None for keys that the same
-    transaction sets.
+    transaction sets. ``root`` is the table's directory where a file is mapped by name: such a file was there
+    before, so somebody else may add it too.
     """
 
     table: TableRef
@@ -228,6 +230,16 @@ class AppendFiles:
     schema: TableSchema
     files: tuple[DataFile, ...]
     partition_id: PartitionId | None = None
+    root: str = ""
+
+    @property
+    def foreign_paths(self) -> tuple[str, ...]:
+        """Full paths of the files that were there before."""
+        return tuple(
+            relative_to(file.path, self.root).below(self.root)
+            for file in self.files
+            if file.mapping is not None
+        )
 
     @property
     def record_count(self) -> int:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from airflow_provider_ducklake.spec.files import same_mapping_key
 from airflow_provider_ducklake.spec.ids import (
     ColumnId,
     DataFileId,
     DeleteFileId,
+    MappingId,
     PartitionId,
     SchemaId,
     SnapshotId,
@@ -34,8 +36,11 @@ from airflow_provider_ducklake.transaction.changes import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from airflow_provider_ducklake.spec.files import NameMapping
     from airflow_provider_ducklake.spec.stats import TableColumnStats, TableStats
     from airflow_provider_ducklake.transaction.changes_made import ChangeRecord
+
+MappingKey: TypeAlias = frozenset[tuple[tuple[str, ...], ColumnId, bool]]  # of same_mapping_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,8 @@ class KnownStats:
     with their live delete files, whose paths below the data path are ``delete_file_paths``;
     ``with_delete_marks`` the tables whose inlined deletes have a catalog table; ``layouts`` the schema
     version of a table's newest catalog table for inlined rows; ``dialect_name`` is SQLAlchemy's.
+    ``mappings`` are the name mappings of tables that get mapped files, ``registered`` those of such files
+    that the lake has already.
     """
 
     tables: Mapping[TableId, TableStats] = field(default_factory=dict)
@@ -60,6 +67,8 @@ class KnownStats:
     with_live_files: frozenset[TableId] = frozenset()
     layouts: Mapping[TableId, int] = field(default_factory=dict)
     dialect_name: str = ""
+    mappings: Mapping[TableId, Mapping[MappingKey, MappingId]] = field(default_factory=dict)
+    registered: frozenset[str] = frozenset()
 
 
 class CommitState:
@@ -85,6 +94,7 @@ class CommitState:
         self._stats = dict(known.tables)
         self._column_stats = {table_id: dict(columns) for table_id, columns in known.columns.items()}
         self._layouts = dict(known.layouts)
+        self._mappings = {table_id: dict(mappings) for table_id, mappings in known.mappings.items()}
         self._schemas: dict[NewSchemaRef, SchemaId] = {}
         self._tables: dict[NewTableRef, TableId] = {}
         self._views: dict[NewViewRef, ViewId] = {}
@@ -168,6 +178,15 @@ class CommitState:
         """Return the id of the next data file."""
         self._next_file_id += 1
         return DataFileId(self._next_file_id - 1)
+
+    def mapping_id(self, table_id: TableId, mapping: NameMapping) -> tuple[MappingId, bool]:
+        """Return the id of a table's mapping, and whether this commit is the first to use it."""
+        known = self._mappings.setdefault(table_id, {})
+        key = same_mapping_key(mapping)
+        if key in known:
+            return known[key], False
+        known[key] = MappingId(self.new_file_id())
+        return known[key], True
 
     def schema_id(self, ref: SchemaRef) -> SchemaId:
         """Return the id behind a reference."""

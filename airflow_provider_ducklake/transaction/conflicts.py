@@ -40,7 +40,7 @@ from airflow_provider_ducklake.transaction.changes import (
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from airflow_provider_ducklake.spec.ids import DataFileId, DeleteFileId, SnapshotId
 
@@ -228,6 +228,21 @@ def check_targets(
                 raise TransactionConflictError(
                     f"delete rows of data file {file_id}", f"{did} since", str(change.name), head
                 )
+
+
+def check_not_registered(changes: Iterable[Change], registered: Collection[str], head: SnapshotId) -> None:
+    """Refuse files to be added that the lake has by now; it had none of them when we planned.
+
+    Raises:
+        TransactionConflictError: names the first such file.
+    """
+    for change in changes:
+        if isinstance(change, AppendFiles):
+            for path in change.foreign_paths:
+                if path in registered:
+                    raise TransactionConflictError(
+                        f"add {path}", "has that file already", str(change.name), head
+                    )
 
 
 _GONE = -1

@@ -353,7 +353,8 @@ class TableDraft:
         if self.is_truncated and self.base is not None:
             yield Truncate(self.base.table_id, self.base.name)
         if self.files:
-            yield AppendFiles(self.ref, self.name, self.columns, self.files, self.partition_id)
+            root = self.root if any(file.mapping is not None for file in self.files) else ""
+            yield AppendFiles(self.ref, self.name, self.columns, self.files, self.partition_id, root)
         if self.inlined:
             rows = tuple(row for batch in self.inlined for row in batch.rows)
             stats = tuple(batch.column_stats for batch in self.inlined)

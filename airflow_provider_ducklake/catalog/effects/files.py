@@ -1,15 +1,18 @@
-"""Statements of appended data files and of the statistics they widen. *Source:* dossier §4.1, §13 G1, G2."""
+"""Statements of appended data files and of the statistics they widen.
+
+*Source:* dossier §4.1, §12, §13 G1, G2.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.effects.statistics import add_to_stats
-from airflow_provider_ducklake.spec.files import DataFile
-from airflow_provider_ducklake.spec.ids import DataFileId, TableId
+from airflow_provider_ducklake.spec.files import DataFile, NameMapping
+from airflow_provider_ducklake.spec.ids import DataFileId, MappingId, TableId
 from airflow_provider_ducklake.spec.partitioning import check_partition_values
 from airflow_provider_ducklake.spec.paths import is_absolute
 from airflow_provider_ducklake.spec.stats import TableStats, merge_files
@@ -25,8 +28,15 @@ def append_files(change: AppendFiles, state: CommitState, tables: CatalogTables)
     """Yield the rows of new data files, with row ids and file ids from the snapshot being built."""
     table_id = state.table_id(change.table)
     before = state.stats(table_id) or TableStats()
-    files = list(zip(_file_ids(change, state), change.files, strict=True))
-    yield insert(tables["data_file"], *_file_rows(change, files, table_id, state, before))
+    files, mappings = [], {}
+    for file in change.files:
+        if file.mapping is not None:
+            mapping_id, is_new = state.mapping_id(table_id, file.mapping)
+            if is_new:
+                yield from _mapping(mapping_id, file.mapping, table_id, tables)
+            mappings[file.path] = mapping_id
+        files.append((state.new_file_id(), file))
+    yield insert(tables["data_file"], *_file_rows(change, files, mappings, state, before))
     if stats := list(_stats_rows(files, table_id)):
         yield insert(tables["file_column_stats"], *stats)
     if values := list(_partition_rows(change, files, table_id)):
@@ -38,16 +48,38 @@ def append_files(change: AppendFiles, state: CommitState, tables: CatalogTables)
     state.record(ChangeRecord(ChangeKind.INSERTED_INTO_TABLE, table_id))
 
 
-def _file_ids(change: AppendFiles, state: CommitState) -> list[DataFileId]:
-    return [state.new_file_id() for _ in change.files]
+def _mapping(
+    mapping_id: MappingId, mapping: NameMapping, table_id: TableId, tables: CatalogTables
+) -> Iterator[Effect]:
+    yield insert(
+        tables["column_mapping"], {"mapping_id": mapping_id, "table_id": table_id, "type": "map_by_name"}
+    )
+    rows = [
+        {
+            "mapping_id": mapping_id,
+            "column_id": ordinal,
+            "source_name": one.source_name,
+            "target_field_id": one.column_id,
+            "parent_column": one.parent,
+            "is_partition": one.is_partition,
+        }
+        for ordinal, one in enumerate(mapping)
+    ]
+    if rows:
+        yield insert(tables["name_mapping"], *rows)
 
 
 _Files = Sequence[tuple[DataFileId, DataFile]]
 
 
 def _file_rows(
-    change: AppendFiles, files: _Files, table_id: TableId, state: CommitState, before: TableStats
+    change: AppendFiles,
+    files: _Files,
+    mappings: Mapping[str, MappingId],
+    state: CommitState,
+    before: TableStats,
 ) -> list[dict[str, Any]]:
+    table_id = state.table_id(change.table)
     partition_id = (
         change.partition_id if change.partition_id is not None else state.new_partition_id(table_id)
     )
@@ -68,7 +100,7 @@ def _file_rows(
             "row_id_start": row_id_start,
             "partition_id": partition_id,
             "encryption_key": None,
-            "mapping_id": None,
+            "mapping_id": mappings.get(file.path),
             "partial_max": None,
         }
         for (file_id, file), row_id_start in zip(files, starts, strict=False)

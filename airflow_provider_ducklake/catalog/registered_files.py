@@ -1,0 +1,133 @@
+"""Data files that a lake has or had, by their full paths, and the name mappings of its tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select
+
+from airflow_provider_ducklake.spec.files import MappedColumn, same_mapping_key
+from airflow_provider_ducklake.spec.ids import ColumnId, MappingId, TableId
+from airflow_provider_ducklake.spec.paths import CatalogPath
+from airflow_provider_ducklake.transaction.changes import AppendFiles, Change
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.transaction.commit_state import KnownStats, MappingKey
+
+_TEXTS_AT_ONCE = 500
+
+
+def with_foreign_files(
+    connection: Connection, catalog: Catalog, changes: Collection[Change], known: KnownStats
+) -> KnownStats:
+    """Add which of the files that are mapped by name the lake has, and what mappings their tables have."""
+    foreign = [change for change in changes if isinstance(change, AppendFiles) and change.foreign_paths]
+    if not foreign:
+        return known
+    paths = [path for change in foreign for path in change.foreign_paths]
+    tables = {TableId(change.table) for change in foreign if isinstance(change.table, int)}
+    return replace(
+        known,
+        registered=registered(connection, catalog, paths),
+        mappings={table_id: _mappings(connection, catalog, table_id) for table_id in tables},
+    )
+
+
+def registered(connection: Connection, catalog: Catalog, paths: Collection[str]) -> frozenset[str]:
+    """Return those of the full paths that are data files of the lake, of whatever table and snapshot.
+
+    Files that wait for their deletion are among them: they would be deleted under their new table.
+    """
+    wanted = set(paths)
+    found = _data_files(connection, catalog, wanted) | _scheduled(connection, catalog, wanted)
+    return frozenset(wanted & found)
+
+
+def _data_files(connection: Connection, catalog: Catalog, paths: Collection[str]) -> set[str]:
+    file = catalog.tables["data_file"]
+    rows = [
+        row
+        for texts in _in_parts(_endings(paths))
+        for row in connection.execute(
+            select(file.c.table_id, file.c.path, file.c.path_is_relative).where(file.c.path.in_(texts))
+        )
+    ]
+    roots = _roots(connection, catalog, {row.table_id for row in rows if row.path_is_relative})
+    return {
+        CatalogPath(row.path, row.path_is_relative).below(root)
+        for row in rows
+        for root in (roots.get(row.table_id, ()) if row.path_is_relative else ("",))
+    }
+
+
+def _scheduled(connection: Connection, catalog: Catalog, paths: Collection[str]) -> set[str]:
+    file = catalog.tables["files_scheduled_for_deletion"]
+    return {
+        CatalogPath(row.path, row.path_is_relative).below(catalog.data_path)
+        for texts in _in_parts(_endings(paths))
+        for row in connection.execute(
+            select(file.c.path, file.c.path_is_relative).where(file.c.path.in_(texts))
+        )
+    }
+
+
+def _endings(paths: Collection[str]) -> list[str]:
+    """Return the paths and what is left of them below each directory: how the catalog may have them."""
+    endings = set(paths)
+    for path in paths:
+        place = path.find("/")
+        while place >= 0:
+            endings.add(path[place + 1 :])
+            place = path.find("/", place + 1)
+    return sorted(endings - {""})
+
+
+def _in_parts(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(texts), _TEXTS_AT_ONCE):
+        yield texts[start : start + _TEXTS_AT_ONCE]
+
+
+def _roots(connection: Connection, catalog: Catalog, table_ids: Collection[int]) -> dict[int, set[str]]:
+    """Return the directories that each table has had."""
+    if not table_ids:
+        return {}
+    table, schema = catalog.tables["table"], catalog.tables["schema"]
+    rows = connection.execute(
+        select(
+            table.c.table_id, table.c.path, table.c.path_is_relative, schema.c.path, schema.c.path_is_relative
+        )
+        .join(schema, schema.c.schema_id == table.c.schema_id)
+        .where(table.c.table_id.in_(table_ids))
+    )
+    roots: dict[int, set[str]] = {}
+    for table_id, path, is_relative, above, above_is_relative in rows:
+        parent = CatalogPath(above, above_is_relative).below(catalog.data_path)
+        roots.setdefault(table_id, set()).add(CatalogPath(path, is_relative).below(parent))
+    return roots
+
+
+def _mappings(connection: Connection, catalog: Catalog, table_id: TableId) -> dict[MappingKey, MappingId]:
+    """Return a table's name mappings; of equal ones the first."""
+    mapping, name = catalog.tables["column_mapping"], catalog.tables["name_mapping"]
+    rows = connection.execute(
+        select(name)
+        .join(mapping, mapping.c.mapping_id == name.c.mapping_id)
+        .where(mapping.c.table_id == table_id, mapping.c.type == "map_by_name")
+        .order_by(name.c.mapping_id, name.c.column_id)
+    )
+    columns: dict[MappingId, dict[int, MappedColumn]] = {}
+    for row in rows:
+        columns.setdefault(MappingId(row.mapping_id), {})[row.column_id] = MappedColumn(
+            row.source_name, ColumnId(row.target_field_id), row.parent_column, bool(row.is_partition)
+        )
+    found: dict[MappingKey, MappingId] = {}
+    for mapping_id, by_ordinal in columns.items():
+        if list(by_ordinal) == list(range(len(by_ordinal))):  # else a client numbers them in another way
+            found.setdefault(same_mapping_key(tuple(by_ordinal.values())), mapping_id)
+    return found
