@@ -26,7 +26,9 @@ def get_provider_info() -> dict[str, Any]:
             {"integration-name": _NAME, "external-doc-url": "https://ducklake.select/", "tags": ["software"]}
         ],
         "hooks": _modules("hooks.ducklake"),
-        "operators": _modules("operators.ddl", "operators.expire_snapshots", "operators.insert"),
+        "operators": _modules(
+            "operators.add_files", "operators.ddl", "operators.expire_snapshots", "operators.insert"
+        ),
         "sensors": _modules("sensors.snapshot"),
         "connection-types": [
             {

@@ -1,0 +1,138 @@
+"""Add Parquet files that exist already to a table, where they are."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.hooks.commit_identity import commit_identity
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.operators.base import DuckLakeOperator, no_retry_on_user_errors
+from airflow_provider_ducklake.spec.identifiers import QualifiedName
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow.sdk import Context
+
+    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+    from airflow_provider_ducklake.spec.files import DataFile
+    from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
+
+
+class DuckLakeAddFilesOperator(DuckLakeOperator):
+    """Add Parquet files to a table as one snapshot, without copying or rewriting them.
+
+    **The files belong to the lake from then on: compaction and clean-up delete them**, as they do with files
+    that the lake wrote itself. Add a copy of what you want to keep.
+
+    Only footers are read. Columns are found by name, letter case aside; everything in which a file does not
+    fit the table is one error, and a file that the lake has already is refused.
+
+    :param table: the table. (templated)
+    :param paths: absolute paths or URIs of files, or one of them; ``*`` stands for any part of a name, ``**``
+        for any folders. (templated)
+    :param hive_partitioning: folders named ``column=value`` give columns that the files lack.
+    :param allow_missing: columns that a file lacks are NULL, or what the column held for older rows when it
+        was added.
+    :param ignore_extra_columns: columns that the table lacks are passed over.
+    :param ducklake_conn_id: the connection of the lake. (templated)
+    :param commit_message: what the snapshot says of itself; default: the DAG's and the task's id. (templated)
+    :return: ``{"table": "main.orders", "snapshot_id": 7, "rows_added": 3, "files_added": 1,
+        "bytes_added": 700, "already_committed": False}``; ``snapshot_id`` is None where no file has a row.
+        Where an earlier try of the task had made the snapshot, ``already_committed`` is true, and
+        ``files_added`` and ``bytes_added`` are None.
+    """
+
+    template_fields: Sequence[str] = (*DuckLakeOperator.template_fields, "table", "paths")
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        paths: str | Sequence[str],
+        hive_partitioning: bool = False,
+        allow_missing: bool = False,
+        ignore_extra_columns: bool = False,
+        **kwargs: Any,  # noqa: ANN401 - Airflow's
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.paths = paths
+        self.hive_partitioning = hive_partitioning
+        self.allow_missing = allow_missing
+        self.ignore_extra_columns = ignore_extra_columns
+
+    @no_retry_on_user_errors()
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Add the files, or find that an earlier try did."""
+        paths = _paths(self.paths)
+        with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:
+            identity = commit_identity(context, self.retries, hook.settings().commit_namespace)
+            lake = hook.lake()
+            committed, files = self._add(lake, paths, identity)
+            if committed is not None and committed.is_earlier:
+                return self._summary_of_records(lake, committed)
+        return self._summary(committed, files)
+
+    def _add(
+        self, lake: Lake, paths: Sequence[str], identity: CommitIdentity
+    ) -> tuple[CommittedSnapshot | None, Sequence[DataFile]]:
+        if identity.starts_over:  # what a deleted run of this name left behind is not this task's
+            lake.keyed_commit(identity.key, starts_over=True)
+        message = self.commit_message or f"{self.dag_id}.{self.task_id}"
+        files: Sequence[DataFile] = ()
+        with lake.transaction("airflow", message, identity.extra, identity.key) as tx:
+            if tx.committed is None:
+                files = tx.add_data_files(
+                    self.table,
+                    paths,
+                    hive_partitioning=self.hive_partitioning,
+                    allow_missing=self.allow_missing,
+                    ignore_extra_columns=self.ignore_extra_columns,
+                )
+        return tx.committed, files
+
+    def _summary(self, committed: CommittedSnapshot | None, files: Sequence[DataFile]) -> dict[str, Any]:
+        summary = {
+            "table": str(QualifiedName.of(self.table)),
+            "snapshot_id": int(committed.id) if committed is not None else None,
+            "rows_added": sum(file.record_count for file in files),
+            "files_added": len(files),
+            "bytes_added": sum(file.file_size_bytes for file in files),
+            "already_committed": False,
+        }
+        if committed is None:
+            self.log.info("The files have no rows: %s is as before, no snapshot was made.", self.table)
+        else:
+            self.log.info(
+                "Committed snapshot %d to %s: %d rows in %d files, which belong to the lake now",
+                *(summary[key] for key in ("snapshot_id", "table", "rows_added", "files_added")),
+            )
+        return summary
+
+    def _summary_of_records(self, lake: Lake, committed: CommittedSnapshot) -> dict[str, Any]:
+        ids = {record.table_id for record in committed.records}
+        names = [str(row.qualified) for row in lake.table_rows() if row.id in ids]
+        self.log.info(
+            "Snapshot %d, committed at %s, is this task's already: nothing was added.",
+            committed.id,
+            committed.time.isoformat(timespec="seconds"),
+        )
+        return {
+            "table": names[0] if names else str(QualifiedName.of(self.table)),
+            "snapshot_id": int(committed.id),
+            "rows_added": sum(record.row_count for record in committed.records),
+            "files_added": None,
+            "bytes_added": None,
+            "already_committed": True,
+        }
+
+
+def _paths(paths: object) -> Sequence[str]:
+    given = [paths] if isinstance(paths, str) else paths
+    if not isinstance(given, list | tuple) or not all(isinstance(path, str) for path in given) or not given:
+        raise InvalidInputError(f"paths is {paths!r}. Give a path or a list of paths.")
+    return given
