@@ -43,12 +43,15 @@ class RowDeleter:
     names: dict[DataFileId, str] = field(default_factory=dict)  # of the delete files as last written
 
     def changes(
-        self, positions: Mapping[DataFileId, Collection[int]], row_ids: Collection[int], *, may_mark: bool
+        self, positions: Mapping[DataFileId, Collection[int]], row_ids: Collection[int], *, mark_limit: int
     ) -> Iterator[Change]:
-        """Yield what deletes the rows at ``positions`` of data files, and inlined rows by their ids."""
+        """Yield what deletes the rows at ``positions`` of data files, and inlined rows by their ids.
+
+        Up to ``mark_limit`` deletes of a file stay in the catalog.
+        """
         files = {file.id: file for file in self.table.files or ()}
         dead = {one: self._deleted(files[one]) for one in positions if one in files}
-        plan = plan_row_deletes(tuple(files.values()), positions, dead, may_mark=may_mark)
+        plan = plan_row_deletes(tuple(files.values()), positions, dead, mark_limit=mark_limit)
         table_id, name = self.table.table_id, self.table.name
         if plan.ended:
             yield EndFiles(table_id, name, plan.ended)

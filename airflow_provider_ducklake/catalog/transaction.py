@@ -200,7 +200,8 @@ class LakeTransaction:
     ) -> None:
         """Delete given rows: positions (from 0) in data files by file id, and inlined rows by row id.
 
-        As in DuckDB, up to ``data_inlining_row_limit`` of them are kept in the catalog, more in delete files.
+        As in DuckDB, up to ``data_inlining_row_limit`` of each file are kept in the catalog, more in
+        delete files.
 
         Raises:
             InvalidInputError: a file or position that the table does not have, or has lost already.
@@ -211,9 +212,8 @@ class LakeTransaction:
             raise InvalidInputError(f"{draft.name} is made by this transaction; leave out the rows instead.")
         chosen = {DataFileId(file_id): places for file_id, places in (positions or {}).items()}
         deleter = self._lake.row_deleter(draft.base, self._new_files)
-        count = sum(map(len, chosen.values()))
-        may_mark = self._lake.can_inline and count <= draft.options.integer("data_inlining_row_limit")
-        self._draft.put(draft.with_deletes(tuple(deleter.changes(chosen, row_ids, may_mark=may_mark))))
+        mark_limit = draft.options.integer("data_inlining_row_limit") if self._lake.can_inline else 0
+        self._draft.put(draft.with_deletes(tuple(deleter.changes(chosen, row_ids, mark_limit=mark_limit))))
         self._deleters[draft.base.table_id] = deleter
 
     def _restamped(self, change: AddDeletes, snapshot_id: SnapshotId) -> AddDeletes:

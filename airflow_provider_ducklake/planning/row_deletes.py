@@ -31,11 +31,11 @@ def plan_row_deletes(
     positions: Mapping[DataFileId, Collection[int]],
     dead: Mapping[DataFileId, Collection[int]],
     *,
-    may_mark: bool,
+    mark_limit: int,
 ) -> RowDeletes:
     """Return what becomes of each file; ``dead`` are the positions that were deleted before.
 
-    ``may_mark`` says that so few rows go to the catalog; a file that has a delete file gets a new one.
+    Up to ``mark_limit`` rows of a file go to the catalog; a file that has a delete file gets a new one.
 
     Raises:
         InvalidInputError: a file that is not live, or a position that it does not have or has lost already.
@@ -55,7 +55,7 @@ def plan_row_deletes(
             continue
         if len(gone) + len(chosen) == file.record_count:
             ended.append(file_id)
-        elif may_mark and file.delete_file is None:
+        elif len(chosen) <= mark_limit and file.delete_file is None:
             marked[file_id] = chosen
         else:
             in_delete_files[file_id] = chosen

@@ -94,6 +94,28 @@ def test_few_deletes_stay_in_the_catalog_as_the_references(catalog, reference_ca
     ] + [100]
 
 
+def test_each_file_may_keep_that_many_deletes_in_the_catalog_as_the_references(
+    catalog, reference_catalog, lake
+):
+    with lake.transaction() as tx:
+        tx.append_arrow("t", TWENTY)
+    files = lake.table_snapshot("t", with_files=True).files
+    with lake.transaction() as tx:
+        tx.append_arrow("t", pa.table({"i": pa.array(range(100, 120), pa.int64())}))
+        tx.delete_at("t", {files[0].id: range(6), files[1].id: range(6)})
+    with lake.transaction() as tx:
+        tx.append_arrow("t", TWENTY)
+        tx.delete_at("t", {files[1].id + 1: range(11)})
+    with open_lake(reference_catalog) as duck:
+        duck.sql("CREATE TABLE t (i bigint)")
+        duck.sql("INSERT INTO t FROM range(20)")
+        duck.sql("INSERT INTO t FROM range(20)")
+        duck.sql("BEGIN; DELETE FROM t WHERE i < 6; INSERT INTO t FROM range(100, 120); COMMIT")
+        duck.sql("BEGIN; DELETE FROM t WHERE i BETWEEN 100 AND 110; INSERT INTO t FROM range(20); COMMIT")
+
+    assert_catalogs_equal(dump_catalog(catalog), dump_catalog(reference_catalog))
+
+
 def test_marks_are_folded_into_a_delete_file(catalog, lake):
     delete(lake, 3, 4)
     delete(lake, *range(5, 17))
