@@ -43,7 +43,7 @@ _STAGES: tuple[tuple[type, ...], ...] = (
     (CreateTable, CreateView, RenameTable, RenameView, ChangeColumns, SetPartitioning, SetSorting),
     (CommentOnTable, CommentOnColumn, CommentOnView),
     (RegisterLayout,),
-    (EndFiles, AddDeletes, InlineDeletes, Truncate),
+    (EndFiles, InlineDeletes, Truncate),
 )
 _DATA = (AppendFiles, InlineRows, EndFiles, AddDeletes, InlineDeletes, Truncate)
 
@@ -51,22 +51,25 @@ _DATA = (AppendFiles, InlineRows, EndFiles, AddDeletes, InlineDeletes, Truncate)
 def ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
     """Return the changes in commit order: drops, creations, alterations, then each table's rows, files first.
 
-    Existing tables come before new ones and by id, as the reference numbers their files.
+    Existing tables come before new ones and by id, and delete files last, as the reference numbers files.
     """
     others: list[Change] = []
-    inlined: list[InlineRows] = []
+    inlined: list[AppendFiles | InlineRows] = []
+    deletes: list[AddDeletes] = []
     appends: dict[TableRef, AppendFiles] = {}
     for change in changes:
         if isinstance(change, InlineRows):
             inlined.append(change)
+        elif isinstance(change, AddDeletes):
+            deletes.append(change)
         elif not isinstance(change, AppendFiles):
             others.append(change)
         elif change.files:
             before = appends.get(change.table)
             appends[change.table] = replace(change, files=before.files + change.files) if before else change
     others.sort(key=_stage)
-    inlined.sort(key=_append_order)
-    return (*others, *sorted(appends.values(), key=_append_order), *inlined)
+    rows = [*appends.values(), *inlined]
+    return (*others, *sorted(rows, key=_append_order), *deletes)
 
 
 def _stage(change: Change) -> int:

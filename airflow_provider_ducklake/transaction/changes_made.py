@@ -111,7 +111,13 @@ def _unquote(text: str) -> str:
 
 
 def format_changes(records: Iterable[ChangeRecord]) -> str | None:
-    """Return the text for the catalog: the format's order, each entry once; None when nothing changed."""
+    """Return the text for the catalog: the format's order, by id, each entry once; None for no change."""
     unique = list(dict.fromkeys(records))
-    unique.sort(key=lambda record: _ORDER.get(record.kind, len(_ORDER)) if record.kind else len(_ORDER))
+    unique.sort(key=_place)
     return ",".join(map(str, unique)) or None
+
+
+def _place(record: ChangeRecord) -> tuple[int, int]:
+    """Return where a record stands; those that name objects keep their order."""
+    kind = _ORDER.get(record.kind, len(_ORDER)) if record.kind else len(_ORDER)
+    return kind, record.object_id or 0

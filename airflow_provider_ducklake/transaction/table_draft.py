@@ -177,7 +177,7 @@ class TableDraft:
             self,
             columns=add_column(self.columns, parent.id if parent else None, added),
             next_column_id=self.next_column_id + sum(1 for _ in added.walk()),
-            is_altered=True,
+            is_altered=self.is_altered or parent is None,
         )
 
     def _parent_of_new(self, path: str, above: Sequence[str]) -> Column | None:
@@ -213,7 +213,7 @@ class TableDraft:
                 f"Cannot drop column {column.name!r}: {self.name} is sorted by it. Set or reset the sort "
                 "keys first."
             )
-        return replace(self, columns=remove_column(self.columns, column.id), is_altered=True)
+        return replace(self, columns=remove_column(self.columns, column.id))
 
     def _siblings(self, column: Column) -> tuple[Column, ...]:
         parent = parents(self.columns)[column.id]
@@ -243,9 +243,9 @@ class TableDraft:
             raise InvalidInputError(f"Cannot rename {path!r}: the format gives lists and maps their names.")
         if any(one.id != column.id and fold(one.name) == fold(name) for one in self._siblings(column)):
             raise AlreadyExistsError("column", f"{self.name}.{name}")
-        draft = self._with(replace(column, name=name))
         if not is_top:
-            return draft
+            return replace(self, columns=replace_column(self.columns, replace(column, name=name)))
+        draft = self._with(replace(column, name=name))
         sort_by = tuple(key.renamed(column, name) for key in self.sort_by)
         return draft if sort_by == self.sort_by else draft.sorted_by(sort_by)
 
@@ -269,7 +269,9 @@ class TableDraft:
             raise InvalidInputError(f"Change the type of {path!r} before rows are added to {self.name}.")
         if not _same_sign(column.type, type_):
             self._refuse_partition_key(column, "change the type of")
-        return self if column.type == type_ else self._with(replace(column, type=type_))
+        if column.type == type_:
+            return self
+        return replace(self, columns=replace_column(self.columns, replace(column, type=type_)))
 
     def with_default(self, path: str, default: Default) -> TableDraft:
         """Return the table with another default for rows to come."""
@@ -290,6 +292,7 @@ class TableDraft:
         return replace(draft, without_nulls=kept if nullable else (*kept, column.id))
 
     def _with(self, column: Column) -> TableDraft:
+        """Return the table with a column changed in a way that the reference records for a new table too."""
         return replace(self, columns=replace_column(self.columns, column), is_altered=True)
 
     def partitioned_by(self, fields: tuple[PartitionField, ...]) -> TableDraft:

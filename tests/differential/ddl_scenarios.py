@@ -242,6 +242,49 @@ DDL_SCENARIOS = [
         ),
     ),
     ddl(
+        "create a table, drop and widen its columns in one transaction",
+        (
+            _together(
+                _CREATENESTED[0],
+                _one("drop_column", "n", "m"),
+                _one("set_column_type", "n", "i", "int64"),
+                _one("add_column", "n", "s.w", "int32"),
+                _one("rename_column", "n", "s.x", "xx"),
+            ),
+            (
+                _CREATENESTED[1],
+                "ALTER TABLE n DROP COLUMN m",
+                "ALTER TABLE n ALTER COLUMN i TYPE bigint",
+                "ALTER TABLE n ADD COLUMN s.w integer",
+                "ALTER TABLE n RENAME COLUMN s.x TO xx",
+            ),
+        ),
+        ignored=NESTED,
+    ),
+    ddl(
+        "alter two tables, the newer one first",
+        _CREATE,
+        _CREATENESTED,
+        (
+            _together(_one("set_default", "n", "i", 3), _one("set_default", "t", "a", 3)),
+            ("ALTER TABLE n ALTER COLUMN i SET DEFAULT 3", "ALTER TABLE t ALTER COLUMN a SET DEFAULT 3"),
+        ),
+    ),
+    ddl(
+        "fill a new table and an old one in one transaction",
+        _CREATE,
+        (
+            _together(
+                _one("create_table", "u", {"i": "int32"}),
+                lambda tx, reference: tx.append_arrow(
+                    "u", reference.arrow("SELECT i::integer i FROM range(20) r(i)")
+                ),
+                _FILL[0],
+            ),
+            ("CREATE TABLE u (i integer)", "INSERT INTO u SELECT i::integer i FROM range(20) r(i)", _FILL[1]),
+        ),
+    ),
+    ddl(
         "rename a table and alter it in one transaction",
         _CREATE,
         (
