@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog import read
@@ -19,35 +20,77 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
-    from airflow_provider_ducklake.spec.snapshots import Snapshot
+    from airflow_provider_ducklake.spec.options import OptionRow
+    from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
+    from airflow_provider_ducklake.transaction.changes import SchemaRef
+
+
+@dataclass(slots=True)
+class Definitions:
+    """Schemas and tables as one schema version has them: any change of them raises it, whoever makes it.
+
+    Kept from one transaction to the next; options are not versioned, and not kept.
+    """
+
+    schema_version: int = -1
+    schemas: dict[str, SchemaDraft | None] = field(default_factory=dict)
+    tables: dict[tuple[SchemaRef, str], tuple[TableSnapshot, int] | None] = field(default_factory=dict)
+
+    def at(self, schema_version: int) -> Definitions:
+        """Return the definitions of a schema version, empty where they are not known."""
+        return self if self.schema_version == schema_version else Definitions(schema_version)
 
 
 class CatalogBase(BaseLake):
-    """One snapshot of a catalog; ``reading`` opens a connection for each question."""
+    """One snapshot of a catalog; ``reading`` opens a connection for each question not answered before."""
 
     def __init__(
-        self, catalog: Catalog, snapshot: Snapshot, reading: Callable[[], AbstractContextManager[Connection]]
+        self,
+        catalog: Catalog,
+        snapshot: Snapshot,
+        reading: Callable[[], AbstractContextManager[Connection]],
+        definitions: Definitions,
     ) -> None:
         self.snapshot_id = snapshot.id
         self._catalog = catalog
         self._snapshot = snapshot
         self._reading = reading
+        self._definitions = definitions
+        self._option_rows: list[OptionRow] | None = None
 
     def schema(self, name: str) -> SchemaDraft | None:
-        with self._reading() as connection:
-            found = read.find_schema(connection, self._catalog.tables, self.snapshot_id, name)
-        if found is None:
-            return None
-        return SchemaDraft(found.id, found.name, found.path.below(self._catalog.data_path))
+        known = self._definitions.schemas
+        if fold(name) not in known:
+            with self._reading() as connection:
+                found = read.find_schema(connection, self._catalog.tables, self.snapshot_id, name)
+            root = None if found is None else found.path.below(self._catalog.data_path)
+            known[fold(name)] = SchemaDraft(found.id, found.name, root) if found and root else None
+        return known[fold(name)]
 
     def table(self, schema: SchemaDraft, name: str) -> TableDraft | None:
-        qualified = QualifiedName(schema.name, name)
+        known, key = self._definitions.tables, (schema.ref, fold(name))
+        if key not in known:
+            known[key] = self._read_table(QualifiedName(schema.name, name))
+        found = known[key]
+        if found is None:
+            return None
+        table, next_column_id = found
+        options = self._options(table.schema_id, table.table_id)
+        return TableDraft.of(replace(table, snapshot=self._snapshot, options=options), next_column_id)
+
+    def _read_table(self, name: QualifiedName) -> tuple[TableSnapshot, int] | None:
         tables = self._catalog.tables
         with self._reading() as connection:
-            if not read.table_rows(connection, tables, self.snapshot_id, qualified):
+            if not read.table_rows(connection, tables, self.snapshot_id, name):
                 return None
-            table = load_table(connection, self._catalog, self._snapshot, qualified, with_files=False)
-            return TableDraft.of(table, read.next_column_id(connection, tables, table.table_id))
+            table = load_table(connection, self._catalog, self._snapshot, name, with_files=False)
+            return table, read.next_column_id(connection, tables, table.table_id)
+
+    def _options(self, schema_id: int | None, table_id: int | None = None) -> Options:
+        if self._option_rows is None:
+            with self._reading() as connection:
+                self._option_rows = read.option_rows(connection, self._catalog.tables)
+        return Options.effective(self._option_rows, schema_id, table_id)
 
     def view(self, schema: SchemaDraft, name: str) -> BaseView | None:
         return next((one for one in self.views_in(schema) if fold(one.name.name) == fold(name)), None)
@@ -71,9 +114,7 @@ class CatalogBase(BaseLake):
         ]
 
     def options_of_new_table(self, schema: SchemaDraft) -> Options:
-        schema_id = schema.ref if isinstance(schema.ref, int) else None
-        with self._reading() as connection:
-            return Options.effective(read.option_rows(connection, self._catalog.tables), schema_id)
+        return self._options(schema.ref if isinstance(schema.ref, int) else None)
 
 
 def _id(schema: SchemaDraft) -> SchemaId:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from uuid6 import uuid7
 
 from airflow_provider_ducklake.catalog import bootstrap, commit_keys, maintenance, null_check, read, watch
-from airflow_provider_ducklake.catalog.base_lake import CatalogBase
+from airflow_provider_ducklake.catalog.base_lake import CatalogBase, Definitions
 from airflow_provider_ducklake.catalog.catalog import Catalog
 from airflow_provider_ducklake.catalog.commit import KeyedCommit, PlannedCommit, Restamp, commit
 from airflow_provider_ducklake.catalog.connect import catalog_file, open_engine, parse_url, shown
@@ -99,6 +99,7 @@ class Lake:
         self.encrypted = lake_wide.flag("encrypted")
         self._catalog = Catalog(dialect, tables, self.data_path)
         self.storage_options = dict(storage_options or {})
+        self._definitions = Definitions()
 
     @classmethod
     def connect(
@@ -228,7 +229,8 @@ class Lake:
 
     def base(self, snapshot: Snapshot) -> CatalogBase:
         """Return what a transaction asks of the snapshot it is planned on."""
-        return CatalogBase(self._catalog, snapshot, self._reading)
+        self._definitions = self._definitions.at(snapshot.schema_version)
+        return CatalogBase(self._catalog, snapshot, self._reading, self._definitions)
 
     def inlined_batch(self, rows: pa.Table, schema: TableSchema) -> InlinedBatch | None:
         """Return rows as the catalog keeps them; None where its database or the values do not allow it."""

@@ -27,17 +27,15 @@ read -r _
 "$bin/pg_ctl" -w -D "$root/data" -m immediate stop >/dev/null 2>&1
 rm -rf "$root"
 """
-_SETTINGS = {
-    "max_connections": "300",
-    "timezone": "UTC",
-    "fsync": "off",
-    "synchronous_commit": "off",
-    "full_page_writes": "off",
-}
+_SETTINGS = {"max_connections": "300", "timezone": "UTC"}
+_IN_A_HURRY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
 class PostgresServer:
-    def __init__(self) -> None:
+    """One server; without `durable` it keeps nothing through a crash of the machine, which tests need not."""
+
+    def __init__(self, *, durable: bool = False) -> None:
+        self._settings = _SETTINGS if durable else {**_SETTINGS, **_IN_A_HURRY}
         root = Path(tempfile.mkdtemp(prefix="ducklake_pg_"))
         self.port = free_port()
         user = _ordinary_user()
@@ -59,7 +57,7 @@ class PostgresServer:
             raise RuntimeError(f"PostgreSQL did not start:\n{log}")
 
     def _options(self, root: Path) -> str:
-        settings = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
+        settings = " ".join(f"-c {name}={value}" for name, value in self._settings.items())
         return f"-h 127.0.0.1 -p {self.port} -k {root} {settings}"
 
     def stop(self) -> None:
