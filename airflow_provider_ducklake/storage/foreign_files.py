@@ -245,10 +245,12 @@ class _Reading:
 
 
 def _value_type(type_: pa.DataType) -> pa.DataType:
-    """Return the type behind what only Arrow knows: dictionaries and extensions."""
+    """Return the type behind what only Arrow knows: dictionaries, extensions, and large and viewed texts."""
     while isinstance(type_, pa.BaseExtensionType) or pa.types.is_dictionary(type_):
         type_ = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_.value_type
-    return type_
+    if pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
+        return pa.string()
+    return pa.binary() if pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_) else type_
 
 
 def _leaf_count(type_: pa.DataType) -> int:
@@ -270,8 +272,10 @@ def _leaf_type(leaf: pq.ColumnSchema, type_: pa.DataType, where: str) -> DuckLak
     logical = leaf.logical_type.type
     if logical in _NAMED_BY_PARQUET:
         return ScalarType(_NAMED_BY_PARQUET[logical])
-    if pa.types.is_float16(type_) or logical in _UNREAD or leaf.physical_type == "INT96":
+    if pa.types.is_float16(type_) or logical in _UNREAD:
         return None
+    if leaf.physical_type == "INT96":  # Spark's instants; the reference reads them without zone
+        return ScalarType("timestamp") if pa.types.is_timestamp(type_) else None
     if pa.types.is_time(type_):
         return ScalarType("time") if type_.unit == "us" else None
     if pa.types.is_timestamp(type_) and type_.tz is not None:
