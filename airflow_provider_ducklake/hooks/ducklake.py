@@ -116,7 +116,7 @@ class DuckLakeHook(BaseHook):
         message: str | None = None,
         commit_key: str | CommitKey | None = None,
     ) -> CommittedSnapshot | None:
-        """Append a ``pyarrow.Table`` as one snapshot, without Spark: for small writes; no rows, no snapshot."""
+        """Append a ``pyarrow.Table`` as one snapshot, without Spark: for small writes."""
         return self.lake().append_arrow(table, rows, message, commit_key=commit_key)
 
     def read_arrow(
