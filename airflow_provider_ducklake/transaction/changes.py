@@ -80,7 +80,10 @@ class DropSchema:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """A new table in ``directory`` (below its schema's), which is chosen before anything is written."""
+    """A new table in ``directory`` (below its schema's), which is chosen before anything is written.
+
+    ``undone`` are columns that the transaction took away again: their ids stay used.
+    """
 
     ref: NewTableRef
     schema: SchemaRef
@@ -89,6 +92,7 @@ class CreateTable:
     directory: str
     columns: TableSchema
     is_altered: bool = False  # recorded besides, as the reference does, when its columns changed since
+    undone: tuple[ColumnRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,8 @@ class ChangeColumns:
     """Columns and fields that end and that begin; one that is changed does both under its id.
 
     ``unbounded`` are columns whose stored bounds do not hold for their new type; ``without_nulls`` those
-    that must not hold a NULL from now on, so that rows added meanwhile are a conflict.
+    that must not hold a NULL from now on, so that rows added meanwhile are a conflict. ``undone`` are columns
+    that the transaction added and took away again, and whose ids stay used.
     """
 
     table_id: TableId
@@ -130,6 +135,7 @@ class ChangeColumns:
     begun: tuple[ColumnRow, ...] = ()
     unbounded: tuple[ColumnId, ...] = ()
     without_nulls: tuple[ColumnId, ...] = ()
+    undone: tuple[ColumnRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,7 @@ class TableDraft:
     deletes: tuple[Change, ...] = ()
     is_truncated: bool = False
     is_altered: bool = False
+    undone: tuple[ColumnRow, ...] = ()
 
     @classmethod
     def of(cls, table: TableSnapshot, next_column_id: int) -> TableDraft:
@@ -213,7 +214,21 @@ class TableDraft:
                 f"Cannot drop column {column.name!r}: {self.name} is sorted by it. Set or reset the sort "
                 "keys first."
             )
-        return replace(self, columns=remove_column(self.columns, column.id))
+        return replace(
+            self,
+            columns=remove_column(self.columns, column.id),
+            undone=(*self.undone, *self._made_here(column)),
+        )
+
+    def _made_here(self, column: Column) -> Iterator[ColumnRow]:
+        """Yield a column and what it holds as far as the transaction added them and their ids stay used.
+
+        They do for a new table, as in the reference, and where files of the transaction have them.
+        """
+        before = _rows(self.base.schema) if self.base is not None else {}
+        rows = _rows(self.columns)
+        if self.base is None or self.files:
+            yield from (rows[one.id] for one in TableSchema((column,)).walk() if one.id not in before)
 
     def _siblings(self, column: Column) -> tuple[Column, ...]:
         parent = parents(self.columns)[column.id]
@@ -366,7 +381,14 @@ class TableDraft:
     def _creation(self) -> CreateTable:
         assert isinstance(self.ref, NewTableRef)
         return CreateTable(
-            self.ref, self.schema_ref, self.name, self.uuid, self.directory, self.columns, self.is_altered
+            self.ref,
+            self.schema_ref,
+            self.name,
+            self.uuid,
+            self.directory,
+            self.columns,
+            self.is_altered,
+            self.undone,
         )
 
     def _alterations(self, base: TableSnapshot) -> Iterator[Change]:
@@ -375,7 +397,7 @@ class TableDraft:
         before, after = _rows(base.schema), _rows(self.columns)
         ended = tuple(one for one, row in before.items() if after.get(one) != row)
         begun = tuple(row for one, row in after.items() if before.get(one) != row)
-        if not (ended or begun):
+        if not (ended or begun or self.undone):
             return
         old_types, new_types = base.schema.leaf_types(), self.columns.leaf_types()
         unbounded = tuple(
@@ -384,7 +406,7 @@ class TableDraft:
             if one in old_types and not keeps_bounds(old_types[one], type_)
         )
         alive = tuple(one for one in self.without_nulls if one in after)
-        yield ChangeColumns(base.table_id, base.name, ended, begun, unbounded, alive)
+        yield ChangeColumns(base.table_id, base.name, ended, begun, unbounded, alive, self.undone)
 
     def _layout_changes(self) -> Iterator[Change]:
         for word in self.layout_set:

@@ -262,6 +262,30 @@ DDL_SCENARIOS = [
         ignored=NESTED,
     ),
     ddl(
+        "drop new columns at once, and add others",
+        (
+            _together(
+                _one("create_table", "t", {"i": "int32", "s": "struct(x int32, y int32)", "j": "int32"}),
+                _one("drop_column", "t", "j"),
+            ),
+            ("CREATE TABLE t (i integer, s struct(x integer, y integer), j integer)", "ALTER TABLE t DROP j"),
+        ),
+        (_one("add_column", "t", "k", "int32"), "ALTER TABLE t ADD COLUMN k integer"),
+        (
+            _together(
+                _one("add_column", "t", "l", "int32"),
+                _one("add_column", "t", "m", "int32"),
+                _one("drop_column", "t", "m"),
+            ),
+            (
+                "ALTER TABLE t ADD COLUMN l integer",
+                "ALTER TABLE t ADD COLUMN m integer",
+                "ALTER TABLE t DROP m",
+            ),
+        ),
+        (_one("add_column", "t", "n", "int32"), "ALTER TABLE t ADD COLUMN n integer"),
+    ),
+    ddl(
         "alter two tables, the newer one first",
         _CREATE,
         _CREATENESTED,

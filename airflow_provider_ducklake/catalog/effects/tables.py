@@ -42,6 +42,7 @@ def create_table(change: CreateTable, state: CommitState, tables: CatalogTables)
         },
     )
     yield insert(tables["column"], *_column_rows(_with_parents(change.columns), table_id, state))
+    yield from _undone(change.undone, table_id, state, tables)
     yield from new_schema_version(table_id, state, tables)
     state.record(ChangeRecord(ChangeKind.CREATED_TABLE, name=change.name))
     if change.is_altered:
@@ -93,6 +94,15 @@ def _column_rows(rows: Iterable[ColumnRow], table_id: TableId, state: CommitStat
     ]
 
 
+def _undone(
+    rows: tuple[ColumnRow, ...], table_id: TableId, state: CommitState, tables: CatalogTables
+) -> Iterator[Effect]:
+    """Yield rows that no snapshot shows, as the reference's: they keep the ids from being used again."""
+    if rows:
+        hidden = _column_rows(rows, table_id, state)
+        yield insert(tables["column"], *({**row, "end_snapshot": state.snapshot_id} for row in hidden))
+
+
 def _is_nested(column: Column) -> bool:
     return column.catalog_type in ("struct", "list", "map")
 
@@ -104,6 +114,7 @@ def change_columns(change: ChangeColumns, state: CommitState, tables: CatalogTab
         yield close(column, state, column.c.table_id == change.table_id, column.c.column_id.in_(change.ended))
     if change.begun:
         yield insert(column, *_column_rows(change.begun, change.table_id, state))
+    yield from _undone(change.undone, change.table_id, state, tables)
     if change.unbounded:
         yield from _forget_bounds(change, tables)
     yield from new_schema_version(change.table_id, state, tables)
