@@ -244,7 +244,9 @@ class Values:
         return Column(self.name("c"), type_, is_null_free=isinstance(type_, str) and self._flip())
 
     def columns(self) -> list[Column]:
-        return [Column(ID, "int64", is_null_free=True), *(self.column() for _ in range(self._size(2, 5)))]
+        may_be_computed = Column(self.name("c"), self.random.choice(list(EXPRESSIONS)))
+        others = [self.column() for _ in range(self._size(2, 4))]
+        return [Column(ID, "int64", is_null_free=True), *others, may_be_computed]
 
     def scalar(self, *, nested: bool = False) -> str:
         """Draw a type; inside others the reference inlines some with a CAST, which it does not read back."""

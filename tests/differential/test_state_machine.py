@@ -14,7 +14,7 @@ from tests.differential.drawn_changes import KINDS, Change, Changes
 from tests.differential.twin import IGNORED, Twin
 
 HISTORY = 60  # transactions in one lake
-HISTORIES = {"ci": {"sqlite": 5, "postgres": 1}, "full": {"sqlite": 36, "postgres": 6}}
+HISTORIES = {"ci": {"sqlite": 5, "postgres": 1}, "full": {"sqlite": 60, "postgres": 6}}
 EACH_AT_LEAST = 30  # changes of each kind, at full size
 
 Transaction = list[Change]
