@@ -9,7 +9,7 @@ from sqlalchemy import column, func, literal, select, table
 
 from airflow_provider_ducklake.catalog import read
 from airflow_provider_ducklake.catalog.inlined_read import layout_schema
-from airflow_provider_ducklake.catalog.inlined_tables import inlined_table
+from airflow_provider_ducklake.catalog.inlined_tables import INLINING_DIALECTS, inlined_table
 from airflow_provider_ducklake.catalog.known_targets import with_targets
 from airflow_provider_ducklake.catalog.registered_files import with_foreign_files
 from airflow_provider_ducklake.spec.ids import TableId
@@ -33,15 +33,12 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.ids import ColumnId
 
 
-_TRANSACTIONAL_LAYOUTS = ("sqlite", "postgresql")
-
-
 def known_stats(connection: Connection, catalog: Catalog, changes: Collection[Change]) -> KnownStats:
     """Return the statistics of the tables that get rows, and where the rows of truncated ones lie."""
     dialect_name = catalog.dialect.engine.dialect.name
     truncated = _tables_of(changes, Truncate)
     shortened = _tables_of(changes, InlineDeletes)
-    reshaped = [] if dialect_name in _TRANSACTIONAL_LAYOUTS else _tables_of(changes, RegisterLayout)
+    reshaped = [] if dialect_name in INLINING_DIALECTS else _tables_of(changes, RegisterLayout)
     with_layout = _tables_of(changes, (RegisterLayout, InlineRows))
     known = KnownStats(
         live_inlined={
