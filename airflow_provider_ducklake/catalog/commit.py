@@ -39,7 +39,7 @@ from airflow_provider_ducklake.transaction.conflicts import (
 from airflow_provider_ducklake.transaction.replay import Replay, replay_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from sqlalchemy import Connection
 
@@ -68,17 +68,29 @@ Restamp: TypeAlias = "Callable[[AddDeletes, SnapshotId], AddDeletes]"
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """Changes that were planned on snapshot ``base``: they conflict with what came after it."""
+
+    base: SnapshotId
+    changes: Collection[Change]
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedCommit:
-    """Changes planned on snapshot ``base``, what they say of themselves, and how to make them once.
+    """Stages that become one snapshot, what they say of themselves, and how to make them once.
 
     ``restamp`` writes delete files anew that hold the id of another snapshot than they are committed as.
     """
 
-    base: SnapshotId
-    changes: Collection[Change]
+    stages: Sequence[Stage]
     info: CommitInfo
     keyed: KeyedCommit | None = None
     restamp: Restamp | None = None
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """The changes of all stages, in the order of their effects."""
+        return ordered([change for stage in self.stages for change in stage.changes])
 
 
 def commit(
@@ -92,8 +104,7 @@ def commit(
         CommitRetriesExceededError: every attempt lost the race; nothing landed.
         CommitStateUnknownError: the connection broke during COMMIT; the snapshot may exist.
     """
-    planned = replace(planned, changes=ordered(planned.changes))
-    if not planned.changes:
+    if not any(stage.changes for stage in planned.stages):
         return None
     committed, attempts = with_retries(catalog.dialect, retry, lambda: _attempt(catalog, planned))
     if committed.is_earlier:
@@ -108,7 +119,7 @@ def _attempt(catalog: Catalog, planned: PlannedCommit) -> CommittedSnapshot:
     with dialect.writing() as connection:
         if planned.keyed is not None and (done := _earlier(connection, catalog, planned.keyed)):
             return CommittedSnapshot.earlier(done)
-        state = _begin(connection, catalog, planned.base, planned.changes)
+        state = _begin(connection, catalog, planned)
         effects = [
             effect
             for change in _stamped(planned, state.snapshot_id)
@@ -155,13 +166,12 @@ def _earlier(connection: Connection, catalog: Catalog, keyed: KeyedCommit) -> tu
     return now.done
 
 
-def _begin(
-    connection: Connection, catalog: Catalog, base: SnapshotId, changes: Collection[Change]
-) -> CommitState:
+def _begin(connection: Connection, catalog: Catalog, planned: PlannedCommit) -> CommitState:
     """Read the head and what happened since our plan, check conflicts, and return the state to build on."""
-    tables = catalog.tables
+    tables, changes = catalog.tables, planned.changes
     head = read.head(connection, tables)
-    _check_since(connection, tables, base, head, changes)
+    for stage in planned.stages:
+        _check_since(connection, tables, stage.base, head, stage.changes)
     known = known_stats(connection, catalog, changes)
     check_targets(changes, known.targets, head.id)
     check_not_registered(changes, known.registered, head.id)

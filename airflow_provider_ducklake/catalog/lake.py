@@ -13,7 +13,7 @@ from uuid6 import uuid7
 from airflow_provider_ducklake.catalog import bootstrap, commit_keys, maintenance, null_check, read, watch
 from airflow_provider_ducklake.catalog.base_lake import CatalogBase, Definitions
 from airflow_provider_ducklake.catalog.catalog import Catalog
-from airflow_provider_ducklake.catalog.commit import KeyedCommit, PlannedCommit, Restamp, commit
+from airflow_provider_ducklake.catalog.commit import KeyedCommit, PlannedCommit, Restamp, Stage, commit
 from airflow_provider_ducklake.catalog.connect import catalog_file, open_engine, parse_url, shown
 from airflow_provider_ducklake.catalog.dialects import dialect_of
 from airflow_provider_ducklake.catalog.indexes import create_indexes
@@ -482,14 +482,28 @@ class Lake:
         Raises:
             InvalidInputError: the lake demands a commit message and there is none.
         """
+        planned = PlannedCommit((Stage(base, tuple(changes)),), info, keyed, restamp)
+        return self._commit(planned, retry)
+
+    def commit_stages(
+        self, stages: Sequence[Stage], info: CommitInfo, *, keyed: KeyedCommit | None = None
+    ) -> CommittedSnapshot | None:
+        """Commit changes planned on several snapshots as one; each is checked against what followed its own.
+
+        Raises:
+            InvalidInputError: the lake demands a commit message and there is none.
+        """
+        return self._commit(PlannedCommit(tuple(stages), info, keyed), DEFAULT_RETRY)
+
+    def _commit(self, planned: PlannedCommit, retry: RetryPolicy) -> CommittedSnapshot | None:
         self._refuse_unusable()
-        changes = tuple(changes)
-        if changes and info.message is None and self.effective_options().flag("require_commit_message"):
+        is_silent = planned.changes and planned.info.message is None
+        if is_silent and self.effective_options().flag("require_commit_message"):
             raise InvalidInputError(
                 "This lake requires a commit message (option require_commit_message): give one."
             )
         with _translated(self._catalog.dialect.engine.url):
-            return commit(self._catalog, PlannedCommit(base, changes, info, keyed, restamp), retry)
+            return commit(self._catalog, planned, retry)
 
     def keyed_commit(
         self, key: CommitKey, on_clear: OnClear = OnClear.REPLACE, *, starts_over: bool = False
