@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import pandas as pd  # noqa: F401 - imported late otherwise, as the others so marked
@@ -305,7 +306,17 @@ def _wait_for_end(child: int, seconds: float) -> None:
     os.close(handle)
 
 
+def warm_up() -> None:
+    """Have SQLAlchemy and ours prepare what they do once in a process; no thread may start before a fork."""
+    with TemporaryDirectory() as folder, Lake.create(f"sqlite:///{folder}/lake", f"{folder}/data/") as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", COLUMNS)
+        with lake.transaction(commit_key="k") as tx:
+            tx.add_column("t", "k", "int32")
+
+
 if __name__ == "__main__":
+    warm_up()
     gc.freeze()
     logging.disable()  # of lost connections, which are meant
     for line in sys.stdin:
