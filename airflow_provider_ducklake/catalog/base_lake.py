@@ -14,7 +14,7 @@ from airflow_provider_ducklake.transaction.lake_draft import BaseLake, BaseMacro
 from airflow_provider_ducklake.transaction.table_draft import TableDraft
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection
@@ -50,13 +50,14 @@ class CatalogBase(BaseLake):
         snapshot: Snapshot,
         reading: Callable[[], AbstractContextManager[Connection]],
         definitions: Definitions,
+        options: Sequence[OptionRow],
     ) -> None:
         self.snapshot_id = snapshot.id
         self._catalog = catalog
         self._snapshot = snapshot
         self._reading = reading
         self._definitions = definitions
-        self._option_rows: list[OptionRow] | None = None
+        self._option_rows = options
 
     def schema(self, name: str) -> SchemaDraft | None:
         known = self._definitions.schemas
@@ -87,9 +88,6 @@ class CatalogBase(BaseLake):
             return table, read.next_column_id(connection, tables, table.table_id)
 
     def _options(self, schema_id: int | None, table_id: int | None = None) -> Options:
-        if self._option_rows is None:
-            with self._reading() as connection:
-                self._option_rows = read.option_rows(connection, self._catalog.tables)
         return Options.effective(self._option_rows, schema_id, table_id)
 
     def view(self, schema: SchemaDraft, name: str) -> BaseView | None:

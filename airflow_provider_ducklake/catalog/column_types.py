@@ -93,6 +93,9 @@ class CatalogTimestamp(TypeDecorator[datetime]):
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
+CATALOG_TYPES = (BigInteger, CatalogText, CatalogBoolean, CatalogUuid, CatalogTimestamp)
+
+
 def format_time(value: datetime) -> str:
     """Return the text of an aware time in SQLite catalogs.
 

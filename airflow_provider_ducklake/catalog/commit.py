@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy.exc import DBAPIError
 
@@ -19,13 +21,15 @@ from airflow_provider_ducklake.catalog import commit_keys, read
 from airflow_provider_ducklake.catalog.effects import effects_of
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.effects.inlined import lacks_layout
-from airflow_provider_ducklake.catalog.known_stats import known_stats
+from airflow_provider_ducklake.catalog.known_stats import known_stats, stats_questions
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
 from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
+    InvalidInputError,
     TransactionConflictError,
 )
 from airflow_provider_ducklake.spec.commit_key import OnClear
+from airflow_provider_ducklake.spec.options import Options
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 from airflow_provider_ducklake.transaction.change_set import changes_catalog, ordered
 from airflow_provider_ducklake.transaction.changes import AddDeletes, InlineRows
@@ -39,12 +43,14 @@ from airflow_provider_ducklake.transaction.conflicts import (
 from airflow_provider_ducklake.transaction.replay import Replay, replay_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+    from airflow_provider_ducklake.catalog.questions import Question
+    from airflow_provider_ducklake.catalog.read import RecordedSnapshot
     from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.spec.commit_key import CommitKey, CommitRecord
     from airflow_provider_ducklake.spec.ids import SnapshotId
@@ -75,7 +81,7 @@ class Stage:
     changes: Collection[Change]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PlannedCommit:
     """Stages that become one snapshot, what they say of themselves, and how to make them once.
 
@@ -87,7 +93,7 @@ class PlannedCommit:
     keyed: KeyedCommit | None = None
     restamp: Restamp | None = None
 
-    @property
+    @cached_property
     def changes(self) -> tuple[Change, ...]:
         """The changes of all stages, in the order of their effects."""
         return ordered([change for stage in self.stages for change in stage.changes])
@@ -116,10 +122,10 @@ def commit(
 
 def _attempt(catalog: Catalog, planned: PlannedCommit) -> CommittedSnapshot:
     dialect, tables = catalog.dialect, catalog.tables
-    with dialect.writing() as connection:
-        if planned.keyed is not None and (done := _earlier(connection, catalog, planned.keyed)):
+    with dialect.writing_after(_questions(catalog, planned)) as (connection, answers):
+        if planned.keyed is not None and (done := _earlier(planned.keyed, answers["records"])):
             return CommittedSnapshot.earlier(done)
-        state = _begin(connection, catalog, planned)
+        state = _begin(connection, catalog, planned, answers)
         effects = [
             effect
             for change in _stamped(planned, state.snapshot_id)
@@ -127,12 +133,29 @@ def _attempt(catalog: Catalog, planned: PlannedCommit) -> CommittedSnapshot:
         ]
         if planned.keyed is not None:
             effects.append(commit_keys.record_effect(catalog, planned.keyed.key, state))
-        _run(connection, _snapshot_effect(state, tables))  # first: its primary key fails fast
-        for effect in effects:
-            _run(connection, effect)
-        _run(connection, _changes_effect(state, planned.info, tables))
-        _finish(connection, dialect, state.snapshot_id)
+        with dialect.sending(connection) as send:
+            send(_snapshot_effect(state, tables))  # first: its primary key fails fast
+            for effect in effects:
+                send(effect)
+            send(_changes_effect(state, planned.info, tables))
+            _finish(connection, dialect, state.snapshot_id)
     return CommittedSnapshot(state.snapshot_id, state.time, attempts=1)
+
+
+def _questions(catalog: Catalog, planned: PlannedCommit) -> dict[str, Question[Any]]:
+    """Return what is asked under the lock, in one round trip where the database can do that."""
+    questions: dict[str, Question[Any]] = {
+        "head": read.which_head(catalog.tables),
+        "newer": read.which_newer(catalog.tables, min(stage.base for stage in planned.stages)),
+        **stats_questions(catalog, planned.changes),
+    }
+    if catalog.dialect.clock is not None:
+        questions["clock"] = catalog.dialect.clock
+    if planned.keyed is not None:
+        questions["records"] = commit_keys.which_records(catalog, planned.keyed.key)
+    if planned.info.message is None:
+        questions["options"] = read.which_options(catalog.tables)
+    return questions
 
 
 def _stamped(planned: PlannedCommit, snapshot_id: SnapshotId) -> Iterator[Change]:
@@ -147,14 +170,13 @@ def _stamped(planned: PlannedCommit, snapshot_id: SnapshotId) -> Iterator[Change
             yield change
 
 
-def _earlier(connection: Connection, catalog: Catalog, keyed: KeyedCommit) -> tuple[CommitRecord, ...]:
+def _earlier(keyed: KeyedCommit, found: Sequence[CommitRecord]) -> tuple[CommitRecord, ...]:
     """Return the records of this commit if it was made already.
 
     Raises:
         ZombieCommitError: a later generation was.
         TransactionConflictError: an earlier generation was, since we planned.
     """
-    found = commit_keys.records(connection, catalog, keyed.key)
     now = replay_of(found, keyed.key, keyed.on_clear)
     if not now.done and now.replaced != keyed.seen.replaced:
         raise TransactionConflictError(
@@ -166,17 +188,22 @@ def _earlier(connection: Connection, catalog: Catalog, keyed: KeyedCommit) -> tu
     return now.done
 
 
-def _begin(connection: Connection, catalog: Catalog, planned: PlannedCommit) -> CommitState:
-    """Read the head and what happened since our plan, check conflicts, and return the state to build on."""
-    tables, changes = catalog.tables, planned.changes
-    head = read.head(connection, tables)
+def _begin(
+    connection: Connection, catalog: Catalog, planned: PlannedCommit, answers: Mapping[str, Any]
+) -> CommitState:
+    """Check what was read under the lock, and return the state to build on."""
+    head, changes = answers["head"], planned.changes
+    if Options.effective(answers.get("options", ())).flag("require_commit_message"):
+        raise InvalidInputError(
+            "This lake requires a commit message (option require_commit_message): give one."
+        )
     for stage in planned.stages:
-        _check_since(connection, tables, stage.base, head, stage.changes)
-    known = known_stats(connection, catalog, changes)
+        _check_since(stage, head, answers["newer"])
+    known = known_stats(connection, catalog, changes, answers)
     check_targets(changes, known.targets, head.id)
     check_not_registered(changes, known.registered, head.id)
-    clock = catalog.dialect.server_time(connection)
     makes_layout = any(isinstance(change, InlineRows) and _lacks_layout(change, known) for change in changes)
+    clock = answers.get("clock") or datetime.now(UTC)
     return CommitState(head, clock, known, catalog_changes=changes_catalog(changes) or makes_layout)
 
 
@@ -185,18 +212,10 @@ def _lacks_layout(change: InlineRows, known: KnownStats) -> bool:
     return lacks_layout(change, newest)
 
 
-def _check_since(
-    connection: Connection,
-    tables: CatalogTables,
-    base: SnapshotId,
-    head: Snapshot,
-    changes: Collection[Change],
-) -> None:
-    if head.id == base:
-        return
-    newer = read.recorded_snapshots(connection, tables, after=base)
-    check_conflicts(changes, ((one.id, record) for one in newer for record in one.changes))
-    if len(newer) != head.id - base:
+def _check_since(stage: Stage, head: Snapshot, newer: Collection[RecordedSnapshot]) -> None:
+    since = [one for one in newer if one.id > stage.base]
+    check_conflicts(stage.changes, ((one.id, record) for one in since for record in one.changes))
+    if len(since) != head.id - stage.base:
         raise TransactionConflictError(
             "commit on top of it", "follows snapshots that were expired since we planned", "the lake", head.id
         )
@@ -229,19 +248,12 @@ def _changes_effect(state: CommitState, info: CommitInfo, tables: CatalogTables)
     )
 
 
-def _run(connection: Connection, effect: Effect) -> None:
-    if effect.rows is None:
-        connection.execute(effect.statement)
-    else:
-        connection.execute(effect.statement, list(effect.rows))
-
-
 def _finish(connection: Connection, dialect: CatalogDialect, snapshot_id: SnapshotId) -> None:
-    """COMMIT; an error that is not a lost race leaves it open whether the snapshot landed."""
+    """COMMIT; an error that does not say that nothing landed leaves it open whether the snapshot did."""
     try:
         connection.commit()
     except DBAPIError as error:
-        if dialect.is_lost_race(error):
+        if dialect.is_lost_race(error) or dialect.is_refusal(error):
             raise
         raise _unknown(connection, snapshot_id, error.orig) from error
     except Exception as error:  # raised by a signal handler, say

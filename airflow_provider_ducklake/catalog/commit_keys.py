@@ -5,17 +5,21 @@ Our own table beside the format's; DuckDB does not mind it. One indexed read, at
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Column, MetaData, String, Table, func, select
+from sqlalchemy import BigInteger, Column, MetaData, Row, Select, String, Table, bindparam, func, select
 
 from airflow_provider_ducklake.catalog.column_types import TABLE_OPTIONS, CatalogTimestamp
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
+from airflow_provider_ducklake.catalog.questions import Question
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.spec.commit_key import EARLIER_RUN, CommitKey, CommitRecord
 from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
@@ -26,6 +30,7 @@ _NO_TABLE = 0  # a schema's id, so never a table's
 _DIGEST_LENGTH = 64
 
 
+@lru_cache
 def commit_table(metadata_schema: str | None) -> Table:
     """Return the table; its primary key allows one commit of each generation to each table."""
     return Table(
@@ -60,8 +65,22 @@ def ensure_table(catalog: Catalog) -> None:
 
 def records(connection: Connection, catalog: Catalog, key: CommitKey) -> list[CommitRecord]:
     """Return what was committed under the key, of all generations."""
-    table = commit_table(catalog.tables.metadata_schema)
-    query = select(table).where(table.c.commit_key == key.digest).order_by(*table.primary_key)
+    return which_records(catalog, key).ask(connection)
+
+
+def which_records(catalog: Catalog, key: CommitKey) -> Question[list[CommitRecord]]:
+    """Ask for what was committed under the key, of all generations."""
+    return Question(_records_of_key(catalog.tables.metadata_schema), _records, {"digest": key.digest})
+
+
+@lru_cache
+def _records_of_key(metadata_schema: str | None) -> Select[Any]:
+    table = commit_table(metadata_schema)
+    is_ours = table.c.commit_key == bindparam("digest", type_=String)
+    return select(table).where(is_ours).order_by(*table.primary_key)
+
+
+def _records(rows: Iterable[Row[Any]]) -> list[CommitRecord]:
     return [
         CommitRecord(
             row.generation,
@@ -71,7 +90,7 @@ def records(connection: Connection, catalog: Catalog, key: CommitKey) -> list[Co
             row.row_count,
             row.committed_at,
         )
-        for row in connection.execute(query)
+        for row in rows
     ]
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import math
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DisconnectionError
 from sqlalchemy.pool import NullPool
 
 from airflow_provider_ducklake.errors import CatalogUnavailableError, InvalidInputError
@@ -16,11 +18,15 @@ if TYPE_CHECKING:
     import sqlite3
 
     from sqlalchemy.engine import URL, ExceptionContext
+    from sqlalchemy.engine.interfaces import DBAPIConnection
+    from sqlalchemy.pool import ConnectionPoolEntry
 
 CONNECT_TIMEOUT_SECONDS = 10
 LOCK_TIMEOUT_SECONDS = 60
 # Execution option: start the transaction as a writer.
 WRITES = "ducklake_writes"
+_RETURNED = "ducklake_returned"  # when a connection came back to the pool
+_IDLE_SECONDS = 1.0
 
 _DRIVERS = {
     "sqlite": "sqlite",
@@ -127,9 +133,27 @@ def _postgres_engine(url: URL) -> Engine:
         "application_name": "airflow_provider_ducklake",
     }
     arguments = {key: value for key, value in arguments.items() if key not in url.query}
-    return create_engine(
-        url, connect_args=arguments, isolation_level="READ COMMITTED", pool_size=2, pool_pre_ping=True
-    )
+    return _server_engine(url, arguments)
+
+
+def _server_engine(url: URL, arguments: dict[str, Any]) -> Engine:
+    """Return an engine that asks a connection whether it still lives where it lay idle for a moment."""
+    engine = create_engine(url, connect_args=arguments, isolation_level="READ COMMITTED", pool_size=2)
+
+    @event.listens_for(engine, "checkin")
+    def note_time(_connection: DBAPIConnection | None, record: ConnectionPoolEntry) -> None:
+        record.info[_RETURNED] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def ping(connection: DBAPIConnection, record: ConnectionPoolEntry, _proxy: object) -> None:
+        if time.monotonic() - record.info.get(_RETURNED, math.inf) < _IDLE_SECONDS:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise DisconnectionError from error
+
+    return engine
 
 
 # A value that does not fit must be an error, and no mode of the server may change what our statements mean.
@@ -145,9 +169,7 @@ def _mysql_engine(url: URL) -> Engine:
     arguments = {"connect_timeout": CONNECT_TIMEOUT_SECONDS, "charset": "utf8mb4"}
     arguments = {key: value for key, value in arguments.items() if key not in url.query}
     arguments["init_command"] = _MYSQL_SESSION
-    engine = create_engine(
-        url, connect_args=arguments, isolation_level="READ COMMITTED", pool_size=2, pool_pre_ping=True
-    )
+    engine = _server_engine(url, arguments)
 
     @event.listens_for(engine, "handle_error")
     def recognise_lost_connections(context: ExceptionContext) -> None:

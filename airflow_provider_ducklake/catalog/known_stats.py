@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import column, func, literal, select, table
 
@@ -25,62 +24,93 @@ from airflow_provider_ducklake.transaction.changes import (
 from airflow_provider_ducklake.transaction.commit_state import KnownStats
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.catalog.questions import Question
     from airflow_provider_ducklake.spec.ids import ColumnId
 
 
-def known_stats(connection: Connection, catalog: Catalog, changes: Collection[Change]) -> KnownStats:
+def stats_questions(catalog: Catalog, changes: Collection[Change]) -> dict[str, Question[Any]]:
+    """Return what is asked of every commit; ``known_stats`` takes the answers by their names."""
+    questions: dict[str, Question[Any]] = {}
+    if growing := _tables_of(changes, (AppendFiles, InlineRows)):
+        questions["counts"] = read.which_counts(catalog.tables, growing)
+        questions["column_stats"] = read.which_column_stats(catalog.tables, growing)
+    if with_layout := _tables_of(changes, (RegisterLayout, InlineRows)):
+        questions["layouts"] = read.which_newest_layouts(catalog.tables, with_layout)
+    return questions
+
+
+def known_stats(
+    connection: Connection, catalog: Catalog, changes: Collection[Change], answers: Mapping[str, Any]
+) -> KnownStats:
     """Return the statistics of the tables that get rows, and where the rows of truncated ones lie."""
     dialect_name = catalog.dialect.engine.dialect.name
     truncated = _tables_of(changes, Truncate)
     shortened = _tables_of(changes, InlineDeletes)
     reshaped = [] if dialect_name in INLINING_DIALECTS else _tables_of(changes, RegisterLayout)
-    with_layout = _tables_of(changes, (RegisterLayout, InlineRows))
+    columns: read.ColumnStatistics = answers.get("column_stats", {})
     known = KnownStats(
+        tables=answers.get("counts", {}),
+        columns=columns,
+        unbounded=_unbounded(connection, catalog, _columns_that_get_bounds(changes, columns)),
         live_inlined={
             one: live_inlined_tables(connection, catalog, one) for one in {*truncated, *reshaped, *shortened}
         },
         with_live_files=read.tables_with_live_files(connection, catalog.tables, truncated),
-        layouts=read.newest_layouts(connection, catalog.tables, with_layout),
+        layouts=answers.get("layouts", {}),
         dialect_name=dialect_name,
     )
     if any(isinstance(change, AddDeletes | InlineDeletes) for change in changes):
         known = with_targets(connection, catalog, changes, known)
-    known = with_foreign_files(connection, catalog, changes, known)
-    ids = list(dict.fromkeys(_tables_of(changes, (AppendFiles, InlineRows))))
-    if not ids:
-        return known
-    columns = read.table_column_stats(connection, catalog.tables, ids)
-    without_bounds = {
-        table_id: missing
-        for table_id, stats in columns.items()
-        if (
-            missing := [
-                one.column_id for one in stats.values() if one.min_value is None and one.max_value is None
+    return with_foreign_files(connection, catalog, changes, known)
+
+
+def _columns_that_get_bounds(
+    changes: Collection[Change], known: read.ColumnStatistics
+) -> dict[TableId, list[ColumnId]]:
+    """Return the columns without bounds that new rows have bounds for: what do the others hold?"""
+    found: dict[TableId, list[ColumnId]] = {}
+    for change in changes:
+        if isinstance(change, AppendFiles | InlineRows) and isinstance(change.table, int):
+            table_id = TableId(change.table)
+            bounded = _bounded(change)
+            missing = [
+                one.column_id
+                for one in known.get(table_id, {}).values()
+                if one.min_value is None and one.max_value is None and one.column_id in bounded
             ]
-        )
-    }
-    return replace(
-        known,
-        tables=read.table_stats(connection, catalog.tables, ids),
-        columns=columns,
-        unbounded=_unbounded(connection, catalog, without_bounds),
+            if missing:
+                found.setdefault(table_id, []).extend(missing)
+    return found
+
+
+def _bounded(change: AppendFiles | InlineRows) -> set[ColumnId]:
+    parts: list[Mapping[ColumnId, Any]] = (
+        [file.column_stats for file in change.files]
+        if isinstance(change, AppendFiles)
+        else [*change.column_stats]
     )
+    return {
+        column_id
+        for part in parts
+        for column_id, stats in part.items()
+        if stats is not None and (stats.min_value is not None or stats.max_value is not None)
+    }
 
 
 def _tables_of(changes: Collection[Change], kinds: type | tuple[type, ...]) -> list[TableId]:
-    """Return the existing tables that changes of these kinds are about."""
-    found: list[TableId] = []
+    """Return the existing tables that changes of these kinds are about, each once."""
+    found: dict[TableId, None] = {}
     for change in changes:
         if isinstance(change, kinds):
             table = getattr(change, "table_id", None) or getattr(change, "table", None)
             if isinstance(table, int):
-                found.append(TableId(table))
-    return found
+                found[TableId(table)] = None
+    return list(found)
 
 
 def _unbounded(
@@ -88,7 +118,7 @@ def _unbounded(
 ) -> frozenset[tuple[TableId, ColumnId]]:
     unbounded = read.columns_with_unbounded_values(connection, catalog.tables, without_bounds)
     for table_id, missing in without_bounds.items():
-        inlined = _columns_with_inlined_values(connection, catalog, table_id) if missing else set()
+        inlined = _columns_with_inlined_values(connection, catalog, table_id)
         unbounded.update((table_id, column_id) for column_id in missing if column_id in inlined)
     return frozenset(unbounded)
 

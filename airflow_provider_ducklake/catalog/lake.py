@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
     from airflow_provider_ducklake.catalog.maintenance import ExpireResult
+    from airflow_provider_ducklake.catalog.questions import Question
     from airflow_provider_ducklake.catalog.read import RecordedSnapshot
     from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.planning.watch import TableChanges
@@ -227,10 +228,18 @@ class Lake:
         with self._reading() as connection:
             return read.find_schema(connection, self._catalog.tables, self._snapshot(connection, at).id, name)
 
-    def base(self, snapshot: Snapshot) -> CatalogBase:
-        """Return what a transaction asks of the snapshot it is planned on."""
-        self._definitions = self._definitions.at(snapshot.schema_version)
-        return CatalogBase(self._catalog, snapshot, self._reading, self._definitions)
+    def newest(self) -> CatalogBase:
+        """Return the newest snapshot as a transaction asks for it, with the options of this moment."""
+        tables = self._catalog.tables
+        questions: dict[str, Question[Any]] = {
+            "head": read.which_head(tables),
+            "options": read.which_options(tables),
+        }
+        with self._reading() as connection:
+            answers = self._catalog.dialect.ask(connection, questions)
+        head = answers["head"]
+        self._definitions = self._definitions.at(head.schema_version)
+        return CatalogBase(self._catalog, head, self._reading, self._definitions, answers["options"])
 
     def inlined_batch(self, rows: pa.Table, schema: TableSchema) -> InlinedBatch | None:
         """Return rows as the catalog keeps them; None where its database or the values do not allow it."""
@@ -268,7 +277,7 @@ class Lake:
         if table is None:
             return InlinedLayout()
         with self._reading() as connection:
-            newest = read.newest_layouts(connection, self._catalog.tables, [table.table_id])
+            newest = read.which_newest_layouts(self._catalog.tables, [table.table_id]).ask(connection)
             version = newest.get(table.table_id)
             if version is None:
                 return InlinedLayout()
@@ -497,11 +506,6 @@ class Lake:
 
     def _commit(self, planned: PlannedCommit, retry: RetryPolicy) -> CommittedSnapshot | None:
         self._refuse_unusable()
-        is_silent = planned.changes and planned.info.message is None
-        if is_silent and self.effective_options().flag("require_commit_message"):
-            raise InvalidInputError(
-                "This lake requires a commit message (option require_commit_message): give one."
-            )
         with _translated(self._catalog.dialect.engine.url):
             return commit(self._catalog, planned, retry)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def has_rows(connection: Connection, catalog: Catalog, table: TableSnapshot) -> bool:
     """Whether the table ever held a row."""
-    return bool(read.table_stats(connection, catalog.tables, [table.table_id]))
+    return bool(read.which_counts(catalog.tables, [table.table_id]).ask(connection))
 
 
 def may_hold_null(
@@ -31,7 +31,7 @@ def may_hold_null(
     """Whether any row of the table may have NULL in a top-level column."""
     if not has_rows(connection, catalog, table):
         return False
-    known = read.table_column_stats(connection, catalog.tables, [table.table_id])[table.table_id]
+    known = read.which_column_stats(catalog.tables, [table.table_id]).ask(connection).get(table.table_id, {})
     if (stats := known.get(column.id)) is not None and not stats.contains_null:
         return False
     if has_inlined_rows(connection, catalog, table.table_id):

@@ -6,10 +6,24 @@ Statements name their columns, so extra columns of newer catalogs do no harm.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, and_, func, or_, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    func,
+    or_,
+    select,
+)
 
+from airflow_provider_ducklake.catalog.questions import Question, one_of, values_of
 from airflow_provider_ducklake.errors import SnapshotNotFoundError
 from airflow_provider_ducklake.spec.files import LiveDataFile, LiveDeleteFile
 from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
@@ -50,9 +64,15 @@ def visible(table: Table, at: int) -> ColumnElement[bool]:
 
 def head(connection: Connection, tables: CatalogTables) -> Snapshot:
     """Return the newest snapshot."""
+    return which_head(tables).ask(connection)
+
+
+@lru_cache
+def which_head(tables: CatalogTables) -> Question[Snapshot]:
+    """Ask for the newest snapshot."""
     snapshot = tables["snapshot"]
-    row = connection.execute(select(snapshot).order_by(snapshot.c.snapshot_id.desc()).limit(1)).one()
-    return _snapshot(row)
+    query = select(snapshot).order_by(snapshot.c.snapshot_id.desc()).limit(1)
+    return Question(query, lambda rows: _snapshot(rows[0]))
 
 
 def snapshot_by_id(connection: Connection, tables: CatalogTables, version: int) -> Snapshot:
@@ -122,12 +142,26 @@ class RecordedSnapshot:
         return self.snapshot.time
 
 
-def recorded_snapshots(
-    connection: Connection, tables: CatalogTables, after: int | None = None
-) -> list[RecordedSnapshot]:
-    """Return all snapshots, or those newer than ``after``, oldest first."""
+def recorded_snapshots(connection: Connection, tables: CatalogTables) -> list[RecordedSnapshot]:
+    """Return all snapshots, oldest first."""
+    return _recorded(connection.execute(_with_changes(tables)).all())
+
+
+def which_newer(tables: CatalogTables, than: int) -> Question[list[RecordedSnapshot]]:
+    """Ask for the snapshots newer than one, oldest first."""
+    return Question(_newer(tables), _recorded, {"after": than})
+
+
+@lru_cache
+def _newer(tables: CatalogTables) -> Select[Any]:
+    return _with_changes(tables).where(
+        tables["snapshot"].c.snapshot_id > bindparam("after", type_=BigInteger)
+    )
+
+
+def _with_changes(tables: CatalogTables) -> Select[Any]:
     snapshot, changes = tables["snapshot"], tables["snapshot_changes"]
-    query = (
+    return (
         select(
             snapshot,
             changes.c.changes_made,
@@ -138,8 +172,9 @@ def recorded_snapshots(
         .outerjoin(changes, snapshot.c.snapshot_id == changes.c.snapshot_id)
         .order_by(snapshot.c.snapshot_id)
     )
-    if after is not None:
-        query = query.where(snapshot.c.snapshot_id > after)
+
+
+def _recorded(rows: Iterable[Row[Any]]) -> list[RecordedSnapshot]:
     return [
         RecordedSnapshot(
             _snapshot(row),
@@ -148,7 +183,7 @@ def recorded_snapshots(
             row.commit_message,
             row.commit_extra_info,
         )
-        for row in connection.execute(query)
+        for row in rows
     ]
 
 
@@ -334,10 +369,16 @@ def stored_versions(connection: Connection, tables: CatalogTables) -> list[str]:
 
 def option_rows(connection: Connection, tables: CatalogTables) -> list[OptionRow]:
     """Return every stored option."""
-    metadata = tables["metadata"]
-    return [
-        OptionRow(row.key, row.value, row.scope, row.scope_id) for row in connection.execute(select(metadata))
-    ]
+    return which_options(tables).ask(connection)
+
+
+@lru_cache
+def which_options(tables: CatalogTables) -> Question[list[OptionRow]]:
+    """Ask for every stored option."""
+    return Question(
+        select(tables["metadata"]),
+        lambda rows: [OptionRow(row.key, row.value, row.scope, row.scope_id) for row in rows],
+    )
 
 
 def data_files(
@@ -509,41 +550,50 @@ def tables_with_live_files(
     return frozenset(TableId(table_id) for table_id in rows.scalars())
 
 
-def newest_layouts(
-    connection: Connection, tables: CatalogTables, table_ids: Collection[int]
-) -> dict[TableId, int]:
-    """Return the schema version of the newest registered inlined table of those tables that have one."""
-    if not table_ids:
-        return {}
+def which_newest_layouts(tables: CatalogTables, table_ids: Collection[int]) -> Question[dict[TableId, int]]:
+    """Ask for the schema version of the newest registered inlined table of those tables that have one."""
+    return Question(
+        _newest_layouts(tables, len(table_ids)),
+        lambda rows: {TableId(row.table_id): row.newest for row in rows},
+        values_of(table_ids),
+    )
+
+
+@lru_cache
+def _newest_layouts(tables: CatalogTables, count: int) -> Select[Any]:
     registry = tables["inlined_data_tables"]
-    rows = connection.execute(
+    return (
         select(registry.c.table_id, func.max(registry.c.schema_version).label("newest"))
-        .where(registry.c.table_id.in_(table_ids))
+        .where(one_of(registry.c.table_id, count))
         .group_by(registry.c.table_id)
     )
-    return {TableId(row.table_id): row.newest for row in rows}
 
 
-def table_stats(
-    connection: Connection, tables: CatalogTables, table_ids: Collection[int]
-) -> dict[TableId, TableStats]:
-    """Return the cumulative counts of those tables that have a row."""
-    stats = tables["table_stats"]
-    rows = connection.execute(select(stats).where(stats.c.table_id.in_(table_ids)))
+def which_counts(tables: CatalogTables, table_ids: Collection[int]) -> Question[dict[TableId, TableStats]]:
+    """Ask for the cumulative counts of those tables that have a row."""
+    return Question(_all_of(tables, "table_stats", len(table_ids)), _counts, values_of(table_ids))
+
+
+def _counts(rows: Iterable[Row[Any]]) -> dict[TableId, TableStats]:
     return {
         TableId(row.table_id): TableStats(row.record_count, row.next_row_id, row.file_size_bytes or 0)
         for row in rows
     }
 
 
-def table_column_stats(
-    connection: Connection, tables: CatalogTables, table_ids: Collection[int]
-) -> dict[TableId, dict[ColumnId, TableColumnStats]]:
-    """Return the column statistics of those tables."""
-    stats = tables["table_column_stats"]
-    found: dict[TableId, dict[ColumnId, TableColumnStats]] = {TableId(table_id): {} for table_id in table_ids}
-    for row in connection.execute(select(stats).where(stats.c.table_id.in_(table_ids))):
-        found[TableId(row.table_id)][ColumnId(row.column_id)] = TableColumnStats(
+ColumnStatistics: TypeAlias = dict[TableId, dict[ColumnId, TableColumnStats]]
+
+
+def which_column_stats(tables: CatalogTables, table_ids: Collection[int]) -> Question[ColumnStatistics]:
+    """Ask for the column statistics of those tables that have any."""
+    query = _all_of(tables, "table_column_stats", len(table_ids))
+    return Question(query, _column_stats, values_of(table_ids))
+
+
+def _column_stats(rows: Iterable[Row[Any]]) -> ColumnStatistics:
+    found: ColumnStatistics = {}
+    for row in rows:
+        found.setdefault(TableId(row.table_id), {})[ColumnId(row.column_id)] = TableColumnStats(
             ColumnId(row.column_id),
             contains_null=row.contains_null is not False,
             contains_nan=row.contains_nan,
@@ -552,6 +602,12 @@ def table_column_stats(
             extra_stats=row.extra_stats,
         )
     return found
+
+
+@lru_cache
+def _all_of(tables: CatalogTables, name: str, count: int) -> Select[Any]:
+    """Return the query for the rows of ``count`` tables."""
+    return select(tables[name]).where(one_of(tables[name].c.table_id, count))
 
 
 def columns_with_unbounded_values(

@@ -122,7 +122,7 @@ def _count_own(row: Row[Any], first: int, end: int) -> int:
 
 def _rows_moved(connection: Connection, catalog: Catalog, table: TableSnapshot, record: CommitRecord) -> bool:
     """Whether rows may have gone to other files since; also where snapshots that would say so expired."""
-    after = read.recorded_snapshots(connection, catalog.tables, after=record.snapshot_id)
+    after = read.which_newer(catalog.tables, record.snapshot_id).ask(connection)
     newer = [snapshot for snapshot in after if snapshot.id <= table.snapshot.id]
     if len(newer) != table.snapshot.id - record.snapshot_id:
         return True

@@ -72,8 +72,9 @@ class LakeTransaction:
         self._lake = lake
         self._info = info
         self._keyed = keyed
-        self._base = lake.current_snapshot()
-        self._draft = LakeDraft(lake.base(self._base), lake.data_path, lambda: str(uuid7()))
+        base = lake.newest()
+        self._base = base.snapshot_id
+        self._draft = LakeDraft(base, lake.data_path, lambda: str(uuid7()))
         self._new_files: list[str] = []
         self._deleters: dict[TableId, RowDeleter] = {}
 
@@ -88,7 +89,7 @@ class LakeTransaction:
             return
         try:
             self.committed = self._lake.commit(
-                self._base.id,
+                self._base,
                 self._draft.changes,
                 self._info,
                 keyed=self._keyed,
@@ -234,7 +235,7 @@ class LakeTransaction:
         name = QualifiedName.of(table)
         found = self._draft.find_table(name)
         if found is None:
-            raise TableNotFoundError(str(name), self._base.id)
+            raise TableNotFoundError(str(name), self._base)
         return found
 
     # Columns
@@ -420,7 +421,7 @@ class LakeTransaction:
         name = QualifiedName.of(view)
         found = self._draft.find_view(name)
         if found is None:
-            raise ViewNotFoundError(str(name), self._base.id)
+            raise ViewNotFoundError(str(name), self._base)
         return found
 
     # Rows

@@ -30,7 +30,7 @@ def table_changes(
         return None
     table_id = rows[0].id
     found: set[str] = set()
-    for one in read.recorded_snapshots(connection, tables, after=since):
+    for one in read.which_newer(tables, since).ask(connection):
         flush = _deletes(one.changes, table_id) and _is_flush(connection, tables, one, table_id)
         found |= words_of(one.changes, table_id, name, deletes_are_flush=flush) & wanted
     if not found:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlalchemy import Connection, Engine, inspect
 from sqlalchemy.schema import CreateSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
-    from datetime import datetime
 
     from sqlalchemy.exc import DBAPIError
+
+    from airflow_provider_ducklake.catalog.effects.effect import Effect
+    from airflow_provider_ducklake.catalog.questions import Question
 
 
 class CatalogDialect(ABC):
@@ -22,11 +26,12 @@ class CatalogDialect(ABC):
 
     ``transactional_ddl``: whether CREATE and DROP are part of the transaction; where they are not, they would
     commit it, and must run before it begins or after it ended. ``initial_options``: rows of
-    ``ducklake_metadata`` that new lakes get there.
+    ``ducklake_metadata`` that new lakes get there. ``clock`` asks for the server's aware time.
     """
 
     transactional_ddl: ClassVar[bool] = True
     initial_options: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    clock: ClassVar[Question[datetime] | None] = None
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -38,17 +43,45 @@ class CatalogDialect(ABC):
         Our writers queue here instead of racing; DuckDB knows nothing of the lock.
         """
 
+    @contextmanager
+    def writing_after(
+        self, questions: Mapping[str, Question[Any]]
+    ) -> Iterator[tuple[Connection, dict[str, Any]]]:
+        """Do as ``writing``; beside the connection yield the answers to questions asked under the lock."""
+        with self.writing() as connection:
+            yield connection, self.ask(connection, questions)
+
+    def ask(self, connection: Connection, questions: Mapping[str, Question[Any]]) -> dict[str, Any]:
+        """Return the answers to the questions by their names."""
+        return {name: question.ask(connection) for name, question in questions.items()}
+
+    @contextmanager
+    def sending(self, connection: Connection) -> Iterator[Callable[[Effect], None]]:
+        """Yield what executes effects, perhaps not before the block commits; it has to end with COMMIT."""
+
+        def send(effect: Effect) -> None:
+            if effect.rows is None:
+                connection.execute(effect.statement)
+            else:
+                connection.execute(effect.statement, list(effect.rows))
+
+        yield send
+
     @abstractmethod
     def reading(self) -> AbstractContextManager[Connection]:
         """Yield a connection whose statements all see one state of the catalog."""
 
-    @abstractmethod
     def server_time(self, connection: Connection) -> datetime:
-        """Return the catalog's clock as an aware time."""
+        """Return the catalog's clock as an aware time; a file has none of its own."""
+        return datetime.now(UTC) if self.clock is None else self.clock.ask(connection)
 
     @abstractmethod
     def is_lost_race(self, error: DBAPIError) -> bool:
         """Whether another writer came first, by the driver's error code: starting again may succeed."""
+
+    def is_refusal(self, error: DBAPIError) -> bool:  # noqa: ARG002 - most databases leave it open
+        """Whether an error of COMMIT says that it did not happen."""
+        return False
 
     def create_metadata_schema(self, connection: Connection, name: str | None) -> None:
         """Create the database schema that holds the catalog's tables, where the database has such a thing."""

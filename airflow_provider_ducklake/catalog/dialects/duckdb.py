@@ -7,7 +7,6 @@ moment, and then named in an error.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -65,9 +64,6 @@ class DuckDbDialect(CatalogDialect):
             said = str(error.orig).strip().splitlines()[0]
             raise CatalogUnavailableError(shown(engine.url), f"{said} {_ADVICE}") from error
         return connection
-
-    def server_time(self, connection: Connection) -> datetime:  # noqa: ARG002 - the file has no clock of its own
-        return datetime.now(UTC)
 
     def is_lost_race(self, error: DBAPIError) -> bool:
         return isinstance(error.orig, duckdb.ConstraintException | duckdb.TransactionException)

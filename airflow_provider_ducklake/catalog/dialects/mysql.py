@@ -9,15 +9,16 @@ from __future__ import annotations
 import hashlib
 import logging
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, func, select, text
 from sqlalchemy.exc import OperationalError
 
 from airflow_provider_ducklake.catalog.connect import LOCK_TIMEOUT_SECONDS
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+from airflow_provider_ducklake.catalog.questions import Question
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +46,7 @@ class MySqlDialect(CatalogDialect):
     transactional_ddl = False
     # DuckDB cannot commit most writes to these catalogs, so nobody would flush the rows it inlines.
     initial_options = MappingProxyType({"data_inlining_row_limit": "0"})
+    clock = Question(select(func.utc_timestamp(6)), lambda rows: rows[0][0].replace(tzinfo=UTC))
 
     def __init__(self, engine: Engine, metadata_schema: str | None) -> None:
         super().__init__(engine)
@@ -86,11 +88,6 @@ class MySqlDialect(CatalogDialect):
     def reading(self) -> Iterator[Connection]:
         with self.engine.connect() as connection:
             yield connection.execution_options(isolation_level="REPEATABLE READ")
-
-    def server_time(self, connection: Connection) -> datetime:
-        value = connection.execute(text("SELECT UTC_TIMESTAMP(6)")).scalar_one()
-        assert isinstance(value, datetime)
-        return value.replace(tzinfo=UTC)
 
     def is_lost_race(self, error: DBAPIError) -> bool:
         return bool(error.orig and error.orig.args and error.orig.args[0] in _LOST_RACE)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, func, select
 
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+from airflow_provider_ducklake.catalog.dialects.pipeline import Pipeline
+from airflow_provider_ducklake.catalog.questions import Question
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from sqlalchemy.exc import DBAPIError
+
+    from airflow_provider_ducklake.catalog.effects.effect import Effect
 
 _LOST_RACE = {
     "23505",  # unique_violation: somebody else has the snapshot id
@@ -27,28 +31,46 @@ _LOST_RACE = {
 class PostgresDialect(CatalogDialect):
     """A catalog in one schema of a PostgreSQL database."""
 
+    # clock_timestamp() and not now(): the transaction began before we waited for the lock.
+    clock = Question(select(func.clock_timestamp()), lambda rows: rows[0][0].astimezone(UTC))
+
     def __init__(self, engine: Engine, metadata_schema: str | None) -> None:
         super().__init__(engine)
         digest = hashlib.sha256(f"ducklake commit {metadata_schema or 'public'}".encode()).digest()
         self.lock_key = int.from_bytes(digest[:8], "big", signed=True)
+        # A statement of its own: together with the head, the waiter would read the state before its wait.
+        self._lock = Question(select(func.pg_advisory_xact_lock(self.lock_key)), len)
+        self._pipeline = Pipeline(engine.dialect)
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         with self.engine.connect() as connection:
-            # A statement of its own: together with the head, the waiter would read the state before its wait.
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": self.lock_key})
+            self._lock.ask(connection)
             yield connection
+
+    @contextmanager
+    def writing_after(
+        self, questions: Mapping[str, Question[Any]]
+    ) -> Iterator[tuple[Connection, dict[str, Any]]]:
+        with self.engine.connect() as connection:
+            yield connection, self.ask(connection, {"lock": self._lock, **questions})
+
+    def ask(self, connection: Connection, questions: Mapping[str, Question[Any]]) -> dict[str, Any]:
+        return self._pipeline.ask(connection, questions)
+
+    @contextmanager
+    def sending(self, connection: Connection) -> Iterator[Callable[[Effect], None]]:
+        with self._pipeline.sending(connection) as send:
+            yield send
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         with self.engine.connect() as connection:
             yield connection.execution_options(isolation_level="REPEATABLE READ")
 
-    def server_time(self, connection: Connection) -> datetime:
-        # clock_timestamp() and not now(): the transaction began before we waited for the lock.
-        value = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
-        assert isinstance(value, datetime)
-        return value.astimezone(UTC)
-
     def is_lost_race(self, error: DBAPIError) -> bool:
         return getattr(error.orig, "sqlstate", None) in _LOST_RACE
+
+    def is_refusal(self, error: DBAPIError) -> bool:
+        """Whether the server answered: the statements come with the COMMIT, and so do their errors."""
+        return not error.connection_invalidated and getattr(error.orig, "sqlstate", None) is not None

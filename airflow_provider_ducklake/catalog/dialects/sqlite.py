@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog.connect import WRITES
@@ -38,9 +37,6 @@ class SqliteDialect(CatalogDialect):
     def reading(self) -> Iterator[Connection]:
         with self.engine.connect() as connection:
             yield connection
-
-    def server_time(self, connection: Connection) -> datetime:  # noqa: ARG002 - the file has no clock of its own
-        return datetime.now(UTC)
 
     def is_lost_race(self, error: DBAPIError) -> bool:
         code = getattr(error.orig, "sqlite_errorcode", 0)

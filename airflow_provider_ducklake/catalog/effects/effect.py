@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Executable, Table
+    from sqlalchemy import ColumnElement, Executable, Insert, Table
 
     from airflow_provider_ducklake.transaction.commit_state import CommitState
 
@@ -24,7 +25,13 @@ class Effect:
 
 def insert(table: Table, *rows: dict[str, Any]) -> Effect:
     """Return the insertion of rows, each naming its columns."""
-    return Effect(table.insert(), rows)
+    return Effect(_insertion(table), rows)
+
+
+@lru_cache(maxsize=512)
+def _insertion(table: Table) -> Insert:
+    """Return a table's insertion, one and the same: what is sent again is not compiled again."""
+    return table.insert()
 
 
 def close(table: Table, state: CommitState, *where: ColumnElement[bool]) -> Effect:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam
+from sqlalchemy import Table, Update, bindparam
 
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
 from airflow_provider_ducklake.spec.stats import TableColumnStats, TableStats
@@ -53,7 +54,12 @@ def _counts(table_id: TableId, after: TableStats, tables: CatalogTables, *, is_f
     table = tables["table_stats"]
     if is_first:
         return insert(table, {"table_id": table_id, **values})
-    return Effect(table.update().where(table.c.table_id == table_id).values(**values))
+    return Effect(_counts_update(table), [{"of_table": table_id, **values}])
+
+
+@lru_cache
+def _counts_update(table: Table) -> Update:
+    return table.update().where(table.c.table_id == bindparam("of_table"))
 
 
 def _bounds(stats: TableColumnStats) -> dict[str, Any]:
@@ -111,15 +117,20 @@ def _changed(
     """Yield the update of the rows that changed; a row that is missing is never made again."""
     table, before = tables["table_column_stats"], state.column_stats(table_id)
     widened = [
-        {"of_column": column_id, **_bounds(stats)}
+        {"of_table": table_id, "of_column": column_id, **_bounds(stats)}
         for column_id, stats in columns.items()
         if stats != before[column_id]
     ]
     if widened:
-        where = (table.c.table_id == table_id, table.c.column_id == bindparam("of_column"))
-        yield Effect(table.update().where(*where), widened)
+        yield Effect(_bounds_update(table), widened)
     if unknown:
         yield Effect(table.delete().where(table.c.table_id == table_id, table.c.column_id.in_(unknown)))
+
+
+@lru_cache
+def _bounds_update(table: Table) -> Update:
+    where = (table.c.table_id == bindparam("of_table"), table.c.column_id == bindparam("of_column"))
+    return table.update().where(*where)
 
 
 def _existing_is_unknown(existing: TableColumnStats, table_id: TableId, state: CommitState) -> bool:

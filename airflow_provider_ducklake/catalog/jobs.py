@@ -1,0 +1,155 @@
+"""The table of jobs whose files nobody has committed yet: what a clean-up has to leave alone, and for how long.
+
+Our own table beside the format's; DuckDB does not mind it. A job is registered before it writes. It is
+released in the very transaction that commits its files, so they are committed once; or when they are given
+up. How long the files of one that nobody releases are protected is said by whoever cleans up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Column, MetaData, Row, String, Table, func, literal, select, union_all
+
+from airflow_provider_ducklake.catalog.column_types import TABLE_OPTIONS, CatalogText, CatalogTimestamp
+from airflow_provider_ducklake.catalog.effects.effect import Effect
+from airflow_provider_ducklake.catalog.own_tables import ensure_table
+from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, with_retries
+from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.spec.ids import SnapshotId
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from datetime import datetime, timedelta
+
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.catalog.catalog import Catalog
+
+NAME = "airflow_ducklake_job"
+_ID_LENGTH = 64
+_IDS_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredJob:
+    """A job whose files were not committed when it was registered; ``prefix`` is its directory.
+
+    ``released_at`` None: its files wait for their commit.
+    """
+
+    id: str
+    prefix: str
+    registered_at: datetime
+    released_at: datetime | None
+
+
+def job_table(metadata_schema: str | None) -> Table:
+    """Return the table."""
+    return Table(
+        NAME,
+        MetaData(schema=metadata_schema),
+        Column("job_id", String(_ID_LENGTH), primary_key=True),
+        Column("prefix", CatalogText, nullable=False),
+        Column("registered_at", CatalogTimestamp, nullable=False),
+        Column("released_at", CatalogTimestamp),
+        **TABLE_OPTIONS,
+    )
+
+
+def register(catalog: Catalog, job_id: str, prefix: str) -> None:
+    """Note that a job is about to write into a directory of its own."""
+    table = job_table(catalog.tables.metadata_schema)
+    ensure_table(catalog, table)
+
+    def attempt() -> None:
+        with catalog.dialect.writing() as connection:
+            now = catalog.dialect.server_time(connection)
+            values = {"job_id": job_id, "prefix": prefix, "registered_at": now, "released_at": None}
+            connection.execute(table.insert(), values)
+            connection.commit()
+
+    with_retries(catalog.dialect, DEFAULT_RETRY, attempt)
+
+
+def release(catalog: Catalog, job_id: str) -> bool:
+    """Give the files of a job up: nobody can commit them any more; return whether somebody could before."""
+
+    def attempt() -> bool:
+        with catalog.dialect.writing() as connection:
+            known = registered_jobs(connection, catalog, [job_id]).get(job_id)
+            now = catalog.dialect.server_time(connection)
+            connection.execute(release_effect(catalog, [job_id], now).statement)
+            connection.commit()
+        return known is not None and known.released_at is None
+
+    return with_retries(catalog.dialect, DEFAULT_RETRY, attempt)[0]
+
+
+def release_effect(catalog: Catalog, job_ids: Collection[str], now: datetime) -> Effect:
+    """Return the statement that releases jobs."""
+    table = job_table(catalog.tables.metadata_schema)
+    is_open = table.c.job_id.in_(job_ids) & table.c.released_at.is_(None)
+    return Effect(table.update().where(is_open).values(released_at=now))
+
+
+def check_open(job_ids: Iterable[str], known: Mapping[str, RegisteredJob]) -> None:
+    """Refuse jobs whose files have been committed or given up; ask under the commit lock.
+
+    Raises:
+        InvalidInputError: names the first of them.
+    """
+    for job_id in job_ids:
+        if job_id not in known or known[job_id].released_at is not None:
+            raise InvalidInputError(
+                f"The staged write of job {job_id} was committed or discarded by somebody else meanwhile."
+            )
+
+
+def registered_jobs(
+    connection: Connection, catalog: Catalog, job_ids: Collection[str]
+) -> dict[str, RegisteredJob]:
+    """Return those of the jobs that are known, by their ids."""
+    table = job_table(catalog.tables.metadata_schema)
+    if not catalog.dialect.has_table(connection, NAME, table.schema):
+        return {}
+    return {
+        row.job_id: _job(row)
+        for ids in _in_parts(list(job_ids))
+        for row in connection.execute(select(table).where(table.c.job_id.in_(ids)))
+    }
+
+
+def _in_parts(ids: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(ids), _IDS_AT_ONCE):
+        yield ids[start : start + _IDS_AT_ONCE]
+
+
+def _job(row: Row[Any]) -> RegisteredJob:
+    return RegisteredJob(row.job_id, row.prefix, row.registered_at, row.released_at)
+
+
+def protected_prefixes(connection: Connection, catalog: Catalog, ttl: timedelta) -> frozenset[str]:
+    """Return the directories whose files wait for their commit, of jobs no older than ``ttl``."""
+    table = job_table(catalog.tables.metadata_schema)
+    if not catalog.dialect.has_table(connection, NAME, table.schema):
+        return frozenset()
+    oldest = catalog.dialect.server_time(connection) - ttl
+    jobs = connection.execute(select(table).where(table.c.released_at.is_(None)))
+    return frozenset(row.prefix for row in jobs if row.registered_at >= oldest)
+
+
+def snapshot_of_job(connection: Connection, catalog: Catalog, job_id: str) -> SnapshotId | None:
+    """Return the snapshot that added files of a job, 0 where they wait for their deletion.
+
+    None: the lake has no such files.
+    """
+    file, scheduled = catalog.tables["data_file"], catalog.tables["files_scheduled_for_deletion"]
+    pattern = f"%ducklake-{job_id}/%"
+    found = union_all(
+        select(file.c.begin_snapshot.label("id")).where(file.c.path.like(pattern)),
+        select(literal(0).label("id")).where(scheduled.c.path.like(pattern)),
+    ).subquery()
+    newest = connection.execute(select(func.max(found.c.id))).scalar()
+    return None if newest is None else SnapshotId(newest)
