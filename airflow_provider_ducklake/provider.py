@@ -27,7 +27,11 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "hooks": _modules("hooks.ducklake"),
         "operators": _modules(
-            "operators.add_files", "operators.ddl", "operators.expire_snapshots", "operators.insert"
+            "operators.add_files",
+            "operators.commit",
+            "operators.ddl",
+            "operators.expire_snapshots",
+            "operators.insert",
         ),
         "sensors": _modules("sensors.snapshot"),
         "connection-types": [

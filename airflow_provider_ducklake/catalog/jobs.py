@@ -1,4 +1,4 @@
-"""The table of jobs whose files nobody has committed yet: what a clean-up has to leave alone, and for how long.
+"""The table of jobs whose files nobody has committed yet: what a clean-up has to leave alone.
 
 Our own table beside the format's; DuckDB does not mind it. A job is registered before it writes. It is
 released in the very transaction that commits its files, so they are committed once; or when they are given
@@ -15,12 +15,13 @@ from sqlalchemy import Column, MetaData, Row, String, Table, func, literal, sele
 from airflow_provider_ducklake.catalog.column_types import TABLE_OPTIONS, CatalogText, CatalogTimestamp
 from airflow_provider_ducklake.catalog.effects.effect import Effect
 from airflow_provider_ducklake.catalog.own_tables import ensure_table
+from airflow_provider_ducklake.catalog.questions import Question
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spec.ids import SnapshotId
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime, timedelta
 
     from sqlalchemy import Connection
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 NAME = "airflow_ducklake_job"
 _ID_LENGTH = 64
-_IDS_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,27 +107,25 @@ def check_open(job_ids: Iterable[str], known: Mapping[str, RegisteredJob]) -> No
             )
 
 
-def registered_jobs(
-    connection: Connection, catalog: Catalog, job_ids: Collection[str]
-) -> dict[str, RegisteredJob]:
-    """Return those of the jobs that are known, by their ids."""
+def which_jobs(catalog: Catalog, job_ids: Collection[str]) -> Question[dict[str, RegisteredJob]]:
+    """Ask for those of the jobs that are known, by their ids."""
     table = job_table(catalog.tables.metadata_schema)
-    if not catalog.dialect.has_table(connection, NAME, table.schema):
-        return {}
+    return Question(select(table).where(table.c.job_id.in_(job_ids)), _jobs)
+
+
+def _jobs(rows: Iterable[Row[Any]]) -> dict[str, RegisteredJob]:
     return {
-        row.job_id: _job(row)
-        for ids in _in_parts(list(job_ids))
-        for row in connection.execute(select(table).where(table.c.job_id.in_(ids)))
+        row.job_id: RegisteredJob(row.job_id, row.prefix, row.registered_at, row.released_at) for row in rows
     }
 
 
-def _in_parts(ids: list[str]) -> Iterator[list[str]]:
-    for start in range(0, len(ids), _IDS_AT_ONCE):
-        yield ids[start : start + _IDS_AT_ONCE]
-
-
-def _job(row: Row[Any]) -> RegisteredJob:
-    return RegisteredJob(row.job_id, row.prefix, row.registered_at, row.released_at)
+def registered_jobs(
+    connection: Connection, catalog: Catalog, job_ids: Collection[str]
+) -> dict[str, RegisteredJob]:
+    """Return those of the jobs that are known, by their ids; none where no job ever was registered."""
+    if not catalog.dialect.has_table(connection, NAME, catalog.tables.metadata_schema):
+        return {}
+    return which_jobs(catalog, job_ids).ask(connection)
 
 
 def protected_prefixes(connection: Connection, catalog: Catalog, ttl: timedelta) -> frozenset[str]:

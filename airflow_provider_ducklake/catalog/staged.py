@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog.commit import Stage
-from airflow_provider_ducklake.errors import NotFoundError
-from airflow_provider_ducklake.planning.staged import plan_stages
+from airflow_provider_ducklake.catalog.table_snapshot import load_table
+from airflow_provider_ducklake.errors import NotFoundError, TableNotFoundError
+from airflow_provider_ducklake.planning.staged import plan_stages, with_staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.catalog.commit import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.planning.staged import FoldedName, StagedWrite
-    from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
+    from airflow_provider_ducklake.spec.identifiers import QualifiedName
+    from airflow_provider_ducklake.spec.snapshots import (
+        CommitInfo,
+        CommittedSnapshot,
+        Snapshot,
+        TableSnapshot,
+    )
 
 
 def commit_staged(
@@ -35,7 +46,7 @@ def commit_staged(
         head = lake.current_snapshot().id
         stages.insert(0, Stage(head, lake.replaced_rows(keyed.seen, head)))
     job_ids = tuple(one.job_id for one in staged)
-    committed = lake.commit_stages(stages, info, keyed=keyed, jobs=job_ids)
+    committed = lake.commit_stages(stages, info, keyed=keyed, job_ids=job_ids)
     if committed is None:
         for job_id in job_ids:
             lake.release_job(job_id)
@@ -52,3 +63,27 @@ def _made_since(lake: Lake, staged: Iterable[StagedWrite]) -> dict[FoldedName, T
             except NotFoundError:
                 continue
     return made
+
+
+def table_to_read(
+    connection: Connection,
+    catalog: Catalog,
+    snapshot: Snapshot,
+    name: QualifiedName,
+    staged: Sequence[StagedWrite],
+) -> TableSnapshot:
+    """Return a table with its files, and with those that staged writes would add or create it with.
+
+    Raises:
+        SchemaNotFoundError, TableNotFoundError: it did not exist at that snapshot, and no write creates it.
+        InvalidInputError, TransactionConflictError: the writes could not be committed to it.
+    """
+    table: TableSnapshot | None
+    try:
+        table = load_table(connection, catalog, snapshot, name, with_files=True)
+    except TableNotFoundError:
+        table = None
+    table, files = with_staged(table, name, staged)
+    if table is None:
+        raise TableNotFoundError(str(name), snapshot.id)
+    return replace(table, files=(*(table.files or ()), *files))

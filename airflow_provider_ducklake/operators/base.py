@@ -6,13 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
+from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.no_retry import no_retry_on_user_errors
+from airflow_provider_ducklake.spec.commit_key import EARLIER_RUN, OnClear
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["DuckLakeOperator", "no_retry_on_user_errors"]
+    from airflow_provider_ducklake.catalog.commit import KeyedCommit
+    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.spec.commit_key import CommitRecord
+
+__all__ = [
+    "DuckLakeOperator",
+    "announce_earlier",
+    "announce_replaced",
+    "check_on_clear",
+    "no_retry_on_user_errors",
+    "parse_on_clear",
+]
 
 
 class DuckLakeOperator(BaseOperator):
@@ -35,3 +48,45 @@ class DuckLakeOperator(BaseOperator):
         super().__init__(**kwargs)
         self.ducklake_conn_id = ducklake_conn_id
         self.commit_message = commit_message
+
+
+def check_on_clear(value: object) -> None:
+    """Refuse a word that cannot be meant; what a template will give is not known yet."""
+    if isinstance(value, str) and "{{" not in value and "{%" not in value:
+        parse_on_clear(value)
+
+
+def parse_on_clear(word: str) -> OnClear:
+    """Return what becomes of the rows that a task committed before it was cleared.
+
+    Raises:
+        InvalidInputError: the word says nothing.
+    """
+    try:
+        return OnClear(word)
+    except ValueError:
+        raise InvalidInputError(f"on_clear is {word!r}; choose one of {', '.join(OnClear)}.") from None
+
+
+def announce_earlier(log: Any, records: Sequence[CommitRecord]) -> None:  # noqa: ANN401 - Airflow's logger
+    """Say that the task's commit was made before."""
+    log.info(
+        "Snapshot %d, committed at %s, is this task's already: nothing is written.",
+        records[0].snapshot_id,
+        records[0].committed_at.isoformat(timespec="seconds"),
+    )
+
+
+def announce_replaced(log: Any, lake: Lake, keyed: KeyedCommit) -> None:  # noqa: ANN401 - Airflow's logger
+    """Say whose rows are replaced, and find out before any work whether they can be."""
+    for record in keyed.seen.replaced:
+        log.info(
+            "%s: its %d rows of snapshot %d are replaced.",
+            "A deleted run of this name had committed"
+            if record.generation == EARLIER_RUN
+            else "This task was cleared after its commit",
+            record.row_count,
+            record.snapshot_id,
+        )
+    if keyed.seen.replaced:
+        lake.replaced_rows(keyed.seen, lake.current_snapshot().id)

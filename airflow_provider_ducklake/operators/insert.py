@@ -57,7 +57,8 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
     :param engine: ``auto``, ``native`` (Spark's Parquet writer) or ``arrow`` (for lists, maps, uuids, …).
     :return: ``{"table": "sales.orders", "snapshot_id": 43, "rows_added": 3, "files_added": 1,
         "bytes_added": 700, "already_committed": False}``; ``snapshot_id`` is None where nothing was
-        committed. Where an earlier try had committed it is that try's, with files and bytes None.
+        committed. Where an earlier try had committed it is that try's, with files and bytes None. With
+        ``stage_only`` another dict, see ``DuckLakeSparkOperator``.
     """
 
     template_fields: Sequence[str] = (
@@ -128,12 +129,16 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         sources = {name: passwords.resolve(item) for name, item in (self.sources or {}).items()}
         return source_of(source, self.sql, self.transform, sources)
 
+    def target(self) -> TableSnapshot | NewTable:
+        """Return the table as it was planned."""
+        assert self._target is not None
+        return self._target
+
     def commit(
         self, lake: Lake, result: WriteResult, info: CommitInfo, keyed: KeyedCommit
     ) -> CommittedSnapshot | None:
         """Commit the job's files, with the table itself where it is new, in place of rows to be replaced."""
-        target = self._target
-        assert target is not None
+        target = self.target()
         if isinstance(target, NewTable):
             return self._create(lake, target, result, info, keyed)
         if keyed.seen.replaced:
@@ -165,9 +170,9 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
 
     def summary(self, result: WriteResult, committed: CommittedSnapshot | None) -> dict[str, Any]:
         """Return the numbers of the insert."""
-        assert self._target is not None
+        name = self.target().name
         summary = {
-            "table": str(self._target.name),
+            "table": str(name),
             "snapshot_id": int(committed.id) if committed is not None else None,
             "rows_added": result.rows_written,
             "files_added": len(result.data_files),
@@ -175,7 +180,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
             "already_committed": False,
         }
         if committed is None:
-            self.log.info("The source has no rows: %s is as before, no snapshot was made.", self._target.name)
+            self.log.info("The source has no rows: %s is as before, no snapshot was made.", name)
         else:
             self.log.info(
                 "Committed snapshot %d to %s: %d rows, %d data files, %d bytes",

@@ -22,10 +22,17 @@ from airflow_provider_ducklake.errors import (
 from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity, commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
-from airflow_provider_ducklake.hooks.no_retry import no_retry_on_user_errors
+from airflow_provider_ducklake.operators.base import (
+    announce_earlier,
+    announce_replaced,
+    check_on_clear,
+    no_retry_on_user_errors,
+    parse_on_clear,
+)
+from airflow_provider_ducklake.planning.staged import StagedWrite
 from airflow_provider_ducklake.spark import job_io
 from airflow_provider_ducklake.spark.package_zip import application_file, package_zip
-from airflow_provider_ducklake.spec.commit_key import EARLIER_RUN, OnClear
+from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 
 if TYPE_CHECKING:
@@ -35,6 +42,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.commit import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.planning.staged import Target
     from airflow_provider_ducklake.planning.write import WriteResult
     from airflow_provider_ducklake.spark.job_io import JobRequest
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
@@ -56,6 +64,9 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     :param on_clear: what becomes of the rows that the task committed before a person cleared it, or before
         its run was deleted and made anew: ``replace`` takes them out in the snapshot that adds the new ones,
         ``append`` keeps them, ``skip`` keeps them and adds nothing. (templated)
+    :param stage_only: write the files and leave their commit to a ``DuckLakeCommitOperator``, which takes
+        what this task returns: ``{"staged": "…/stage.json", "table": "sales.orders", "rows_staged": 3,
+        "files_staged": 1, "bytes_staged": 700}``. The other's ``commit_message`` and ``on_clear`` count.
     :param application: another file to submit instead of the provider's own launcher, as
         ``local:///opt/ducklake/main.py`` inside an image. (templated)
     """
@@ -78,6 +89,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         conn_id: str | None = None,
         commit_message: str | None = None,
         on_clear: str = OnClear.REPLACE.value,
+        stage_only: bool = False,
         application: str | None = None,
         deploy_mode: str | None = None,
         durable: bool | None = None,
@@ -90,8 +102,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
                 "durable=True is not supported: a retry would wait for the job of an earlier try, whose "
                 "files nobody commits. Each try submits a job of its own."
             )
-        if not _is_template(on_clear):
-            _on_clear(on_clear)
+        check_on_clear(on_clear)
         spark_conn_id = spark_conn_id or conn_id or "spark_default"
         super().__init__(
             application=application or "", conn_id=spark_conn_id, deploy_mode=deploy_mode, **kwargs
@@ -101,11 +112,16 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         self.spark_conn_id = spark_conn_id
         self.commit_message = commit_message
         self.on_clear = on_clear
+        self.stage_only = stage_only
         self.own_deploy_mode = deploy_mode
 
     @abstractmethod
     def make_request(self, lake: Lake, passwords: JdbcPasswords) -> JobRequest:
         """Plan on the lake's newest snapshot and return what the job is to do."""
+
+    @abstractmethod
+    def target(self) -> Target:
+        """Return the table that the last request is about, as it was planned."""
 
     @abstractmethod
     def commit(
@@ -124,48 +140,73 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the parent returns nothing
         """Run the job and commit its files; on any failure nothing is visible and its files are removed."""
-        on_clear = _on_clear(self.on_clear)
+        on_clear = parse_on_clear(self.on_clear)
         hook = DuckLakeHook(self.ducklake_conn_id)
         identity = commit_identity(context, self.retries, hook.settings().commit_namespace)
         try:
             lake = hook.lake()
+            if self.stage_only:
+                return self._write_and_stage(context, lake)
             keyed = lake.keyed_commit(identity.key, on_clear, starts_over=identity.starts_over)
             if keyed.seen.done:
                 return self._already_committed(lake, keyed.seen.done)
-            self._announce_replaced(lake, keyed)
+            announce_replaced(self.log, lake, keyed)
             return self._write_and_commit(context, lake, identity, keyed)
         finally:
             hook.close()
 
     def _already_committed(self, lake: Lake, records: Sequence[CommitRecord]) -> dict[str, Any]:
-        self.log.info(
-            "Snapshot %d, committed at %s, is this task's already: nothing is written.",
-            records[0].snapshot_id,
-            records[0].committed_at.isoformat(timespec="seconds"),
-        )
+        announce_earlier(self.log, records)
         return self.summary_of_records(lake, records)
 
-    def _announce_replaced(self, lake: Lake, keyed: KeyedCommit) -> None:
-        """Say whose rows are replaced, and find out now, not after the job, whether they can be."""
-        for record in keyed.seen.replaced:
-            self.log.info(
-                "%s: its %d rows of snapshot %d are replaced.",
-                "A deleted run of this name had committed"
-                if record.generation == EARLIER_RUN
-                else "This task was cleared after its commit",
-                record.row_count,
-                record.snapshot_id,
-            )
-        if keyed.seen.replaced:
-            lake.replaced_rows(keyed.seen, lake.current_snapshot().id)
-
-    def _write_and_commit(
-        self, context: Context, lake: Lake, identity: CommitIdentity, keyed: KeyedCommit
-    ) -> dict[str, Any]:
+    def _plan(self, lake: Lake) -> tuple[JobRequest, JdbcPasswords]:
         spark_connection = self._spark_connection()
         passwords = JdbcPasswords()
         request = self.make_request(lake, passwords)
         _check_deploy_mode(passwords, self._deploy_mode_of(spark_connection))
+        return request, passwords
+
+    def _write_and_stage(self, context: Context, lake: Lake) -> dict[str, Any]:
+        """Run the job and write down what its files are for; nothing of them is visible."""
+        request, passwords = self._plan(lake)
+        lake.register_job(request.job_id, request.plan.directory)
+        lake.close()
+        try:
+            result = self._run_job(context, request, passwords, lake.storage_options)
+            staged = StagedWrite(request.job_id, request.plan.directory, request.verb, self.target(), result)
+            uri = job_io.write_stage(staged, lake.storage_options)
+        except BaseException:
+            self._give_up(lake, request)
+            raise
+        return self._summary_of_stage(staged, uri)
+
+    def _give_up(self, lake: Lake, request: JobRequest) -> None:
+        self._remove_files(request, lake.storage_options)
+        try:
+            lake.release_job(request.job_id)
+        except Exception as error:  # noqa: BLE001 - a clean-up must not hide why
+            self.log.warning("Cannot release job %s: %s", request.job_id, error)
+
+    def _summary_of_stage(self, staged: StagedWrite, uri: str) -> dict[str, Any]:
+        summary = {
+            "staged": uri,
+            "table": str(staged.target.name),
+            "rows_staged": staged.result.rows_written,
+            "files_staged": len(staged.result.data_files),
+            "bytes_staged": sum(file.file_size_bytes for file in staged.result.data_files),
+        }
+        self.log.info(
+            "Staged %d rows, %d data files, %d bytes for %s, planned on snapshot %d: %s",
+            *(summary[key] for key in ("rows_staged", "files_staged", "bytes_staged", "table")),
+            staged.base,
+            uri,
+        )
+        return summary
+
+    def _write_and_commit(
+        self, context: Context, lake: Lake, identity: CommitIdentity, keyed: KeyedCommit
+    ) -> dict[str, Any]:
+        request, passwords = self._plan(lake)
         lake.close()  # no idle connection during the job; the next use opens one again
         result = self._run_job(context, request, passwords, lake.storage_options)
         committed = self._commit(lake, request, result, self._commit_info(context, identity), keyed)
@@ -264,18 +305,6 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     def _commit_info(self, context: Context, identity: CommitIdentity) -> CommitInfo:
         ti = context["ti"]
         return CommitInfo("airflow", self.commit_message or f"{ti.dag_id}.{ti.task_id}", identity.extra)
-
-
-def _is_template(value: object) -> bool:
-    """Whether a value is known only when the task runs: Jinja, or another task's output."""
-    return not isinstance(value, str) or "{{" in value or "{%" in value
-
-
-def _on_clear(word: str) -> OnClear:
-    try:
-        return OnClear(word)
-    except ValueError:
-        raise InvalidInputError(f"on_clear is {word!r}; choose one of {', '.join(OnClear)}.") from None
 
 
 def _check_deploy_mode(passwords: JdbcPasswords, deploy_mode: str) -> None:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 DEFAULT_COMPRESSION = "zstd"
 DEFAULT_PAGE_VERSION = "V2"
 
+_ONLY_TABLE = NewTableRef(0)
+
 
 @dataclass(frozen=True, slots=True)
 class ParquetSettings:
@@ -133,9 +135,10 @@ def plan_create(table: NewTable, directory: str, partition_by: Sequence[str]) ->
     )
 
 
-def create_and_append(table: NewTable, result: WriteResult) -> tuple[Change, ...]:
+def create_and_append(
+    table: NewTable, result: WriteResult, ref: NewTableRef = _ONLY_TABLE
+) -> tuple[Change, ...]:
     """Return the changes that make a table appear together with its rows, if there are any."""
-    ref = NewTableRef(0)
     directory = directory_name(table.name.name, table.uuid)
     changes: list[Change] = [
         CreateTable(ref, table.schema_id, table.name, table.uuid, directory, result.schema)
@@ -145,7 +148,7 @@ def create_and_append(table: NewTable, result: WriteResult) -> tuple[Change, ...
     if table.options.integer("data_inlining_row_limit"):
         changes.append(RegisterLayout(ref, table.name, result.schema))
     if result.data_files:
-        changes.append(AppendFiles(ref, table.name, result.schema, _placed(result, table.root)))
+        changes.append(AppendFiles(ref, table.name, result.schema, placed_below(table.root, result)))
     return tuple(changes)
 
 
@@ -158,17 +161,17 @@ def append_to_existing(table: TableSnapshot, result: WriteResult) -> tuple[Chang
     """
     spec = table.partition_spec
     fields = spec.fields if spec is not None else ()
-    if not _same_columns(table.schema, result.schema) or fields != result.partition_fields:
+    if not same_columns(table.schema, result.schema) or fields != result.partition_fields:
         raise TransactionConflictError(
             "insert into it", "has it with other columns or partitioning", str(table.name), table.snapshot.id
         )
     if not result.data_files:
         return ()
-    files = _placed(result, table.root)
+    files = placed_below(table.root, result)
     return (AppendFiles(table.table_id, table.name, table.schema, files, spec.id if spec else None),)
 
 
-def _same_columns(left: TableSchema, right: TableSchema) -> bool:
+def same_columns(left: TableSchema, right: TableSchema) -> bool:
     """Whether files of one fit the other: same names, types, nullability and field ids."""
     shapes = [
         [(column.id, column.name, column.type, column.nullable) for column in schema.walk()]
@@ -177,5 +180,6 @@ def _same_columns(left: TableSchema, right: TableSchema) -> bool:
     return shapes[0] == shapes[1]
 
 
-def _placed(result: WriteResult, root: str) -> tuple[DataFile, ...]:
+def placed_below(root: str, result: WriteResult) -> tuple[DataFile, ...]:
+    """Return the files with their paths as a table with that directory has them in the catalog."""
     return tuple(replace(file, path=relative_to(file.path, root).path or "") for file in result.data_files)

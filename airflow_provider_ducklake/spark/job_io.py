@@ -1,16 +1,18 @@
 """Hand a job its request and take its result, as files in the job's private directory.
 
 The operator writes ``request.json``. The job writes ``part-00000.json``, … (each after the files it names)
-and at last ``_DONE``, or else ``_ERROR.json``. Storage options are fsspec's. Importing this loads neither
+and at last ``_DONE``, or else ``_ERROR.json``. Where the commit is left to another task, the operator adds
+``stage.json`` and keeps it all until then. Storage options are fsspec's. Importing this loads neither
 pyspark nor pyarrow.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError
+from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError, StorageError
 from airflow_provider_ducklake.spark import job_json
 from airflow_provider_ducklake.spark.job_request import (
     Dataset,
@@ -25,6 +27,7 @@ from airflow_provider_ducklake.spark.job_request import (
 )
 
 if TYPE_CHECKING:
+    from airflow_provider_ducklake.planning.staged import StagedWrite
     from airflow_provider_ducklake.planning.write import WriteResult
     from airflow_provider_ducklake.spec.files import DataFile
 
@@ -38,18 +41,26 @@ __all__ = [
     "TransformSource",
     "delete_job_directory",
     "delete_job_files",
+    "delete_stage",
+    "delete_stage_files",
+    "has_stage",
     "job_directory",
+    "job_of_stage",
     "read_error",
     "read_request",
     "read_result",
+    "read_stage",
     "request_uri",
     "source_of",
+    "stage_uri",
     "write_error",
     "write_request",
     "write_result",
+    "write_stage",
 ]
 
-REQUEST, DONE, ERROR = "request.json", "_DONE", "_ERROR.json"
+REQUEST, DONE, ERROR, STAGE = "request.json", "_DONE", "_ERROR.json", "stage.json"
+_STAGE_URI = re.compile(r".*/ducklake-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/stage\.json", re.DOTALL)
 FILES_PER_PART = 1_000
 StorageOptions: TypeAlias = Mapping[str, Any] | None
 
@@ -119,22 +130,29 @@ def read_result(request: JobRequest, storage_options: StorageOptions = None) -> 
         DuckLakeError: the job's own error, of the class it had there.
         SparkJobError: no complete result, or that of another job.
     """
-    directory = request.plan.directory
-    done = _read(directory + DONE, request.job_id, storage_options)
-    if done is None:
+    result = _read_result(request.plan.directory, request.job_id, storage_options)
+    if result is None:
         raise read_error(request, storage_options) or SparkJobError(
-            f"Job {request.job_id} ended without a result: {directory}{DONE} does not exist. "
+            f"Job {request.job_id} ended without a result: {request.plan.directory}{DONE} does not exist. "
             "Look for the cause in the Spark log above; nothing was committed."
         )
+    return result
+
+
+def _read_result(directory: str, job_id: str, storage_options: StorageOptions) -> WriteResult | None:
+    """Return what the job said when it was done; None where it was not."""
+    done = _read(directory + DONE, job_id, storage_options)
+    if done is None:
+        return None
     data_files = tuple(
         job_json.decode_data_file(item)
         for name in done["parts"]
-        for item in _read_part(directory + name, request.job_id, storage_options)["data_files"]
+        for item in _read_part(directory + name, job_id, storage_options)["data_files"]
     )
     counted = sum(file.record_count for file in data_files)
     if counted != done["rows_written"]:
         raise SparkJobError(
-            f"Job {request.job_id} says that it wrote {done['rows_written']} rows, its files hold {counted}; "
+            f"Job {job_id} says that it wrote {done['rows_written']} rows, its files hold {counted}; "
             "refusing to commit them."
         )
     return job_json.decode_result(done, data_files)
@@ -148,10 +166,13 @@ def read_error(request: JobRequest, storage_options: StorageOptions = None) -> D
 
 def delete_job_files(request: JobRequest, storage_options: StorageOptions = None) -> None:
     """Delete the job's own JSON files and leave its data files: the clean-up after a commit."""
+    _delete_job_files(request.plan.directory, request.job_id, storage_options)
+
+
+def _delete_job_files(directory: str, job_id: str, storage_options: StorageOptions) -> None:
     from airflow_provider_ducklake.storage.filesystem import delete_file  # noqa: PLC0415 - loads pyarrow
 
-    directory = request.plan.directory
-    done = _read(directory + DONE, request.job_id, storage_options)
+    done = _read(directory + DONE, job_id, storage_options)
     for name in [REQUEST, ERROR, *(done["parts"] if done is not None else []), DONE]:
         delete_file(directory + name, storage_options)
 
@@ -161,6 +182,89 @@ def delete_job_directory(request: JobRequest, storage_options: StorageOptions = 
     from airflow_provider_ducklake.storage.filesystem import delete_tree  # noqa: PLC0415 - loads pyarrow
 
     delete_tree(request.plan.directory, storage_options)
+
+
+def write_stage(staged: StagedWrite, storage_options: StorageOptions = None) -> str:
+    """Write down what a job's result is for, and return where: the write waits for its commit."""
+    uri = stage_uri(staged.directory)
+    _write(uri, job_json.encode_staged(staged), storage_options)
+    return uri
+
+
+def stage_uri(directory: str) -> str:
+    """Return where the staged write of the job in ``directory`` lies."""
+    return directory + STAGE
+
+
+def job_of_stage(uri: str) -> str:
+    """Return the job whose staged write lies at ``uri``.
+
+    Raises:
+        InvalidInputError: no staged write can lie there.
+    """
+    match = _STAGE_URI.fullmatch(uri)
+    if match is None:
+        raise InvalidInputError(
+            f"{uri!r} is no staged write. Give what a task with stage_only=True returned, or its 'staged'."
+        )
+    return match[1]
+
+
+def has_stage(uri: str, storage_options: StorageOptions = None) -> bool:
+    """Whether a staged write lies there."""
+    from airflow_provider_ducklake.storage.filesystem import exists  # noqa: PLC0415 - loads pyarrow
+
+    return exists(uri, storage_options)
+
+
+def read_stage(uri: str, storage_options: StorageOptions = None) -> StagedWrite:
+    """Return a staged write that is complete: all of its files are there, and as long as they were.
+
+    Raises:
+        StorageError: a file is missing or cut off.
+        SparkJobError: it was written by another release, or belongs to another job.
+    """
+    directory, job_id = uri.removesuffix(STAGE), job_of_stage(uri)
+    document = _read(uri, job_id, storage_options)
+    result = _read_result(directory, job_id, storage_options)
+    if document is None or result is None:
+        raise _incomplete(uri, uri if document is None else directory + DONE)
+    staged = job_json.decode_staged(document, result)
+    _check_files(uri, staged, storage_options)
+    return staged
+
+
+def _check_files(uri: str, staged: StagedWrite, storage_options: StorageOptions) -> None:
+    from airflow_provider_ducklake.storage.filesystem import file_sizes  # noqa: PLC0415 - loads pyarrow
+
+    directory = uri.removesuffix(STAGE)
+    sizes = file_sizes(directory, storage_options)
+    for file in staged.result.data_files:
+        if sizes.get(file.path.removeprefix(directory)) != file.file_size_bytes:
+            raise _incomplete(uri, file.path)
+
+
+def _incomplete(uri: str, path: str) -> StorageError:
+    return StorageError(
+        f"The staged write {uri} is incomplete: {path} is missing or cut off, perhaps by a clean-up; "
+        "clear the task that staged it."
+    )
+
+
+def delete_stage_files(uri: str, storage_options: StorageOptions = None) -> None:
+    """Delete the JSON files of a staged write and leave its data files: the clean-up after its commit."""
+    from airflow_provider_ducklake.storage.filesystem import delete_file  # noqa: PLC0415 - loads pyarrow
+
+    _delete_job_files(uri.removesuffix(STAGE), job_of_stage(uri), storage_options)
+    delete_file(uri, storage_options)  # at last: while it is there, the clean-up can be done again
+
+
+def delete_stage(uri: str, storage_options: StorageOptions = None) -> None:
+    """Delete a staged write with its data files."""
+    from airflow_provider_ducklake.storage.filesystem import delete_tree  # noqa: PLC0415 - loads pyarrow
+
+    job_of_stage(uri)
+    delete_tree(uri.removesuffix(STAGE), storage_options)
 
 
 def _write(path: str, document: job_json.Json, storage_options: StorageOptions) -> None:

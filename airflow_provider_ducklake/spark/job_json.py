@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from airflow_provider_ducklake import errors
 from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError
-from airflow_provider_ducklake.planning.write import ParquetSettings, WritePlan, WriteResult
+from airflow_provider_ducklake.planning.staged import StagedWrite, Target
+from airflow_provider_ducklake.planning.write import NewTable, ParquetSettings, WritePlan, WriteResult
 from airflow_provider_ducklake.spark.job_request import (
     Dataset,
     DatasetSource,
@@ -17,9 +19,12 @@ from airflow_provider_ducklake.spark.job_request import (
     TransformSource,
 )
 from airflow_provider_ducklake.spec.files import DataFile
-from airflow_provider_ducklake.spec.ids import ColumnId
-from airflow_provider_ducklake.spec.partitioning import PartitionField, Transform
+from airflow_provider_ducklake.spec.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId, SchemaId, SnapshotId, TableId
+from airflow_provider_ducklake.spec.options import Options
+from airflow_provider_ducklake.spec.partitioning import PartitionField, PartitionSpec, Transform
 from airflow_provider_ducklake.spec.schema import Column, Default, TableSchema
+from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
 from airflow_provider_ducklake.spec.stats import ColumnStats
 from airflow_provider_ducklake.spec.types import Field, with_children
 
@@ -256,6 +261,77 @@ def decode_result(summary: Json, data_files: tuple[DataFile, ...]) -> WriteResul
         rows_written=summary["rows_written"],
         engine=summary["engine"],
         details=summary["details"],
+    )
+
+
+# --- staged writes
+
+
+def encode_staged(staged: StagedWrite) -> Json:
+    """Return everything of a staged write but its result, which lies beside it."""
+    return {
+        "job_id": staged.job_id,
+        "directory": staged.directory,
+        "verb": staged.verb,
+        "target": _encode_target(staged.target),
+    }
+
+
+def decode_staged(item: Json, result: WriteResult) -> StagedWrite:
+    """Return the staged write; the inverse of ``encode_staged`` with what that leaves out."""
+    target = _decode_target(item["target"], result)
+    return StagedWrite(item["job_id"], item["directory"], item["verb"], target, result)
+
+
+def _encode_target(target: Target) -> Json:
+    snapshot = target.snapshot
+    common = {
+        "snapshot": [
+            snapshot.id,
+            snapshot.schema_version,
+            snapshot.next_catalog_id,
+            snapshot.next_file_id,
+            snapshot.time.isoformat(),
+        ],
+        "name": [target.name.schema, target.name.name],
+        "schema_id": target.schema_id,
+        "root": target.root,
+    }
+    if isinstance(target, NewTable):
+        return {"kind": "new", **common, "uuid": target.uuid, "options": dict(target.options.texts)}
+    return {
+        "kind": "existing",
+        **common,
+        "uuid": target.table_uuid,
+        "table_id": target.table_id,
+        "partition_id": target.partition_spec.id if target.partition_spec else None,
+    }
+
+
+def _decode_target(item: Json, result: WriteResult) -> Target:
+    """Return the table as far as a commit needs it: sort keys and an existing table's options are left out.
+
+    Its columns and partition keys are those of the result.
+    """
+    snapshot_id, schema_version, next_catalog_id, next_file_id, time = item["snapshot"]
+    snapshot = Snapshot(
+        SnapshotId(snapshot_id), schema_version, next_catalog_id, next_file_id, datetime.fromisoformat(time)
+    )
+    name, schema_id = QualifiedName(*item["name"]), SchemaId(item["schema_id"])
+    if item["kind"] == "new":
+        return NewTable(snapshot, schema_id, name, item["uuid"], item["root"], Options(item["options"]))
+    spec_id = item["partition_id"]
+    return TableSnapshot(
+        snapshot=snapshot,
+        table_id=TableId(item["table_id"]),
+        table_uuid=item["uuid"],
+        schema_id=schema_id,
+        name=name,
+        schema=result.schema,
+        root=item["root"],
+        partition_spec=(
+            PartitionSpec(result.partition_fields, PartitionId(spec_id)) if spec_id is not None else None
+        ),
     )
 
 

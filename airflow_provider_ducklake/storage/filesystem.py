@@ -256,6 +256,25 @@ def delete_tree(path: str, storage_options: StorageOptions | None = None) -> Non
             location.filesystem.delete_dir(directory)
 
 
+def file_sizes(path: str, storage_options: StorageOptions | None = None) -> dict[str, int]:
+    """Return the sizes of all files below a directory by their paths from there; none where it is missing.
+
+    Raises:
+        StorageError: it cannot be listed.
+    """
+    location = open_filesystem(path, storage_options)
+    root = location.path.rstrip("/")
+    with naming_errors(path, "list"):
+        infos = location.filesystem.get_file_info(
+            pafs.FileSelector(root, allow_not_found=True, recursive=True)
+        )
+    return {
+        info.path.removeprefix(f"{root}/"): int(info.size)
+        for info in infos
+        if info.type == pafs.FileType.File
+    }
+
+
 def check_writable(data_path: str, storage_options: StorageOptions | None = None) -> None:
     """Write a small object below ``data_path`` and remove it again.
 

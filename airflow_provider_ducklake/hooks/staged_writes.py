@@ -1,0 +1,128 @@
+"""Staged writes as tasks hand them on: which they are, whether they wait for their commit, what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.spark import job_io
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.catalog.jobs import RegisteredJob
+    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.planning.staged import StagedWrite
+
+Staged: TypeAlias = "str | Mapping[str, object] | Iterable[Staged] | None"
+
+
+def uris_of(staged: Staged) -> list[str]:
+    """Return where staged writes lie, for what tasks returned: results, URIs, and lists of them.
+
+    Raises:
+        InvalidInputError: something else is among them, as the None of a task that did not succeed.
+    """
+    match staged:
+        case str():
+            job_io.job_of_stage(staged)
+            return [staged]
+        case Mapping() if isinstance(staged.get("staged"), str):
+            return uris_of(str(staged["staged"]))
+        case Iterable() if not isinstance(staged, Mapping):
+            return [uri for one in staged for uri in uris_of(one)]
+        case _:
+            raise InvalidInputError(
+                f"{staged!r} is no staged write. Give what tasks with stage_only=True returned; one that "
+                "was skipped or failed returned nothing."
+            )
+
+
+def uris_of_ended(staged: Staged) -> list[str]:
+    """Do as ``uris_of``, and pass over tasks that did not succeed."""
+    if staged is None:
+        return []
+    if isinstance(staged, str | Mapping):
+        return uris_of(staged)
+    return [uri for one in staged for uri in uris_of_ended(one)]
+
+
+def read_staged(lake: Lake, staged: Staged) -> list[StagedWrite]:
+    """Return staged writes of a lake that wait for their commit.
+
+    Raises:
+        InvalidInputError: one is none of this lake, is given twice, or was committed or discarded.
+        StorageError: a file of one is missing.
+    """
+    uris = uris_of(staged)
+    jobs = _jobs(lake, uris)
+    seen: set[str] = set()
+    for uri, job in zip(uris, jobs, strict=True):
+        if uri in seen:
+            raise InvalidInputError(f"The staged write {uri} is given twice; give it once.")
+        seen.add(uri)
+        if job.released_at is not None:
+            raise _released(lake, uri, job)
+    return [job_io.read_stage(uri, lake.storage_options) for uri in uris]
+
+
+def _jobs(lake: Lake, uris: list[str]) -> list[RegisteredJob]:
+    """Return the jobs of staged writes; only directories that the lake knows are ever touched."""
+    ids = [job_io.job_of_stage(uri) for uri in uris]
+    known = lake.registered_jobs(ids)
+    for uri, job_id in zip(uris, ids, strict=True):
+        if job_id not in known or uri != job_io.stage_uri(known[job_id].prefix):
+            raise InvalidInputError(
+                f"{uri} is no staged write of this lake, whose files lie below {lake.data_path}."
+            )
+    return [known[job_id] for job_id in ids]
+
+
+def _released(lake: Lake, uri: str, job: RegisteredJob) -> InvalidInputError:
+    snapshot_id = lake.snapshot_of_job(job.id)
+    when = f"{job.released_at:%Y-%m-%d %H:%M:%S} UTC"
+    if snapshot_id is None:
+        return InvalidInputError(
+            f"The staged write {uri} was discarded, or committed without rows, at {when}. Clear the task "
+            "that staged it."
+        )
+    return InvalidInputError(
+        f"The staged write {uri} was committed at {when}, in snapshot {snapshot_id}. To do it again, clear "
+        "the task that staged it too."
+    )
+
+
+def tidy_up(lake: Lake, staged: Staged) -> None:
+    """Remove what only the commit needed, of the writes among ``staged`` that were committed.
+
+    Raises:
+        InvalidInputError, StorageError: as the words say.
+    """
+    uris = uris_of(staged)
+    for uri, job in zip(uris, _jobs(lake, uris), strict=True):
+        if job.released_at is not None and job_io.has_stage(uri, lake.storage_options):
+            _remove_released(lake, uri, job)
+
+
+def discard(lake: Lake, uris: list[str]) -> list[str]:
+    """Give up the staged writes that were not committed, and remove their files; return which they were.
+
+    Raises:
+        InvalidInputError: one is none of this lake.
+        StorageError: files cannot be removed.
+    """
+    discarded = []
+    for uri, job in zip(uris, _jobs(lake, uris), strict=True):
+        if lake.release_job(job.id):  # from here on nobody can commit it
+            job_io.delete_stage(uri, lake.storage_options)
+            discarded.append(uri)
+        elif job_io.has_stage(uri, lake.storage_options):
+            _remove_released(lake, uri, job)
+    return discarded
+
+
+def _remove_released(lake: Lake, uri: str, job: RegisteredJob) -> None:
+    """Finish a clean-up that was broken off: the catalog says whether the data files are the lake's."""
+    if lake.snapshot_of_job(job.id) is None:
+        job_io.delete_stage(uri, lake.storage_options)
+    else:
+        job_io.delete_stage_files(uri, lake.storage_options)
