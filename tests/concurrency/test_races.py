@@ -1,9 +1,15 @@
-"""Several processes append to one table at once."""
+"""Several processes append at once: to one table, to many, ours alone and beside DuckDB's.
+
+Nothing is lost, nothing is there twice, row ids and statistics are true, and no writer of ours fails.
+"""
 
 import json
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 
 import psycopg
@@ -12,89 +18,137 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import TransactionConflictError
-from tests.reference.catalog_dump import dump_catalog
+from tests.concurrency.writer import Done, Task
+from tests.reference.catalog_dump import Dump, dump_catalog
 from tests.reference.catalogs import CatalogDatabase
-from tests.reference.duckdb_lake import open_lake
+from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
 ROWS = 15  # in each append: more than the reference inlines
 INLINED_ROWS = 3
+# How many of our processes race, and how many appends each makes.
+CROWDS = {
+    "ci": {"sqlite": (3, 8), "postgres": (3, 8), "mariadb": (3, 8), "duckdb": (3, 3)},
+    "full": {"sqlite": (8, 50), "postgres": (16, 100), "mariadb": (16, 100), "duckdb": (3, 60)},
+}
+SERVERS_AND_SQLITE = ["sqlite", "postgres", "mariadb"]
 
 
-def race(catalog: CatalogDatabase, writers: list[tuple[str, int, int]]) -> list[list[int]]:
-    """Start writers (who, appends, rows) together; return the attempts of each."""
-    running = []
-    for number, (who, appends, rows) in enumerate(writers):
-        target = catalog.sqlalchemy_url if who == "ours" else catalog.attach_string
-        running.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "tests.concurrency.writer", who, target]
-                + [str(one) for one in (number * 10_000, appends, rows)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                cwd=Path(__file__).parents[2],
-            )
-        )
-    for one in running:
-        assert one.stdout.readline() == "ready\n", one.stderr.read()
-    for one in running:
-        one.stdin.write("\n")
-        one.stdin.flush()
-    ended = [one.communicate(timeout=120) for one in running]
-    assert [one.returncode for one in running] == [0] * len(running), [err for _, err in ended]
-    return [json.loads(out) for out, _ in ended]
+def race(tasks: list[Task]) -> list[Done]:
+    """Let a process for each task append, all at once."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.concurrency.writer"],
+        input=json.dumps([asdict(task) for task in tasks]),
+        capture_output=True,
+        text=True,
+        timeout=1500,
+        cwd=Path(__file__).parents[2],
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return [Done(**one) for one in json.loads(ended.stdout)]
 
 
-def expected_rows(writers: list[tuple[str, int, int]]) -> list[int]:
-    return [
-        number * 10_000 + row
-        for number, (_, appends, rows) in enumerate(writers)
-        for row in range(appends * rows)
-    ]
+def make_tables(catalog: CatalogDatabase, count: int) -> None:
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake, lake.transaction() as tx:
+        for number in range(count):
+            tx.create_table(f"t{number}", {"i": "int64"})
 
 
-def assert_everything_landed_once(catalog: CatalogDatabase, writers: list[tuple[str, int, int]]) -> None:
-    rows = expected_rows(writers)
-    with open_lake(catalog) as reference:
-        assert [row for (row,) in reference.sql("SELECT i FROM t ORDER BY i")] == rows
-        assert reference.sql("SELECT count(DISTINCT rowid) FROM t") == [(len(rows),)]
-        assert reference.sql(f"SELECT count(*) FROM t WHERE i >= {rows[-1]}") == [(1,)]
+def assert_everything_landed_once(catalog: CatalogDatabase, tasks: list[Task]) -> None:
+    """Check the rows of every table, the statistics, and that there is a snapshot for each append."""
+    expected = defaultdict(list)
+    for task in tasks:
+        for table, values in task.numbers():
+            expected[table].extend(values)
+    with open_lake(catalog.attach_string, read_only=True) as reference:
+        for table, values in expected.items():
+            assert_rows(reference, table, sorted(values))
     dump = dump_catalog(catalog)
-    (stats,) = dump["ducklake_table_stats"]
-    (column,) = dump["ducklake_table_column_stats"]
-    assert (stats["record_count"], stats["next_row_id"]) == (len(rows), len(rows))
-    assert (column["min_value"], column["max_value"]) == (str(rows[0]), str(rows[-1]))
+    assert_statistics(dump, expected)
     ids = [row["snapshot_id"] for row in dump["ducklake_snapshot"]]
-    assert sorted(ids) == list(range(2 + sum(appends for _, appends, _ in writers)))
+    assert sorted(ids) == list(range(2 + sum(task.appends for task in tasks)))
     assert len({row["path"] for row in dump["ducklake_data_file"]}) == len(dump["ducklake_data_file"])
 
 
-@pytest.fixture
-def with_table(catalog: CatalogDatabase) -> CatalogDatabase:
-    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake, lake.transaction() as tx:
-        tx.create_table("t", {"i": "int64"})
-    return catalog
+def assert_rows(reference: DuckLakeConnection, table: str, values: list[int]) -> None:
+    def column(query: str) -> list[int]:
+        return [value for (value,) in reference.sql(query)]
+
+    assert column(f"SELECT i FROM {table} ORDER BY i") == values, table
+    assert column(f"SELECT rowid FROM {table} ORDER BY rowid") == list(range(len(values))), table
+    half = len(values) // 2  # files are skipped by their statistics
+    assert column(f"SELECT i FROM {table} WHERE i >= {values[half]} ORDER BY i") == values[half:], table
 
 
+def assert_statistics(dump: Dump, expected: dict[str, list[int]]) -> None:
+    names = {row["table_id"]: row["table_name"] for row in dump["ducklake_table"]}
+    counts = {
+        names[row["table_id"]]: (row["record_count"], row["next_row_id"])
+        for row in dump["ducklake_table_stats"]
+    }
+    bounds = {
+        names[row["table_id"]]: (row["min_value"], row["max_value"], bool(row["contains_null"]))
+        for row in dump["ducklake_table_column_stats"]
+    }
+    assert counts == {table: (len(values), len(values)) for table, values in expected.items()}
+    assert bounds == {table: (str(min(one)), str(max(one)), False) for table, one in expected.items()}
+
+
+def race_and_check(catalog: CatalogDatabase, tables: int, tasks: list[Task], capsys) -> list[Done]:
+    make_tables(catalog, tables)
+    done = race(tasks)
+    with capsys.disabled():
+        print("\n".join(figures(catalog, tables, tasks, done)))  # noqa: T201 - of the race
+    assert_everything_landed_once(catalog, tasks)
+    return done
+
+
+def figures(catalog: CatalogDatabase, tables: int, tasks: list[Task], done: list[Done]) -> Iterator[str]:
+    seconds = max(one.times[-1] for one in done) - min(one.times[0] for one in done)
+    yield f"\n{catalog.kind}, {tables} tables: {seconds:.1f} s"
+    for who in sorted({task.who for task in tasks}):
+        theirs = [one for task, one in zip(tasks, done, strict=True) if task.who == who]
+        attempts = [attempt for one in theirs for attempt in one.attempts]
+        longest = max(one.longest for one in theirs)
+        yield (
+            f"  {who}: {len(theirs)} processes, {len(attempts)} appends in {sum(attempts)} attempts, "
+            f"the longest {longest:.2f} s"
+        )
+
+
+def ours_alone(catalog: CatalogDatabase, size: str, capsys, *, many_tables: bool) -> None:
+    processes, appends = CROWDS[size][catalog.kind]
+    tables = processes if many_tables else 1
+    tasks = [
+        Task("ours", catalog.sqlalchemy_url, number, appends, ROWS, tables) for number in range(processes)
+    ]
+
+    done = race_and_check(catalog, tables, tasks, capsys)
+
+    assert [one.attempts for one in done] == [[1] * appends] * processes
+
+
+@pytest.mark.timeout(1800)
 @pytest.mark.every_catalog
-def test_our_processes_queue_and_never_lose_a_race_among_themselves(with_table, size):
-    appends = {"ci": 3 if with_table.kind == "duckdb" else 8, "full": 60}[size]
-    writers = [("ours", appends, ROWS)] * 3
-
-    attempts = race(with_table, writers)
-
-    assert attempts == [[1] * appends] * 3
-    assert_everything_landed_once(with_table, writers)
+def test_our_processes_queue_and_never_lose_a_race_among_themselves(catalog, size, capsys):
+    ours_alone(catalog, size, capsys, many_tables=False)
 
 
-def test_our_process_and_the_references_append_at_once(with_table, size):
-    appends = 8 if size == "ci" else 60
-    writers = [("ours", appends, ROWS), ("reference", appends, ROWS), ("reference", appends, INLINED_ROWS)]
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", SERVERS_AND_SQLITE)
+def test_our_processes_append_to_many_tables_at_once(new_catalog, kind, size, capsys):
+    ours_alone(new_catalog(kind), size, capsys, many_tables=True)
 
-    race(with_table, writers)
 
-    assert_everything_landed_once(with_table, writers)
+@pytest.mark.timeout(1800)
+def test_our_processes_and_the_references_append_at_once(catalog, size, capsys):
+    ours, theirs, appends = (1, 2, 8) if size == "ci" else (4, 4, 50)
+    tasks = [Task("ours", catalog.sqlalchemy_url, number, appends, ROWS) for number in range(ours)]
+    for number in range(theirs):
+        rows = (ROWS, INLINED_ROWS)[number % 2]
+        tasks.append(Task("reference", catalog.attach_string, ours + number, appends, rows))
+
+    race_and_check(catalog, 1, tasks, capsys)
 
 
 def test_our_append_that_loses_the_race_for_the_snapshot_id_takes_the_next(postgres_catalog):
