@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy.exc import DBAPIError
 
-from airflow_provider_ducklake.catalog import commit_keys, read
+from airflow_provider_ducklake.catalog import commit_keys, jobs, read
 from airflow_provider_ducklake.catalog.effects import effects_of
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.effects.inlined import lacks_layout
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+    from airflow_provider_ducklake.catalog.dialects.writer import Writer
     from airflow_provider_ducklake.catalog.questions import Question
     from airflow_provider_ducklake.catalog.read import RecordedSnapshot
     from airflow_provider_ducklake.catalog.tables import CatalogTables
@@ -85,13 +86,15 @@ class Stage:
 class PlannedCommit:
     """Stages that become one snapshot, what they say of themselves, and how to make them once.
 
-    ``restamp`` writes delete files anew that hold the id of another snapshot than they are committed as.
+    ``restamp`` writes delete files anew that hold the id of another snapshot than they are committed as;
+    ``releases`` are the ids of registered jobs whose files these are.
     """
 
     stages: Sequence[Stage]
     info: CommitInfo
     keyed: KeyedCommit | None = None
     restamp: Restamp | None = None
+    releases: Sequence[str] = ()
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
@@ -133,12 +136,15 @@ def _attempt(catalog: Catalog, planned: PlannedCommit) -> CommittedSnapshot:
         ]
         if planned.keyed is not None:
             effects.append(commit_keys.record_effect(catalog, planned.keyed.key, state))
-        with dialect.sending(connection) as send:
-            send(_snapshot_effect(state, tables))  # first: its primary key fails fast
-            for effect in effects:
-                send(effect)
-            send(_changes_effect(state, planned.info, tables))
-            _finish(connection, dialect, state.snapshot_id)
+        if planned.releases:
+            jobs.check_open(planned.releases, answers["jobs"])
+            effects.append(jobs.release_effect(catalog, planned.releases, state.time))
+        writer = dialect.writer(connection)
+        writer.send(_snapshot_effect(state, tables))  # first: its primary key fails fast
+        for effect in effects:
+            writer.send(effect)
+        writer.send(_changes_effect(state, planned.info, tables))
+        _finish(connection, dialect, writer, state.snapshot_id)
     return CommittedSnapshot(state.snapshot_id, state.time, attempts=1)
 
 
@@ -153,6 +159,8 @@ def _questions(catalog: Catalog, planned: PlannedCommit) -> dict[str, Question[A
         questions["clock"] = catalog.dialect.clock
     if planned.keyed is not None:
         questions["records"] = commit_keys.which_records(catalog, planned.keyed.key)
+    if planned.releases:
+        questions["jobs"] = jobs.which_jobs(catalog, planned.releases)
     if planned.info.message is None:
         questions["options"] = read.which_options(catalog.tables)
     return questions
@@ -248,10 +256,10 @@ def _changes_effect(state: CommitState, info: CommitInfo, tables: CatalogTables)
     )
 
 
-def _finish(connection: Connection, dialect: CatalogDialect, snapshot_id: SnapshotId) -> None:
+def _finish(connection: Connection, dialect: CatalogDialect, writer: Writer, snapshot_id: SnapshotId) -> None:
     """COMMIT; an error that does not say that nothing landed leaves it open whether the snapshot did."""
     try:
-        connection.commit()
+        writer.commit()
     except DBAPIError as error:
         if dialect.is_lost_race(error) or dialect.is_refusal(error):
             raise

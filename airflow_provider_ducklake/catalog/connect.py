@@ -131,6 +131,7 @@ def _postgres_engine(url: URL) -> Engine:
         "connect_timeout": CONNECT_TIMEOUT_SECONDS,
         "options": f"-c lock_timeout={LOCK_TIMEOUT_SECONDS}s -c timezone=UTC",
         "application_name": "airflow_provider_ducklake",
+        "prepare_threshold": None,  # of no use for texts that hold their values; and poolers like it
     }
     arguments = {key: value for key, value in arguments.items() if key not in url.query}
     return _server_engine(url, arguments)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
 from airflow_provider_ducklake.transaction.changes import Change
+from tests.concurrency.faults import before_commit
 from tests.concurrency.keyed_writer import ROWS, append_once
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.catalogs import CatalogDatabase
@@ -412,26 +414,36 @@ def test_a_transaction_that_was_made_says_so_before_its_block(lake):
 # --- trouble ---
 
 
-def landed_then_lost(connection) -> None:
-    """COMMIT reaches the database, its answer does not reach us."""
-    connection.connection.driver_connection.commit()
+def lose_connection(_connection: object) -> None:
     raise ConnectionResetError
 
 
-def never_sent(_connection) -> None:
-    raise ConnectionResetError
+@contextmanager
+def after_commit(lake: Lake) -> Iterator[None]:
+    """Let COMMIT reach the database, and its answer not reach us."""
+
+    def lose(connection) -> None:
+        connection.connection.driver_connection.commit()
+        lose_connection(connection)
+
+    event.listen(lake._catalog.dialect.engine, "commit", lose)
+    yield
+    event.remove(lake._catalog.dialect.engine, "commit", lose)
+
+
+@contextmanager
+def instead_of_commit(lake: Lake) -> Iterator[None]:
+    with before_commit(lake, lose_connection):
+        yield
 
 
 @pytest.mark.every_catalog
-@pytest.mark.parametrize(("fault", "is_earlier"), [(landed_then_lost, True), (never_sent, False)])
-def test_a_commit_of_unknown_outcome_is_found_or_made_by_its_retry(lake, fault, is_earlier):
-    engine = lake._catalog.dialect.engine
+@pytest.mark.parametrize(("lost", "is_earlier"), [(after_commit, True), (instead_of_commit, False)])
+def test_a_commit_of_unknown_outcome_is_found_or_made_by_its_retry(lake, lost, is_earlier):
     tx = lake.transaction(commit_key="k")
     tx.append_arrow("t", ROWS)
-    event.listen(engine, "commit", fault)
-    with pytest.raises(CommitStateUnknownError), tx:
+    with lost(lake), pytest.raises(CommitStateUnknownError), tx:
         pass
-    event.remove(engine, "commit", fault)
 
     assert append_once(lake) == [2, is_earlier]
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from sqlalchemy import Connection, Engine, inspect
 from sqlalchemy.schema import CreateSchema
 
+from airflow_provider_ducklake.catalog.dialects.writer import Writer
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from sqlalchemy.exc import DBAPIError
 
-    from airflow_provider_ducklake.catalog.effects.effect import Effect
     from airflow_provider_ducklake.catalog.questions import Question
 
 
@@ -55,17 +56,9 @@ class CatalogDialect(ABC):
         """Return the answers to the questions by their names."""
         return {name: question.ask(connection) for name, question in questions.items()}
 
-    @contextmanager
-    def sending(self, connection: Connection) -> Iterator[Callable[[Effect], None]]:
-        """Yield what executes effects, perhaps not before the block commits; it has to end with COMMIT."""
-
-        def send(effect: Effect) -> None:
-            if effect.rows is None:
-                connection.execute(effect.statement)
-            else:
-                connection.execute(effect.statement, list(effect.rows))
-
-        yield send
+    def writer(self, connection: Connection) -> Writer:
+        """Return what executes the effects of a commit, and ends it."""
+        return Writer(connection)
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[Connection]:

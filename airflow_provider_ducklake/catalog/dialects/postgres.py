@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, func, select
 
+from airflow_provider_ducklake.catalog.dialects.batches import Batches, BatchWriter
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
-from airflow_provider_ducklake.catalog.dialects.pipeline import Pipeline
 from airflow_provider_ducklake.catalog.questions import Question
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from sqlalchemy.exc import DBAPIError
 
-    from airflow_provider_ducklake.catalog.effects.effect import Effect
+    from airflow_provider_ducklake.catalog.dialects.writer import Writer
 
 _LOST_RACE = {
     "23505",  # unique_violation: somebody else has the snapshot id
@@ -40,7 +40,7 @@ class PostgresDialect(CatalogDialect):
         self.lock_key = int.from_bytes(digest[:8], "big", signed=True)
         # A statement of its own: together with the head, the waiter would read the state before its wait.
         self._lock = Question(select(func.pg_advisory_xact_lock(self.lock_key)), len)
-        self._pipeline = Pipeline(engine.dialect)
+        self._batches = Batches(engine.dialect)
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -56,12 +56,10 @@ class PostgresDialect(CatalogDialect):
             yield connection, self.ask(connection, {"lock": self._lock, **questions})
 
     def ask(self, connection: Connection, questions: Mapping[str, Question[Any]]) -> dict[str, Any]:
-        return self._pipeline.ask(connection, questions)
+        return self._batches.ask(connection, questions)
 
-    @contextmanager
-    def sending(self, connection: Connection) -> Iterator[Callable[[Effect], None]]:
-        with self._pipeline.sending(connection) as send:
-            yield send
+    def writer(self, connection: Connection) -> Writer:
+        return BatchWriter(connection, self._batches)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

@@ -1,0 +1,177 @@
+"""Several statements in one round trip to PostgreSQL, as one text: its simple query protocol takes that.
+
+Each still sees what was committed before it began, and waits for nobody but the ones before it. SQLAlchemy
+compiles them, once each; psycopg writes their values into the text.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from psycopg import ClientCursor
+from sqlalchemy import Select, bindparam, func, insert, select
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.schema import DDLElement
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.dml import Insert, UpdateBase
+
+from airflow_provider_ducklake.catalog.column_types import CATALOG_TYPES
+from airflow_provider_ducklake.catalog.dialects.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sqlalchemy import Connection, CursorResult, Dialect
+    from sqlalchemy.sql.elements import ClauseElement
+
+    from airflow_provider_ducklake.catalog.effects.effect import Effect
+    from airflow_provider_ducklake.catalog.questions import Question
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A statement's text; its own parameters; what turns Python's values into the driver's, and back."""
+
+    text: str
+    own: Mapping[str, Any]
+    names: Mapping[str, str]  # in the text, of the parameters
+    binders: Mapping[str, Callable[[Any], Any]]
+    row: Callable[[Sequence[Any]], Any]
+
+    def bind(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the driver's parameters, by their names in the text."""
+        bound = {**self.own, **values}
+        for name, binder in self.binders.items():
+            bound[name] = binder(bound[name])
+        return {self.names.get(name, name): _quotable(value) for name, value in bound.items()}
+
+
+def _quotable(value: Any) -> Any:  # noqa: ANN401
+    """Return a value whose text may stand before a cast: in -32768::SMALLINT that comes before the minus."""
+    return str(value) if type(value) is int and value < 0 else value
+
+
+class Batches:
+    """Compiles for one engine, and keeps what it compiled for as long as the statements live."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._compiled: WeakKeyDictionary[ClauseElement, dict[tuple[str, ...], _Compiled]] = (
+            WeakKeyDictionary()
+        )
+
+    def ask(self, connection: Connection, questions: Mapping[str, Question[Any]]) -> dict[str, Any]:
+        """Return the answers to the questions by their names."""
+        write = _text_writer(connection)
+        compiled = [self._of(question.query) for question in questions.values()]
+        texts = [
+            write(one.text, one.bind(question.parameters))
+            for one, question in zip(compiled, questions.values(), strict=True)
+        ]
+        result = _run(connection, texts)
+        cursor: Any = result.cursor
+        answers = {}
+        for (name, question), one in zip(questions.items(), compiled, strict=True):
+            answers[name] = question.read([one.row(values) for values in cursor.fetchall()])
+            cursor.nextset()
+        result.close()
+        return answers
+
+    def texts_of(self, connection: Connection, effect: Effect) -> list[str]:
+        """Return the texts of an effect: one for all rows of a table of the format."""
+        statement, rows = effect.statement, effect.rows
+        if isinstance(statement, DDLElement):
+            return [str(statement.compile(dialect=self._dialect))]
+        assert isinstance(statement, UpdateBase)
+        write = _text_writer(connection)
+        if rows is None:
+            compiled = self._of(statement)
+            return [write(compiled.text, compiled.bind({}))]
+        names = tuple(rows[0])
+        if len(rows) > 1 and isinstance(statement, Insert) and _has_simple_columns(statement, names):
+            compiled = self._of(_all_at_once(statement, names))
+            return [
+                write(compiled.text, compiled.bind({name: [row[name] for row in rows] for name in names}))
+            ]
+        compiled = self._of(statement, names)
+        return [write(compiled.text, compiled.bind(row)) for row in rows]
+
+    def _of(self, statement: ClauseElement, names: tuple[str, ...] = ()) -> _Compiled:
+        shapes = self._compiled.setdefault(statement, {})
+        if names not in shapes:
+            shapes[names] = _compile(statement, names, self._dialect)
+        return shapes[names]
+
+
+class BatchWriter(Writer):
+    """Keeps the effects until they go to the server together with the COMMIT."""
+
+    def __init__(self, connection: Connection, batches: Batches) -> None:
+        super().__init__(connection)
+        self._batches = batches
+        self._texts: list[str] = []
+
+    def send(self, effect: Effect) -> None:
+        self._texts += self._batches.texts_of(self._connection, effect)
+
+    def commit(self) -> None:
+        _run(self._connection, [*self._texts, "COMMIT"]).close()
+        super().commit()  # nothing is left to do for the driver, but SQLAlchemy is to know
+
+
+def _run(connection: Connection, texts: Sequence[str]) -> CursorResult[Any]:
+    options = {"no_parameters": True}  # else a % would mean something
+    return connection.exec_driver_sql(";\n".join(texts), execution_options=options)
+
+
+def _text_writer(connection: Connection) -> Callable[[str, dict[str, Any]], str]:
+    driver: Any = connection.connection.driver_connection
+    return ClientCursor(driver).mogrify
+
+
+def _compile(statement: ClauseElement, names: tuple[str, ...], dialect: Dialect) -> _Compiled:
+    compiled = statement.compile(
+        dialect=dialect, column_keys=names or None, compile_kwargs={"render_postcompile": True}
+    )
+    assert isinstance(compiled, SQLCompiler)
+    binders = {
+        name: binder
+        for name, bind in compiled.binds.items()
+        if (binder := bind.type.dialect_impl(dialect).bind_processor(dialect)) is not None
+    }
+    assert not any(one.key in binders for one in compiled.post_compile_params)  # lists: numbers and texts
+    own = dict(compiled.construct_params(escape_names=False, _check=False))
+    own_binders = {name: binder for name, binder in binders.items() if name in own}
+    escaped = dict(compiled.escaped_bind_names)
+    return _Compiled(str(compiled), own, escaped, own_binders, _row_reader(statement, dialect))
+
+
+def _row_reader(statement: ClauseElement, dialect: Dialect) -> Callable[[Sequence[Any]], Any]:
+    """Return what makes a named tuple of Python values of a driver's row."""
+    columns = statement.selected_columns if isinstance(statement, Select) else ()
+    names = [str(column.key) for column in columns]
+    row_type = namedtuple("Row", names, rename=True)  # type: ignore[misc]  # functions have no name
+    readers = [column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns]
+    if not any(readers):
+        return row_type._make
+    return lambda values: row_type._make(
+        value if reader is None else reader(value) for reader, value in zip(readers, values, strict=True)
+    )
+
+
+@lru_cache(maxsize=256)
+def _all_at_once(statement: Insert, names: tuple[str, ...]) -> Insert:
+    """Return the insertion of any number of rows, a list for each column."""
+    table = statement.table
+    lists = [bindparam(name, type_=ARRAY(table.c[name].type)) for name in names]
+    rows = func.unnest(*lists).table_valued(*names).render_derived()
+    return insert(table).from_select(names, select(*(rows.c[name] for name in names)))
+
+
+def _has_simple_columns(statement: Insert, names: Sequence[str]) -> bool:
+    """Whether no column is itself a list, which a list of lists could not be told from."""
+    return all(isinstance(statement.table.c[name].type, CATALOG_TYPES) for name in names)
