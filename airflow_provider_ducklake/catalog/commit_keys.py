@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, Column, MetaData, Row, Select, String, Table, bindparam, func, select
 
+from airflow_provider_ducklake.catalog import own_tables
 from airflow_provider_ducklake.catalog.column_types import TABLE_OPTIONS, CatalogTimestamp
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.questions import Question
@@ -49,18 +50,7 @@ def commit_table(metadata_schema: str | None) -> Table:
 
 def ensure_table(catalog: Catalog) -> None:
     """Create the table where it is missing, in a transaction of its own."""
-    dialect, schema = catalog.dialect, catalog.tables.metadata_schema
-    with dialect.reading() as connection:
-        if dialect.has_table(connection, NAME, schema):
-            return
-
-    def create() -> None:
-        with dialect.writing() as connection:
-            if not dialect.has_table(connection, NAME, schema):
-                commit_table(schema).create(connection)
-            connection.commit()
-
-    with_retries(dialect, DEFAULT_RETRY, create)
+    own_tables.ensure_table(catalog, commit_table(catalog.tables.metadata_schema))
 
 
 def records(connection: Connection, catalog: Catalog, key: CommitKey) -> list[CommitRecord]:

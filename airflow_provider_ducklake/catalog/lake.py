@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.exc import DBAPIError
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.catalog import bootstrap, commit_keys, maintenance, null_check, read, watch
+from airflow_provider_ducklake.catalog import (
+    bootstrap,
+    commit_keys,
+    jobs,
+    maintenance,
+    null_check,
+    read,
+    watch,
+)
 from airflow_provider_ducklake.catalog.base_lake import CatalogBase, Definitions
 from airflow_provider_ducklake.catalog.catalog import Catalog
 from airflow_provider_ducklake.catalog.commit import KeyedCommit, PlannedCommit, Restamp, Stage, commit
@@ -30,6 +38,7 @@ from airflow_provider_ducklake.catalog.registered_files import registered
 from airflow_provider_ducklake.catalog.replaced_rows import replaced_rows
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
 from airflow_provider_ducklake.catalog.row_deletes import RowDeleter
+from airflow_provider_ducklake.catalog.staged import table_to_read
 from airflow_provider_ducklake.catalog.table_snapshot import find_table, load_table
 from airflow_provider_ducklake.catalog.tables import catalog_tables
 from airflow_provider_ducklake.catalog.transaction import LakeTransaction, TableName
@@ -65,10 +74,12 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+    from airflow_provider_ducklake.catalog.jobs import RegisteredJob
     from airflow_provider_ducklake.catalog.maintenance import ExpireResult
     from airflow_provider_ducklake.catalog.questions import Question
     from airflow_provider_ducklake.catalog.read import RecordedSnapshot
     from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.planning.staged import StagedWrite
     from airflow_provider_ducklake.planning.watch import TableChanges
     from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId
@@ -78,6 +89,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.transaction.changes import Change, EndFiles
 
 At = int | datetime | None
+STAGE_TTL = timedelta(days=7)
 
 
 class Lake:
@@ -398,19 +410,33 @@ class Lake:
         root = schema.path.below(self.data_path) + directory_name(name.name, uuid)
         return NewTable(snapshot, schema.id, QualifiedName(schema.name, name.name), uuid, root, options)
 
-    def read_arrow(self, table: TableName, at: At = None, columns: Sequence[str] | None = None) -> pa.Table:
+    def read_arrow(
+        self,
+        table: TableName,
+        at: At = None,
+        columns: Sequence[str] | None = None,
+        *,
+        staged: Sequence[StagedWrite] = (),
+    ) -> pa.Table:
         """Return a table's rows at a snapshot, without Spark: for small reads; in no promised order.
+
+        With ``staged``, as the newest snapshot would have it were those of them to this table committed.
 
         Raises:
             UnsupportedFeatureError: the table has delete files, merged or mapped files at that snapshot.
             StorageError: a data file is missing or cut off.
+            InvalidInputError: ``staged`` together with ``at``, or staged writes that do not go together.
+            TransactionConflictError: the staged writes do not fit the table as it is by now.
         """
         from airflow_provider_ducklake.storage.table_reader import read_rows  # noqa: PLC0415 - heavy
 
         self._refuse_unusable()
+        if staged and at is not None:
+            raise InvalidInputError("Staged writes follow the newest snapshot: leave at out.")
+        name = QualifiedName.of(table)
         with self._reading() as connection:  # one for all: a flush moves rows between files and the catalog
             found = self._snapshot(connection, at)
-            snapshot = load_table(connection, self._catalog, found, QualifiedName.of(table), with_files=True)
+            snapshot = table_to_read(connection, self._catalog, found, name, staged)
             rows = read_inlined(connection, self._catalog, snapshot)
             deletes = inlined_delete_marks(connection, self._catalog, snapshot.table_id, found.id)
         plan = plan_scan(snapshot, None if columns is None else tuple(columns), rows, deletes)
@@ -492,22 +518,69 @@ class Lake:
             InvalidInputError: the lake demands a commit message and there is none.
         """
         planned = PlannedCommit((Stage(base, tuple(changes)),), info, keyed, restamp)
-        return self._commit(planned, retry)
+        self._demand_message(planned)
+        return self.commit_planned(planned, retry)
 
     def commit_stages(
-        self, stages: Sequence[Stage], info: CommitInfo, *, keyed: KeyedCommit | None = None
+        self,
+        stages: Sequence[Stage],
+        info: CommitInfo,
+        *,
+        keyed: KeyedCommit | None = None,
+        job_ids: Collection[str] = (),
     ) -> CommittedSnapshot | None:
         """Commit changes planned on several snapshots as one; each is checked against what followed its own.
 
-        Raises:
-            InvalidInputError: the lake demands a commit message and there is none.
-        """
-        return self._commit(PlannedCommit(tuple(stages), info, keyed), DEFAULT_RETRY)
+        The commit releases the jobs that wrote the files; where nothing is to be committed they stay as they
+        are.
 
-    def _commit(self, planned: PlannedCommit, retry: RetryPolicy) -> CommittedSnapshot | None:
+        Raises:
+            InvalidInputError: the lake demands a commit message and there is none, or a job was released
+                before.
+        """
+        planned = PlannedCommit(tuple(stages), info, keyed, releases=tuple(job_ids))
+        self._demand_message(planned)
+        return self.commit_planned(planned)
+
+    def _demand_message(self, planned: PlannedCommit) -> None:
+        if planned.changes and planned.info.message is None:
+            planned.info.check(self.effective_options())
+
+    def commit_planned(
+        self, planned: PlannedCommit, retry: RetryPolicy = DEFAULT_RETRY
+    ) -> CommittedSnapshot | None:
+        """Commit what was planned, and checked against the lake's options."""
         self._refuse_unusable()
         with _translated(self._catalog.dialect.engine.url):
             return commit(self._catalog, planned, retry)
+
+    def register_job(self, job_id: str, prefix: str) -> None:
+        """Note that a job is about to write files into a directory, which another task will commit."""
+        with _translated(self._catalog.dialect.engine.url):
+            jobs.register(self._catalog, job_id, prefix)
+
+    def release_job(self, job_id: str) -> bool:
+        """Give the files of a job up: nobody can commit them any more; return whether somebody could."""
+        with _translated(self._catalog.dialect.engine.url):
+            return jobs.release(self._catalog, job_id)
+
+    def registered_jobs(self, job_ids: Collection[str]) -> dict[str, RegisteredJob]:
+        """Return those of the jobs that were registered, by their ids."""
+        with self._reading() as connection:
+            return jobs.registered_jobs(connection, self._catalog, job_ids)
+
+    def snapshot_of_job(self, job_id: str) -> SnapshotId | None:
+        """Return the snapshot that added files of a job, 0 where they wait for deletion; None: no files."""
+        with self._reading() as connection:
+            return jobs.snapshot_of_job(connection, self._catalog, job_id)
+
+    def protected_prefixes(self, stage_ttl: timedelta = STAGE_TTL) -> frozenset[str]:
+        """Return the directories of staged writes that wait for their commit, if no older than that.
+
+        A clean-up of files that no snapshot knows has to leave them alone.
+        """
+        with self._reading() as connection:
+            return jobs.protected_prefixes(connection, self._catalog, stage_ttl)
 
     def keyed_commit(
         self, key: CommitKey, on_clear: OnClear = OnClear.REPLACE, *, starts_over: bool = False

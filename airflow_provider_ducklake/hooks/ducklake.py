@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.catalog.transaction import LakeTransaction
+    from airflow_provider_ducklake.hooks.staged_writes import Staged
     from airflow_provider_ducklake.spec.commit_key import CommitKey
     from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot, JsonValue
 
@@ -124,9 +125,17 @@ class DuckLakeHook(BaseHook):
         table: str | tuple[str, str],
         at: int | datetime | None = None,
         columns: Sequence[str] | None = None,
+        staged: Staged = (),
     ) -> Any:  # noqa: ANN401 - pyarrow has no types to name
-        """Return a table's rows as a ``pyarrow.Table``, without Spark; ``at`` is a snapshot id or a time."""
-        return self.lake().read_arrow(table, at=at, columns=columns)
+        """Return a table's rows as a ``pyarrow.Table``, without Spark; ``at`` is a snapshot id or a time.
+
+        With ``staged``, what tasks with ``stage_only=True`` returned, as the newest snapshot would have the
+        table were those of them to this table committed.
+        """
+        from airflow_provider_ducklake.hooks.staged_writes import read_staged  # noqa: PLC0415 - not always
+
+        lake = self.lake()
+        return lake.read_arrow(table, at=at, columns=columns, staged=read_staged(lake, staged))
 
     def test_connection(self) -> tuple[bool, str]:
         """Open the catalog and write below the data path; return whether that worked, and what was found."""

@@ -5,7 +5,11 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import DuckLakeError, TransactionConflictError
+from airflow_provider_ducklake.errors import (
+    DuckLakeError,
+    InvalidInputError,
+    TransactionConflictError,
+)
 from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity, commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.base import (
@@ -67,7 +71,11 @@ class DuckLakeCommitOperator(DuckLakeOperator):
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:
         """Commit, or find that an earlier try did."""
+        from airflow_provider_ducklake.hooks.staged_writes import uris_of  # noqa: PLC0415 - heavy
+
         on_clear = parse_on_clear(self.on_clear)
+        if not uris_of(self.staged):
+            raise InvalidInputError("Nothing is given to commit: staged is empty.")
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:
             identity = commit_identity(context, self.retries, hook.settings().commit_namespace)
             lake = hook.lake()

@@ -1,0 +1,423 @@
+"""Writes staged by several tasks, and their one commit: in runs of a real Airflow, read by DuckDB."""
+
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from airflow.sdk import DAG, task
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import (
+    CommitStateUnknownError,
+    InvalidInputError,
+    SparkJobError,
+    StorageError,
+    TransactionConflictError,
+)
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.operators.commit import DuckLakeCommitOperator, DuckLakeDiscardStagedOperator
+from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
+from tests.airflow.dags import clear, mapped_xcoms, parse, run_next_try, start_run, state_of, sync_dag, xcom
+from tests.airflow.spark_submit import SparkSubmit, recorded, stand_in
+from tests.interop import staging
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
+    pytest.mark.usefixtures("airflow_db", "spark_conn"),
+]
+NUMBERS = count()
+EXAMPLE = Path(__file__).parents[2] / "example_dags" / "example_ducklake_staged_writes.py"
+
+
+class Try:
+    """A task instance at some try; `generation` is the first since it was last cleared."""
+
+    dag_id, run_id, map_index = "dag", "run", -1
+    log_url = "http://localhost:8080/dags/dag"
+
+    def __init__(self, task_id: str, try_number: int = 1, generation: int = 1) -> None:
+        self.task_id = task_id
+        self.try_number = try_number
+        self.max_tries = generation - 1
+
+
+@pytest.fixture
+def spark_conn(set_connection: Callable[..., str]) -> None:
+    set_connection("spark_default", conn_type="spark", host="local[2]")
+
+
+@pytest.fixture
+def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit:
+    return stand_in(tmp_path / "bin", monkeypatch)
+
+
+@pytest.fixture
+def lake(sqlite_catalog: CatalogDatabase, connect: Callable[..., str]) -> CatalogDatabase:
+    """A lake with the tables orders and lines, both (id INT)."""
+    connect(sqlite_catalog)
+    duckdb(sqlite_catalog, "CREATE TABLE orders (id INT); CREATE TABLE lines (id INT)")
+    return sqlite_catalog
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Callable[..., str]:
+    """Write a Parquet file of some ids and return its path."""
+
+    def write(*ids: int, name: str = "rows") -> str:
+        path = tmp_path / f"{name}.parquet"
+        pq.write_table(pa.table({"id": pa.array(ids, pa.int32())}), path)
+        return str(path)
+
+    return write
+
+
+def duckdb(catalog: CatalogDatabase, sql: str) -> list[tuple[Any, ...]]:
+    with open_lake(catalog, data_inlining_row_limit=0) as lake:
+        return lake.sql(sql)
+
+
+def ids(catalog: CatalogDatabase, table: str = "orders") -> list[int]:
+    return [row for (row,) in duckdb(catalog, f"SELECT id FROM {table} ORDER BY id")]
+
+
+def head(catalog: CatalogDatabase) -> int:
+    return duckdb(catalog, "SELECT max(snapshot_id) FROM ducklake_snapshots('lake')")[0][0]
+
+
+def files_below(catalog: CatalogDatabase) -> list[Path]:
+    return [path for path in Path(catalog.data_path).rglob("*") if path.is_file()]
+
+
+def stage_by_job(source: str, table: str = "main.orders", **arguments: Any) -> dict[str, Any]:
+    operator = DuckLakeSparkInsertOperator(
+        task_id="stage", table=table, source=source, stage_only=True, **arguments
+    )
+    return operator.execute({"ti": Try("stage"), "logical_date": None})
+
+
+def stage(catalog: CatalogDatabase, table: str, *ids: int, creates: bool = False) -> dict[str, Any]:
+    """Do the same without a job, in no time."""
+    with Lake.connect(catalog.sqlalchemy_url) as opened:
+        rows = pa.table({"id": pa.array(ids, pa.int32())})
+        staged = staging.stage(opened, f"main.{table}", rows, creates=creates)
+    return {"staged": f"{staged.directory}stage.json", "table": f"main.{table}"}
+
+
+def commit(*staged: Any, try_number: int = 1, generation: int = 1, **arguments: Any) -> dict[str, Any]:
+    arguments.setdefault("task_id", "commit")
+    operator = DuckLakeCommitOperator(staged=list(staged), retries=0, **arguments)
+    with DAG("dag", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None) as dag:
+        dag.add_task(operator)
+    return operator.execute({"ti": Try(operator.task_id, try_number, generation), "logical_date": None})
+
+
+def discard(*staged: Any) -> list[str]:
+    operator = DuckLakeDiscardStagedOperator(task_id="discard", staged=list(staged))
+    return operator.execute({"ti": Try("discard")})["discarded"]
+
+
+# --- without a run ---
+
+
+def test_a_staged_write_is_invisible_until_its_commit(lake, rows, submit, tmp_path):
+    before = head(lake)
+    submit.meanwhile(
+        "from airflow_provider_ducklake.catalog.lake import Lake\n"
+        f"opened = Lake.connect({lake.sqlalchemy_url!r})\n"
+        f"open({str(tmp_path / 'seen')!r}, 'w').write(' '.join(opened.protected_prefixes()))"
+    )
+
+    staged = stage_by_job(rows(1, 2, 3))
+
+    (data_file,) = Path(lake.data_path).rglob("*.parquet")
+    assert staged == {
+        "staged": f"{data_file.parent}/stage.json",
+        "table": "main.orders",
+        "rows_staged": 3,
+        "files_staged": 1,
+        "bytes_staged": data_file.stat().st_size,
+    }
+    assert (tmp_path / "seen").read_text() == f"{data_file.parent}/"  # before the job wrote its result
+    assert (ids(lake), head(lake)) == ([], before)
+
+    committed = commit(staged)
+
+    assert committed == {
+        "tables": ["main.orders"],
+        "snapshot_id": before + 1,
+        "rows_added": 3,
+        "files_added": 1,
+        "bytes_added": data_file.stat().st_size,
+        "already_committed": False,
+    }
+    assert ids(lake) == [1, 2, 3]
+    assert files_below(lake) == [data_file]
+
+
+def test_a_table_is_read_as_it_would_be_through_the_hook(lake):
+    duckdb(lake, "INSERT INTO orders VALUES (7)")
+    staged = [stage(lake, "orders", 1, 2), stage(lake, "fresh", 5, creates=True)["staged"]]
+    hook = DuckLakeHook()
+
+    assert sorted(hook.read_arrow("orders", staged=staged)["id"].to_pylist()) == [1, 2, 7]
+    assert hook.read_arrow("fresh", staged=staged)["id"].to_pylist() == [5]
+    assert hook.read_arrow("orders")["id"].to_pylist() == [7]
+    commit(staged)
+    with pytest.raises(InvalidInputError, match=r"was committed at .*, in snapshot 4"):
+        hook.read_arrow("orders", staged=staged)
+    hook.close()
+
+
+def test_a_job_that_dies_leaves_nothing_staged(lake, rows, submit):
+    submit.meanwhile("raise SystemExit(137)")
+
+    with pytest.raises(SparkJobError):
+        stage_by_job(rows(1))
+
+    assert files_below(lake) == []
+    with Lake.connect(lake.sqlalchemy_url) as opened:
+        assert opened.protected_prefixes() == frozenset()
+
+
+def test_what_cannot_be_committed_fails_for_good_and_changes_nothing(lake, new_catalog):
+    staged = stage(lake, "orders", 1)
+    uri = staged["staged"]
+    other = new_catalog("sqlite")
+    duckdb(other, "CREATE TABLE orders (id INT)")
+    foreign = stage(other, "orders", 1)
+    no_job = uri.replace(uri.split("ducklake-")[1][:8], "00000000")
+    for given, message in (
+        ([], "Nothing is given"),
+        ([staged, None], "None is no staged write.* skipped or failed"),
+        ([{"table": "main.orders", "snapshot_id": 3}], "is no staged write.*stage_only=True"),
+        ([7], "7 is no staged write"),
+        (["/etc/passwd"], "'/etc/passwd' is no staged write"),
+        ([uri, staged], "given twice"),
+        ([staged, foreign], "no staged write of this lake, whose files lie below"),
+        ([no_job], "no staged write of this lake"),
+        ([uri.replace("/orders/", "/lines/")], "no staged write of this lake"),
+    ):
+        with pytest.raises(AirflowFailException, match=f"(?s)InvalidInputError: .*{message}"):
+            commit(*given)
+
+    with pytest.raises(InvalidInputError, match="on_clear is 'overwrite'"):
+        DuckLakeCommitOperator(task_id="commit", staged=[staged], on_clear="overwrite")
+    assert (ids(lake), head(lake)) == ([], 2)
+    assert commit([[staged]])["rows_added"] == 1  # as a mapped task's list
+    assert len(files_below(other)) == 4
+
+
+@pytest.mark.parametrize("missing", ["*.parquet", "part-00000.json", "_DONE", "stage.json"])
+def test_a_staged_write_that_lost_a_file_is_not_committed(lake, missing):
+    staged, whole = stage(lake, "orders", 1), stage(lake, "lines", 2)
+    (path,) = Path(staged["staged"]).parent.glob(missing)
+    path.unlink()
+
+    with pytest.raises((StorageError, SparkJobError), match=path.name):
+        commit(whole, staged)
+
+    assert (ids(lake), ids(lake, "lines"), head(lake)) == ([], [], 2)
+    assert discard(staged) == [staged["staged"]]
+    assert not Path(staged["staged"]).parent.exists()
+    assert commit(whole)["rows_added"] == 1
+
+
+def test_a_conflict_leaves_everything_staged(lake):
+    staged = [stage(lake, "orders", 1), stage(lake, "lines", 2)]
+    before = files_below(lake)
+    duckdb(lake, "ALTER TABLE orders ADD COLUMN late INT")
+
+    with pytest.raises(TransactionConflictError, match="insert into it, but snapshot 3 altered it"):
+        commit(staged)
+
+    assert (ids(lake), ids(lake, "lines"), files_below(lake)) == ([], [], before)
+    assert commit(staged[1], try_number=2)["tables"] == ["main.lines"]
+    assert discard(*staged) == [staged[0]["staged"]]
+    assert len(files_below(lake)) == 1
+    assert ids(lake, "lines") == [2]
+
+
+def test_what_was_committed_is_never_discarded(lake):
+    staged = [stage(lake, "orders", 1), stage(lake, "lines", 2)]
+    left = [Path(one["staged"]) for one in staged]
+    commit(staged[0])
+    left[0].write_text("{}")  # as if the clean-up after the commit had failed
+
+    assert discard(None, [staged[0], None], staged[1:]) == [staged[1]["staged"]]
+    assert discard(staged) == []
+
+    assert ids(lake) == [1]
+    assert not left[0].exists()
+    assert not left[1].parent.exists()
+    with pytest.raises(AirflowFailException, match="was discarded"):
+        commit(staged[1])
+    with pytest.raises(AirflowFailException, match="no staged write of this lake"):
+        discard(staged[0]["staged"].replace("/orders/", "/lines/"))
+
+
+class CommitsThen(DuckLakeCommitOperator):
+    """The operator whose worker dies, or loses the answer, right after its commit."""
+
+    def _tidy_up(self, _lake: Lake) -> None:
+        raise CommitStateUnknownError(3, "broken")
+
+
+def test_a_retry_finds_the_commit_and_removes_what_was_left(lake):
+    staged = [stage(lake, "orders", 1, 2), stage(lake, "lines", 3)]
+    unlucky = CommitsThen(task_id="commit", staged=staged, commit_message="both")
+    with pytest.raises(CommitStateUnknownError):
+        unlucky.execute({"ti": Try("commit"), "logical_date": None})
+    assert len(files_below(lake)) > 2
+
+    assert commit(staged, try_number=2) == {
+        "tables": ["main.lines", "main.orders"],
+        "snapshot_id": 3,
+        "rows_added": 3,
+        "files_added": None,
+        "bytes_added": None,
+        "already_committed": True,
+    }
+    assert (ids(lake), ids(lake, "lines"), head(lake)) == ([1, 2], [3], 3)
+    assert len(files_below(lake)) == 2
+    ((message,),) = duckdb(
+        lake, "SELECT commit_message FROM ducklake_snapshots('lake') WHERE snapshot_id = 3"
+    )
+    assert message == "both"
+
+
+def test_a_cleared_commit_replaces_its_rows_by_what_was_staged_anew(lake):
+    duckdb(lake, "INSERT INTO orders VALUES (1000)")
+    staged = [stage(lake, "orders", 1), stage(lake, "lines", 2)]
+    commit(staged)
+
+    for on_clear in ("replace", "append"):
+        with pytest.raises(AirflowFailException, match=r"in snapshot 4\. To do it again, clear"):
+            commit(staged, try_number=2, generation=2, on_clear=on_clear)
+    skipped = commit(staged, try_number=2, generation=2, on_clear="skip")
+    assert (skipped["snapshot_id"], skipped["already_committed"]) == (4, True)
+    anew = [stage(lake, "orders", 3), stage(lake, "lines", 4)]
+    replaced = commit(anew, try_number=3, generation=2)
+
+    assert (replaced["snapshot_id"], replaced["rows_added"]) == (5, 2)
+    assert (ids(lake), ids(lake, "lines")) == ([3, 1000], [4])
+
+
+def test_nothing_staged_makes_no_snapshot(lake):
+    result = commit(stage(lake, "orders"))
+
+    assert (result["snapshot_id"], result["rows_added"], result["files_added"]) == (None, 0, 0)
+    assert (head(lake), files_below(lake)) == (2, [])
+
+
+# --- in runs of Airflow ---
+
+
+def make_dag(paths: list[str]) -> DAG:
+    """Stage orders by mapped tasks and lines by another, commit them, discard what is left."""
+    with DAG(f"staged_{next(NUMBERS)}", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None) as dag:
+        orders = DuckLakeSparkInsertOperator.partial(
+            task_id="orders", table="main.fresh", create_table=True, stage_only=True
+        ).expand(source=paths[1:])
+        lines = DuckLakeSparkInsertOperator(
+            task_id="lines",
+            table="main.lines",
+            source=paths[0],
+            stage_only=True,
+            retries=1,
+            retry_delay=timedelta(0),
+        )
+        staged = [orders.output, lines.output]
+
+        @task
+        def audit(staged: Any) -> int:
+            seen = DuckLakeHook().read_arrow("main.fresh", staged=staged)["id"].to_pylist()
+            if -1 in seen:
+                raise AirflowFailException("an order without a number")
+            return sum(seen)
+
+        commit = DuckLakeCommitOperator(task_id="commit", staged=staged)
+        discard = DuckLakeDiscardStagedOperator(task_id="discard", staged=staged)
+        audit(staged) >> commit >> discard.as_teardown(setups=[orders, lines])
+    return sync_dag(dag)
+
+
+@pytest.mark.usefixtures("submit")
+def test_tasks_mapped_or_not_stage_audit_and_commit(lake, rows):
+    run = make_dag([rows(1, name="a"), rows(2, name="b"), rows(3, name="c")]).test()
+
+    assert run.state == "success"
+    assert xcom(run, "audit") == 5
+    committed = xcom(run, "commit")
+    assert (committed["tables"], committed["rows_added"]) == (["main.fresh", "main.lines"], 3)
+    assert (ids(lake, "fresh"), ids(lake, "lines"), head(lake)) == ([2, 3], [1], committed["snapshot_id"])
+    assert xcom(run, "discard") == {"discarded": []}
+    assert len(files_below(lake)) == 3
+
+
+@pytest.mark.usefixtures("submit")
+def test_an_audit_that_fails_leaves_nothing(lake, rows):
+    run = make_dag([rows(1, name="a"), rows(-1, name="b")]).test()
+
+    assert (run.state, state_of(run, "commit"), state_of(run, "discard")) == (
+        "failed",
+        "upstream_failed",
+        "success",
+    )
+    assert set(xcom(run, "discard")["discarded"]) == {
+        one["staged"] for one in [*mapped_xcoms(run, "orders"), xcom(run, "lines")]
+    }
+    assert (head(lake), files_below(lake)) == (2, [])
+
+
+def test_a_staging_task_that_fails_stages_anew_and_its_clear_replaces_its_rows(lake, rows, submit, tmp_path):
+    """Clearing the commit clears what it was set up by, as Airflow does for setups."""
+    died = tmp_path / "died"
+    with DAG(f"staged_{next(NUMBERS)}", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None) as dag:
+        orders = DuckLakeSparkInsertOperator(
+            task_id="orders", table="main.orders", source=rows(1), stage_only=True, retries=1
+        )
+        commit = DuckLakeCommitOperator(task_id="commit", staged=[orders.output], retries=0)
+    sync_dag(dag)
+    submit.meanwhile(
+        f"import pathlib; path = pathlib.Path({str(died)!r})\n"
+        "if not path.exists(): path.touch(); raise SystemExit(1)"
+    )
+    run = start_run(dag)
+
+    assert run_next_try(run, orders) == "up_for_retry"
+    assert files_below(lake) == []
+    assert run_next_try(run, orders) == "success"
+    assert run_next_try(run, commit) == "success"
+    assert ids(lake) == [1]
+    rows(2)
+    for task_ in (orders, commit):
+        clear(run, task_.task_id)
+        assert run_next_try(run, task_) == "success"
+
+    assert (ids(lake), head(lake)) == ([2], 4)
+    assert xcom(run, "commit")["already_committed"] is False
+
+
+def test_the_example_commits_what_two_real_jobs_staged(sqlite_catalog, connect, tmp_path, monkeypatch):
+    connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
+    spark = recorded(tmp_path / "bin", monkeypatch)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    run = sync_dag(parse(EXAMPLE)).test()
+
+    assert run.state == "success"
+    assert len(spark.calls) == 2
+    committed = xcom(run, "commit")
+    assert (committed["tables"], committed["rows_added"]) == (["main.orders", "main.order_lines"], 7)
+    assert xcom(run, "audit") == {"orders": 3, "lines": 4}
+    assert duckdb(sqlite_catalog, "SELECT sum(pieces) FROM order_lines") == [(513,)]

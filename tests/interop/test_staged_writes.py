@@ -1,0 +1,319 @@
+"""Several staged writes become one snapshot or none: as the library has it, judged by DuckDB."""
+
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Barrier
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.catalog.staged import commit_staged
+from airflow_provider_ducklake.errors import (
+    InvalidInputError,
+    TableNotFoundError,
+    TransactionConflictError,
+)
+from airflow_provider_ducklake.planning.staged import StagedWrite
+from airflow_provider_ducklake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
+from tests.interop.staging import rows_of, stage
+from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
+
+INFO = CommitInfo("me", "staged")
+TABLES = "CREATE TABLE orders (id BIGINT); CREATE TABLE lines (id BIGINT)"
+
+
+@pytest.fixture
+def lake(request: pytest.FixtureRequest) -> Iterator[Lake]:
+    """A lake with the tables orders and lines, in the catalog that the test asks for."""
+    name = "catalog" if "catalog" in request.fixturenames else "sqlite_catalog"
+    catalog: CatalogDatabase = request.getfixturevalue(name)
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        for statement in TABLES.split(";"):
+            reference.sql(statement)
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        lake.keyed_commit(CommitKey(("the first makes the table of keys",)))
+        yield lake
+
+
+def commit(lake: Lake, *staged: StagedWrite, key: str | None = None) -> CommittedSnapshot | None:
+    keyed = lake.keyed_commit(CommitKey((key or str(uuid.uuid4()),)))
+    return commit_staged(lake, staged, INFO, keyed)
+
+
+def duckdb(catalog: CatalogDatabase, sql: str) -> list[tuple]:
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        return reference.sql(sql)
+
+
+def ids(catalog: CatalogDatabase, table: str = "orders") -> list[int]:
+    return [row for (row,) in duckdb(catalog, f"SELECT id FROM {table} ORDER BY id")]
+
+
+def is_open(lake: Lake, staged: StagedWrite) -> bool:
+    return lake.registered_jobs([staged.job_id])[staged.job_id].released_at is None
+
+
+# --- one snapshot ---
+
+
+def test_staged_writes_are_as_if_one_transaction_had_inserted_them(catalog, reference_catalog, lake):
+    staged = [stage(lake, table, rows) for table, rows in (("orders", rows_of(1, 2)), ("lines", rows_of(5)))]
+    staged.append(stage(lake, "orders", rows_of(3)))
+    assert (ids(catalog), ids(catalog, "lines")) == ([], [])
+    before = dump_catalog(catalog)
+
+    committed = commit(lake, *staged)
+
+    assert committed.id == max(row["snapshot_id"] for row in before["ducklake_snapshot"]) + 1
+    assert (ids(catalog), ids(catalog, "lines")) == ([1, 2, 3], [5])
+    with open_lake(reference_catalog, data_inlining_row_limit=0) as reference:
+        for statement in TABLES.split(";"):
+            reference.sql(statement)
+        reference.sql(
+            "BEGIN; INSERT INTO orders VALUES (1), (2); INSERT INTO lines VALUES (5);"
+            "INSERT INTO orders VALUES (3);"
+            "CALL ducklake_set_commit_message('lake', 'me', 'staged'); COMMIT"
+        )
+    ignored = {"ducklake_data_file.path"}  # ours lie in the folders of their jobs
+    assert_catalogs_equal(dump_catalog(catalog), dump_catalog(reference_catalog), ignored)
+
+
+def test_several_tables_are_created_in_one_snapshot_one_of_them_by_two_writes(catalog, lake):
+    two_columns = pa.table({"id": pa.array([7], pa.int64()), "name": ["x"]})
+    staged = [
+        stage(lake, "first", rows_of(1), creates=True),
+        stage(lake, "second", two_columns, creates=True),
+        stage(lake, "FIRST", rows_of(2), creates=True),
+        stage(lake, "odd näme", rows_of(3), creates=True),
+        stage(lake, "odd näme", rows_of(4), creates=True),
+        stage(lake, "empty", rows_of(), creates=True),
+        stage(lake, "orders", rows_of(9)),
+    ]
+
+    committed = commit(lake, *staged)
+
+    assert duckdb(catalog, "FROM second") == [(7, "x")]
+    assert (ids(catalog, "first"), ids(catalog, '"odd näme"')) == ([1, 2], [3, 4])
+    assert (ids(catalog, "empty"), ids(catalog)) == ([], [9])
+    assert duckdb(catalog, "SELECT count(*) FROM ducklake_snapshots('lake') WHERE snapshot_id > 2") == [(1,)]
+    assert committed.id == 3
+    assert not any(is_open(lake, one) for one in staged)
+
+
+def test_writes_that_create_different_tables_of_one_name_are_refused(sqlite_catalog, lake):
+    others = pa.table({"id": pa.array([7], pa.int32())})
+    staged = [stage(lake, "fresh", rows_of(1), creates=True), stage(lake, "fresh", others, creates=True)]
+
+    with pytest.raises(InvalidInputError, match=r"Two staged writes create main\.fresh") as refused:
+        commit(lake, *staged)
+
+    assert all(one.directory in str(refused.value) for one in staged)
+    assert commit(lake, staged[1]) is not None
+    assert ids(sqlite_catalog, "fresh") == [7]
+
+
+def test_a_table_that_came_to_be_meanwhile_takes_the_rows_if_it_is_equal(sqlite_catalog, lake):
+    staged = stage(lake, "fresh", rows_of(1), creates=True)
+    other = stage(lake, "other", rows_of(1), creates=True)
+    duckdb(
+        sqlite_catalog,
+        "CREATE TABLE fresh (id BIGINT); INSERT INTO fresh VALUES (2); CREATE TABLE other (id INT)",
+    )
+
+    with pytest.raises(TransactionConflictError, match="other columns or partitioning"):
+        commit(lake, staged, other)
+    assert ids(sqlite_catalog, "fresh") == [2]
+
+    commit(lake, staged)
+    assert ids(sqlite_catalog, "fresh") == [1, 2]
+
+
+def test_writes_without_rows_make_no_snapshot_and_are_done_with(lake):
+    before = lake.current_snapshot().id
+    staged = stage(lake, "orders", rows_of())
+
+    assert commit(lake, staged) is None
+
+    assert lake.current_snapshot().id == before
+    assert not is_open(lake, staged)
+
+
+# --- conflicts ---
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "ALTER TABLE orders ADD COLUMN late INT",
+        "ALTER TABLE orders SET PARTITIONED BY (id)",
+        "DROP TABLE orders",
+        "DELETE FROM orders WHERE id = 1",
+        "DROP TABLE orders; CREATE TABLE orders (id BIGINT)",
+    ],
+)
+def test_each_write_conflicts_with_what_came_after_its_own_plan(sqlite_catalog, lake, sql):
+    duckdb(sqlite_catalog, "INSERT INTO orders VALUES (1)")
+    early = stage(lake, "orders", rows_of(10))
+    duckdb(sqlite_catalog, sql)
+    late = stage(lake, "lines", rows_of(20))
+    before = dump_catalog(sqlite_catalog)
+
+    with pytest.raises(TransactionConflictError, match=r"main\.orders"):
+        commit(lake, late, early)
+
+    assert dump_catalog(sqlite_catalog) == before
+    assert is_open(lake, early)
+    commit(lake, late)
+    assert ids(sqlite_catalog, "lines") == [20]
+
+
+def test_a_write_planned_after_an_alteration_goes_with_an_earlier_one(sqlite_catalog, lake):
+    early = stage(lake, "lines", rows_of(10))
+    duckdb(sqlite_catalog, "ALTER TABLE orders ADD COLUMN late INT; INSERT INTO lines VALUES (1)")
+    late = stage(
+        lake, "orders", pa.table({"id": pa.array([5], pa.int64()), "late": pa.array([6], pa.int32())})
+    )
+
+    commit(lake, early, late)
+
+    assert ids(sqlite_catalog, "lines") == [1, 10]
+    assert duckdb(sqlite_catalog, "FROM orders") == [(5, 6)]
+
+
+def test_a_write_is_committed_once_whoever_commits_it(catalog, lake):
+    staged, other = stage(lake, "orders", rows_of(1)), stage(lake, "lines", rows_of(2))
+    commit(lake, staged)
+    before = dump_catalog(catalog)
+
+    with pytest.raises(InvalidInputError, match=f"job {staged.job_id} was committed or discarded"):
+        commit(lake, staged, other)
+    with pytest.raises(InvalidInputError, match="given twice"):
+        commit(lake, other, other)
+
+    assert dump_catalog(catalog) == before
+    assert is_open(lake, other)
+
+
+def test_the_same_commit_again_is_the_first_one(sqlite_catalog, lake):
+    staged = stage(lake, "orders", rows_of(1))
+    first = commit(lake, staged, key="one")
+    keyed = lake.keyed_commit(CommitKey(("one",)))
+
+    again = commit_staged(lake, [staged], INFO, keyed)
+
+    assert (again.id, again.is_earlier) == (first.id, True)
+    assert ids(sqlite_catalog) == [1]
+
+
+# --- audits ---
+
+
+def test_a_table_can_be_read_as_it_would_be(sqlite_catalog, lake):
+    first = stage(lake, "orders", rows_of(1, 2))
+    duckdb(sqlite_catalog, "INSERT INTO orders VALUES (50)")
+    second, other = stage(lake, "orders", rows_of(3)), stage(lake, "lines", rows_of(9))
+    fresh = [stage(lake, "fresh", rows_of(6), creates=True), stage(lake, "fresh", rows_of(7), creates=True)]
+    staged = [first, second, other, *fresh]
+
+    def read(table: str, **arguments) -> list[int]:
+        return sorted(lake.read_arrow(table, staged=staged, **arguments)["id"].to_pylist())
+
+    assert read("orders") == [1, 2, 3, 50]
+    assert read("main.LINES", columns=["id"]) == [9]
+    assert read("fresh") == [6, 7]
+    assert lake.read_arrow("orders")["id"].to_pylist() == [50]
+    with pytest.raises(TableNotFoundError):
+        read("absent")
+    with pytest.raises(InvalidInputError, match="leave at out"):
+        read("orders", at=1)
+    commit(lake, *staged)
+    assert lake.read_arrow("orders").num_rows == 4
+
+
+@pytest.mark.parametrize(
+    ("sql", "problem"),
+    [
+        ("ALTER TABLE orders ADD COLUMN late INT", "other columns or partitioning"),
+        ("DROP TABLE orders; CREATE TABLE orders (id BIGINT)", "another table of that name"),
+    ],
+)
+def test_an_audit_fails_where_the_commit_would(sqlite_catalog, lake, sql, problem):
+    staged = stage(lake, "orders", rows_of(1))
+    duckdb(sqlite_catalog, sql)
+
+    with pytest.raises(TransactionConflictError, match=problem):
+        lake.read_arrow("orders", staged=[staged])
+    with pytest.raises(TransactionConflictError):
+        commit(lake, staged)
+
+
+# --- the registry ---
+
+
+@pytest.mark.every_catalog
+def test_jobs_are_protected_until_they_are_released_or_too_old(catalog):
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        assert lake.protected_prefixes() == frozenset()
+        assert lake.registered_jobs(["a"]) == {}
+        places = {job_id: f"{catalog.data_path}main/ü/ducklake-{job_id}/" for job_id in ("a", "A", "b")}
+        for job_id, place in places.items():
+            lake.register_job(job_id, place)
+
+        assert lake.protected_prefixes() == set(places.values())
+        assert lake.protected_prefixes(timedelta(0)) == frozenset()
+        assert (lake.release_job("a"), lake.release_job("a"), lake.release_job("unknown")) == (
+            True,
+            False,
+            False,
+        )
+        assert lake.protected_prefixes(timedelta(hours=1)) == {places["A"], places["b"]}
+        known = lake.registered_jobs(["a", "b", "c"])
+        assert known.keys() == {"a", "b"}
+        assert known["a"].registered_at < known["a"].released_at
+        assert (known["b"].prefix, known["b"].released_at) == (places["b"], None)
+        assert lake.snapshot_of_job("b") is None
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mariadb"])
+def test_of_two_who_commit_or_discard_one_write_at_once_one_wins(new_catalog, kind):
+    """Each round commits two writes of its own as well: those land, whoever else commits."""
+    catalog = new_catalog(kind)
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("orders", {"id": "int64"})
+        for number in range(4):
+            shared = stage(lake, "orders", rows_of(number))
+            own = [stage(lake, "orders", rows_of(100 + number)), stage(lake, "orders", rows_of(200 + number))]
+            outcomes = at_once(catalog, [[shared], [shared], [own[0]], [own[1]]], discarded=number % 2)
+
+            won = [outcome for outcome in outcomes[:2] if outcome]
+            assert len(won) == 1
+            assert all(outcomes[2:])
+            found = sorted(lake.read_arrow("orders")["id"].to_pylist())
+            expected = {100 + number, 200 + number} | ({number} if won[0] == "committed" else set())
+            assert {one for one in found if one % 100 == number} == expected
+            assert len(found) == len(set(found))
+
+
+def at_once(catalog: CatalogDatabase, tasks: list[list[StagedWrite]], discarded: int) -> list[str | None]:
+    """Commit each list from a lake of its own, all at one moment; the one at `discarded` > 0 is discarded."""
+    barrier = Barrier(len(tasks))
+
+    def run(place: int) -> str | None:
+        with Lake.connect(catalog.sqlalchemy_url) as lake:
+            barrier.wait()
+            try:
+                if discarded and place == discarded:
+                    return "discarded" if lake.release_job(tasks[place][0].job_id) else None
+                return "committed" if commit(lake, *tasks[place]) else None
+            except InvalidInputError:
+                return None
+
+    with ThreadPoolExecutor(len(tasks)) as pool:
+        return list(pool.map(run, range(len(tasks))))
