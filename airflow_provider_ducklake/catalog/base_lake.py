@@ -90,6 +90,11 @@ class CatalogBase(BaseLake):
     def _options(self, schema_id: int | None, table_id: int | None = None) -> Options:
         return Options.effective(self._option_rows, schema_id, table_id)
 
+    @property
+    def lake_options(self) -> Options:
+        """The options of the whole lake."""
+        return self._options(None)
+
     def view(self, schema: SchemaDraft, name: str) -> BaseView | None:
         return next((one for one in self.views_in(schema) if fold(one.name.name) == fold(name)), None)
 

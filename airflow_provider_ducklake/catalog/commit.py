@@ -25,11 +25,9 @@ from airflow_provider_ducklake.catalog.known_stats import known_stats, stats_que
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
 from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
-    InvalidInputError,
     TransactionConflictError,
 )
 from airflow_provider_ducklake.spec.commit_key import OnClear
-from airflow_provider_ducklake.spec.options import Options
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 from airflow_provider_ducklake.transaction.change_set import changes_catalog, ordered
 from airflow_provider_ducklake.transaction.changes import AddDeletes, InlineRows
@@ -51,7 +49,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
     from airflow_provider_ducklake.catalog.dialects.writer import Writer
     from airflow_provider_ducklake.catalog.questions import Question
-    from airflow_provider_ducklake.catalog.read import RecordedSnapshot
+    from airflow_provider_ducklake.catalog.read import Progress, RecordedSnapshot
     from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.spec.commit_key import CommitKey, CommitRecord
     from airflow_provider_ducklake.spec.ids import SnapshotId
@@ -150,19 +148,15 @@ def _attempt(catalog: Catalog, planned: PlannedCommit) -> CommittedSnapshot:
 
 def _questions(catalog: Catalog, planned: PlannedCommit) -> dict[str, Question[Any]]:
     """Return what is asked under the lock, in one round trip where the database can do that."""
+    base = min(stage.base for stage in planned.stages)
     questions: dict[str, Question[Any]] = {
-        "head": read.which_head(catalog.tables),
-        "newer": read.which_newer(catalog.tables, min(stage.base for stage in planned.stages)),
+        "progress": read.which_progress(catalog.tables, base, catalog.dialect.clock),
         **stats_questions(catalog, planned.changes),
     }
-    if catalog.dialect.clock is not None:
-        questions["clock"] = catalog.dialect.clock
     if planned.keyed is not None:
         questions["records"] = commit_keys.which_records(catalog, planned.keyed.key)
     if planned.releases:
         questions["jobs"] = jobs.which_jobs(catalog, planned.releases)
-    if planned.info.message is None:
-        questions["options"] = read.which_options(catalog.tables)
     return questions
 
 
@@ -200,19 +194,16 @@ def _begin(
     connection: Connection, catalog: Catalog, planned: PlannedCommit, answers: Mapping[str, Any]
 ) -> CommitState:
     """Check what was read under the lock, and return the state to build on."""
-    head, changes = answers["head"], planned.changes
-    if Options.effective(answers.get("options", ())).flag("require_commit_message"):
-        raise InvalidInputError(
-            "This lake requires a commit message (option require_commit_message): give one."
-        )
+    progress: Progress = answers["progress"]
+    head, changes = progress.head, planned.changes
     for stage in planned.stages:
-        _check_since(stage, head, answers["newer"])
+        _check_since(stage, head, progress.newer)
     known = known_stats(connection, catalog, changes, answers)
     check_targets(changes, known.targets, head.id)
     check_not_registered(changes, known.registered, head.id)
     makes_layout = any(isinstance(change, InlineRows) and _lacks_layout(change, known) for change in changes)
-    clock = answers.get("clock") or datetime.now(UTC)
-    return CommitState(head, clock, known, catalog_changes=changes_catalog(changes) or makes_layout)
+    time = progress.server_time or datetime.now(UTC)
+    return CommitState(head, time, known, catalog_changes=changes_catalog(changes) or makes_layout)
 
 
 def _lacks_layout(change: InlineRows, known: KnownStats) -> bool:

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.catalog.questions import Question
     from airflow_provider_ducklake.spec.ids import ColumnId
+    from airflow_provider_ducklake.spec.stats import TableColumnStats
 
 
 def stats_questions(catalog: Catalog, changes: Collection[Change]) -> dict[str, Question[Any]]:
     """Return what is asked of every commit; ``known_stats`` takes the answers by their names."""
     questions: dict[str, Question[Any]] = {}
     if growing := _tables_of(changes, (AppendFiles, InlineRows)):
-        questions["counts"] = read.which_counts(catalog.tables, growing)
-        questions["column_stats"] = read.which_column_stats(catalog.tables, growing)
+        questions["statistics"] = read.which_statistics(catalog.tables, growing)
     if with_layout := _tables_of(changes, (RegisterLayout, InlineRows)):
         questions["layouts"] = read.which_newest_layouts(catalog.tables, with_layout)
     return questions
@@ -52,11 +52,11 @@ def known_stats(
     truncated = _tables_of(changes, Truncate)
     shortened = _tables_of(changes, InlineDeletes)
     reshaped = [] if dialect_name in INLINING_DIALECTS else _tables_of(changes, RegisterLayout)
-    columns: read.ColumnStatistics = answers.get("column_stats", {})
+    statistics: read.Statistics = answers.get("statistics", read.Statistics({}, {}))
     known = KnownStats(
-        tables=answers.get("counts", {}),
-        columns=columns,
-        unbounded=_unbounded(connection, catalog, _columns_that_get_bounds(changes, columns)),
+        tables=statistics.tables,
+        columns=statistics.columns,
+        unbounded=_unbounded(connection, catalog, _columns_that_get_bounds(changes, statistics.columns)),
         live_inlined={
             one: live_inlined_tables(connection, catalog, one) for one in {*truncated, *reshaped, *shortened}
         },
@@ -70,7 +70,7 @@ def known_stats(
 
 
 def _columns_that_get_bounds(
-    changes: Collection[Change], known: read.ColumnStatistics
+    changes: Collection[Change], known: Mapping[TableId, Mapping[ColumnId, TableColumnStats]]
 ) -> dict[TableId, list[ColumnId]]:
     """Return the columns without bounds that new rows have bounds for: what do the others hold?"""
     found: dict[TableId, list[ColumnId]] = {}

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 def has_rows(connection: Connection, catalog: Catalog, table: TableSnapshot) -> bool:
     """Whether the table ever held a row."""
-    return bool(read.which_counts(catalog.tables, [table.table_id]).ask(connection))
+    return bool(read.which_statistics(catalog.tables, [table.table_id]).ask(connection).tables)
 
 
 def may_hold_null(
     connection: Connection, catalog: Catalog, at: SnapshotId, table: TableSnapshot, column: Column
 ) -> bool:
     """Whether any row of the table may have NULL in a top-level column."""
-    if not has_rows(connection, catalog, table):
+    known = read.which_statistics(catalog.tables, [table.table_id]).ask(connection)
+    if not known.tables:
         return False
-    known = read.which_column_stats(catalog.tables, [table.table_id]).ask(connection).get(table.table_id, {})
-    if (stats := known.get(column.id)) is not None and not stats.contains_null:
+    if (stats := known.columns[table.table_id].get(column.id)) is not None and not stats.contains_null:
         return False
     if has_inlined_rows(connection, catalog, table.table_id):
         return True

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     BigInteger,
@@ -50,7 +50,7 @@ from airflow_provider_ducklake.spec.types import ScalarType
 from airflow_provider_ducklake.transaction.changes_made import ChangeRecord, parse_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from airflow_provider_ducklake.catalog.tables import CatalogTables
@@ -154,9 +154,36 @@ def which_newer(tables: CatalogTables, than: int) -> Question[list[RecordedSnaps
 
 @lru_cache
 def _newer(tables: CatalogTables) -> Select[Any]:
-    return _with_changes(tables).where(
-        tables["snapshot"].c.snapshot_id > bindparam("after", type_=BigInteger)
-    )
+    ids = tables["snapshot"].c.snapshot_id
+    return _with_changes(tables).where(ids > bindparam("after", type_=BigInteger))
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a lake is: its newest snapshot, those after the one asked about, and its server's time."""
+
+    head: Snapshot
+    newer: list[RecordedSnapshot]
+    server_time: datetime | None
+
+
+def which_progress(
+    tables: CatalogTables, since: int, clock: ColumnElement[datetime] | None
+) -> Question[Progress]:
+    """Ask what came after a snapshot; ``clock`` is the server's, where it has one."""
+
+    def progress(rows: Sequence[Row[Any]]) -> Progress:
+        newer = _recorded(row for row in rows if row.snapshot_id > since)
+        return Progress(_snapshot(rows[-1]), newer, None if clock is None else rows[-1].now)
+
+    return Question(_progress(tables, clock), progress, {"since": since})
+
+
+@lru_cache
+def _progress(tables: CatalogTables, clock: ColumnElement[datetime] | None) -> Select[Any]:
+    ids = tables["snapshot"].c.snapshot_id
+    query = _with_changes(tables).where(ids >= bindparam("since", type_=BigInteger))
+    return query if clock is None else query.add_columns(clock.label("now"))
 
 
 def _with_changes(tables: CatalogTables) -> Select[Any]:
@@ -569,45 +596,47 @@ def _newest_layouts(tables: CatalogTables, count: int) -> Select[Any]:
     )
 
 
-def which_counts(tables: CatalogTables, table_ids: Collection[int]) -> Question[dict[TableId, TableStats]]:
-    """Ask for the cumulative counts of those tables that have a row."""
-    return Question(_all_of(tables, "table_stats", len(table_ids)), _counts, values_of(table_ids))
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """The cumulative statistics of some tables: of those that have any, and of their columns."""
+
+    tables: dict[TableId, TableStats]
+    columns: dict[TableId, dict[ColumnId, TableColumnStats]]
 
 
-def _counts(rows: Iterable[Row[Any]]) -> dict[TableId, TableStats]:
-    return {
-        TableId(row.table_id): TableStats(row.record_count, row.next_row_id, row.file_size_bytes or 0)
-        for row in rows
-    }
-
-
-ColumnStatistics: TypeAlias = dict[TableId, dict[ColumnId, TableColumnStats]]
-
-
-def which_column_stats(tables: CatalogTables, table_ids: Collection[int]) -> Question[ColumnStatistics]:
-    """Ask for the column statistics of those tables that have any."""
-    query = _all_of(tables, "table_column_stats", len(table_ids))
-    return Question(query, _column_stats, values_of(table_ids))
-
-
-def _column_stats(rows: Iterable[Row[Any]]) -> ColumnStatistics:
-    found: ColumnStatistics = {}
-    for row in rows:
-        found.setdefault(TableId(row.table_id), {})[ColumnId(row.column_id)] = TableColumnStats(
-            ColumnId(row.column_id),
-            contains_null=row.contains_null is not False,
-            contains_nan=row.contains_nan,
-            min_value=row.min_value,
-            max_value=row.max_value,
-            extra_stats=row.extra_stats,
-        )
-    return found
+def which_statistics(tables: CatalogTables, table_ids: Collection[int]) -> Question[Statistics]:
+    """Ask for the cumulative statistics of tables."""
+    return Question(_statistics_of(tables, len(table_ids)), _statistics, values_of(table_ids))
 
 
 @lru_cache
-def _all_of(tables: CatalogTables, name: str, count: int) -> Select[Any]:
-    """Return the query for the rows of ``count`` tables."""
-    return select(tables[name]).where(one_of(tables[name].c.table_id, count))
+def _statistics_of(tables: CatalogTables, count: int) -> Select[Any]:
+    """Return the query for the statistics of ``count`` tables, a row for each column."""
+    table, column = tables["table_stats"], tables["table_column_stats"]
+    others = [one for one in column.c if one.key != "table_id"]
+    return (
+        select(table, *others)
+        .outerjoin(column, column.c.table_id == table.c.table_id)
+        .where(one_of(table.c.table_id, count))
+    )
+
+
+def _statistics(rows: Iterable[Row[Any]]) -> Statistics:
+    found = Statistics({}, {})
+    for row in rows:
+        table_id = TableId(row.table_id)
+        found.tables[table_id] = TableStats(row.record_count, row.next_row_id, row.file_size_bytes or 0)
+        columns = found.columns.setdefault(table_id, {})
+        if row.column_id is not None:
+            columns[ColumnId(row.column_id)] = TableColumnStats(
+                ColumnId(row.column_id),
+                contains_null=row.contains_null is not False,
+                contains_nan=row.contains_nan,
+                min_value=row.min_value,
+                max_value=row.max_value,
+                extra_stats=row.extra_stats,
+            )
+    return found
 
 
 def columns_with_unbounded_values(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from uuid6 import uuid7
 
+from airflow_provider_ducklake.catalog.commit import PlannedCommit, Stage
 from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
     InvalidInputError,
@@ -72,9 +73,8 @@ class LakeTransaction:
         self._lake = lake
         self._info = info
         self._keyed = keyed
-        base = lake.newest()
-        self._base = base.snapshot_id
-        self._draft = LakeDraft(base, lake.data_path, lambda: str(uuid7()))
+        self._base = lake.newest()
+        self._draft = LakeDraft(self._base, lake.data_path, lambda: str(uuid7()))
         self._new_files: list[str] = []
         self._deleters: dict[TableId, RowDeleter] = {}
 
@@ -88,13 +88,7 @@ class LakeTransaction:
             self._remove(self._new_files)
             return
         try:
-            self.committed = self._lake.commit(
-                self._base,
-                self._draft.changes,
-                self._info,
-                keyed=self._keyed,
-                restamp=self._restamped,
-            )
+            self.committed = self._commit()
         except CommitStateUnknownError:
             raise
         except Exception:  # did not land; an interruption (BaseException) may follow COMMIT and keeps them
@@ -108,6 +102,13 @@ class LakeTransaction:
         }
         registered.update(name for deleter in self._deleters.values() for name in deleter.names.values())
         self._remove(path for path in self._new_files if path.rpartition("/")[2] not in registered)
+
+    def _commit(self) -> CommittedSnapshot | None:
+        changes = tuple(self._draft.changes)
+        if changes:
+            self._info.check(self._base.lake_options)
+        stage = Stage(self._base.snapshot_id, changes)
+        return self._lake.commit_planned(PlannedCommit((stage,), self._info, self._keyed, self._restamped))
 
     # Schemas
 
@@ -235,7 +236,7 @@ class LakeTransaction:
         name = QualifiedName.of(table)
         found = self._draft.find_table(name)
         if found is None:
-            raise TableNotFoundError(str(name), self._base)
+            raise TableNotFoundError(str(name), self._base.snapshot_id)
         return found
 
     # Columns
@@ -421,7 +422,7 @@ class LakeTransaction:
         name = QualifiedName.of(view)
         found = self._draft.find_view(name)
         if found is None:
-            raise ViewNotFoundError(str(name), self._base)
+            raise ViewNotFoundError(str(name), self._base.snapshot_id)
         return found
 
     # Rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spec.options import Options
 
 if TYPE_CHECKING:
@@ -40,6 +41,13 @@ class CommitInfo:
     author: str | None = None
     message: str | None = None
     extra: Mapping[str, JsonValue] | None = None
+
+    def check(self, options: Options) -> None:
+        """Refuse a commit without a message to a lake that requires one."""
+        if self.message is None and options.flag("require_commit_message"):
+            raise InvalidInputError(
+                "This lake requires a commit message (option require_commit_message): give one."
+            )
 
 
 @dataclass(frozen=True, slots=True)

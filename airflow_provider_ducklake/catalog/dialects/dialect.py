@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sqlalchemy import Connection, Engine, inspect
+from sqlalchemy import ColumnElement, Connection, Engine, inspect, select
 from sqlalchemy.schema import CreateSchema
 
 from airflow_provider_ducklake.catalog.dialects.writer import Writer
@@ -27,12 +27,12 @@ class CatalogDialect(ABC):
 
     ``transactional_ddl``: whether CREATE and DROP are part of the transaction; where they are not, they would
     commit it, and must run before it begins or after it ended. ``initial_options``: rows of
-    ``ducklake_metadata`` that new lakes get there. ``clock`` asks for the server's aware time.
+    ``ducklake_metadata`` that new lakes get there. ``clock`` is the server's time.
     """
 
     transactional_ddl: ClassVar[bool] = True
     initial_options: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    clock: ClassVar[Question[datetime] | None] = None
+    clock: ClassVar[ColumnElement[datetime] | None] = None
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -66,7 +66,9 @@ class CatalogDialect(ABC):
 
     def server_time(self, connection: Connection) -> datetime:
         """Return the catalog's clock as an aware time; a file has none of its own."""
-        return datetime.now(UTC) if self.clock is None else self.clock.ask(connection)
+        return (
+            datetime.now(UTC) if self.clock is None else connection.execute(select(self.clock)).scalar_one()
+        )
 
     @abstractmethod
     def is_lost_race(self, error: DBAPIError) -> bool:

@@ -9,16 +9,15 @@ from __future__ import annotations
 import hashlib
 import logging
 from contextlib import contextmanager
-from datetime import UTC
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Engine, func, select, text
+from sqlalchemy import Connection, Engine, func, text
 from sqlalchemy.exc import OperationalError
 
+from airflow_provider_ducklake.catalog.column_types import CatalogTimestamp
 from airflow_provider_ducklake.catalog.connect import LOCK_TIMEOUT_SECONDS
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
-from airflow_provider_ducklake.catalog.questions import Question
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +45,7 @@ class MySqlDialect(CatalogDialect):
     transactional_ddl = False
     # DuckDB cannot commit most writes to these catalogs, so nobody would flush the rows it inlines.
     initial_options = MappingProxyType({"data_inlining_row_limit": "0"})
-    clock = Question(select(func.utc_timestamp(6)), lambda rows: rows[0][0].replace(tzinfo=UTC))
+    clock = func.utc_timestamp(6, type_=CatalogTimestamp)
 
     def __init__(self, engine: Engine, metadata_schema: str | None) -> None:
         super().__init__(engine)

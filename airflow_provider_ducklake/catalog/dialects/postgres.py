@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import contextmanager
-from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, func, select
 
+from airflow_provider_ducklake.catalog.column_types import CatalogTimestamp
 from airflow_provider_ducklake.catalog.dialects.batches import Batches, BatchWriter
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
 from airflow_provider_ducklake.catalog.questions import Question
@@ -32,7 +32,7 @@ class PostgresDialect(CatalogDialect):
     """A catalog in one schema of a PostgreSQL database."""
 
     # clock_timestamp() and not now(): the transaction began before we waited for the lock.
-    clock = Question(select(func.clock_timestamp()), lambda rows: rows[0][0].astimezone(UTC))
+    clock = func.clock_timestamp(type_=CatalogTimestamp)
 
     def __init__(self, engine: Engine, metadata_schema: str | None) -> None:
         super().__init__(engine)
