@@ -196,8 +196,8 @@ class Trial:
         """The first moment, that before the first row written, and those around the last COMMIT."""
         names = self.whole.points
         first_write = next(at for at, name in enumerate(names) if "INSERT INTO ducklake_snapshot" in name)
-        commit = len(names) - 1 - names[::-1].index("before COMMIT")
-        return sorted({names.index("begin"), first_write, *range(commit, len(names))})
+        around = [at for at in range(first_write, len(names)) if names[at].endswith(" COMMIT")]
+        return sorted({names.index("begin"), first_write, *around})
 
     def fail_at(self, fault: Fault, point: int) -> bool:
         """Let the commit fail at a point; what goes wrong names it."""
