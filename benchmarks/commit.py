@@ -1,22 +1,23 @@
-"""Compare one-row appends, Parquet file included, by us and by the reference: 1, 4 and 16 processes at once.
+"""Compare one-row appends, Parquet file included, by us, by the reference and by two other projects.
 
-Every writer appends to one table for some seconds; inlining is off on both sides, PostgreSQL is durable. Run
-it on an idle machine. Targets: appends per second ≥ 2.5 times the reference's with 1 and 16 writers, the
-longest append with 16 writers ≤ 1/20 of the reference's, no error.
+1, 4 and 16 processes append to one table for some seconds; inlining is off everywhere, PostgreSQL is durable.
+Run it on an idle machine. Targets: appends per second ≥ 2.5 times the reference's with 1 and 16 writers, the
+longest append with 16 writers ≤ 1/20 of the reference's, no error of ours.
 
     python benchmarks/commit.py                          # PostgreSQL and SQLite, 10 s each
-    python benchmarks/commit.py --catalog postgres --writers 1 --seconds 5
+    python benchmarks/commit.py --catalog postgres --writers 1 --seconds 5 --who ours reference
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+sys.path[:0] = [str(ROOT), str(HERE)]
+
+from append_loop import run  # noqa: E402
 
 from airflow_provider_ducklake.catalog.lake import Lake  # noqa: E402
 from tests.reference.catalogs import CatalogDatabase, data_directory, file_catalog  # noqa: E402
@@ -34,6 +38,8 @@ from tests.reference.postgres import PostgresServer, fresh_database  # noqa: E40
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+PEERS = ROOT / "build" / "peers"
 
 
 @dataclass(frozen=True)
@@ -54,58 +60,54 @@ class Figures:
         )
 
 
-def append_as_ours(url: str) -> Iterator[Callable[[], Any]]:
+def append_as_ours(url: str) -> Callable[[], Any]:
     rows = pa.table({"i": pa.array([1], pa.int64()), "s": ["x"]})
-    with Lake.connect(url) as lake:
-        yield lambda: lake.append_arrow("t", rows)
+    lake = Lake.connect(url)
+    return lambda: lake.append_arrow("t", rows)
 
 
-def append_as_reference(attach: str) -> Iterator[Callable[[], Any]]:
+def append_as_reference(attach: str) -> Callable[[], Any]:
     options = {"busy_timeout": 20_000} if ":sqlite:" in attach else {}
-    with open_lake(attach, **options) as lake:
-        lake.sql("SET ducklake_max_retry_count = 100")
-        yield lambda: lake.sql("INSERT INTO t VALUES (1, 'x')")
+    lake = open_lake(attach, **options)
+    lake.sql("SET ducklake_max_retry_count = 100")
+    return lambda: lake.sql("INSERT INTO t VALUES (1, 'x')")
 
 
-WRITERS = {"ours": append_as_ours, "reference": append_as_reference}
+HOME_WRITERS = {"ours": append_as_ours, "reference": append_as_reference}
+EVERYBODY = (*HOME_WRITERS, "pyducklake", "ducklake-dataframe")
 
 
-def write(who: str, target: str, seconds: float) -> dict[str, Any]:
-    """Be one writer: warm up by one append, wait for the start, append until the time is over."""
-    times: list[float] = []
-    errors: list[str] = []
-    for append in WRITERS[who](target):
-        _warm_up(append)
-        print("ready", flush=True)
-        sys.stdin.readline()
-        started = time.perf_counter()
-        while time.perf_counter() - started < seconds:
-            begin = time.perf_counter()
-            try:
-                append()
-            except Exception as error:  # noqa: BLE001 - counted
-                errors.append(str(error)[:200])
-            else:
-                times.append(time.perf_counter() - begin)
-        elapsed = time.perf_counter() - started
-    return {"times": times, "elapsed": elapsed, "errors": errors}
+def command_of(who: str, target: str, seconds: float) -> list[str]:
+    if who in HOME_WRITERS:
+        return [sys.executable, __file__, "--be", who, "--target", target, "--seconds", str(seconds)]
+    return [str(PEERS / "bin" / "python"), str(HERE / "peer_writer.py"), who, target, str(seconds)]
 
 
-def _warm_up(append: Callable[[], Any]) -> None:
-    """Append once; the others do so at the same time, and SQLite may give up on one of them."""
-    for _ in range(50):
-        try:
-            append()
-        except Exception:  # noqa: BLE001 - whatever it was, the next time may do
-            time.sleep(0.1)
-        else:
-            return
+def prepare_peers() -> None:
+    """Make the environment of the other projects, once."""
+    if (PEERS / "done").exists():
+        return
+    python = str(PEERS / "bin" / "python")
+    subprocess.run(["uv", "venv", "-q", "--clear", "-p", sys.executable, PEERS], check=True)
+    (PEERS / "home").mkdir()
+    install = ["uv", "pip", "install", "-q", "-p", python, "-r", HERE / "peers.txt"]
+    # The extensions' packages lag behind DuckDB, of which pyducklake names the newest.
+    subprocess.run([*install, "--override", HERE / "peers-overrides.txt"], check=True)
+    subprocess.run([python, HERE / "peer_writer.py", "install"], check=True, env=_peer_environment())
+    (PEERS / "done").touch()
+
+
+def _peer_environment() -> dict[str, str]:
+    return {**os.environ, "HOME": str(PEERS / "home")}  # where DuckDB looks for extensions
 
 
 def race(who: str, target: str, writers: int, seconds: float) -> Figures:
-    command = [sys.executable, __file__, "--be", who, "--target", target, "--seconds", str(seconds)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    running = [subprocess.Popen(command, text=True, cwd=ROOT, **pipes) for _ in range(writers)]
+    environment = None if who in HOME_WRITERS else _peer_environment()
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    running = [
+        subprocess.Popen(command_of(who, target, seconds), text=True, cwd=ROOT, env=environment, **pipes)
+        for _ in range(writers)
+    ]
     for one in running:
         assert one.stdout.readline() == "ready\n"
     for one in running:
@@ -113,13 +115,14 @@ def race(who: str, target: str, writers: int, seconds: float) -> Figures:
         one.stdin.flush()
     results = [json.loads(one.communicate()[0]) for one in running]
     everything = sorted(1000 * one for result in results for one in result["times"])
-    for error in {error for result in results for error in result["errors"]}:
-        print("  error:", error)
+    by_kind = {error.split(":")[0]: error for result in results for error in result["errors"]}
+    for error in by_kind.values():
+        print("  error:", " ".join(error.split()))
     return Figures(
         per_second=len(everything) / max(result["elapsed"] for result in results),
         p50=statistics.median(everything),
         p95=percentile(everything, 0.95),
-        worst_p95=max(percentile(sorted(1000 * t for t in one["times"] or [1e9]), 0.95) for one in results),
+        worst_p95=max(percentile(sorted(1000 * t for t in one["times"] or [math.inf]), 0.95) for one in results),
         longest=everything[-1],
         errors=sum(len(result["errors"]) for result in results),
     )
@@ -130,32 +133,37 @@ def percentile(ordered: list[float], share: float) -> float:
 
 
 @contextmanager
-def new_catalog(kind: str, server: PostgresServer | None) -> Iterator[CatalogDatabase]:
+def new_catalog(server: PostgresServer | None) -> Iterator[CatalogDatabase]:
     with tempfile.TemporaryDirectory() as folder:
         if server is None:
-            yield file_catalog(kind, Path(folder))
+            yield file_catalog("sqlite", Path(folder))
         else:
             with fresh_database(server.port) as database:
                 yield CatalogDatabase("postgres", database, data_directory(Path(folder)))
 
 
-def measure(kind: str, writers: int, seconds: float, server: PostgresServer | None) -> None:
-    found: dict[str, Figures] = {}
-    for who in WRITERS:
-        with new_catalog(kind, server) as catalog:
-            with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-                lake.set_option("data_inlining_row_limit", 0)
-                with lake.transaction() as tx:
-                    tx.create_table("t", {"i": "int64", "s": "varchar"})
-            target = catalog.sqlalchemy_url if who == "ours" else catalog.attach_string
-            found[who] = race(who, target, writers, seconds)
-            print(f"{kind:9} {writers:2} writers  {who:9} {found[who]}", flush=True)
-    ours, theirs = found["ours"], found["reference"]
-    print(
-        f"{kind:9} {writers:2} writers  ratio {ours.per_second / theirs.per_second:.2f}; longest 1/"
-        f"{theirs.longest / ours.longest:.1f} of the reference's",
-        flush=True,
-    )
+def measure(kind: str, who: str, writers: int, seconds: float, server: PostgresServer | None) -> Figures:
+    with new_catalog(server) as catalog:
+        with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+            lake.set_option("data_inlining_row_limit", 0)
+            with lake.transaction() as tx:
+                tx.create_table("t", {"i": "int64", "s": "varchar"})
+        target = catalog.sqlalchemy_url if who == "ours" else catalog.attach_string
+        found = race(who, target, writers, seconds)
+    print(f"{kind:9} {writers:2} writers  {who:18} {found}", flush=True)
+    return found
+
+
+def compare(kind: str, arguments: argparse.Namespace, server: PostgresServer | None) -> None:
+    for writers in arguments.writers:
+        found = {who: measure(kind, who, writers, arguments.seconds, server) for who in arguments.who}
+        if "ours" in found and "reference" in found:
+            ours, theirs = found["ours"], found["reference"]
+            print(
+                f"{kind:9} {writers:2} writers  ratio {ours.per_second / theirs.per_second:.2f}; longest 1/"
+                f"{theirs.longest / ours.longest:.1f} of the reference's",
+                flush=True,
+            )
 
 
 def main() -> int:
@@ -165,17 +173,19 @@ def main() -> int:
     parser.add_argument("--catalog", choices=["postgres", "sqlite", "all"], default="all")
     parser.add_argument("--writers", type=int, nargs="*", default=[1, 4, 16])
     parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--be", choices=list(WRITERS), help=argparse.SUPPRESS)
+    parser.add_argument("--who", nargs="*", choices=EVERYBODY, default=EVERYBODY)
+    parser.add_argument("--be", choices=list(HOME_WRITERS), help=argparse.SUPPRESS)
     parser.add_argument("--target", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.be:
-        print(json.dumps(write(arguments.be, arguments.target, arguments.seconds)))
+        run(HOME_WRITERS[arguments.be](arguments.target), arguments.seconds)
         return 0
+    if set(arguments.who) - set(HOME_WRITERS):
+        prepare_peers()
     for kind in ("postgres", "sqlite") if arguments.catalog == "all" else (arguments.catalog,):
         server = PostgresServer(durable=True) if kind == "postgres" else None
         try:
-            for writers in arguments.writers:
-                measure(kind, writers, arguments.seconds, server)
+            compare(kind, arguments, server)
         finally:
             if server is not None:
                 server.stop()
