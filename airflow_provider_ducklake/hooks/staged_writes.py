@@ -81,13 +81,13 @@ def _released(lake: Lake, uri: str, job: RegisteredJob) -> InvalidInputError:
     snapshot_id = lake.snapshot_of_job(job.id)
     when = f"{job.released_at:%Y-%m-%d %H:%M:%S} UTC"
     if snapshot_id is None:
-        return InvalidInputError(
-            f"The staged write {uri} was discarded, or committed without rows, at {when}. Clear the task "
-            "that staged it."
-        )
+        done = f"was discarded, or committed without rows, at {when}"
+    elif snapshot_id:
+        done = f"was committed at {when}, in snapshot {snapshot_id}"
+    else:
+        done = f"was committed at {when}, and its rows were taken out since"
     return InvalidInputError(
-        f"The staged write {uri} was committed at {when}, in snapshot {snapshot_id}. To do it again, clear "
-        "the task that staged it too."
+        f"The staged write {uri} {done}. To do it again, clear the task that staged it too."
     )
 
 

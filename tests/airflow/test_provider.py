@@ -139,6 +139,7 @@ def test_a_dag_file_imports_nothing_heavy_from_us():
         import sys
         from airflow.providers.common.compat.sdk import BaseHook, BaseSensorOperator, mask_secret
         before = set(sys.modules)
+        import airflow_provider_ducklake.operators.commit
         import airflow_provider_ducklake.operators.expire_snapshots
         import airflow_provider_ducklake.sensors.snapshot
         print(*sorted(set(sys.modules) - before))

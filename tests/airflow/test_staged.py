@@ -1,5 +1,6 @@
 """Writes staged by several tasks, and their one commit: in runs of a real Airflow, read by DuckDB."""
 
+import re
 import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -36,7 +37,9 @@ pytestmark = [
     pytest.mark.usefixtures("airflow_db", "spark_conn"),
 ]
 NUMBERS = count()
-EXAMPLE = Path(__file__).parents[2] / "example_dags" / "example_ducklake_staged_writes.py"
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "example_dags" / "example_ducklake_staged_writes.py"
+PAGE = ROOT / "docs" / "staged_writes.md"
 
 
 class Try:
@@ -232,6 +235,20 @@ def test_a_staged_write_that_lost_a_file_is_not_committed(lake, missing):
     assert commit(whole)["rows_added"] == 1
 
 
+def test_duckdbs_removal_of_orphans_takes_what_is_staged_and_the_commit_says_so(lake):
+    staged = stage(lake, "orders", 1)
+    before = len(files_below(lake))
+    duckdb(lake, "CALL ducklake_delete_orphaned_files('lake', cleanup_all => true)")
+
+    assert len(files_below(lake)) < before
+    with pytest.raises(
+        (AirflowFailException, StorageError), match=r"is incomplete: .* is missing or cut off"
+    ):
+        commit(staged)
+
+    assert (ids(lake), head(lake)) == ([], 2)
+
+
 def test_a_conflict_leaves_everything_staged(lake):
     staged = [stage(lake, "orders", 1), stage(lake, "lines", 2)]
     before = files_below(lake)
@@ -319,6 +336,24 @@ def test_nothing_staged_makes_no_snapshot(lake):
     assert (head(lake), files_below(lake)) == (2, [])
 
 
+@pytest.mark.parametrize("class_", [DuckLakeCommitOperator, DuckLakeDiscardStagedOperator])
+def test_each_argument_is_explained_in_the_docstring_and_on_the_page(class_):
+    explained = re.findall(r":param (\w+):", class_.__doc__)
+
+    assert set(explained) == set(class_.template_fields)
+    assert all(f"`{name}" in PAGE.read_text() for name in explained)
+
+
+def test_the_example_of_the_page_parses(tmp_path):
+    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    (tmp_path / "dag.py").write_text(code)
+
+    dag = parse(tmp_path / "dag.py")
+
+    assert dag.get_task("commit").upstream_task_ids == {"orders", "lines", "audit"}
+    assert dag.get_task("discard").is_teardown
+
+
 # --- in runs of Airflow ---
 
 
@@ -365,17 +400,19 @@ def test_tasks_mapped_or_not_stage_audit_and_commit(lake, rows):
 
 
 @pytest.mark.usefixtures("submit")
-def test_an_audit_that_fails_leaves_nothing(lake, rows):
-    run = make_dag([rows(1, name="a"), rows(-1, name="b")]).test()
+@pytest.mark.parametrize("what_fails", ["audit", "lines"])
+def test_the_teardown_removes_what_is_not_committed(lake, rows, what_fails):
+    lines = rows(1, name="a") if what_fails == "audit" else "/nowhere.parquet"
+    run = make_dag([lines, rows(-1, name="b")]).test()
 
-    assert (run.state, state_of(run, "commit"), state_of(run, "discard")) == (
+    assert [state_of(run, task_id) for task_id in (what_fails, "commit", "discard")] == [
         "failed",
         "upstream_failed",
         "success",
-    )
-    assert set(xcom(run, "discard")["discarded"]) == {
-        one["staged"] for one in [*mapped_xcoms(run, "orders"), xcom(run, "lines")]
-    }
+    ]
+    assert run.state == "failed"
+    staged = [*mapped_xcoms(run, "orders"), xcom(run, "lines")]
+    assert set(xcom(run, "discard")["discarded"]) == {one["staged"] for one in staged if one}
     assert (head(lake), files_below(lake)) == (2, [])
 
 
