@@ -280,6 +280,26 @@ def test_jobs_are_protected_until_they_are_released_or_too_old(catalog):
         assert lake.snapshot_of_job("b") is None
 
 
+@pytest.mark.every_catalog
+def test_a_commit_releases_its_jobs_and_their_files_are_found_for_as_long_as_they_are_the_lakes(catalog):
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("orders", {"id": "int64"})
+        staged = stage(lake, "orders", rows_of(1, 2))
+
+        committed = commit(lake, staged)
+
+        assert lake.read_arrow("orders")["id"].to_pylist() == [1, 2]
+        assert (is_open(lake, staged), lake.snapshot_of_job(staged.job_id)) == (False, committed.id)
+        with pytest.raises(InvalidInputError, match="was committed or discarded"):
+            commit(lake, staged)
+        with lake.transaction() as tx:
+            tx.truncate("orders")
+        assert lake.snapshot_of_job(staged.job_id) == committed.id
+        lake.expire_snapshots(keep_last=1)
+        assert lake.snapshot_of_job(staged.job_id) == 0
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "mariadb"])
 def test_of_two_who_commit_or_discard_one_write_at_once_one_wins(new_catalog, kind):
     """Each round commits two writes of its own as well: those land, whoever else commits."""
