@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import URL, ExceptionContext
     from sqlalchemy.engine.interfaces import DBAPIConnection
-    from sqlalchemy.pool import ConnectionPoolEntry
+    from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
 CONNECT_TIMEOUT_SECONDS = 10
 LOCK_TIMEOUT_SECONDS = 60
 # Execution option: start the transaction as a writer.
 WRITES = "ducklake_writes"
 _RETURNED = "ducklake_returned"  # when a connection came back to the pool
+_PROCESS = "ducklake_process"  # that opened a connection
 _IDLE_SECONDS = 1.0
 
 _DRIVERS = {
@@ -140,6 +142,7 @@ def _postgres_engine(url: URL) -> Engine:
 def _server_engine(url: URL, arguments: dict[str, Any]) -> Engine:
     """Return an engine that asks a connection whether it still lives where it lay idle for a moment."""
     engine = create_engine(url, connect_args=arguments, isolation_level="READ COMMITTED", pool_size=2)
+    _leave_connections_to_their_process(engine)
 
     @event.listens_for(engine, "checkin")
     def note_time(_connection: DBAPIConnection | None, record: ConnectionPoolEntry) -> None:
@@ -155,6 +158,22 @@ def _server_engine(url: URL, arguments: dict[str, Any]) -> Engine:
             raise DisconnectionError from error
 
     return engine
+
+
+def _leave_connections_to_their_process(engine: Engine) -> None:
+    """Let a forked process open connections of its own: two must never talk over one."""
+
+    @event.listens_for(engine, "connect")
+    def note_process(_connection: DBAPIConnection, record: ConnectionPoolEntry) -> None:
+        record.info[_PROCESS] = os.getpid()
+
+    @event.listens_for(engine, "checkout")
+    def check_process(
+        _connection: DBAPIConnection, record: ConnectionPoolEntry, proxy: PoolProxiedConnection
+    ) -> None:
+        if record.info[_PROCESS] != os.getpid():
+            record.dbapi_connection = proxy.dbapi_connection = None  # type: ignore[misc]
+            raise DisconnectionError
 
 
 # A value that does not fit must be an error, and no mode of the server may change what our statements mean.
@@ -191,7 +210,8 @@ def duckdb_engine(url: URL, *, read_only: bool = False) -> Engine:
 
 
 def _sqlite_engine(url: URL) -> Engine:
-    engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": LOCK_TIMEOUT_SECONDS})
+    engine = create_engine(url, pool_size=2, connect_args={"timeout": LOCK_TIMEOUT_SECONDS})
+    _leave_connections_to_their_process(engine)
 
     @event.listens_for(engine, "connect")
     def leave_transactions_to_us(connection: sqlite3.Connection, _record: object) -> None:

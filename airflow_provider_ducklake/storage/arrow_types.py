@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Context, Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
@@ -94,6 +95,7 @@ def arrow_type(type_: DuckLakeType) -> pa.DataType:
             return pa.map_(arrow_type(key), arrow_type(value))
 
 
+@lru_cache
 def arrow_schema(schema: TableSchema, *, field_ids: bool = True) -> pa.Schema:
     """Return the Arrow schema of a table's rows: names, order, types, nullability and field ids."""
     return pa.schema([arrow_field(column, field_ids=field_ids) for column in schema.columns])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
@@ -42,6 +43,7 @@ _LEVELLED_CODECS = frozenset({"zstd", "gzip", "brotli"})
 _INTEGER_DECIMAL_DIGITS = 18
 
 
+@lru_cache
 def parquet_schema(schema: TableSchema) -> pa.Schema:
     """Return the Arrow schema of files like the reference's: ids everywhere, all fields optional."""
     return pa.schema(
@@ -294,7 +296,7 @@ def _repeats(values: pa.ChunkedArray) -> bool:
     if pa.types.is_boolean(values.type):
         return False
     count = len(values) - values.null_count
-    return count > 0 and bool(pc.count_distinct(values).as_py() <= count * _REPEATING)
+    return count * _REPEATING >= 1 and bool(pc.count_distinct(values).as_py() <= count * _REPEATING)
 
 
 def _is_stored_as_integer(type_: pa.DataType) -> bool:

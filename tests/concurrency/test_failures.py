@@ -226,10 +226,12 @@ def impatient(lake: Lake, milliseconds: int = 50) -> Iterator[None]:
         connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
 
     event.listen(engine, "connect", hurry)
+    engine.dispose()
     try:
         yield
     finally:
         event.remove(engine, "connect", hurry)
+        engine.dispose()
 
 
 @pytest.fixture
