@@ -122,7 +122,9 @@ def race(who: str, target: str, writers: int, seconds: float) -> Figures:
         per_second=len(everything) / max(result["elapsed"] for result in results),
         p50=statistics.median(everything),
         p95=percentile(everything, 0.95),
-        worst_p95=max(percentile(sorted(1000 * t for t in one["times"] or [math.inf]), 0.95) for one in results),
+        worst_p95=max(
+            percentile(sorted(1000 * t for t in one["times"] or [math.inf]), 0.95) for one in results
+        ),
         longest=everything[-1],
         errors=sum(len(result["errors"]) for result in results),
     )
