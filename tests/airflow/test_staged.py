@@ -220,11 +220,16 @@ def test_what_cannot_be_committed_fails_for_good_and_changes_nothing(lake, new_c
     assert len(files_below(other)) == 4
 
 
-@pytest.mark.parametrize("missing", ["*.parquet", "part-00000.json", "_DONE", "stage.json"])
+@pytest.mark.parametrize(
+    "missing", ["*.parquet", "end of *.parquet", "part-00000.json", "_DONE", "stage.json"]
+)
 def test_a_staged_write_that_lost_a_file_is_not_committed(lake, missing):
     staged, whole = stage(lake, "orders", 1), stage(lake, "lines", 2)
-    (path,) = Path(staged["staged"]).parent.glob(missing)
-    path.unlink()
+    (path,) = Path(staged["staged"]).parent.glob(missing.removeprefix("end of "))
+    if missing.startswith("end of "):
+        path.write_bytes(path.read_bytes()[:-1])
+    else:
+        path.unlink()
 
     with pytest.raises((StorageError, SparkJobError), match=path.name):
         commit(whole, staged)
