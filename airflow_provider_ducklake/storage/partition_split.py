@@ -31,7 +31,8 @@ def split_by_partition(
     keys = [_key_texts(rows, schema, field) for field in fields]
     names = [f"k{number}" for number in range(len(keys))]
     groups = pa.table([*keys, pa.array(range(rows.num_rows), pa.int64())], names=[*names, "row"])
-    for group in groups.group_by(names, use_threads=False).aggregate([("row", "list")]).to_pylist():
+    found = groups.group_by(names, use_threads=False).aggregate([("row", "list")]).to_pylist()
+    for group in sorted(found, key=lambda group: group["row_list"][0]):  # Arrow's own order is nobody's
         yield tuple(group[name] for name in names), rows.take(group["row_list"])
 
 
