@@ -16,19 +16,20 @@ from airflow_provider_ducklake.catalog.inlined_tables import (
     inlined_delete_table,
     inlined_table,
 )
+from airflow_provider_ducklake.catalog.questions import in_parts
 from airflow_provider_ducklake.errors import CatalogError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.scan import InlinedRows
 from airflow_provider_ducklake.spec.identifiers import fold
 from airflow_provider_ducklake.spec.ids import DataFileId
+from airflow_provider_ducklake.spec.schema import TableSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from sqlalchemy import Connection, Table
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.catalog.tables import CatalogTables
-    from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
 
 
@@ -58,6 +59,23 @@ def read_inlined(connection: Connection, catalog: Catalog, table: TableSnapshot)
         rows = tuple(dict(zip(inlined.c.keys(), row, strict=True)) for row in connection.execute(query))
         found.append(InlinedRows(inlined.name, schema, rows))
     return tuple(found)
+
+
+def missing_row_ids(
+    connection: Connection, catalog: Catalog, table: TableSnapshot, row_ids: Collection[int]
+) -> list[int]:
+    """Return those of the ids, ascending, that no row in the catalog has at the table's snapshot."""
+    missing = set(row_ids)
+    for version in _layouts(connection, catalog.tables, table.table_id) if missing else ():
+        schema = catalog.tables.metadata_schema
+        rows = inlined_table(TableSchema(()), table.table_id, version, schema)
+        if catalog.dialect.has_table(connection, rows.name, schema):
+            for ids in in_parts(row_ids):
+                query = select(rows.c.row_id).where(
+                    read.visible(rows, table.snapshot.id), rows.c.row_id.in_(ids)
+                )
+                missing.difference_update(connection.execute(query).scalars())
+    return sorted(missing)
 
 
 def _layouts(connection: Connection, tables: CatalogTables, table_id: int) -> Sequence[int]:

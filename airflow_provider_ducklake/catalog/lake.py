@@ -29,6 +29,7 @@ from airflow_provider_ducklake.catalog.inlined_read import (
     inlined_delete_marks,
     inlined_delete_snapshots,
     layout_schema,
+    missing_row_ids,
     read_inlined,
 )
 from airflow_provider_ducklake.catalog.inlined_tables import why_not_inlined
@@ -275,9 +276,19 @@ class Lake:
         """Whether the catalog's database can keep rows and deletes in tables of their own."""
         return why_not_inlined(TableSchema(()), self._catalog.dialect.engine.dialect.name) is None
 
-    def row_deleter(self, table: TableSnapshot, new_files: list[str]) -> RowDeleter:
-        """Return what deletes rows of a table, with what is deleted at its snapshot."""
+    def row_deleter(self, table: TableSnapshot, row_ids: Collection[int], new_files: list[str]) -> RowDeleter:
+        """Return what deletes rows of a table, with what is deleted at its snapshot.
+
+        Raises:
+            InvalidInputError: one of the row ids is that of no row in the catalog.
+        """
         with self._reading() as connection:
+            missing = missing_row_ids(connection, self._catalog, table, row_ids)
+            if missing:
+                raise InvalidInputError(
+                    f"{table.name} at snapshot {table.snapshot.id} has no row {missing[0]} in the catalog "
+                    f"({len(missing)} of the row ids given). Rows in data files are given by their positions."
+                )
             files = read.data_files(
                 connection, self._catalog.tables, table.snapshot.id, table.table_id, table.root
             )

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sqlalchemy import ColumnElement, bindparam
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Column, Connection, Select
 
 Answer = TypeVar("Answer")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +42,13 @@ def one_of(column: Column[Any], count: int) -> ColumnElement[bool]:
 def values_of(ids: Collection[int]) -> dict[str, int]:
     """Return the parameters of ``one_of``."""
     return {f"id_{number}": one for number, one in enumerate(ids)}
+
+
+_VALUES_AT_ONCE = 10_000  # databases limit the parameters of a statement: SQLite to 32,766
+
+
+def in_parts(values: Iterable[Value]) -> Iterator[tuple[Value, ...]]:
+    """Yield as many of the values as one statement takes, until none are left."""
+    rest = iter(values)
+    while part := tuple(islice(rest, _VALUES_AT_ONCE)):
+        yield part

@@ -23,7 +23,7 @@ from sqlalchemy import (
     select,
 )
 
-from airflow_provider_ducklake.catalog.questions import Question, one_of, values_of
+from airflow_provider_ducklake.catalog.questions import Question, in_parts, one_of, values_of
 from airflow_provider_ducklake.errors import SnapshotNotFoundError
 from airflow_provider_ducklake.spec.files import LiveDataFile, LiveDeleteFile
 from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
@@ -518,16 +518,17 @@ def live_targets(
 ) -> dict[DataFileId, DeleteFileId | None]:
     """Return those of the data files that are live, each with the id of its live delete file."""
     file, deletes = tables["data_file"], tables["delete_file"]
-    rows = connection.execute(
+    query = (
         select(file.c.data_file_id, deletes.c.delete_file_id)
         .outerjoin(
             deletes, and_(deletes.c.data_file_id == file.c.data_file_id, deletes.c.end_snapshot.is_(None))
         )
-        .where(file.c.data_file_id.in_(file_ids), file.c.end_snapshot.is_(None))
+        .where(file.c.end_snapshot.is_(None))
     )
     return {
         DataFileId(row.data_file_id): None if row.delete_file_id is None else DeleteFileId(row.delete_file_id)
-        for row in rows
+        for ids in in_parts(file_ids)
+        for row in connection.execute(query.where(file.c.data_file_id.in_(ids)))
     }
 
 
@@ -544,14 +545,11 @@ def delete_file_paths(
         .where(table.c.table_id == table_id, table.c.end_snapshot.is_(None), schema.c.end_snapshot.is_(None))
     ).one()
     root = CatalogPath(places[0], places[1]).below(CatalogPath(places[2], places[3]).below(""))
-    rows = connection.execute(
-        select(deletes.c.delete_file_id, deletes.c.path, deletes.c.path_is_relative).where(
-            deletes.c.delete_file_id.in_(delete_file_ids)
-        )
-    )
+    query = select(deletes.c.delete_file_id, deletes.c.path, deletes.c.path_is_relative)
     return {
         DeleteFileId(row.delete_file_id): CatalogPath(row.path, row.path_is_relative).below(root)
-        for row in rows
+        for ids in in_parts(delete_file_ids)
+        for row in connection.execute(query.where(deletes.c.delete_file_id.in_(ids)))
     }
 
 

@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
+from airflow_provider_ducklake.catalog.questions import in_parts
 from airflow_provider_ducklake.spec.files import MappedColumn, same_mapping_key
 from airflow_provider_ducklake.spec.ids import ColumnId, MappingId, TableId
 from airflow_provider_ducklake.spec.paths import CatalogPath
 from airflow_provider_ducklake.transaction.changes import AppendFiles, Change
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection
 
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.transaction.commit_state import KnownStats, MappingKey
-
-_TEXTS_AT_ONCE = 500
 
 
 def with_foreign_files(
@@ -53,7 +52,7 @@ def _data_files(connection: Connection, catalog: Catalog, paths: Collection[str]
     file = catalog.tables["data_file"]
     rows = [
         row
-        for texts in _in_parts(_endings(paths))
+        for texts in in_parts(_endings(paths))
         for row in connection.execute(
             select(file.c.table_id, file.c.path, file.c.path_is_relative).where(file.c.path.in_(texts))
         )
@@ -70,7 +69,7 @@ def _scheduled(connection: Connection, catalog: Catalog, paths: Collection[str])
     file = catalog.tables["files_scheduled_for_deletion"]
     return {
         CatalogPath(row.path, row.path_is_relative).below(catalog.data_path)
-        for texts in _in_parts(_endings(paths))
+        for texts in in_parts(_endings(paths))
         for row in connection.execute(
             select(file.c.path, file.c.path_is_relative).where(file.c.path.in_(texts))
         )
@@ -86,11 +85,6 @@ def _endings(paths: Collection[str]) -> list[str]:
             endings.add(path[place + 1 :])
             place = path.find("/", place + 1)
     return sorted(endings - {""})
-
-
-def _in_parts(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(texts), _TEXTS_AT_ONCE):
-        yield texts[start : start + _TEXTS_AT_ONCE]
 
 
 def _roots(connection: Connection, catalog: Catalog, table_ids: Collection[int]) -> dict[int, set[str]]:

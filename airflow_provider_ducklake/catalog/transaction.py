@@ -206,14 +206,14 @@ class LakeTransaction:
         delete files.
 
         Raises:
-            InvalidInputError: a file or position that the table does not have, or has lost already.
+            InvalidInputError: a file, position or row id that the table does not have, or has lost already.
             TableNotFoundError: no such table.
         """
         draft = self._table(table)
         if draft.base is None:
             raise InvalidInputError(f"{draft.name} is made by this transaction; leave out the rows instead.")
         chosen = {DataFileId(file_id): places for file_id, places in (positions or {}).items()}
-        deleter = self._lake.row_deleter(draft.base, self._new_files)
+        deleter = self._lake.row_deleter(draft.base, row_ids, self._new_files)
         mark_limit = draft.options.integer("data_inlining_row_limit") if self._lake.can_inline else 0
         self._draft.put(draft.with_deletes(tuple(deleter.changes(chosen, row_ids, mark_limit=mark_limit))))
         self._deleters[draft.base.table_id] = deleter

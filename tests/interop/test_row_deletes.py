@@ -94,6 +94,35 @@ def test_few_deletes_stay_in_the_catalog_as_the_references(catalog, reference_ca
     ] + [100]
 
 
+def test_row_ids_of_no_live_row_in_the_catalog_are_refused(catalog, lake):
+    with lake.transaction() as tx:
+        tx.append_arrow("t", pa.table({"i": pa.array([100, 101], pa.int64())}))
+    with lake.transaction() as tx:
+        tx.delete_at("t", row_ids=[20])
+    before = dump_catalog(catalog)
+
+    for absent in (20, 3, 99):  # deleted before; in a data file; never there
+        with (
+            pytest.raises(InvalidInputError, match=f"no row {absent} in the catalog"),
+            lake.transaction() as tx,
+        ):
+            tx.delete_at("t", row_ids=[21, absent])
+
+    assert dump_catalog(catalog) == before
+
+
+def test_more_rows_than_a_statement_has_parameters_are_deleted(catalog, lake):
+    rows = 33_000
+    lake.set_option("data_inlining_row_limit", rows)
+    with lake.transaction() as tx:
+        tx.append_arrow("t", pa.table({"i": pa.array(range(rows), pa.int64())}))
+    with lake.transaction() as tx:
+        tx.delete_at("t", row_ids=range(20, 20 + rows))
+
+    with open_lake(catalog) as duck:
+        assert values(duck) == list(range(20))
+
+
 def test_each_file_may_keep_that_many_deletes_in_the_catalog_as_the_references(
     catalog, reference_catalog, lake
 ):

@@ -9,11 +9,14 @@ from sqlalchemy.schema import CreateTable
 
 from airflow_provider_ducklake.catalog.effects.effect import Effect, close, insert
 from airflow_provider_ducklake.catalog.inlined_tables import inlined_delete_table
+from airflow_provider_ducklake.catalog.questions import in_parts
 from airflow_provider_ducklake.spec.paths import is_absolute
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from sqlalchemy import TableClause, Update
 
     from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.spec.ids import DeleteFileId
@@ -30,7 +33,8 @@ if TYPE_CHECKING:
 def end_files(change: EndFiles, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the end of data files; their delete files stay as they are, as the reference leaves them."""
     file = tables["data_file"]
-    yield close(file, state, file.c.table_id == change.table_id, file.c.data_file_id.in_(change.file_ids))
+    for ids in in_parts(change.file_ids):
+        yield close(file, state, file.c.table_id == change.table_id, file.c.data_file_id.in_(ids))
     state.record(ChangeRecord(ChangeKind.DELETED_FROM_TABLE, change.table_id))
 
 
@@ -41,7 +45,7 @@ def truncate(change: Truncate, state: CommitState, tables: CatalogTables) -> Ite
         yield close(file, state, file.c.table_id == change.table_id)
         state.record(ChangeRecord(ChangeKind.DELETED_FROM_TABLE, change.table_id))
     for name in state.known.live_inlined.get(change.table_id, ()):
-        yield _end_inlined(name, state, tables, None)
+        yield Effect(_end_inlined(name, state, tables)[1])
         state.record(ChangeRecord(ChangeKind.INLINED_DELETE, change.table_id))
 
 
@@ -51,9 +55,9 @@ def add_deletes(change: AddDeletes, state: CommitState, tables: CatalogTables) -
     if replaced:
         yield from _remove_replaced(replaced, state, tables)
     yield insert(tables["delete_file"], *(_row(file, change, state) for file in change.files))
-    if change.folded_marks:
-        marks = inlined_delete_table(change.table_id, tables.metadata_schema)
-        yield Effect(delete(marks).where(marks.c.file_id.in_(change.folded_marks)))
+    marks = inlined_delete_table(change.table_id, tables.metadata_schema)
+    for ids in in_parts(change.folded_marks):
+        yield Effect(delete(marks).where(marks.c.file_id.in_(ids)))
     state.record(ChangeRecord(ChangeKind.DELETED_FROM_TABLE, change.table_id))
 
 
@@ -91,7 +95,8 @@ def _remove_replaced(ids: list[DeleteFileId], state: CommitState, tables: Catalo
             for delete_file_id, path in zip(ids, paths, strict=True)
         ),
     )
-    yield Effect(delete(old).where(old.c.delete_file_id.in_(ids)))
+    for part in in_parts(ids):
+        yield Effect(delete(old).where(old.c.delete_file_id.in_(part)))
 
 
 def inline_deletes(change: InlineDeletes, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
@@ -106,15 +111,14 @@ def inline_deletes(change: InlineDeletes, state: CommitState, tables: CatalogTab
         if change.table_id not in state.known.with_delete_marks:
             yield Effect(CreateTable(marks))
         yield insert(marks, *rows)
-    if change.row_ids:
-        for name in state.known.live_inlined.get(change.table_id, ()):
-            yield _end_inlined(name, state, tables, change.row_ids)
+    for name in state.known.live_inlined.get(change.table_id, ()):
+        rows_of, ended = _end_inlined(name, state, tables)
+        for ids in in_parts(change.row_ids):
+            yield Effect(ended.where(rows_of.c.row_id.in_(ids)))
     state.record(ChangeRecord(ChangeKind.INLINED_DELETE, change.table_id))
 
 
-def _end_inlined(
-    name: str, state: CommitState, tables: CatalogTables, row_ids: tuple[int, ...] | None
-) -> Effect:
+def _end_inlined(name: str, state: CommitState, tables: CatalogTables) -> tuple[TableClause, Update]:
+    """Return a table of inlined rows, and the end of all its live ones."""
     rows = table(name, column("row_id"), column("end_snapshot"), schema=tables.metadata_schema)
-    ended = update(rows).where(rows.c.end_snapshot.is_(None)).values(end_snapshot=state.snapshot_id)
-    return Effect(ended if row_ids is None else ended.where(rows.c.row_id.in_(row_ids)))
+    return rows, update(rows).where(rows.c.end_snapshot.is_(None)).values(end_snapshot=state.snapshot_id)
