@@ -481,7 +481,10 @@ class Lake:
         """
         self._refuse_unusable()
         key = CommitKey((commit_key,)) if isinstance(commit_key, str) else commit_key
-        keyed = self.keyed_commit(key, OnClear.APPEND) if key is not None else None
+        keyed = None
+        if key is not None:
+            keyed = self.keyed_commit(key, OnClear.APPEND)
+            extra = {"commit_key": list(key.names), **(extra or {})}
         return LakeTransaction(self, CommitInfo(author, message, extra), keyed)
 
     def append_arrow(

@@ -393,6 +393,7 @@ def test_a_text_is_a_key_for_a_transaction(catalog, lake):
             tx.append_arrow("t", ROWS)
 
     assert (tx.committed.id, tx.committed.is_earlier) == (2, True)
+    assert json.loads(lake.snapshots()[-1].extra) == {"commit_key": ["nightly"]}
     assert len(values(catalog)) == ROWS.num_rows
     assert len(list(Path(lake.data_path).rglob("*.parquet"))) == 1
 
