@@ -1,4 +1,4 @@
-"""Tables of ours beside the format's: their names begin with ``airflow_ducklake_``, and DuckDB does not mind."""
+"""Tables of ours beside the format's: their names begin with ``airflow_ducklake_``; DuckDB does not mind."""
 
 from __future__ import annotations
 
