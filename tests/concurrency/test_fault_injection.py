@@ -228,13 +228,14 @@ class Trial:
         """Let the commit fail at a moment, then do it again; return whether it had landed already."""
         self.copy.restore()
         first = self.run(fault, **when).outcome
-        landed = self.has_landed()
+        try:
+            landed = self.has_landed()
+        finally:  # the writer waits for it, whatever is wrong
+            again = self.writer.go_on() if fault == "cut" else self.run()
         if fault == "cut":
             assert_told_the_truth(first, self.next_snapshot, landed=landed)
-            again = self.writer.go_on()
         else:
             assert first is None
-            again = self.run()
         assert again.outcome == Outcome(self.next_snapshot, is_earlier=landed)
         assert self.has_landed()
         self.check_rows()

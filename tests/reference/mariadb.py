@@ -16,12 +16,15 @@ from tests.reference.postgres import free_port
 
 PACKAGE = "mariadb-server-core mariadb-client-core"
 
+# In a shared temporary directory a server that starts deletes the files of those that run.
 # The server ends when the shell's standard input closes: also when the test run is killed.
 _SUPERVISOR = """
 install=$1 server=$2 root=$3 user=$4 port=$5
 "$install" --no-defaults --user="$user" --datadir="$root/data" --auth-root-authentication-method=normal \
   --skip-test-db --skip-name-resolve >"$root/log" 2>&1 || exit 1
+mkdir -m 777 "$root/tmp"
 "$server" --no-defaults --user="$user" --datadir="$root/data" --socket="$root/socket" --pid-file="$root/pid" \
+  --tmpdir="$root/tmp" \
   --bind-address=127.0.0.1 --port="$port" --skip-name-resolve --skip-log-bin --max-connections=200 \
   --innodb-flush-log-at-trx-commit=0 --innodb-doublewrite=0 --innodb-buffer-pool-size=64M \
   --innodb-file-per-table=0 \
