@@ -17,7 +17,6 @@ def pyducklake(attach: str) -> Callable[[], Any]:
     from pyducklake import Catalog
 
     lake = Catalog("lake", attach.removeprefix("ducklake:"))
-    lake.connection.execute("SET ducklake_max_retry_count = 100")
     table = lake.load_table("t")
     rows = pa.table({"i": pa.array([1], pa.int64()), "s": ["x"]})
     return lambda: table.append(rows)

@@ -248,8 +248,8 @@ class Lake:
             "head": read.which_head(tables),
             "options": read.which_options(tables),
         }
-        with self._reading() as connection:
-            answers = self._catalog.dialect.ask(connection, questions)
+        with _translated(self._catalog.dialect.engine.url):
+            answers = self._catalog.dialect.ask_at_once(questions)
         head = answers["head"]
         self._definitions = self._definitions.at(head.schema_version)
         return CatalogBase(self._catalog, head, self._reading, self._definitions, answers["options"])

@@ -12,9 +12,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from psycopg import ClientCursor
+import psycopg
+from psycopg.adapt import Transformer
+from psycopg.pq import Escaping
 from sqlalchemy import Select, bindparam, func, insert, select
 from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import DDLElement
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.dml import Insert, UpdateBase
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.effects.effect import Effect
     from airflow_provider_ducklake.catalog.questions import Question
 
+_SHOWN = 80  # characters of a statement in an error
+
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
@@ -42,17 +47,33 @@ class _Compiled:
     binders: Mapping[str, Callable[[Any], Any]]
     row: Callable[[Sequence[Any]], Any]
 
-    def bind(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the driver's parameters, by their names in the text."""
+    def with_values(self, values: Mapping[str, Any], literal: Callable[[Any], str]) -> str:
+        """Return the text with the values written into it."""
         bound = {**self.own, **values}
         for name, binder in self.binders.items():
             bound[name] = binder(bound[name])
-        return {self.names.get(name, name): _quotable(value) for name, value in bound.items()}
+        return self.text % {self.names.get(name, name): literal(value) for name, value in bound.items()}
 
 
-def _quotable(value: Any) -> Any:  # noqa: ANN401
-    """Return a value whose text may stand before a cast: in -32768::SMALLINT that comes before the minus."""
-    return str(value) if type(value) is int and value < 0 else value
+class _Literals:
+    """Writes values as one connection's SQL: the simple ones by libpq, all others by psycopg."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._encoding = connection.info.encoding
+        self._escape = Escaping(connection.pgconn).escape_literal
+        self._others = Transformer(connection)
+
+    def __call__(self, value: Any) -> str:  # noqa: ANN401
+        if value is None:
+            return "NULL"
+        kind = type(value)
+        if kind is bool:
+            return "true" if value else "false"
+        if kind is int:  # quoted: in -32768::SMALLINT the cast would come before the minus
+            return str(value) if value >= 0 else f"'{value}'"
+        if kind is str and "\0" not in value:
+            return self._escape(value.encode(self._encoding)).decode(self._encoding)
+        return self._others.as_literal(value).decode(self._encoding)
 
 
 class Batches:
@@ -66,10 +87,10 @@ class Batches:
 
     def ask(self, connection: Connection, questions: Mapping[str, Question[Any]]) -> dict[str, Any]:
         """Return the answers to the questions by their names."""
-        write = _text_writer(connection)
+        literal = _Literals(_driver(connection))
         compiled = [self._of(question.query) for question in questions.values()]
         texts = [
-            write(one.text, one.bind(question.parameters))
+            one.with_values(question.parameters, literal)
             for one, question in zip(compiled, questions.values(), strict=True)
         ]
         result = _run(connection, texts)
@@ -81,24 +102,21 @@ class Batches:
         result.close()
         return answers
 
-    def texts_of(self, connection: Connection, effect: Effect) -> list[str]:
+    def texts_of(self, effect: Effect, literal: Callable[[Any], str]) -> list[str]:
         """Return the texts of an effect: one for all rows of a table of the format."""
         statement, rows = effect.statement, effect.rows
         if isinstance(statement, DDLElement):
             return [str(statement.compile(dialect=self._dialect))]
         assert isinstance(statement, UpdateBase)
-        write = _text_writer(connection)
         if rows is None:
-            compiled = self._of(statement)
-            return [write(compiled.text, compiled.bind({}))]
+            return [self._of(statement).with_values({}, literal)]
         names = tuple(rows[0])
         if len(rows) > 1 and isinstance(statement, Insert) and _has_simple_columns(statement, names):
             compiled = self._of(_all_at_once(statement, names))
-            return [
-                write(compiled.text, compiled.bind({name: [row[name] for row in rows] for name in names}))
-            ]
+            columns = {name: [row[name] for row in rows] for name in names}
+            return [compiled.with_values(columns, literal)]
         compiled = self._of(statement, names)
-        return [write(compiled.text, compiled.bind(row)) for row in rows]
+        return [compiled.with_values(row, literal) for row in rows]
 
     def _of(self, statement: ClauseElement, names: tuple[str, ...] = ()) -> _Compiled:
         shapes = self._compiled.setdefault(statement, {})
@@ -113,10 +131,11 @@ class BatchWriter(Writer):
     def __init__(self, connection: Connection, batches: Batches) -> None:
         super().__init__(connection)
         self._batches = batches
+        self._literal = _Literals(_driver(connection))
         self._texts: list[str] = []
 
     def send(self, effect: Effect) -> None:
-        self._texts += self._batches.texts_of(self._connection, effect)
+        self._texts += self._batches.texts_of(effect, self._literal)
 
     def commit(self) -> None:
         _run(self._connection, [*self._texts, "COMMIT"]).close()
@@ -125,12 +144,17 @@ class BatchWriter(Writer):
 
 def _run(connection: Connection, texts: Sequence[str]) -> CursorResult[Any]:
     options = {"no_parameters": True}  # else a % would mean something
-    return connection.exec_driver_sql(";\n".join(texts), execution_options=options)
+    try:
+        return connection.exec_driver_sql(";\n".join(texts), execution_options=options)
+    except DBAPIError as error:  # its text would hold them all, with the values
+        error.statement = f"{len(texts)} statements, from {texts[0][:_SHOWN]} to {texts[-1][:_SHOWN]}"
+        raise
 
 
-def _text_writer(connection: Connection) -> Callable[[str, dict[str, Any]], str]:
-    driver: Any = connection.connection.driver_connection
-    return ClientCursor(driver).mogrify
+def _driver(connection: Connection) -> psycopg.Connection[Any]:
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, psycopg.Connection)
+    return driver
 
 
 def _compile(statement: ClauseElement, names: tuple[str, ...], dialect: Dialect) -> _Compiled:

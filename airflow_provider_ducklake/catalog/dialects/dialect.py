@@ -50,11 +50,12 @@ class CatalogDialect(ABC):
     ) -> Iterator[tuple[Connection, dict[str, Any]]]:
         """Do as ``writing``; beside the connection yield the answers to questions asked under the lock."""
         with self.writing() as connection:
-            yield connection, self.ask(connection, questions)
+            yield connection, {name: question.ask(connection) for name, question in questions.items()}
 
-    def ask(self, connection: Connection, questions: Mapping[str, Question[Any]]) -> dict[str, Any]:
-        """Return the answers to the questions by their names."""
-        return {name: question.ask(connection) for name, question in questions.items()}
+    def ask_at_once(self, questions: Mapping[str, Question[Any]]) -> dict[str, Any]:
+        """Return the answers to the questions by their names, each as of its own moment."""
+        with self.reading() as connection:
+            return {name: question.ask(connection) for name, question in questions.items()}
 
     def writer(self, connection: Connection) -> Writer:
         """Return what executes the effects of a commit, and ends it."""

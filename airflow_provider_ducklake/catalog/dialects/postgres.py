@@ -53,10 +53,12 @@ class PostgresDialect(CatalogDialect):
         self, questions: Mapping[str, Question[Any]]
     ) -> Iterator[tuple[Connection, dict[str, Any]]]:
         with self.engine.connect() as connection:
-            yield connection, self.ask(connection, {"lock": self._lock, **questions})
+            yield connection, self._batches.ask(connection, {"lock": self._lock, **questions})
 
-    def ask(self, connection: Connection, questions: Mapping[str, Question[Any]]) -> dict[str, Any]:
-        return self._batches.ask(connection, questions)
+    def ask_at_once(self, questions: Mapping[str, Question[Any]]) -> dict[str, Any]:
+        with self.engine.connect() as connection:  # without round trips for BEGIN and ROLLBACK
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+            return self._batches.ask(connection, questions)
 
     def writer(self, connection: Connection) -> Writer:
         return BatchWriter(connection, self._batches)
