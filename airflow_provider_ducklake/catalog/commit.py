@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy.exc import DBAPIError
 
-from airflow_provider_ducklake.catalog import commit_keys, jobs, read
+from airflow_provider_ducklake.catalog import commit_keys, jobs, read_snapshots
 from airflow_provider_ducklake.catalog.effects import effects_of
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.effects.inlined import lacks_layout
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
     from airflow_provider_ducklake.catalog.dialects.writer import Writer
     from airflow_provider_ducklake.catalog.questions import Question
-    from airflow_provider_ducklake.catalog.read import Progress, RecordedSnapshot
+    from airflow_provider_ducklake.catalog.read_snapshots import Progress, RecordedSnapshot
     from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.spec.commit_key import CommitKey, CommitRecord
     from airflow_provider_ducklake.spec.ids import SnapshotId
@@ -150,7 +150,7 @@ def _questions(catalog: Catalog, planned: PlannedCommit) -> dict[str, Question[A
     """Return what is asked under the lock, in one round trip where the database can do that."""
     base = min(stage.base for stage in planned.stages)
     questions: dict[str, Question[Any]] = {
-        "progress": read.which_progress(catalog.tables, base, catalog.dialect.clock),
+        "progress": read_snapshots.which_progress(catalog.tables, base, catalog.dialect.clock),
         **stats_questions(catalog, planned.changes),
     }
     if planned.keyed is not None:

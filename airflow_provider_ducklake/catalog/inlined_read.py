@@ -17,6 +17,7 @@ from airflow_provider_ducklake.catalog.inlined_tables import (
     inlined_table,
 )
 from airflow_provider_ducklake.catalog.questions import in_parts
+from airflow_provider_ducklake.catalog.read_layouts import layouts
 from airflow_provider_ducklake.errors import CatalogError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.scan import InlinedRows
 from airflow_provider_ducklake.spec.identifiers import fold
@@ -24,7 +25,7 @@ from airflow_provider_ducklake.spec.ids import DataFileId
 from airflow_provider_ducklake.spec.schema import TableSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
     from sqlalchemy import Connection, Table
 
@@ -49,7 +50,7 @@ def read_inlined(connection: Connection, catalog: Catalog, table: TableSnapshot)
             f"this release cannot read from {dialect_name}. Flush them with DuckDB, or read the table there."
         )
     found: list[InlinedRows] = []
-    for version in _layouts(connection, catalog.tables, table.table_id):
+    for version in layouts(connection, catalog.tables, table.table_id):
         schema = layout_schema(connection, catalog.tables, table.table_id, version)
         inlined = inlined_table(schema, table.table_id, version, catalog.tables.metadata_schema)
         if not catalog.dialect.has_table(connection, inlined.name, inlined.schema):
@@ -66,7 +67,7 @@ def missing_row_ids(
 ) -> list[int]:
     """Return those of the ids, ascending, that no row in the catalog has at the table's snapshot."""
     missing = set(row_ids)
-    for version in _layouts(connection, catalog.tables, table.table_id) if missing else ():
+    for version in layouts(connection, catalog.tables, table.table_id) if missing else ():
         schema = catalog.tables.metadata_schema
         rows = inlined_table(TableSchema(()), table.table_id, version, schema)
         if catalog.dialect.has_table(connection, rows.name, schema):
@@ -76,12 +77,6 @@ def missing_row_ids(
                 )
                 missing.difference_update(connection.execute(query).scalars())
     return sorted(missing)
-
-
-def _layouts(connection: Connection, tables: CatalogTables, table_id: int) -> Sequence[int]:
-    registry = tables["inlined_data_tables"]
-    query = select(registry.c.schema_version).where(registry.c.table_id == table_id)
-    return connection.execute(query.distinct().order_by(registry.c.schema_version)).scalars().all()
 
 
 def layout_schema(connection: Connection, tables: CatalogTables, table_id: int, version: int) -> TableSchema:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import column, func, literal, select, table
 
-from airflow_provider_ducklake.catalog import read
+from airflow_provider_ducklake.catalog import read_files, read_layouts, read_statistics
 from airflow_provider_ducklake.catalog.inlined_read import layout_schema
 from airflow_provider_ducklake.catalog.inlined_tables import INLINING_DIALECTS, inlined_table
 from airflow_provider_ducklake.catalog.known_targets import with_targets
@@ -38,9 +38,9 @@ def stats_questions(catalog: Catalog, changes: Collection[Change]) -> dict[str, 
     """Return what is asked of every commit; ``known_stats`` takes the answers by their names."""
     questions: dict[str, Question[Any]] = {}
     if growing := _tables_of(changes, (AppendFiles, InlineRows)):
-        questions["statistics"] = read.which_statistics(catalog.tables, growing)
+        questions["statistics"] = read_statistics.which_statistics(catalog.tables, growing)
     if with_layout := _tables_of(changes, (RegisterLayout, InlineRows)):
-        questions["layouts"] = read.which_newest_layouts(catalog.tables, with_layout)
+        questions["layouts"] = read_layouts.which_newest_layouts(catalog.tables, with_layout)
     return questions
 
 
@@ -52,7 +52,7 @@ def known_stats(
     truncated = _tables_of(changes, Truncate)
     shortened = _tables_of(changes, InlineDeletes)
     reshaped = [] if dialect_name in INLINING_DIALECTS else _tables_of(changes, RegisterLayout)
-    statistics: read.Statistics = answers.get("statistics", read.Statistics({}, {}))
+    statistics: read_statistics.Statistics = answers.get("statistics", read_statistics.Statistics({}, {}))
     known = KnownStats(
         tables=statistics.tables,
         columns=statistics.columns,
@@ -60,7 +60,7 @@ def known_stats(
         live_inlined={
             one: live_inlined_tables(connection, catalog, one) for one in {*truncated, *reshaped, *shortened}
         },
-        with_live_files=read.tables_with_live_files(connection, catalog.tables, truncated),
+        with_live_files=read_files.tables_with_live_files(connection, catalog.tables, truncated),
         layouts=answers.get("layouts", {}),
         dialect_name=dialect_name,
     )
@@ -116,7 +116,7 @@ def _tables_of(changes: Collection[Change], kinds: type | tuple[type, ...]) -> l
 def _unbounded(
     connection: Connection, catalog: Catalog, without_bounds: dict[TableId, list[ColumnId]]
 ) -> frozenset[tuple[TableId, ColumnId]]:
-    unbounded = read.columns_with_unbounded_values(connection, catalog.tables, without_bounds)
+    unbounded = read_statistics.columns_with_unbounded_values(connection, catalog.tables, without_bounds)
     for table_id, missing in without_bounds.items():
         inlined = _columns_with_inlined_values(connection, catalog, table_id)
         unbounded.update((table_id, column_id) for column_id in missing if column_id in inlined)
@@ -128,7 +128,7 @@ def _columns_with_inlined_values(
 ) -> set[ColumnId]:
     """Return the leaf columns that have, or nested may have, a value in the catalog's inlined rows."""
     found: set[ColumnId] = set()
-    for version in read.layouts(connection, catalog.tables, table_id):
+    for version in read_layouts.layouts(connection, catalog.tables, table_id):
         schema = layout_schema(connection, catalog.tables, table_id, version)
         rows = inlined_table(schema, table_id, version, catalog.tables.metadata_schema)
         if not catalog.dialect.has_table(connection, rows.name, rows.schema):
@@ -143,7 +143,7 @@ def live_inlined_tables(connection: Connection, catalog: Catalog, table_id: int)
     """Return the catalog tables that hold live rows of a table."""
     schema = catalog.tables.metadata_schema
     found: list[str] = []
-    for name in read.inlined_tables(connection, catalog.tables, table_id):
+    for name in read_layouts.inlined_tables(connection, catalog.tables, table_id):
         rows = table(name, column("end_snapshot"), schema=schema)
         query = select(literal(1)).select_from(rows).where(rows.c.end_snapshot.is_(None)).limit(1)
         if catalog.dialect.has_table(connection, name, schema) and connection.execute(query).first():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.catalog import read
+from airflow_provider_ducklake.catalog import read_files
 from airflow_provider_ducklake.catalog.inlined_tables import inlined_delete_table
 from airflow_provider_ducklake.transaction.changes import AddDeletes, Change, InlineDeletes
 
@@ -33,9 +33,11 @@ def with_targets(
 def _of_delete_files(
     connection: Connection, catalog: Catalog, change: AddDeletes, known: KnownStats
 ) -> KnownStats:
-    targets = read.live_targets(connection, catalog.tables, [file.data_file_id for file in change.files])
+    targets = read_files.live_targets(
+        connection, catalog.tables, [file.data_file_id for file in change.files]
+    )
     replaced = [file.replaces for file in change.files if file.replaces is not None]
-    paths = read.delete_file_paths(connection, catalog.tables, change.table_id, replaced)
+    paths = read_files.delete_file_paths(connection, catalog.tables, change.table_id, replaced)
     return replace(
         known, targets={**known.targets, **targets}, delete_file_paths={**known.delete_file_paths, **paths}
     )
@@ -44,7 +46,7 @@ def _of_delete_files(
 def _of_marks(
     connection: Connection, catalog: Catalog, change: InlineDeletes, known: KnownStats
 ) -> KnownStats:
-    targets = read.live_targets(connection, catalog.tables, change.positions)
+    targets = read_files.live_targets(connection, catalog.tables, change.positions)
     known = replace(known, targets={**known.targets, **targets})
     marks = inlined_delete_table(change.table_id, catalog.tables.metadata_schema)
     if catalog.dialect.has_table(connection, marks.name, marks.schema):

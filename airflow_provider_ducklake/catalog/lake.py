@@ -17,6 +17,9 @@ from airflow_provider_ducklake.catalog import (
     maintenance,
     null_check,
     read,
+    read_files,
+    read_layouts,
+    read_snapshots,
     watch,
 )
 from airflow_provider_ducklake.catalog.base_lake import CatalogBase, Definitions
@@ -78,7 +81,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.jobs import RegisteredJob
     from airflow_provider_ducklake.catalog.maintenance import ExpireResult
     from airflow_provider_ducklake.catalog.questions import Question
-    from airflow_provider_ducklake.catalog.read import RecordedSnapshot
+    from airflow_provider_ducklake.catalog.read_snapshots import RecordedSnapshot
     from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.planning.staged import StagedWrite
     from airflow_provider_ducklake.planning.watch import TableChanges
@@ -199,12 +202,12 @@ class Lake:
     def current_snapshot(self) -> Snapshot:
         """Return the newest snapshot."""
         with self._reading() as connection:
-            return read.head(connection, self._catalog.tables)
+            return read_snapshots.head(connection, self._catalog.tables)
 
     def snapshots(self) -> list[RecordedSnapshot]:
         """Return every snapshot with its author, message and parsed changes, oldest first."""
         with self._reading() as connection:
-            return read.recorded_snapshots(connection, self._catalog.tables)
+            return read_snapshots.recorded_snapshots(connection, self._catalog.tables)
 
     def snapshot_at(self, *, version: int | None = None, timestamp: datetime | None = None) -> Snapshot:
         """Return the snapshot with that id, or the newest at or before an aware time.
@@ -220,12 +223,12 @@ class Lake:
 
     def _snapshot(self, connection: Connection, at: At) -> Snapshot:
         if at is None:
-            return read.head(connection, self._catalog.tables)
+            return read_snapshots.head(connection, self._catalog.tables)
         if isinstance(at, datetime):
             if at.tzinfo is None:
                 raise InvalidInputError(f"The time {at} has no time zone; give an aware time.")
-            return read.snapshot_by_time(connection, self._catalog.tables, at)
-        return read.snapshot_by_id(connection, self._catalog.tables, at)
+            return read_snapshots.snapshot_by_time(connection, self._catalog.tables, at)
+        return read_snapshots.snapshot_by_id(connection, self._catalog.tables, at)
 
     def tables(self, at: At = None) -> list[QualifiedName]:
         """Return the names of all tables at a snapshot (id or aware time; None: now), sorted."""
@@ -245,7 +248,7 @@ class Lake:
         """Return the newest snapshot as a transaction asks for it, with the options of this moment."""
         tables = self._catalog.tables
         questions: dict[str, Question[Any]] = {
-            "head": read.which_head(tables),
+            "head": read_snapshots.which_head(tables),
             "options": read.which_options(tables),
         }
         with _translated(self._catalog.dialect.engine.url):
@@ -289,7 +292,7 @@ class Lake:
                     f"{table.name} at snapshot {table.snapshot.id} has no row {missing[0]} in the catalog "
                     f"({len(missing)} of the row ids given). Rows in data files are given by their positions."
                 )
-            files = read.data_files(
+            files = read_files.data_files(
                 connection, self._catalog.tables, table.snapshot.id, table.table_id, table.root
             )
             marks = inlined_delete_snapshots(connection, self._catalog, table.table_id, table.snapshot.id)
@@ -300,7 +303,7 @@ class Lake:
         if table is None:
             return InlinedLayout()
         with self._reading() as connection:
-            newest = read.which_newest_layouts(self._catalog.tables, [table.table_id]).ask(connection)
+            newest = read_layouts.which_newest_layouts(self._catalog.tables, [table.table_id]).ask(connection)
             version = newest.get(table.table_id)
             if version is None:
                 return InlinedLayout()
@@ -318,7 +321,7 @@ class Lake:
         """Whether a table has a live data file, or live rows in the catalog."""
         with self._reading() as connection:
             return bool(
-                read.tables_with_live_files(connection, self._catalog.tables, [table.table_id])
+                read_files.tables_with_live_files(connection, self._catalog.tables, [table.table_id])
                 or live_inlined_tables(connection, self._catalog, table.table_id)
             )
 
@@ -377,7 +380,7 @@ class Lake:
         self, connection: Connection, schema: str | None, table: TableName | None
     ) -> tuple[str | None, int | None]:
         tables = self._catalog.tables
-        head = read.head(connection, tables)
+        head = read_snapshots.head(connection, tables)
         if table is not None:
             return "table", find_table(connection, tables, head, QualifiedName.of(table)).id
         if schema is None:
@@ -409,7 +412,7 @@ class Lake:
         """
         self._refuse_unusable()
         with self._reading() as connection:
-            snapshot = read.head(connection, self._catalog.tables)
+            snapshot = read_snapshots.head(connection, self._catalog.tables)
             schema = read.find_schema(connection, self._catalog.tables, snapshot.id, name.schema)
             if schema is None:
                 raise SchemaNotFoundError(name.schema, snapshot.id)

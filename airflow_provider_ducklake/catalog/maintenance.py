@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, MetaData, Table, and_, exists,
 from sqlalchemy import Table as SqlTable
 from sqlalchemy.schema import DropTable
 
-from airflow_provider_ducklake.catalog import read
+from airflow_provider_ducklake.catalog import read_snapshots
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.planning.expiry import ExpiryRule, plan_expiry
 from airflow_provider_ducklake.spec.paths import CatalogPath
@@ -56,7 +56,7 @@ def _expire(catalog: Catalog, rule: ExpiryRule, *, dry_run: bool) -> ExpireResul
     dialect, tables = catalog.dialect, catalog.tables
     with dialect.writing() as connection:
         now = dialect.server_time(connection)
-        snapshots = [one.snapshot for one in read.recorded_snapshots(connection, tables)]
+        snapshots = [one.snapshot for one in read_snapshots.recorded_snapshots(connection, tables)]
         expired = plan_expiry(snapshots, rule, now)
         if not expired:
             return ExpireResult((), 0, 0, 0, 0, dry_run)

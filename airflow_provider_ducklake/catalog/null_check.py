@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.catalog import read
+from airflow_provider_ducklake.catalog import read_files, read_statistics
 from airflow_provider_ducklake.catalog.table_snapshot import has_inlined_rows
 
 if TYPE_CHECKING:
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 def has_rows(connection: Connection, catalog: Catalog, table: TableSnapshot) -> bool:
     """Whether the table ever held a row."""
-    return bool(read.which_statistics(catalog.tables, [table.table_id]).ask(connection).tables)
+    return bool(read_statistics.which_statistics(catalog.tables, [table.table_id]).ask(connection).tables)
 
 
 def may_hold_null(
     connection: Connection, catalog: Catalog, at: SnapshotId, table: TableSnapshot, column: Column
 ) -> bool:
     """Whether any row of the table may have NULL in a top-level column."""
-    known = read.which_statistics(catalog.tables, [table.table_id]).ask(connection)
+    known = read_statistics.which_statistics(catalog.tables, [table.table_id]).ask(connection)
     if not known.tables:
         return False
     if (stats := known.columns[table.table_id].get(column.id)) is not None and not stats.contains_null:
         return False
     if has_inlined_rows(connection, catalog, table.table_id):
         return True
-    files = read.data_files(connection, catalog.tables, at, table.table_id, table.root)
+    files = read_files.data_files(connection, catalog.tables, at, table.table_id, table.root)
     return files_may_hold_null(files, column)
 
 

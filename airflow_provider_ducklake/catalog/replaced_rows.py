@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import column, literal, select
 from sqlalchemy import table as sql_table
 
-from airflow_provider_ducklake.catalog import read
+from airflow_provider_ducklake.catalog import read, read_layouts, read_snapshots
 from airflow_provider_ducklake.catalog.table_snapshot import load_table
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spec.ids import DataFileId
@@ -122,7 +122,7 @@ def _count_own(row: Row[Any], first: int, end: int) -> int:
 
 def _rows_moved(connection: Connection, catalog: Catalog, table: TableSnapshot, record: CommitRecord) -> bool:
     """Whether rows may have gone to other files since; also where snapshots that would say so expired."""
-    after = read.which_newer(catalog.tables, record.snapshot_id).ask(connection)
+    after = read_snapshots.which_newer(catalog.tables, record.snapshot_id).ask(connection)
     newer = [snapshot for snapshot in after if snapshot.id <= table.snapshot.id]
     if len(newer) != table.snapshot.id - record.snapshot_id:
         return True
@@ -137,7 +137,7 @@ def _refuse_inlined(
     connection: Connection, catalog: Catalog, table: TableSnapshot, record: CommitRecord
 ) -> None:
     schema = catalog.tables.metadata_schema
-    for name in read.inlined_tables(connection, catalog.tables, table.table_id):
+    for name in read_layouts.inlined_tables(connection, catalog.tables, table.table_id):
         if not catalog.dialect.has_table(connection, name, schema):
             continue
         rows = sql_table(name, column("row_id"), column("end_snapshot"), schema=schema)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import column as sql_column
 from sqlalchemy import func, literal, select, table
 
-from airflow_provider_ducklake.catalog import read
+from airflow_provider_ducklake.catalog import read, read_files, read_layouts
 from airflow_provider_ducklake.errors import SchemaNotFoundError, TableNotFoundError
 from airflow_provider_ducklake.spec.options import Options
 from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
@@ -48,7 +48,7 @@ def load_table(
     tables = catalog.tables
     row = find_table(connection, tables, snapshot, name)
     root = row.path.below(row.schema.path.below(catalog.data_path))
-    files = read.data_files(connection, tables, snapshot.id, row.id, root) if with_files else None
+    files = read_files.data_files(connection, tables, snapshot.id, row.id, root) if with_files else None
     return TableSnapshot(
         snapshot=snapshot,
         table_id=row.id,
@@ -71,14 +71,14 @@ def has_inlined_rows(connection: Connection, catalog: Catalog, table_id: int) ->
     return any(
         catalog.dialect.has_table(connection, name, schema)
         and connection.execute(select(literal(1)).select_from(table(name, schema=schema)).limit(1)).first()
-        for name in read.inlined_tables(connection, catalog.tables, table_id)
+        for name in read_layouts.inlined_tables(connection, catalog.tables, table_id)
     )
 
 
 def _has_inlined_data(connection: Connection, catalog: Catalog, snapshot: Snapshot, table_id: int) -> bool:
     """Whether rows visible at the snapshot, or delete marks in force there, lie in dynamic catalog tables."""
     dialect, schema = catalog.dialect, catalog.tables.metadata_schema
-    for name in read.inlined_tables(connection, catalog.tables, table_id):
+    for name in read_layouts.inlined_tables(connection, catalog.tables, table_id):
         if dialect.has_table(connection, name, schema) and _counts(
             connection, schema, name, snapshot, ended=True
         ):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 
-from airflow_provider_ducklake.catalog import read
+from airflow_provider_ducklake.catalog import read, read_snapshots
 from airflow_provider_ducklake.planning.watch import TableChanges, is_flush, wanted_words, words_of
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
@@ -24,13 +24,13 @@ def table_changes(
 ) -> TableChanges | None:
     """Return the wanted changes after snapshot ``since``; None if there are none, or no such table (yet)."""
     wanted = wanted_words(kinds)
-    head = read.head(connection, tables)
+    head = read_snapshots.head(connection, tables)
     rows = read.table_rows(connection, tables, head.id, name)
     if not rows:
         return None
     table_id = rows[0].id
     found: set[str] = set()
-    for one in read.which_newer(tables, since).ask(connection):
+    for one in read_snapshots.which_newer(tables, since).ask(connection):
         flush = _deletes(one.changes, table_id) and _is_flush(connection, tables, one, table_id)
         found |= words_of(one.changes, table_id, name, deletes_are_flush=flush) & wanted
     if not found:
@@ -43,7 +43,7 @@ def _deletes(records: Collection[ChangeRecord], table_id: int) -> bool:
 
 
 def _is_flush(
-    connection: Connection, tables: CatalogTables, one: read.RecordedSnapshot, table_id: int
+    connection: Connection, tables: CatalogTables, one: read_snapshots.RecordedSnapshot, table_id: int
 ) -> bool:
     """Look at the delete files whose ids that snapshot handed out, and at the data files it ended."""
     snapshot, delete, data = tables["snapshot"], tables["delete_file"], tables["data_file"]

@@ -1,0 +1,169 @@
+"""Data files and delete files of a table: at a snapshot, or live now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, and_, select
+
+from airflow_provider_ducklake.catalog.questions import in_parts
+from airflow_provider_ducklake.spec.files import LiveDataFile, LiveDeleteFile
+from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, DeleteFileId, SnapshotId, TableId
+from airflow_provider_ducklake.spec.paths import CatalogPath
+from airflow_provider_ducklake.spec.stats import ColumnStats
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from airflow_provider_ducklake.catalog.tables import CatalogTables
+
+from airflow_provider_ducklake.catalog.read import visible
+
+
+def data_files(
+    connection: Connection, tables: CatalogTables, at: int, table_id: int, root: str
+) -> tuple[LiveDataFile, ...]:
+    """Return a table's data files at a snapshot with delete files, statistics and partition values."""
+    file = tables["data_file"]
+    rows = connection.execute(
+        select(file).where(visible(file, at), file.c.table_id == table_id).order_by(file.c.data_file_id)
+    ).all()
+    deletes = _delete_files(connection, tables, at, table_id, root)
+    stats = _file_stats(connection, tables, at, table_id)
+    values = _partition_values(connection, tables, at, table_id)
+    return tuple(
+        LiveDataFile(
+            id=DataFileId(row.data_file_id),
+            path=CatalogPath(row.path, row.path_is_relative).below(root),
+            record_count=row.record_count,
+            file_size_bytes=row.file_size_bytes,
+            footer_size=row.footer_size,
+            row_id_start=row.row_id_start,
+            begin_snapshot=SnapshotId(row.begin_snapshot),
+            partition_id=row.partition_id,
+            mapping_id=row.mapping_id,
+            partial_max=row.partial_max,
+            delete_file=deletes.get(row.data_file_id),
+            column_stats=stats.get(row.data_file_id, {}),
+            partition_values=tuple(values.get(row.data_file_id, ())),
+        )
+        for row in rows
+    )
+
+
+def _delete_files(
+    connection: Connection, tables: CatalogTables, at: int, table_id: int, root: str
+) -> dict[int, LiveDeleteFile]:
+    delete = tables["delete_file"]
+    rows = connection.execute(select(delete).where(visible(delete, at), delete.c.table_id == table_id))
+    return {
+        row.data_file_id: LiveDeleteFile(
+            DeleteFileId(row.delete_file_id),
+            CatalogPath(row.path, row.path_is_relative).below(root),
+            row.format,
+            row.delete_count,
+            row.file_size_bytes,
+            SnapshotId(row.begin_snapshot),
+            row.partial_max,
+        )
+        for row in rows
+    }
+
+
+def _live_file_ids(tables: CatalogTables, at: int, table_id: int) -> Any:  # noqa: ANN401 - a subquery
+    file = tables["data_file"]
+    return select(file.c.data_file_id).where(visible(file, at), file.c.table_id == table_id)
+
+
+def _file_stats(
+    connection: Connection, tables: CatalogTables, at: int, table_id: int
+) -> dict[int, dict[ColumnId, ColumnStats]]:
+    stats = tables["file_column_stats"]
+    rows = connection.execute(
+        select(stats).where(
+            stats.c.table_id == table_id, stats.c.data_file_id.in_(_live_file_ids(tables, at, table_id))
+        )
+    )
+    found: dict[int, dict[ColumnId, ColumnStats]] = {}
+    for row in rows:
+        found.setdefault(row.data_file_id, {})[ColumnId(row.column_id)] = ColumnStats(
+            ColumnId(row.column_id),
+            row.value_count,
+            row.null_count,
+            row.min_value,
+            row.max_value,
+            row.contains_nan,
+            row.column_size_bytes,
+            extra_stats=row.extra_stats,
+        )
+    return found
+
+
+def _partition_values(
+    connection: Connection, tables: CatalogTables, at: int, table_id: int
+) -> dict[int, list[str | None]]:
+    value = tables["file_partition_value"]
+    rows = connection.execute(
+        select(value)
+        .where(value.c.table_id == table_id, value.c.data_file_id.in_(_live_file_ids(tables, at, table_id)))
+        .order_by(value.c.data_file_id, value.c.partition_key_index)
+    )
+    found: dict[int, list[str | None]] = {}
+    for row in rows:
+        found.setdefault(row.data_file_id, []).append(row.partition_value)
+    return found
+
+
+def live_targets(
+    connection: Connection, tables: CatalogTables, file_ids: Collection[int]
+) -> dict[DataFileId, DeleteFileId | None]:
+    """Return those of the data files that are live, each with the id of its live delete file."""
+    file, deletes = tables["data_file"], tables["delete_file"]
+    query = (
+        select(file.c.data_file_id, deletes.c.delete_file_id)
+        .outerjoin(
+            deletes, and_(deletes.c.data_file_id == file.c.data_file_id, deletes.c.end_snapshot.is_(None))
+        )
+        .where(file.c.end_snapshot.is_(None))
+    )
+    return {
+        DataFileId(row.data_file_id): None if row.delete_file_id is None else DeleteFileId(row.delete_file_id)
+        for ids in in_parts(file_ids)
+        for row in connection.execute(query.where(file.c.data_file_id.in_(ids)))
+    }
+
+
+def delete_file_paths(
+    connection: Connection, tables: CatalogTables, table_id: int, delete_file_ids: Collection[int]
+) -> dict[DeleteFileId, str]:
+    """Return the paths of delete files as the schedule of deletions has them: below the data path."""
+    if not delete_file_ids:
+        return {}
+    table, schema, deletes = tables["table"], tables["schema"], tables["delete_file"]
+    places = connection.execute(
+        select(table.c.path, table.c.path_is_relative, schema.c.path, schema.c.path_is_relative)
+        .join(schema, schema.c.schema_id == table.c.schema_id)
+        .where(table.c.table_id == table_id, table.c.end_snapshot.is_(None), schema.c.end_snapshot.is_(None))
+    ).one()
+    root = CatalogPath(places[0], places[1]).below(CatalogPath(places[2], places[3]).below(""))
+    query = select(deletes.c.delete_file_id, deletes.c.path, deletes.c.path_is_relative)
+    return {
+        DeleteFileId(row.delete_file_id): CatalogPath(row.path, row.path_is_relative).below(root)
+        for ids in in_parts(delete_file_ids)
+        for row in connection.execute(query.where(deletes.c.delete_file_id.in_(ids)))
+    }
+
+
+def tables_with_live_files(
+    connection: Connection, tables: CatalogTables, table_ids: Collection[int]
+) -> frozenset[TableId]:
+    """Return those of the tables that have a live data file."""
+    if not table_ids:
+        return frozenset()
+    file = tables["data_file"]
+    rows = connection.execute(
+        select(file.c.table_id)
+        .where(file.c.table_id.in_(table_ids), file.c.end_snapshot.is_(None))
+        .distinct()
+    )
+    return frozenset(TableId(table_id) for table_id in rows.scalars())

@@ -1,0 +1,173 @@
+"""Snapshots as the catalog holds them: the newest, one by id or time, all after another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Select, bindparam, func, select
+
+from airflow_provider_ducklake.catalog.questions import Question
+from airflow_provider_ducklake.errors import SnapshotNotFoundError
+from airflow_provider_ducklake.spec.ids import SnapshotId
+from airflow_provider_ducklake.spec.snapshots import Snapshot
+from airflow_provider_ducklake.transaction.changes_made import ChangeRecord, parse_changes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from airflow_provider_ducklake.catalog.tables import CatalogTables
+
+
+def head(connection: Connection, tables: CatalogTables) -> Snapshot:
+    """Return the newest snapshot."""
+    return which_head(tables).ask(connection)
+
+
+@lru_cache
+def which_head(tables: CatalogTables) -> Question[Snapshot]:
+    """Ask for the newest snapshot."""
+    snapshot = tables["snapshot"]
+    query = select(snapshot).order_by(snapshot.c.snapshot_id.desc()).limit(1)
+    return Question(query, lambda rows: _snapshot(rows[0]))
+
+
+def snapshot_by_id(connection: Connection, tables: CatalogTables, version: int) -> Snapshot:
+    """Return the snapshot with that id.
+
+    Raises:
+        SnapshotNotFoundError: it expired, or lies in the future.
+    """
+    snapshot = tables["snapshot"]
+    row = connection.execute(select(snapshot).where(snapshot.c.snapshot_id == version)).one_or_none()
+    if row is None:
+        raise _not_found(connection, tables, f"version {version}")
+    return _snapshot(row)
+
+
+def snapshot_by_time(connection: Connection, tables: CatalogTables, timestamp: datetime) -> Snapshot:
+    """Return the newest snapshot at or before an aware time; at equal times the highest id.
+
+    Raises:
+        SnapshotNotFoundError: the oldest snapshot is younger.
+    """
+    found = [one for one in _snapshots(connection, tables) if one.time <= timestamp]
+    if not found:
+        raise _not_found(connection, tables, f"timestamp {timestamp.isoformat()}")
+    return max(found, key=lambda one: (one.time, one.id))
+
+
+def _not_found(connection: Connection, tables: CatalogTables, wanted: str) -> SnapshotNotFoundError:
+    ids = tables["snapshot"].c.snapshot_id
+    oldest, newest = connection.execute(select(func.min(ids), func.max(ids))).one()
+    return SnapshotNotFoundError(wanted, oldest, newest)
+
+
+def _snapshots(connection: Connection, tables: CatalogTables) -> list[Snapshot]:
+    snapshot = tables["snapshot"]
+    return [_snapshot(row) for row in connection.execute(select(snapshot).order_by(snapshot.c.snapshot_id))]
+
+
+def _snapshot(row: Row[Any]) -> Snapshot:
+    return Snapshot(
+        SnapshotId(row.snapshot_id),
+        row.schema_version,
+        row.next_catalog_id,
+        row.next_file_id,
+        row.snapshot_time,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSnapshot:
+    """A snapshot, what its author said and what it changed; ``extra`` is ``commit_extra_info``."""
+
+    snapshot: Snapshot
+    changes: tuple[ChangeRecord, ...]
+    author: str | None
+    message: str | None
+    extra: str | None
+
+    @property
+    def id(self) -> SnapshotId:
+        """Its snapshot id."""
+        return self.snapshot.id
+
+    @property
+    def time(self) -> datetime:
+        """Its aware UTC time."""
+        return self.snapshot.time
+
+
+def recorded_snapshots(connection: Connection, tables: CatalogTables) -> list[RecordedSnapshot]:
+    """Return all snapshots, oldest first."""
+    return _recorded(connection.execute(_with_changes(tables)).all())
+
+
+def which_newer(tables: CatalogTables, than: int) -> Question[list[RecordedSnapshot]]:
+    """Ask for the snapshots newer than one, oldest first."""
+    return Question(_newer(tables), _recorded, {"after": than})
+
+
+@lru_cache
+def _newer(tables: CatalogTables) -> Select[Any]:
+    ids = tables["snapshot"].c.snapshot_id
+    return _with_changes(tables).where(ids > bindparam("after", type_=BigInteger))
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a lake is: its newest snapshot, those after the one asked about, and its server's time."""
+
+    head: Snapshot
+    newer: list[RecordedSnapshot]
+    server_time: datetime | None
+
+
+def which_progress(
+    tables: CatalogTables, since: int, clock: ColumnElement[datetime] | None
+) -> Question[Progress]:
+    """Ask what came after a snapshot; ``clock`` is the server's, where it has one."""
+
+    def progress(rows: Sequence[Row[Any]]) -> Progress:
+        newer = _recorded(row for row in rows if row.snapshot_id > since)
+        return Progress(_snapshot(rows[-1]), newer, None if clock is None else rows[-1].now)
+
+    return Question(_progress(tables, clock), progress, {"since": since})
+
+
+@lru_cache
+def _progress(tables: CatalogTables, clock: ColumnElement[datetime] | None) -> Select[Any]:
+    ids = tables["snapshot"].c.snapshot_id
+    query = _with_changes(tables).where(ids >= bindparam("since", type_=BigInteger))
+    return query if clock is None else query.add_columns(clock.label("now"))
+
+
+def _with_changes(tables: CatalogTables) -> Select[Any]:
+    snapshot, changes = tables["snapshot"], tables["snapshot_changes"]
+    return (
+        select(
+            snapshot,
+            changes.c.changes_made,
+            changes.c.author,
+            changes.c.commit_message,
+            changes.c.commit_extra_info,
+        )
+        .outerjoin(changes, snapshot.c.snapshot_id == changes.c.snapshot_id)
+        .order_by(snapshot.c.snapshot_id)
+    )
+
+
+def _recorded(rows: Iterable[Row[Any]]) -> list[RecordedSnapshot]:
+    return [
+        RecordedSnapshot(
+            _snapshot(row),
+            parse_changes(row.changes_made),
+            row.author,
+            row.commit_message,
+            row.commit_extra_info,
+        )
+        for row in rows
+    ]
