@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog import read
+from airflow_provider_ducklake.catalog.base_rows import BaseRows, Reading
 from airflow_provider_ducklake.catalog.table_snapshot import load_table
 from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
 from airflow_provider_ducklake.spec.ids import SchemaId
@@ -14,10 +15,7 @@ from airflow_provider_ducklake.transaction.lake_draft import BaseLake, BaseMacro
 from airflow_provider_ducklake.transaction.table_draft import TableDraft
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
-
-    from sqlalchemy import Connection
+    from collections.abc import Sequence
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.spec.options import OptionRow
@@ -42,13 +40,16 @@ class Definitions:
 
 
 class CatalogBase(BaseLake):
-    """One snapshot of a catalog; ``reading`` opens a connection for each question not answered before."""
+    """One snapshot of a catalog; ``reading`` opens a connection for each question not answered before.
+
+    ``rows`` answers what is asked about the rows of its tables.
+    """
 
     def __init__(
         self,
         catalog: Catalog,
         snapshot: Snapshot,
-        reading: Callable[[], AbstractContextManager[Connection]],
+        reading: Reading,
         definitions: Definitions,
         options: Sequence[OptionRow],
     ) -> None:
@@ -58,6 +59,7 @@ class CatalogBase(BaseLake):
         self._reading = reading
         self._definitions = definitions
         self._option_rows = options
+        self.rows = BaseRows(catalog, reading)
 
     def schema(self, name: str) -> SchemaDraft | None:
         known = self._definitions.schemas

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +14,7 @@ from airflow_provider_ducklake.catalog import (
     commit_keys,
     jobs,
     maintenance,
-    null_check,
     read,
-    read_files,
-    read_layouts,
     read_snapshots,
     watch,
 )
@@ -30,18 +26,12 @@ from airflow_provider_ducklake.catalog.dialects import dialect_of
 from airflow_provider_ducklake.catalog.indexes import create_indexes
 from airflow_provider_ducklake.catalog.inlined_read import (
     inlined_delete_marks,
-    inlined_delete_snapshots,
-    layout_schema,
-    missing_row_ids,
     read_inlined,
 )
-from airflow_provider_ducklake.catalog.inlined_tables import why_not_inlined
-from airflow_provider_ducklake.catalog.known_stats import live_inlined_tables
 from airflow_provider_ducklake.catalog.options import write_option
 from airflow_provider_ducklake.catalog.registered_files import registered
 from airflow_provider_ducklake.catalog.replaced_rows import replaced_rows
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
-from airflow_provider_ducklake.catalog.row_deletes import RowDeleter
 from airflow_provider_ducklake.catalog.staged import table_to_read
 from airflow_provider_ducklake.catalog.table_snapshot import find_table, load_table
 from airflow_provider_ducklake.catalog.tables import catalog_tables
@@ -62,12 +52,9 @@ from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
 from airflow_provider_ducklake.spec.options import OptionRow, Options, option_text
 from airflow_provider_ducklake.spec.paths import directory_name, is_absolute
-from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, Snapshot, TableSnapshot
 from airflow_provider_ducklake.spec.versions import CURRENT, SpecVersion
-from airflow_provider_ducklake.transaction.changes import InlinedLayout
 from airflow_provider_ducklake.transaction.replay import Replay, replay_of
-from airflow_provider_ducklake.transaction.table_draft import InlinedBatch, same_layout
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -85,9 +72,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.planning.staged import StagedWrite
     from airflow_provider_ducklake.planning.watch import TableChanges
-    from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId
-    from airflow_provider_ducklake.spec.schema import Column
     from airflow_provider_ducklake.spec.snapshots import JsonValue
     from airflow_provider_ducklake.storage.filesystem import Location
     from airflow_provider_ducklake.transaction.changes import Change, EndFiles
@@ -256,83 +241,6 @@ class Lake:
         head = answers["head"]
         self._definitions = self._definitions.at(head.schema_version)
         return CatalogBase(self._catalog, head, self._reading, self._definitions, answers["options"])
-
-    def inlined_batch(self, rows: pa.Table, schema: TableSchema) -> InlinedBatch | None:
-        """Return rows as the catalog keeps them; None where its database or the values do not allow it."""
-        from airflow_provider_ducklake.storage.inlined_values import (  # noqa: PLC0415 - heavy
-            cells,
-            inlined_stats,
-            why_rows_not_inlined,
-        )
-
-        dialect_name = self._catalog.dialect.engine.dialect.name
-        if why_not_inlined(schema, dialect_name) or why_rows_not_inlined(rows, schema, dialect_name):
-            return None
-        ids = {column.name: column.id for column in schema.columns}
-        by_id = tuple(
-            {ids[name]: value for name, value in row.items()} for row in cells(rows, schema, dialect_name)
-        )
-        return InlinedBatch(by_id, inlined_stats(rows, schema))
-
-    @property
-    def can_inline(self) -> bool:
-        """Whether the catalog's database can keep rows and deletes in tables of their own."""
-        return why_not_inlined(TableSchema(()), self._catalog.dialect.engine.dialect.name) is None
-
-    def row_deleter(self, table: TableSnapshot, row_ids: Collection[int], new_files: list[str]) -> RowDeleter:
-        """Return what deletes rows of a table, with what is deleted at its snapshot.
-
-        Raises:
-            InvalidInputError: one of the row ids is that of no row in the catalog.
-        """
-        with self._reading() as connection:
-            missing = missing_row_ids(connection, self._catalog, table, row_ids)
-            if missing:
-                raise InvalidInputError(
-                    f"{table.name} at snapshot {table.snapshot.id} has no row {missing[0]} in the catalog "
-                    f"({len(missing)} of the row ids given). Rows in data files are given by their positions."
-                )
-            files = read_files.data_files(
-                connection, self._catalog.tables, table.snapshot.id, table.table_id, table.root
-            )
-            marks = inlined_delete_snapshots(connection, self._catalog, table.table_id, table.snapshot.id)
-        return RowDeleter(replace(table, files=files), marks, self.locate, new_files)
-
-    def inlined_layout(self, table: TableSnapshot | None, schema: TableSchema) -> InlinedLayout:
-        """Return a table's newest catalog table for inlined rows, and whether rows of ``schema`` fit it."""
-        if table is None:
-            return InlinedLayout()
-        with self._reading() as connection:
-            newest = read_layouts.which_newest_layouts(self._catalog.tables, [table.table_id]).ask(connection)
-            version = newest.get(table.table_id)
-            if version is None:
-                return InlinedLayout()
-            had = layout_schema(connection, self._catalog.tables, table.table_id, version)
-        return InlinedLayout(version, same_layout(had, schema))
-
-    def has_rows(self, table: TableSnapshot | None) -> bool:
-        """Whether a table ever held a row; one that does not exist yet has none."""
-        if table is None:
-            return False
-        with self._reading() as connection:
-            return null_check.has_rows(connection, self._catalog, table)
-
-    def has_live_rows(self, table: TableSnapshot) -> bool:
-        """Whether a table has a live data file, or live rows in the catalog."""
-        with self._reading() as connection:
-            return bool(
-                read_files.tables_with_live_files(connection, self._catalog.tables, [table.table_id])
-                or live_inlined_tables(connection, self._catalog, table.table_id)
-            )
-
-    def may_hold_null(self, table: TableSnapshot | None, files: Sequence[DataFile], column: Column) -> bool:
-        """Whether a top-level column may hold NULL, in a table or in files about to be added."""
-        if null_check.files_may_hold_null(files, column):
-            return True
-        if table is None:
-            return False
-        with self._reading() as connection:
-            return null_check.may_hold_null(connection, self._catalog, table.snapshot.id, table, column)
 
     def effective_options(self, schema_id: SchemaId | None = None) -> Options:
         """Return the options in force for new tables of a schema."""

@@ -6,13 +6,13 @@ Nothing reaches the catalog before the block ends; then everything lands as one 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from uuid6 import uuid7
 
 from airflow_provider_ducklake.catalog.commit import PlannedCommit, Stage
+from airflow_provider_ducklake.catalog.table_definition import table_definition
 from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
     InvalidInputError,
@@ -31,7 +31,7 @@ from airflow_provider_ducklake.spec.partitioning import (
     parse_partition_by,
 )
 from airflow_provider_ducklake.spec.paths import relative_to
-from airflow_provider_ducklake.spec.schema import Default, TableSchema, new_columns
+from airflow_provider_ducklake.spec.schema import Default
 from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
 from airflow_provider_ducklake.spec.sorting import parse_sort_by
 from airflow_provider_ducklake.spec.types import DuckLakeType, parse_type
@@ -39,6 +39,7 @@ from airflow_provider_ducklake.spec.views import ViewDefinition
 from airflow_provider_ducklake.transaction.lake_draft import LakeDraft
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -157,7 +158,7 @@ class LakeTransaction:
             InvalidInputError: something in the definition cannot be (subclasses say what).
         """
         name = QualifiedName.of(table)
-        definition = _with_defaults(_definition(columns, not_null), defaults or {})
+        definition = table_definition(columns, not_null, defaults or {})
         fields = parse_partition_by(partition_by, definition, str(name))
         keys = parse_sort_by(sort_by, definition, str(name))
         existing = self._draft.find_table(name)
@@ -191,7 +192,7 @@ class LakeTransaction:
     def truncate(self, table: TableName) -> None:
         """Take all rows out of a table; where there is none, nothing is to be committed."""
         draft = self._table(table)
-        if draft.base is None or self._lake.has_live_rows(draft.base) or draft.files or draft.inlined:
+        if draft.base is None or self._base.rows.has_live(draft.base) or draft.files or draft.inlined:
             self._draft.put(draft.truncated())
 
     def delete_at(
@@ -213,8 +214,8 @@ class LakeTransaction:
         if draft.base is None:
             raise InvalidInputError(f"{draft.name} is made by this transaction; leave out the rows instead.")
         chosen = {DataFileId(file_id): places for file_id, places in (positions or {}).items()}
-        deleter = self._lake.row_deleter(draft.base, row_ids, self._new_files)
-        mark_limit = draft.options.integer("data_inlining_row_limit") if self._lake.can_inline else 0
+        deleter = self._base.rows.deleter(draft.base, row_ids, self._lake.locate, self._new_files)
+        mark_limit = draft.options.integer("data_inlining_row_limit") if self._base.rows.can_inline else 0
         self._draft.put(draft.with_deletes(tuple(deleter.changes(chosen, row_ids, mark_limit=mark_limit))))
         self._deleters[draft.base.table_id] = deleter
 
@@ -268,7 +269,7 @@ class LakeTransaction:
                 "literal. Add it without, then set_default."
             )
         stored, initial = default_of(default, parsed)
-        if not nullable and initial is None and (draft.files or self._lake.has_rows(draft.base)):
+        if not nullable and initial is None and (draft.files or self._base.rows.had_any(draft.base)):
             raise InvalidInputError(
                 f"Column {column!r} of {draft.name} cannot be NOT NULL without a default: the rows that "
                 "exist would hold NULL in it."
@@ -325,7 +326,7 @@ class LakeTransaction:
         """
         draft = self._table(table)
         changed = draft.with_nullability(column, nullable=False)
-        if self._lake.may_hold_null(draft.base, draft.files, draft.find(column)):
+        if self._base.rows.may_hold_null(draft.base, draft.files, draft.find(column)):
             raise InvalidInputError(
                 f"Column {column!r} of {draft.name} may hold NULL, by the statistics of its rows. Fill or "
                 "delete such rows, then compact the table, so that its statistics show it."
@@ -496,11 +497,9 @@ class LakeTransaction:
         for values, _ in parts:
             check_partition_values(values, str(draft.name))
         if rows.num_rows <= draft.options.integer("data_inlining_row_limit"):
-            batch = self._lake.inlined_batch(rows, draft.columns)
+            batch = self._base.rows.inlined(rows, draft.columns)
             if batch is not None:
-                self._draft.put(
-                    draft.with_inlined(batch, self._lake.inlined_layout(draft.base, draft.columns))
-                )
+                self._draft.put(draft.with_inlined(batch, self._base.rows.layout(draft.base, draft.columns)))
                 return
         for values, part in parts:
             self.append_files(draft.name, self._write(part, values, draft))
@@ -545,29 +544,6 @@ def _comment(text: str | None) -> str | None:
     if text is not None and "\0" in text:
         raise InvalidInputError("A comment cannot hold a NUL character; leave it out.")
     return text
-
-
-def _definition(
-    columns: Mapping[str, str | DuckLakeType] | pa.Schema, not_null: Sequence[str]
-) -> TableSchema:
-    if isinstance(columns, Mapping):
-        return new_columns(columns, not_null)
-    from airflow_provider_ducklake.storage.arrow_types import fields_of_arrow  # noqa: PLC0415 - heavy
-
-    required: list[Any] = [field.name for field in columns if not field.nullable]
-    return new_columns(fields_of_arrow(columns), [*required, *not_null])
-
-
-def _with_defaults(schema: TableSchema, defaults: Mapping[str, SqlDefault]) -> TableSchema:
-    by_id = {schema.find(name).id: value for name, value in defaults.items()}
-    columns = []
-    for column in schema.columns:
-        if column.id in by_id:
-            stored, initial = default_of(by_id[column.id], column.type)
-            columns.append(replace(column, default=stored, initial_default=initial))
-        else:
-            columns.append(column)
-    return TableSchema(tuple(columns))
 
 
 def _check_file(file: DataFile, target: TableDraft) -> None:
