@@ -4,7 +4,8 @@ DuckLakeError
 ├─ CatalogError
 │  ├─ NotADuckLakeError
 │  ├─ UnsupportedVersionError
-│  └─ CatalogUnavailableError
+│  ├─ CatalogUnavailableError
+│  └─ CatalogRefusedError
 ├─ NotFoundError
 │  ├─ SchemaNotFoundError
 │  ├─ TableNotFoundError
@@ -30,7 +31,7 @@ DuckLakeError
 
 A ``CommitError`` says that nothing landed; a ``CommitStateUnknownError`` says that it may have. No retry
 cures an ``InvalidInputError``, a ``NotFoundError``, a ``CatalogError`` other than
-``CatalogUnavailableError``, or an ``UnsupportedFeatureError``.
+``CatalogUnavailableError`` and ``CatalogRefusedError``, or an ``UnsupportedFeatureError``.
 """
 
 from __future__ import annotations
@@ -89,6 +90,25 @@ class CatalogUnavailableError(CatalogError):
 
     def __str__(self) -> str:
         return f"Cannot open the catalog database {self.catalog}: {self.reason}"
+
+
+class CatalogRefusedError(CatalogError):
+    """The catalog database did not do what we asked: it is read-only, full, lacks a right, …; nothing landed.
+
+    ``statement`` is the beginning of what it refused, without values.
+    """
+
+    def __init__(self, catalog: str, reason: str, statement: str) -> None:
+        self.catalog = catalog
+        self.reason = reason
+        self.statement = statement
+        super().__init__(catalog, reason, statement)
+
+    def __str__(self) -> str:
+        return (
+            f"The catalog database {self.catalog} refused ({self.reason}), at: {self.statement}. Nothing was "
+            "committed. Mend the database, or the rights of its user, then run this again."
+        )
 
 
 class NotFoundError(DuckLakeError):

@@ -38,6 +38,7 @@ from airflow_provider_ducklake.catalog.tables import catalog_tables
 from airflow_provider_ducklake.catalog.transaction import LakeTransaction, TableName
 from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
+    CatalogRefusedError,
     CatalogUnavailableError,
     InvalidInputError,
     NotADuckLakeError,
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
 
 At = int | datetime | None
 STAGE_TTL = timedelta(days=7)
+_SHOWN = 120  # characters of a statement in an error
 
 
 class Lake:
@@ -590,13 +592,14 @@ class Lake:
 
 @contextmanager
 def _translated(url: URL) -> Iterator[None]:
-    """Turn a lost or refused connection into our error, whose text names the database but no secret."""
+    """Turn an error of the database into ours, whose text names the database but no secret and no value."""
     try:
         yield
     except DBAPIError as error:
+        reason = str(error.orig).strip().splitlines()[0]
         if error.connection_invalidated or _is_connection_error(error):
-            raise CatalogUnavailableError(shown(url), str(error.orig).strip().splitlines()[0]) from None
-        raise
+            raise CatalogUnavailableError(shown(url), reason) from None
+        raise CatalogRefusedError(shown(url), reason, (error.statement or "")[:_SHOWN]) from None
 
 
 def _is_connection_error(error: DBAPIError) -> bool:

@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
     CatalogError,
+    CatalogRefusedError,
     CatalogUnavailableError,
     InvalidInputError,
     NotFoundError,
@@ -42,7 +43,7 @@ def no_retry_on_user_errors() -> Iterator[None]:
     """
     try:
         yield
-    except CatalogUnavailableError:
+    except (CatalogUnavailableError, CatalogRefusedError):
         raise
     except _INCURABLE as error:
         where = getattr(error, "__notes__", ())  # which statement, say

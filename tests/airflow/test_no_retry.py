@@ -18,6 +18,7 @@ FOR_GOOD = [
 ]
 WORTH_ANOTHER_TRY = [
     errors.CatalogUnavailableError("postgresql://db/lake", "connection refused"),
+    errors.CatalogRefusedError("postgresql://db/lake", "disk full", "INSERT INTO t"),
     errors.TransactionConflictError("append", "dropped it", "sales.orders", 7),
     errors.CommitRetriesExceededError(10, 4.0),
     errors.CommitStateUnknownError(7, "connection lost"),

@@ -8,6 +8,7 @@ import pytest
 from airflow_provider_ducklake import errors
 from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
+    CatalogRefusedError,
     CatalogUnavailableError,
     ColumnNotFoundError,
     CommitRetriesExceededError,
@@ -32,6 +33,7 @@ WITH_FIELDS = [
     NotADuckLakeError("sqlite:///x"),
     UnsupportedVersionError("0.3", ["1.0"]),
     CatalogUnavailableError("postgresql://h/d", "no route"),
+    CatalogRefusedError("postgresql://h/d", "disk full", "INSERT INTO t"),
     SchemaNotFoundError("s", 3),
     TableNotFoundError("s.t", 3),
     ViewNotFoundError("s.v", 3),
