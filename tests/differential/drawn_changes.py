@@ -2,8 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,7 +20,7 @@ from tests.differential.drawn_lake import (
     ours,
     sql,
 )
-from tests.differential.twin import Twin
+from tests.differential.twin import OurLake
 
 MOST_ROWS = 24
 TRANSFORMS = {
@@ -49,7 +48,7 @@ class Change:
     """One change; ``is_option`` ones happen outside transactions, ``is_alone`` ones in their own."""
 
     kind: str
-    ours: Callable[[Twin], object]
+    ours: Callable[[OurLake], object]
     sql: tuple[str, ...]
     is_option: bool = False
     is_alone: bool = False
@@ -70,7 +69,7 @@ class Drawn:
     sorted: set[object] = field(default_factory=set)  # each more takes an id there
 
 
-def call(method: str, *arguments: object, **options: object) -> Callable[[Twin], object]:
+def call(method: str, *arguments: object, **options: object) -> Callable[[OurLake], object]:
     return lambda twin: getattr(twin.tx, method)(*arguments, **options)
 
 
@@ -93,6 +92,8 @@ def kind(name: str) -> Callable[[Drawer], Drawer]:
 class Changes:
     """Draws transactions; the kinds drawn least so far come first."""
 
+    sizes = (1, 1, 2, 4)  # of a transaction, each as likely
+
     def __init__(self, random_: random.Random, counts: Counter[str]) -> None:
         self.random = random_
         self.counts = counts
@@ -100,14 +101,16 @@ class Changes:
         self.values = Values(random_)
         self.so_far = Drawn()
         self.kind = ""
+        self.kinds: Collection[str] = KINDS
+        self.first_only = FIRST_ONLY
 
     def transaction(self) -> list[Change]:
-        """Return the changes of the next transaction, one to four."""
+        """Return the changes of the next transaction."""
         for one in self.so_far.changed | self.so_far.renamed:
             one.was_altered = True
         self.so_far = Drawn()
         changes: list[Change] = []
-        for _ in range(self.random.choice([1, 1, 2, 4])):
+        for _ in range(self.random.choice(self.sizes)):
             change = self._change(is_first=not changes)
             if change is None:
                 break
@@ -118,17 +121,17 @@ class Changes:
 
     def _change(self, *, is_first: bool) -> Change | None:
         """Draw a change of a kind that is possible; one that came half as often is four times as likely."""
-        turns = {name: self.random.expovariate(1 / (1 + self.counts[name]) ** 2) for name in KINDS}
-        for name in sorted(KINDS, key=turns.__getitem__):
+        turns = {name: self.random.expovariate(1 / (1 + self.counts[name]) ** 2) for name in self.kinds}
+        for name in sorted(turns, key=turns.__getitem__):
             self.kind = name
-            if name in FIRST_ONLY and not is_first:
+            if name in self.first_only and not is_first:
                 continue
             if (change := KINDS[name](self)) is not None:
                 self.counts[name] += 1
                 return change
         return None
 
-    def made(self, ours: Callable[[Twin], object], *sql: str, is_option: bool = False) -> Change:
+    def made(self, ours: Callable[[OurLake], object], *sql: str, is_option: bool = False) -> Change:
         return Change(self.kind, ours, sql, is_option)
 
     def one_of(self, candidates: list[Any]) -> Any:
@@ -159,11 +162,6 @@ class Changes:
 
     def structs(self) -> list[tuple[Table, tuple[str, ...], Struct]]:
         return [(table, *found) for table in self.reshapable() for found in table.fields()]
-
-    @contextmanager
-    def taking_id(self) -> Iterator[None]:
-        self.so_far.took_id = True
-        yield
 
     def may_take_id(self) -> bool:
         return not self.so_far.took_id
@@ -220,7 +218,7 @@ def _new_table(draw: Changes) -> Table:
 
 def _creation(
     table: Table, draw: Changes, *, or_replace: bool = False
-) -> tuple[Callable[[Twin], object], str]:
+) -> tuple[Callable[[OurLake], object], str]:
     columns = {one.name: ours(one.type) for one in table.columns}
     defaults: dict[str, SqlDefault] = {}
     parts = []
@@ -268,7 +266,7 @@ def _create_and_fill(draw: Changes) -> Change | None:
     create, text = _creation(table, draw)
     added, rows = _rows(draw, table, draw.random.choice([2, MOST_ROWS]))
 
-    def run(twin: Twin) -> None:
+    def run(twin: OurLake) -> None:
         create(twin)
         twin.tx.set_partitioned_by(table_name, ["key"])
         twin.tx.set_sorted_by(table_name, ["id"])
@@ -784,7 +782,7 @@ def _inlining(draw: Changes) -> Change | None:
     return _setting(draw, "data_inlining_row_limit", limit, {"table": table.qualified}, _of_table(table))
 
 
-def _rows(draw: Changes, table: Table, count: int) -> tuple[str, Callable[[Twin], object]]:
+def _rows(draw: Changes, table: Table, count: int) -> tuple[str, Callable[[OurLake], object]]:
     """Return the SQL and the call that add rows."""
     ids, query = draw.values.rows(table, count)
     batch = None if count <= draw.lake.limit(table) else Batch()

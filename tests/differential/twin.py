@@ -2,9 +2,9 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow.parquet as pq
 
@@ -13,7 +13,10 @@ from airflow_provider_ducklake.catalog.transaction import LakeTransaction
 from tests.differential.drawn_lake import ID
 from tests.reference.catalog_dump import Dump, catalog_differences, dump_catalog
 from tests.reference.catalogs import CatalogDatabase
-from tests.reference.duckdb_lake import open_lake
+from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
+
+if TYPE_CHECKING:
+    from tests.differential.drawn_changes import Change
 
 # Columns in which a correct catalog of ours may differ from the reference's: where, and why.
 IGNORED = {
@@ -40,27 +43,27 @@ _EVERYWHERE = {"ducklake_table_column_stats.contains_nan"}
 _BOUNDS, _COUNTS = ("min_value", "max_value"), ("value_count", "null_count")
 
 
-class Twin:
-    """Our lake and the reference's, open; ``tx`` is our transaction while a change is carried out."""
+class OurLake:
+    """A lake of ours, open; ``tx`` is its transaction while a change is carried out."""
 
     tx: LakeTransaction
 
-    def __init__(self, ours: CatalogDatabase, theirs: CatalogDatabase) -> None:
-        self.ours, self.theirs = ours, theirs
-        with ExitStack() as stack:
-            self.reference = stack.enter_context(open_lake(theirs))
-            self.reference.sql("SET arrow_lossless_conversion = true")
-            self.lake = stack.enter_context(Lake.create(ours.sqlalchemy_url, ours.data_path))
-            self._open = stack.pop_all()
+    def __init__(self, catalog: CatalogDatabase, reference: DuckLakeConnection) -> None:
+        """Create the lake; ``reference`` is asked for the rows that changes add."""
+        self.ours, self.reference = catalog, reference
+        self.lake = Lake.create(catalog.sqlalchemy_url, catalog.data_path)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.close()
+    def commit(self, changes: "Sequence[Change]") -> None:
+        """Make one transaction of changes."""
+        if changes[0].is_option:
+            changes[0].ours(self)
+            return
+        with self.lake.transaction() as self.tx:
+            for change in changes:
+                change.ours(self)
 
     def delete(self, table: tuple[str, str], ids: frozenset[int]) -> None:
-        """Delete rows of our lake, found by the values of their ``id``."""
+        """Delete rows, found by the values of their ``id``."""
         snapshot = self.lake.table_snapshot(table, with_files=True)
         found: dict[int, list[int]] = defaultdict(list)
         for file in snapshot.files or ():
@@ -76,6 +79,38 @@ class Twin:
         dump = dump_catalog(self.ours)
         rows = [row for name, rows in dump.items() if name.startswith(prefix) for row in rows]
         return [row for row in rows if row["end_snapshot"] is None]
+
+
+class Twin(OurLake):
+    """Our lake and the reference's."""
+
+    def __init__(self, ours: CatalogDatabase, theirs: CatalogDatabase) -> None:
+        self.theirs = theirs
+        with ExitStack() as stack:
+            reference = stack.enter_context(open_lake(theirs))
+            reference.sql("SET arrow_lossless_conversion = true")
+            super().__init__(ours, reference)
+            stack.enter_context(self.lake)
+            self._open = stack.pop_all()
+        self._start()
+
+    def _start(self) -> None:
+        """Keep rows in the order in which they are inserted, which we do; the reference sorts by the keys."""
+        self.lake.set_option("sort_on_insert", value=False)
+        self.reference.sql("CALL lake.set_option('sort_on_insert', false)")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def carry_out(self, changes: "Sequence[Change]") -> None:
+        """Do the same in both lakes; ours first, since it may look up rows that both still have."""
+        self.commit(changes)
+        texts = [text for change in changes for text in change.sql]
+        for text in ["BEGIN", *texts, "COMMIT"] if len(texts) > 1 else texts:
+            self.reference.sql(text)
 
     def differences(self) -> list[str]:
         """Return how the two catalogs differ, apart from what is ignored."""
