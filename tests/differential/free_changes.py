@@ -7,6 +7,12 @@ from dataclasses import replace
 from tests.differential.drawn_changes import FIRST_ONLY, KINDS, Change, Changes, Drawn
 from tests.differential.drawn_lake import Table
 
+ALTERATIONS = [name for name in KINDS if name.startswith(("add", "widen", "partition", "reset"))] + [
+    *("rename table", "rename column", "rename field", "drop column", "drop field", "set sort keys"),
+    *("set default, literal", "drop default", "set NOT NULL", "drop NOT NULL"),
+    *("comment on table", "comment on column"),
+]
+APPENDS = [name for name in KINDS if name.startswith("append")]
 INLINED = {name for name in KINDS if "inlin" in name}
 OPTIONS = {name for name in FIRST_ONLY if name.startswith("option")}
 _BEFORE_ROWS = ("widen", "partition by", "reset partitioning", "rename table")

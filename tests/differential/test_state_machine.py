@@ -1,6 +1,7 @@
 """Drawn histories of every kind of change leave the same catalog, written by us and by the reference.
 
-A failure names the seed and the shortest history found that still differs.
+At the end of each, tables are altered several times in one transaction. A failure names the seed and the
+shortest history found that still differs.
 """
 
 import random
@@ -8,6 +9,7 @@ from collections import Counter
 
 import pytest
 
+from tests.differential.alterations import Alterations
 from tests.differential.drawn_changes import KINDS, Changes
 from tests.differential.histories import HISTORY, play
 from tests.differential.twin import IGNORED, Twin
@@ -22,18 +24,22 @@ def test_drawn_histories_leave_the_references_catalog(new_catalog, catalog_kind,
         return Twin(new_catalog(catalog_kind), new_catalog(catalog_kind))
 
     counts: Counter[str] = Counter()
+    alterations = Alterations()
     number = HISTORIES[size][catalog_kind]
     for index in range(number):
-        play(new_twin, Changes(random.Random(f"{seed} {index}"), counts), f"seed {seed}, history {index}")
+        changes = Changes(random.Random(f"{seed} {index}"), counts)
+        play(new_twin, changes, f"seed {seed}, history {index}", alterations.carry_out)
 
     with capsys.disabled():
-        print(report(catalog_kind, seed, number * HISTORY, counts))  # noqa: T201 - what was drawn
+        print(report(catalog_kind, seed, number * HISTORY, counts, alterations))  # noqa: T201 - what was drawn
     if size == "full" and catalog_kind == "sqlite":
         assert {name: counts[name] for name in KINDS if counts[name] < EACH_AT_LEAST} == {}
 
 
-def report(kind: str, seed: int, steps: int, counts: Counter[str]) -> str:
+def report(kind: str, seed: int, steps: int, counts: Counter[str], alterations: Alterations) -> str:
     lines = [f"\n{kind}, seed {seed}: {steps} transactions, {counts.total()} changes:"]
     lines += [f"{count:6} {name}" for name, count in sorted(counts.items())]
     lines += [f"ignored: {name}: {reason}" for name, reason in IGNORED.items()]
+    lines += [f"then {alterations.counts.total()} more, of which the same table got at once:"]
+    lines += [f"{count:6} times {times}" for times, count in sorted(alterations.together.items())]
     return "\n".join(lines)

@@ -1,0 +1,99 @@
+"""Several alterations of one table at once: by us in one transaction, by the reference one after another.
+
+The reference forgets some of several in one transaction. One after another they take more snapshots and ids,
+so what is compared is what the tables are in the end, as the reference sees them in both lakes.
+"""
+
+from collections import Counter
+from typing import Any
+
+from tests.differential.drawn_changes import Change, Changes
+from tests.differential.free_changes import ALTERATIONS, APPENDS, FreeChanges
+from tests.differential.twin import Twin
+from tests.reference.catalog_dump import Row, dump_catalog
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
+
+TRANSACTIONS = 6  # of alterations; then as many that add rows
+
+_COLUMNS = """
+SELECT schema_name, table_name, column_name, data_type, is_nullable, column_default, comment
+FROM duckdb_columns() WHERE database_name = 'lake' AND NOT internal
+ORDER BY schema_name, table_name, column_index"""
+_TABLES = """
+SELECT schema_name, table_name, comment FROM duckdb_tables() WHERE database_name = 'lake' AND NOT internal
+ORDER BY schema_name, table_name"""
+
+
+class Alterations:
+    """Alters the tables that a history left; ``counts`` and ``together`` say what was drawn."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.together: Counter[int] = Counter()
+
+    def carry_out(self, twin: Twin, history: Changes) -> None:
+        """Alter the tables in both lakes and compare them.
+
+        Raises:
+            AssertionError: they differ; it shows what was done.
+        """
+        free = FreeChanges(history.random, self.counts, self.together, inlining=True)
+        free.lake, free.values = history.lake, history.values
+        done = self._transactions(twin, free, ALTERATIONS) + self._transactions(twin, free, APPENDS)
+        ours, theirs = (tables(one) for one in (twin.ours, twin.theirs))
+        assert ours == theirs, "\n".join([*done, *differences(ours, theirs)])
+
+    def _transactions(self, twin: Twin, free: FreeChanges, kinds: list[str]) -> list[str]:
+        free.kinds, free.sizes = kinds, (2, 4, 8)
+        drawn = [free.transaction() for _ in range(TRANSACTIONS)]
+        for changes in filter(None, drawn):
+            _carry_out(twin, changes)
+        return [text for changes in drawn for change in changes for text in ("--", *change.sql)]
+
+
+def _carry_out(twin: Twin, changes: list[Change]) -> None:
+    twin.commit(changes)
+    for change in changes:
+        for text in change.sql:
+            twin.reference.sql(text)
+
+
+def tables(catalog: CatalogDatabase) -> list[tuple[Any, ...]]:
+    """Return columns, comments, keys and rows of every table, as the reference shows them."""
+    with open_lake(catalog.attach_string, read_only=True) as reference:
+        shown = reference.sql(_TABLES)
+        rows = [(schema, table, row) for schema, table, _ in shown for row in _rows(reference, schema, table)]
+        return [*shown, *reference.sql(_COLUMNS), *keys(dump_catalog(catalog)), *rows]
+
+
+def _rows(reference: DuckLakeConnection, schema: str, table: str) -> list[str]:
+    names = ['"' + one.replace('"', '""') + '"' for one in (schema, table)]
+    return sorted(map(repr, reference.sql(f"FROM {'.'.join(names)}")))
+
+
+def keys(dump: dict[str, list[Row]]) -> list[tuple[Any, ...]]:
+    """List the keys that tables have now, by the names of tables and columns."""
+    live = {name: [row for row in rows if row.get("end_snapshot") is None] for name, rows in dump.items()}
+    tables = {row["table_id"]: row["table_name"] for row in live["ducklake_table"]}
+    columns = {(row["table_id"], row["column_id"]): row["column_name"] for row in live["ducklake_column"]}
+    partitions = {row["partition_id"] for row in live["ducklake_partition_info"]}
+    sortings = {row["sort_id"] for row in live["ducklake_sort_info"]}
+    partitioned = [
+        (tables[row["table_id"]], columns[row["table_id"], row["column_id"]], row["transform"])
+        for row in live["ducklake_partition_column"]
+        if row["partition_id"] in partitions and row["table_id"] in tables
+    ]
+    is_sorted = [
+        (tables[row["table_id"]], *(row[one] for one in ("expression", "sort_direction", "null_order")))
+        for row in live["ducklake_sort_expression"]
+        if row["sort_id"] in sortings and row["table_id"] in tables
+    ]
+    return sorted(partitioned) + sorted(is_sorted)
+
+
+def differences(ours: list[Any], theirs: list[Any]) -> list[str]:
+    """List what only one of them has."""
+    return [f"ours: {one}" for one in ours if one not in theirs] + [
+        f"theirs: {one}" for one in theirs if one not in ours
+    ]
