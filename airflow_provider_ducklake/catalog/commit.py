@@ -113,15 +113,24 @@ def commit(
     """
     if not any(stage.changes for stage in planned.stages):
         return None
-    committed, attempts = with_retries(catalog.dialect, retry, lambda: _attempt(catalog, planned))
-    if committed.is_earlier:
-        log.info("Snapshot %d is this commit already; nothing was written", committed.id)
-        return committed
-    log.info("Committed snapshot %d, attempt %d", committed.id, attempts)
-    return replace(committed, attempts=attempts)
+    sent: list[SnapshotId] = []
+    try:
+        committed, attempts = with_retries(catalog.dialect, retry, lambda: _attempt(catalog, planned, sent))
+        if committed.is_earlier:
+            log.info("Snapshot %d is this commit already; nothing was written", committed.id)
+            return committed
+        log.info("Committed snapshot %d, attempt %d", committed.id, attempts)
+        return replace(committed, attempts=attempts)
+    except CommitStateUnknownError:
+        raise
+    except Exception as error:  # after COMMIT a signal handler may raise as well: the files must stay
+        if not sent:
+            raise
+        raise CommitStateUnknownError(sent[-1], type(error).__name__) from error
 
 
-def _attempt(catalog: Catalog, planned: PlannedCommit) -> CommittedSnapshot:
+def _attempt(catalog: Catalog, planned: PlannedCommit, sent: list[SnapshotId]) -> CommittedSnapshot:
+    """Try once; leaves the snapshot's id in ``sent`` when COMMIT is on its way and was not refused."""
     dialect, tables = catalog.dialect, catalog.tables
     with dialect.writing_after(_questions(catalog, planned)) as (connection, answers):
         if planned.keyed is not None and (done := _earlier(planned.keyed, answers["records"])):
@@ -142,7 +151,8 @@ def _attempt(catalog: Catalog, planned: PlannedCommit) -> CommittedSnapshot:
         for effect in effects:
             writer.send(effect)
         writer.send(_changes_effect(state, planned.info, tables))
-        _finish(connection, dialect, writer, state.snapshot_id)
+        sent.append(state.snapshot_id)
+        _finish(connection, dialect, writer, sent)
     return CommittedSnapshot(state.snapshot_id, state.time, attempts=1)
 
 
@@ -247,16 +257,19 @@ def _changes_effect(state: CommitState, info: CommitInfo, tables: CatalogTables)
     )
 
 
-def _finish(connection: Connection, dialect: CatalogDialect, writer: Writer, snapshot_id: SnapshotId) -> None:
+def _finish(
+    connection: Connection, dialect: CatalogDialect, writer: Writer, sent: list[SnapshotId]
+) -> None:
     """COMMIT; an error that does not say that nothing landed leaves it open whether the snapshot did."""
     try:
         writer.commit()
     except DBAPIError as error:
         if dialect.is_lost_race(error) or dialect.is_refusal(error):
+            sent.clear()
             raise
-        raise _unknown(connection, snapshot_id, error.orig) from error
+        raise _unknown(connection, sent[-1], error.orig) from error
     except Exception as error:  # raised by a signal handler, say
-        raise _unknown(connection, snapshot_id, error) from error
+        raise _unknown(connection, sent[-1], error) from error
     except BaseException:
         connection.invalidate()
         raise

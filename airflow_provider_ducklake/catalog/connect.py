@@ -128,10 +128,15 @@ def _is_installed(module: str) -> bool:
         return False
 
 
+# psycopg reads times in no other style, and all digits only where they are sent; intervals are read as text.
+_POSTGRES_SESSION = "-c timezone=UTC -c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=1"
+
+
 def _postgres_engine(url: URL) -> Engine:
     arguments: dict[str, Any] = {
         "connect_timeout": CONNECT_TIMEOUT_SECONDS,
-        "options": f"-c lock_timeout={LOCK_TIMEOUT_SECONDS}s -c timezone=UTC",
+        "client_encoding": "utf8",  # names and values are any text, whatever the server's default
+        "options": f"-c lock_timeout={LOCK_TIMEOUT_SECONDS}s {_POSTGRES_SESSION}",
         "application_name": "airflow_provider_ducklake",
         "prepare_threshold": None,  # of no use for texts that hold their values; and poolers like it
     }

@@ -347,8 +347,8 @@ class Lake:
         With ``staged``, as the newest snapshot would have it were those of them to this table committed.
 
         Raises:
-            UnsupportedFeatureError: the table has delete files, merged or mapped files at that snapshot.
-            StorageError: a data file is missing or cut off.
+            UnsupportedFeatureError: a file has types or a layout that this release cannot read.
+            StorageError: a data file or delete file is missing or damaged.
             InvalidInputError: ``staged`` together with ``at``, or staged writes that do not go together.
             TransactionConflictError: the staged writes do not fit the table as it is by now.
         """

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.tables import CatalogTables
 
 from airflow_provider_ducklake.catalog.read import visible
+from airflow_provider_ducklake.catalog.read_mappings import name_mappings
 
 
 def data_files(
@@ -31,6 +32,8 @@ def data_files(
     deletes = _delete_files(connection, tables, at, table_id, root)
     stats = _file_stats(connection, tables, at, table_id)
     values = _partition_values(connection, tables, at, table_id)
+    is_mapped = any(row.mapping_id is not None for row in rows)
+    mappings = name_mappings(connection, tables, table_id) if is_mapped else {}
     return tuple(
         LiveDataFile(
             id=DataFileId(row.data_file_id),
@@ -42,6 +45,7 @@ def data_files(
             begin_snapshot=SnapshotId(row.begin_snapshot),
             partition_id=row.partition_id,
             mapping_id=row.mapping_id,
+            mapping=mappings.get(row.mapping_id),
             partial_max=row.partial_max,
             delete_file=deletes.get(row.data_file_id),
             column_stats=stats.get(row.data_file_id, {}),

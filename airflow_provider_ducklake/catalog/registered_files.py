@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select
 
 from airflow_provider_ducklake.catalog.questions import in_parts
-from airflow_provider_ducklake.spec.files import MappedColumn, same_mapping_key
-from airflow_provider_ducklake.spec.ids import ColumnId, MappingId, TableId
+from airflow_provider_ducklake.catalog.read_mappings import name_mappings
+from airflow_provider_ducklake.spec.files import same_mapping_key
+from airflow_provider_ducklake.spec.ids import MappingId, TableId
 from airflow_provider_ducklake.spec.paths import CatalogPath
 from airflow_provider_ducklake.transaction.changes import AppendFiles, Change
 
@@ -108,20 +109,7 @@ def _roots(connection: Connection, catalog: Catalog, table_ids: Collection[int])
 
 def _mappings(connection: Connection, catalog: Catalog, table_id: TableId) -> dict[MappingKey, MappingId]:
     """Return a table's name mappings; of equal ones the first."""
-    mapping, name = catalog.tables["column_mapping"], catalog.tables["name_mapping"]
-    rows = connection.execute(
-        select(name)
-        .join(mapping, mapping.c.mapping_id == name.c.mapping_id)
-        .where(mapping.c.table_id == table_id, mapping.c.type == "map_by_name")
-        .order_by(name.c.mapping_id, name.c.column_id)
-    )
-    columns: dict[MappingId, dict[int, MappedColumn]] = {}
-    for row in rows:
-        columns.setdefault(MappingId(row.mapping_id), {})[row.column_id] = MappedColumn(
-            row.source_name, ColumnId(row.target_field_id), row.parent_column, bool(row.is_partition)
-        )
     found: dict[MappingKey, MappingId] = {}
-    for mapping_id, by_ordinal in columns.items():
-        if list(by_ordinal) == list(range(len(by_ordinal))):  # else a client numbers them in another way
-            found.setdefault(same_mapping_key(tuple(by_ordinal.values())), mapping_id)
+    for mapping_id, mapping in name_mappings(connection, catalog.tables, table_id).items():
+        found.setdefault(same_mapping_key(mapping), mapping_id)
     return found

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import UnsupportedFeatureError
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -57,23 +55,8 @@ def plan_scan(
 
     Raises:
         ColumnNotFoundError: no such column.
-        UnsupportedFeatureError: a data file has a delete file, row ids of its own or a name mapping.
     """
     assert table.files is not None
     chosen = table.schema.names if columns is None else columns
     names = tuple(table.schema.find(name, str(table.name)).name for name in chosen)
-    for file in table.files:
-        if file.delete_file is not None:
-            raise _later(table, f"deletes (file {file.path})")
-        if file.partial_max is not None:
-            raise _later(table, f"a merged file of several snapshots ({file.path})")
-        if file.mapping_id is not None:
-            raise _later(table, f"a file with a name mapping ({file.path})")
     return ScanPlan(table, table.files, names, inlined_rows, inlined_deletes)
-
-
-def _later(table: TableSnapshot, what: str) -> UnsupportedFeatureError:
-    return UnsupportedFeatureError(
-        f"{table.name} at snapshot {table.snapshot.id} has {what}, which this release cannot read yet; it "
-        "comes with the next reading release. Read the table with DuckDB until then."
-    )

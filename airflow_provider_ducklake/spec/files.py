@@ -81,7 +81,7 @@ class LiveDeleteFile:
 
 @dataclass(frozen=True, slots=True)
 class LiveDataFile:
-    """A data file as a snapshot holds it."""
+    """A data file as a snapshot holds it; ``mapping`` is that of ``mapping_id``."""
 
     id: DataFileId
     path: str  # absolute
@@ -92,6 +92,7 @@ class LiveDataFile:
     begin_snapshot: SnapshotId
     partition_id: PartitionId | None = None
     mapping_id: MappingId | None = None
+    mapping: NameMapping | None = None
     partial_max: SnapshotId | None = None
     delete_file: LiveDeleteFile | None = None
     column_stats: Mapping[ColumnId, ColumnStats] = field(default_factory=dict)

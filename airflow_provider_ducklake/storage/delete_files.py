@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.storage.deletion_vectors import deletion_vector
 from airflow_provider_ducklake.storage.filesystem import Location, OutputFile, naming_errors, open_input
 from airflow_provider_ducklake.storage.parquet_footer import footer_length
 
@@ -59,24 +60,39 @@ def write_delete_file(
 
 
 def read_delete_file(location: Location, file_format: str, default_snapshot_id: int) -> dict[int, int]:
-    """Return the deleted positions and the ids of the snapshots that deleted them.
+    """Return what ``deleted_rows`` does, as a mapping of positions to the ids of snapshots."""
+    rows = deleted_rows(location, file_format, default_snapshot_id)
+    return dict(zip(rows["pos"].to_pylist(), rows["snapshot_id"].to_pylist(), strict=True))
+
+
+def deleted_rows(location: Location, file_format: str, default_snapshot_id: int) -> pa.Table:
+    """Return the columns ``pos`` and ``snapshot_id`` (both int64): what was deleted, and by which snapshot.
 
     Positions without an id were deleted by ``default_snapshot_id``.
 
     Raises:
         StorageError: it is missing or damaged.
-        UnsupportedFeatureError: another format than Parquet.
+        UnsupportedFeatureError: another format than Parquet or Iceberg's deletion vectors.
     """
-    if file_format != "parquet":
-        raise UnsupportedFeatureError(
-            f"The delete file {location.uri} has the format {file_format!r}, which this release cannot read."
-        )
+    match file_format:
+        case "parquet":
+            positions, stamps = _parquet_deletes(location)
+        case "puffin":
+            positions, stamps = deletion_vector(location), None
+        case _:
+            raise UnsupportedFeatureError(
+                f"The delete file {location.uri} has the format {file_format!r}, which this release cannot "
+                "read. It reads parquet and puffin."
+            )
+    default = pa.scalar(default_snapshot_id, pa.int64())
+    stamps = pa.repeat(default, len(positions)) if stamps is None else pc.fill_null(stamps, default)
+    return pa.table({"pos": positions, "snapshot_id": stamps})
+
+
+def _parquet_deletes(location: Location) -> tuple[pa.ChunkedArray, pa.ChunkedArray | None]:
     with naming_errors(location.uri, "read"), open_input(location) as source:
         rows = pq.ParquetFile(source).read()
-    if rows.num_columns < 2:  # noqa: PLR2004 - path and position
+    if rows.num_columns < 2 or not pa.types.is_integer(rows.schema.types[1]):  # noqa: PLR2004 - path, position
         raise StorageError(f"{location.uri} is no delete file: its columns are {rows.column_names}.")
-    positions = rows.column(1).to_pylist()
-    if _SNAPSHOT_ID not in rows.column_names:
-        return dict.fromkeys(positions, default_snapshot_id)
-    stamps = pc.fill_null(rows.column(_SNAPSHOT_ID), default_snapshot_id).to_pylist()
-    return dict(zip(positions, stamps, strict=True))
+    stamps = rows.column(_SNAPSHOT_ID) if _SNAPSHOT_ID in rows.column_names else None
+    return rows.column(1).cast(pa.int64()), stamps

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,17 +16,20 @@ import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.errors import DuckLakeError, StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.literals import parse_scalar
+from airflow_provider_ducklake.spec.partitioning import hive_values
 from airflow_provider_ducklake.storage.arrow_types import arrow_field, cast_leaf, from_physical
+from airflow_provider_ducklake.storage.file_ids import with_field_ids
 from airflow_provider_ducklake.storage.filesystem import Location, open_filesystem, open_input
-from airflow_provider_ducklake.storage.parquet_footer import check_field_ids
+from airflow_provider_ducklake.storage.foreign_files import hive_value
 from airflow_provider_ducklake.storage.reshape import Reshaping, by_field_id, field_id, reshape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.spec.ids import ColumnId, SnapshotId
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.spec.values import Physical
 
 
 def read_data_file(  # noqa: PLR0913 - table and snapshot are for the messages
@@ -44,7 +48,7 @@ def read_data_file(  # noqa: PLR0913 - table and snapshot are for the messages
 
     Raises:
         StorageError: the file is missing or damaged; names file, table and snapshot.
-        UnsupportedFeatureError: it is encrypted, has no field ids, or holds types that cannot be cast.
+        UnsupportedFeatureError: it is encrypted, has neither ids nor a mapping, or types that cannot be cast.
         ColumnNotFoundError: ``columns`` names one that the table does not have.
     """
     wanted = schema.columns if columns is None else tuple(schema.find(name, table) for name in columns)
@@ -73,19 +77,43 @@ def _unreadable(file: LiveDataFile, table: str, snapshot_id: SnapshotId, error: 
 
 
 def _read(source: pq.ParquetFile, columns: Sequence[Column], file: LiveDataFile) -> pa.Table:
-    if file.mapping_id is not None:
+    if file.mapping_id is not None and file.mapping is None:
         raise UnsupportedFeatureError(
-            f"{file.path} is registered with a name mapping, which this release cannot read."
+            f"{file.path} is registered with name mapping {file.mapping_id}, which the catalog does not have."
         )
-    file_schema = source.schema_arrow
-    check_field_ids(file_schema, file.path)
+    file_schema = with_field_ids(source.schema_arrow, file.mapping, file.path)
     names = {field_id(field): field.name for field in file_schema}
     rows = source.read(columns=[names[column.id] for column in columns if column.id in names])
-    return in_schema(rows, columns, file.path)
+    identified = pa.schema([file_schema.field(name) for name in rows.column_names])
+    rows = rows if rows.schema.equals(identified, check_metadata=True) else rows.cast(identified)
+    return in_schema(rows, columns, file.path, _folder_values(file, columns))
 
 
-def in_schema(rows: pa.Table, columns: Sequence[Column], source: str) -> pa.Table:
+def _folder_values(file: LiveDataFile, columns: Sequence[Column]) -> dict[ColumnId, Physical | None]:
+    """Return the values of columns that lie in the names of a file's folders."""
+    from_folders = {one.column_id: one.source_name for one in file.mapping or () if one.is_partition}
+    if not from_folders:
+        return {}
+    folders = hive_values(file.path)
+    found: dict[ColumnId, Physical | None] = {}
+    for column in columns:
+        if (name := from_folders.get(column.id)) is not None:
+            if name not in folders:
+                raise StorageError(f"{file.path} lies in no folder {name}=…, which holds its {column.name}.")
+            text = folders[name]
+            found[column.id] = None if text is None else hive_value(column.type, text)
+    return found
+
+
+def in_schema(
+    rows: pa.Table,
+    columns: Sequence[Column],
+    source: str,
+    constants: Mapping[ColumnId, Physical | None] = MappingProxyType({}),
+) -> pa.Table:
     """Return rows whose fields have field ids with ``columns``, as their types are now.
+
+    ``constants`` are the values (in physical form) of columns that the rows themselves do not have.
 
     Raises:
         UnsupportedFeatureError: values that cannot be cast; names ``source``.
@@ -96,7 +124,9 @@ def in_schema(rows: pa.Table, columns: Sequence[Column], source: str) -> pa.Tabl
     fields = [arrow_field(column) for column in columns]
     arrays: list[pa.ChunkedArray | pa.Array] = []
     for column, field, place in zip(columns, fields, places, strict=True):
-        if place is None:
+        if column.id in constants:
+            arrays.append(_repeated(column, constants[column.id], field.type, rows.num_rows))
+        elif place is None:
             arrays.append(initial_values(column, field.type, rows.num_rows))
         else:
             arrays.append(_in_column(rows.column(place), column, field.type, source))
@@ -107,7 +137,13 @@ def initial_values(column: Column, target: pa.DataType, length: int) -> pa.Array
     """Return the values of rows that were written before ``column`` existed."""
     if column.initial_default is None or column.children:
         return pa.nulls(length, target)
-    one = from_physical(column.type, [parse_scalar(column.type, column.initial_default)])
+    return _repeated(column, parse_scalar(column.type, column.initial_default), target, length)
+
+
+def _repeated(column: Column, value: Physical | None, target: pa.DataType, length: int) -> pa.Array:
+    if value is None:
+        return pa.nulls(length, target)
+    one = from_physical(column.type, [value])
     if isinstance(target, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(target, pa.repeat(one.storage[0], length))
     return pa.repeat(one[0], length)

@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from airflow_provider_ducklake.spec.schema import TableSchema
+from airflow_provider_ducklake.spec.ids import ColumnId
+from airflow_provider_ducklake.spec.schema import Column, TableSchema
+from airflow_provider_ducklake.spec.types import ScalarType
+from airflow_provider_ducklake.storage.delete_files import deleted_rows
 from airflow_provider_ducklake.storage.inlined_values import inlined_in_schema
 from airflow_provider_ducklake.storage.parquet_reader import read_data_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from airflow_provider_ducklake.planning.scan import ScanPlan
+    from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.storage.filesystem import Location
 
 
@@ -24,23 +29,53 @@ def read_rows(plan: ScanPlan, locate: Callable[[str], Location]) -> pa.Table:
 
 
 def _of_files(plan: ScanPlan, locate: Callable[[str], Location]) -> Iterator[pa.Table]:
-    table = plan.table
     for file in plan.files:
-        rows = read_data_file(
-            file,
-            table.schema,
-            table=str(table.name),
-            snapshot_id=table.snapshot.id,
-            columns=plan.columns,
-            locate=locate,
-        )
-        yield _without(rows, plan.inlined_deletes.get(file.id, ()))
+        yield live_rows(plan, file, locate)
 
 
-def _without(rows: pa.Table, positions: Sequence[int]) -> pa.Table:
-    """Return the rows between some positions, which ascend."""
-    if not positions:
-        return rows
-    starts = [0, *(position + 1 for position in positions)]
-    ends = [*positions, rows.num_rows]
-    return pa.concat_tables([rows.slice(start, end - start) for start, end in zip(starts, ends, strict=True)])
+def live_rows(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location]) -> pa.Table:
+    """Return the rows of a data file that the plan's snapshot shows: the plan's columns, in file order."""
+    table = plan.table
+    stamps = () if file.partial_max is None else (_SNAPSHOT_ID,)
+    rows = read_data_file(
+        file,
+        TableSchema((*table.schema.columns, *stamps)),
+        table=str(table.name),
+        snapshot_id=table.snapshot.id,
+        columns=(*plan.columns, *(one.name for one in stamps)),
+        locate=locate,
+    )
+    rows, keep = rows.select(plan.columns), _visible(rows, table.snapshot.id)
+    gone = _deleted_positions(plan, file, locate)
+    if len(gone):
+        keep = _and(keep, pc.invert(pc.is_in(_ordinals(rows.num_rows), value_set=gone)))
+    return rows if keep is None else rows.filter(keep)
+
+
+# Rows of several snapshots in one file (merged, or flushed from the catalog) say which each of them is.
+_SNAPSHOT_ID = Column(ColumnId(2147483539), "_ducklake_internal_snapshot_id", ScalarType("int64"))
+
+
+def _visible(rows: pa.Table, snapshot_id: int) -> pa.ChunkedArray | None:
+    if _SNAPSHOT_ID.name not in rows.column_names:
+        return None
+    return pc.fill_null(pc.less_equal(rows[_SNAPSHOT_ID.name], snapshot_id), True)  # noqa: FBT003 - the filling
+
+
+def _deleted_positions(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location]) -> pa.Array:
+    """Return the positions that were deleted by the plan's snapshot, in a delete file or in the catalog."""
+    marked = pa.array(plan.inlined_deletes.get(file.id, ()), pa.int64())
+    if file.delete_file is None:
+        return marked
+    delete = file.delete_file
+    rows = deleted_rows(locate(delete.path), delete.format, delete.begin_snapshot)
+    by_now = rows.filter(pc.less_equal(rows["snapshot_id"], plan.table.snapshot.id))
+    return pa.concat_arrays([*by_now["pos"].chunks, marked])
+
+
+def _ordinals(count: int) -> pa.Array:
+    return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 1)
+
+
+def _and(left: pa.ChunkedArray | None, right: pa.Array) -> pa.ChunkedArray | pa.Array:
+    return right if left is None else pc.and_(left, right)

@@ -7,7 +7,7 @@ from tests.reference.duckdb_lake import open_lake
 
 
 def test_names_with_capitals_and_keywords(catalog):
-    columns = {"Total": "int32", "Value": "int32", 'odd "Name"': "int32"}
+    columns = dict.fromkeys(("Total", "Value", 'odd "Name"', "50%", "%(x)s %%"), "int32")
     one = pa.table({name: pa.array([number], pa.int32()) for number, name in enumerate(columns)})
     nothing = pa.table({name: pa.nulls(1, pa.int32()) for name in columns})
     many = pa.concat_tables([one] * 20)
@@ -19,7 +19,8 @@ def test_names_with_capitals_and_keywords(catalog):
         assert lake.read_arrow("t").num_rows == 22
 
     with open_lake(catalog) as duck:
-        duck.sql("INSERT INTO t VALUES (7, 8, 9)")
+        duck.sql("INSERT INTO t VALUES (7, 8, 9, 10, 11)")
         assert duck.sql('SELECT count(*), max("Total"), max("Value"), min("odd ""Name""") FROM t') == [
             (23, 7, 8, 2)
         ]
+        assert duck.sql('SELECT min("50%"), min("%(x)s %%") FROM t') == [(3, 4)]

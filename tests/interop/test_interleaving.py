@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.catalog.transaction import LakeTransaction
-from airflow_provider_ducklake.errors import TransactionConflictError, UnsupportedFeatureError
+from airflow_provider_ducklake.errors import TransactionConflictError
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind
 from tests.interop.history import (
     DUCKDB,
@@ -300,10 +300,7 @@ class History:
         assert max(row_ids, default=-1) < max(next_row_id, default=0)
 
     def _check_our_reading(self, table: Table) -> None:
-        try:
-            rows = self.lake.read_arrow(table.qualified).to_pylist()
-        except UnsupportedFeatureError:
-            return
+        rows = self.lake.read_arrow(table.qualified).to_pylist()
         assert sorted_rows(tuple(row.values()) for row in rows) == table.content()
 
     def _check_filters(self, table: Table, reader: DuckLakeConnection) -> None:

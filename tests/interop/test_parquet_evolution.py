@@ -256,12 +256,12 @@ def test_the_row_ids_of_an_updated_row_are_read(sqlite_catalog):
     assert rows.to_pylist() == [{"i": 30, "_ducklake_internal_row_id": 3}]
 
 
-def test_a_file_with_a_name_mapping_is_refused(sqlite_catalog):
+def test_a_file_whose_name_mapping_is_gone_is_refused(sqlite_catalog):
     with open_lake(sqlite_catalog, data_inlining_row_limit=0) as lake:
         write_history(lake, "i INTEGER", [])
     (file,) = live_files(sqlite_catalog, dump_catalog(sqlite_catalog), "t")
 
-    with pytest.raises(UnsupportedFeatureError, match="name mapping"):
+    with pytest.raises(UnsupportedFeatureError, match="name mapping 1, which the catalog does not have"):
         read_data_file(
             replace(file, mapping_id=1), schema_in(sqlite_catalog), table="main.t", snapshot_id=SnapshotId(9)
         )

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg.adapt import Transformer
-from psycopg.pq import Escaping
+from psycopg.pq import Escaping, TransactionStatus
 from sqlalchemy import Select, bindparam, func, insert, select
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.exc import DBAPIError
@@ -71,6 +71,8 @@ class _Literals:
             return "true" if value else "false"
         if kind is int:  # quoted: in -32768::SMALLINT the cast would come before the minus
             return str(value) if value >= 0 else f"'{value}'"
+        if kind is float:  # quoted: -0.0 would be a NUMERIC first, which has no such zero
+            return f"'{value!r}'"
         if kind is str and "\0" not in value:
             return self._escape(value.encode(self._encoding)).decode(self._encoding)
         return self._others.as_literal(value).decode(self._encoding)
@@ -106,7 +108,7 @@ class Batches:
         """Return the texts of an effect: one for all rows of a table of the format."""
         statement, rows = effect.statement, effect.rows
         if isinstance(statement, DDLElement):
-            return [str(statement.compile(dialect=self._dialect))]
+            return [str(statement.compile(dialect=self._dialect)) % ()]  # a % in a name is doubled
         assert isinstance(statement, UpdateBase)
         if rows is None:
             return [self._of(statement).with_values({}, literal)]
@@ -149,6 +151,11 @@ def _run(connection: Connection, texts: Sequence[str]) -> CursorResult[Any]:
     except DBAPIError as error:  # its text would hold them all, with the values
         error.statement = f"{len(texts)} statements, from {texts[0][:_SHOWN]} to {texts[-1][:_SHOWN]}"
         raise
+
+
+def is_busy(connection: Connection) -> bool:
+    """Whether the server has not answered yet, and nobody waits for it any more."""
+    return _driver(connection).info.transaction_status == TransactionStatus.ACTIVE
 
 
 def _driver(connection: Connection) -> psycopg.Connection[Any]:

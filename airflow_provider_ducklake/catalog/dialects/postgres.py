@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Engine, func, select
 
 from airflow_provider_ducklake.catalog.column_types import CatalogTimestamp
-from airflow_provider_ducklake.catalog.dialects.batches import Batches, BatchWriter
+from airflow_provider_ducklake.catalog.dialects.batches import Batches, BatchWriter, is_busy
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
 from airflow_provider_ducklake.catalog.questions import Question
 
@@ -43,8 +43,19 @@ class PostgresDialect(CatalogDialect):
         self._batches = Batches(engine.dialect)
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def _connection(self) -> Iterator[Connection]:
+        """Yield a connection; one whose statement was interrupted can do nothing more, and goes."""
         with self.engine.connect() as connection:
+            try:
+                yield connection
+            except BaseException:
+                if not connection.invalidated and is_busy(connection):
+                    connection.invalidate()  # a ROLLBACK would fail, and hide what interrupted us
+                raise
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        with self._connection() as connection:
             self._lock.ask(connection)
             yield connection
 
@@ -52,11 +63,11 @@ class PostgresDialect(CatalogDialect):
     def writing_after(
         self, questions: Mapping[str, Question[Any]]
     ) -> Iterator[tuple[Connection, dict[str, Any]]]:
-        with self.engine.connect() as connection:
+        with self._connection() as connection:
             yield connection, self._batches.ask(connection, {"lock": self._lock, **questions})
 
     def ask_at_once(self, questions: Mapping[str, Question[Any]]) -> dict[str, Any]:
-        with self.engine.connect() as connection:  # without round trips for BEGIN and ROLLBACK
+        with self._connection() as connection:  # without round trips for BEGIN and ROLLBACK
             connection.execution_options(isolation_level="AUTOCOMMIT")
             return self._batches.ask(connection, questions)
 
@@ -65,7 +76,7 @@ class PostgresDialect(CatalogDialect):
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        with self.engine.connect() as connection:
+        with self._connection() as connection:
             yield connection.execution_options(isolation_level="REPEATABLE READ")
 
     def is_lost_race(self, error: DBAPIError) -> bool:

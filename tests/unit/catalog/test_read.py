@@ -1,4 +1,4 @@
-"""Reading what the reference wrote: snapshots, columns of other times, and what we cannot read yet."""
+"""Reading what the reference wrote: snapshots, and columns of other times."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -6,7 +6,6 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
@@ -16,7 +15,6 @@ from airflow_provider_ducklake.errors import (
     SchemaNotFoundError,
     SnapshotNotFoundError,
     TableNotFoundError,
-    UnsupportedFeatureError,
 )
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
@@ -35,49 +33,6 @@ def by_reference(catalog: CatalogDatabase, *statements: str, **options: object) 
     with open_lake(catalog, **options) as reference:
         for statement in statements:
             reference.sql(statement)
-
-
-UNREADABLE = {
-    "a delete file": ("DELETE FROM t WHERE i < 20",),
-    "a delete file of the deprecated kind": (
-        "CALL lake.set_option('write_deletion_vectors', true)",
-        "DELETE FROM t WHERE i < 20",
-    ),
-    "a merged file": (
-        "INSERT INTO t FROM range(50)",
-        "CALL ducklake_merge_adjacent_files('lake')",
-    ),
-    "flushed rows of several snapshots": (
-        "INSERT INTO t VALUES (1)",
-        "INSERT INTO t VALUES (2)",
-        "CALL ducklake_flush_inlined_data('lake')",
-    ),
-}
-
-
-@pytest.mark.parametrize("statements", UNREADABLE.values(), ids=UNREADABLE.keys())
-def test_what_we_cannot_read_is_refused_and_never_read_wrong(sqlite_catalog, lake, statements):
-    by_reference(sqlite_catalog, "CREATE TABLE t (i INTEGER)", "INSERT INTO t FROM range(50)")
-    readable = lake.current_snapshot().id
-    by_reference(sqlite_catalog, *statements)
-
-    with pytest.raises(UnsupportedFeatureError, match=r"main\.t at snapshot"):
-        lake.read_arrow("t")
-
-    if "merge" not in str(statements):  # which takes the place of the files of older snapshots
-        assert lake.read_arrow("t", at=readable).num_rows == 50
-
-
-def test_a_file_that_the_reference_was_given_is_refused(sqlite_catalog, lake, tmp_path):
-    pq.write_table(pa.table({"i": pa.array([1], pa.int32())}), tmp_path / "given.parquet")
-    by_reference(
-        sqlite_catalog,
-        "CREATE TABLE t (i INTEGER)",
-        f"CALL ducklake_add_data_files('lake', 't', '{tmp_path}/given.parquet')",
-    )
-
-    with pytest.raises(UnsupportedFeatureError, match="name mapping"):
-        lake.read_arrow("t")
 
 
 def test_what_lies_in_the_past_or_is_gone_does_not_stop_a_reading(sqlite_catalog, lake):
