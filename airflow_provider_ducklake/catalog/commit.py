@@ -257,9 +257,7 @@ def _changes_effect(state: CommitState, info: CommitInfo, tables: CatalogTables)
     )
 
 
-def _finish(
-    connection: Connection, dialect: CatalogDialect, writer: Writer, sent: list[SnapshotId]
-) -> None:
+def _finish(connection: Connection, dialect: CatalogDialect, writer: Writer, sent: list[SnapshotId]) -> None:
     """COMMIT; an error that does not say that nothing landed leaves it open whether the snapshot did."""
     try:
         writer.commit()

@@ -1,5 +1,7 @@
 """A commit that fails at any of its statements leaves the catalog and the files as they were."""
 
+import logging
+import signal
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -310,3 +312,46 @@ def test_an_expiry_that_fails_at_any_statement_changes_nothing(catalog, lake, st
                 break
     assert number > 15
     assert len(lake.snapshots()) == 1
+
+
+@pytest.mark.every_catalog
+def test_an_interruption_right_after_commit_keeps_the_files(lake, caplog):
+    caplog.set_level(logging.INFO, "airflow_provider_ducklake.catalog.commit")
+
+    def interrupt(record: logging.LogRecord) -> bool:
+        if record.msg.startswith("Committed snapshot"):
+            raise InjectedError  # as a signal handler would
+        return True
+
+    logger = logging.getLogger("airflow_provider_ducklake.catalog.commit")
+    logger.addFilter(interrupt)
+    try:
+        with pytest.raises(CommitStateUnknownError):
+            lake.append_arrow("old", ROWS)
+    finally:
+        logger.removeFilter(interrupt)
+
+    assert lake.read_arrow("old").num_rows == 4
+
+
+@pytest.mark.parametrize("error", [InjectedError, SystemExit, KeyboardInterrupt])
+def test_an_interruption_while_waiting_for_the_lock_is_what_comes_out(new_catalog, error):
+    catalog = new_catalog("postgres")
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        create_old_and_gone(lake)
+
+        def interrupt(*_: object) -> None:
+            raise error
+
+        before = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            with lake._catalog.dialect.writing():
+                signal.setitimer(signal.ITIMER_REAL, 0.3)
+                with pytest.raises(error):
+                    lake.append_arrow("old", ROWS)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+        lake.append_arrow("old", ROWS)
+        assert lake.read_arrow("old").num_rows == 4
