@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.sorting import SortSpec
 
+_NOT_STORABLE = re.compile("[\0\ud800-\udfff]")
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
 
@@ -41,6 +43,14 @@ class CommitInfo:
     author: str | None = None
     message: str | None = None
     extra: Mapping[str, JsonValue] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse characters that the databases cannot store."""
+        if any(_NOT_STORABLE.search(text) for text in (self.author, self.message) if text is not None):
+            raise InvalidInputError(
+                "The commit's message or author holds a NUL character or half of a surrogate pair, which no "
+                "catalog can store."
+            )
 
     def check(self, options: Options) -> None:
         """Refuse a commit without a message to a lake that requires one."""
