@@ -14,7 +14,7 @@ from tests.reference.catalog_dump import Row, dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
-TRANSACTIONS = 6  # of alterations; then as many that add rows
+TRANSACTIONS = 6  # of alterations, between two that add rows to every table
 
 _COLUMNS = """
 SELECT schema_name, table_name, column_name, data_type, is_nullable, column_default, comment
@@ -26,37 +26,37 @@ ORDER BY schema_name, table_name"""
 
 
 class Alterations:
-    """Alters the tables that a history left; ``counts`` and ``together`` say what was drawn."""
+    """Alters the tables that drawn changes left; ``counts`` and ``together`` say what was drawn."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.together: Counter[int] = Counter()
 
-    def carry_out(self, twin: Twin, history: Changes) -> None:
+    def carry_out(self, history: Changes, twin: Twin) -> None:
         """Alter the tables in both lakes and compare them.
 
         Raises:
             AssertionError: they differ; it shows what was done.
         """
         free = FreeChanges(history.random, self.counts, self.together, inlining=True)
-        free.lake, free.values = history.lake, history.values
-        done = self._transactions(twin, free, ALTERATIONS) + self._transactions(twin, free, APPENDS)
+        free.lake, free.values, free.sizes = history.lake, history.values, (2, 4, 8)
+        done = [_carried_out(twin, free.rows())]
+        free.kinds = ALTERATIONS
+        done += [_carried_out(twin, free.transaction()) for _ in range(TRANSACTIONS)]
+        free.kinds = APPENDS
+        done.append(_carried_out(twin, free.rows()))
         ours, theirs = (tables(one) for one in (twin.ours, twin.theirs))
         assert ours == theirs, "\n".join([*done, *differences(ours, theirs)])
 
-    def _transactions(self, twin: Twin, free: FreeChanges, kinds: list[str]) -> list[str]:
-        free.kinds, free.sizes = kinds, (2, 4, 8)
-        drawn = [free.transaction() for _ in range(TRANSACTIONS)]
-        for changes in filter(None, drawn):
-            _carry_out(twin, changes)
-        return [text for changes in drawn for change in changes for text in ("--", *change.sql)]
 
-
-def _carry_out(twin: Twin, changes: list[Change]) -> None:
-    twin.commit(changes)
-    for change in changes:
-        for text in change.sql:
-            twin.reference.sql(text)
+def _carried_out(twin: Twin, changes: list[Change]) -> str:
+    """Do the same in both lakes and return it as text."""
+    if changes:
+        twin.commit(changes)
+    texts = [text for change in changes for text in change.sql]
+    for text in texts:
+        twin.reference.sql(text)
+    return "\n".join(["--", *texts])
 
 
 def tables(catalog: CatalogDatabase) -> list[tuple[Any, ...]]:

@@ -13,6 +13,7 @@ ALTERATIONS = [name for name in KINDS if name.startswith(("add", "widen", "parti
     *("comment on table", "comment on column"),
 ]
 APPENDS = [name for name in KINDS if name.startswith("append")]
+PARTLY = [name for name in KINDS if name.startswith("delete rows")]
 INLINED = {name for name in KINDS if "inlin" in name}
 OPTIONS = {name for name in FIRST_ONLY if name.startswith("option")}
 _BEFORE_ROWS = ("widen", "partition by", "reset partitioning", "rename table")
@@ -42,6 +43,16 @@ class FreeChanges(Changes):
         changes = super().transaction()
         self.together.update(count for count in Counter(map(id, self.altered)).values() if count > 1)
         return changes
+
+    def rows(self, *, deleted: bool = False) -> list[Change]:
+        """Return the changes of a transaction that adds rows to every table, or deletes some of half."""
+        kinds, sizes = self.kinds, self.sizes
+        self.kinds = [name for name in (PARTLY if deleted else APPENDS) if name in kinds]
+        self.sizes = (len(self.lake.tables) // (2 if deleted else 1),)
+        try:
+            return self.transaction()
+        finally:
+            self.kinds, self.sizes = kinds, sizes
 
     def alterable(self) -> list[Table]:
         """List the tables that may change, mostly only the one that changed last."""

@@ -1,12 +1,12 @@
 """Histories of drawn changes, carried out in two lakes that should stay the same."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, Self
 
 import pytest
 
-from tests.differential.drawn_changes import Change, Changes
+from tests.differential.drawn_changes import Change
 
 HISTORY = 60  # transactions in one lake
 
@@ -91,19 +91,21 @@ def shown(history: list[Transaction]) -> str:
 
 def play(
     new_lakes: NewLakes,
-    changes: Changes,
+    drawn: Iterable[Transaction],
     where: str,
-    look: Callable[[Lakes, Changes], None],
+    look: Callable[[Lakes], None],
+    every: int = HISTORY,
 ) -> None:
-    """Draw a history while the catalogs agree; fail with the shortest. ``look`` sees the lakes at the end."""
+    """Carry a history out while the catalogs agree; fail with the shortest. ``look`` is called in between."""
     history: list[Transaction] = []
     with new_lakes() as lakes:
-        for _ in range(HISTORY):
-            history.append(changes.transaction())
-            if error := failure(lakes, history[-1]):
+        for changes in drawn:
+            history.append(changes)
+            if error := failure(lakes, changes):
                 break
+            if len(history) % every == 0:
+                look(lakes)
         else:
-            look(lakes, changes)
             return
     minimal = shown(shortest(new_lakes, history, error))
     pytest.fail(f"{where}, after {len(history)} transactions: {error}\n{minimal}", pytrace=False)

@@ -6,6 +6,7 @@ shortest history found that still differs.
 
 import random
 from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -28,7 +29,8 @@ def test_drawn_histories_leave_the_references_catalog(new_catalog, catalog_kind,
     number = HISTORIES[size][catalog_kind]
     for index in range(number):
         changes = Changes(random.Random(f"{seed} {index}"), counts)
-        play(new_twin, changes, f"seed {seed}, history {index}", alterations.carry_out)
+        drawn = (changes.transaction() for _ in range(HISTORY))
+        play(new_twin, drawn, f"seed {seed}, history {index}", partial(alterations.carry_out, changes))
 
     with capsys.disabled():
         print(report(catalog_kind, seed, number * HISTORY, counts, alterations))  # noqa: T201 - what was drawn
