@@ -25,9 +25,9 @@ from airflow_provider_ducklake.spec.ids import DataFileId
 from airflow_provider_ducklake.spec.schema import TableSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Iterator
 
-    from sqlalchemy import Connection, Table
+    from sqlalchemy import ColumnElement, Connection, Table
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.catalog.tables import CatalogTables
@@ -43,23 +43,44 @@ def read_inlined(connection: Connection, catalog: Catalog, table: TableSnapshot)
     """
     if not table.has_inlined_data:
         return ()
+    return tuple(_rows(connection, catalog, table, lambda rows: read.visible(rows, table.snapshot.id)))
+
+
+def inlined_history(
+    connection: Connection, catalog: Catalog, table: TableSnapshot
+) -> tuple[InlinedRows, ...]:
+    """Return the rows that the snapshot or one before it shows, each with its ``end_snapshot``.
+
+    Raises:
+        CatalogError, UnsupportedFeatureError: as ``read_inlined``.
+    """
+    end = table.snapshot.id
+    found = _rows(connection, catalog, table, lambda rows: rows.c.begin_snapshot <= end)
+    return tuple(part for part in found if part.rows)
+
+
+def _rows(
+    connection: Connection,
+    catalog: Catalog,
+    table: TableSnapshot,
+    condition: Callable[[Table], ColumnElement[bool]],
+) -> Iterator[InlinedRows]:
     dialect_name = catalog.dialect.engine.dialect.name
-    if dialect_name not in INLINING_DIALECTS:
-        raise UnsupportedFeatureError(
-            f"{table.name} at snapshot {table.snapshot.id} has rows or deletes inlined in the catalog, which "
-            f"this release cannot read from {dialect_name}. Flush them with DuckDB, or read the table there."
-        )
-    found: list[InlinedRows] = []
     for version in layouts(connection, catalog.tables, table.table_id):
         schema = layout_schema(connection, catalog.tables, table.table_id, version)
         inlined = inlined_table(schema, table.table_id, version, catalog.tables.metadata_schema)
         if not catalog.dialect.has_table(connection, inlined.name, inlined.schema):
             continue  # dropped by a client that left the registration behind
+        if dialect_name not in INLINING_DIALECTS:
+            raise UnsupportedFeatureError(
+                f"{table.name} at snapshot {table.snapshot.id} has rows or deletes inlined in the catalog, "
+                f"which this release cannot read from {dialect_name}. Flush them with DuckDB, or read the "
+                "table there."
+            )
         _check_columns(connection, inlined)
-        query = select(inlined).where(read.visible(inlined, table.snapshot.id)).order_by(inlined.c.row_id)
+        query = select(inlined).where(condition(inlined)).order_by(inlined.c.row_id)
         rows = tuple(dict(zip(inlined.c.keys(), row, strict=True)) for row in connection.execute(query))
-        found.append(InlinedRows(inlined.name, schema, rows))
-    return tuple(found)
+        yield InlinedRows(inlined.name, schema, rows)
 
 
 def missing_row_ids(

@@ -20,6 +20,7 @@ from airflow_provider_ducklake.catalog import (
 )
 from airflow_provider_ducklake.catalog.base_lake import CatalogBase, Definitions
 from airflow_provider_ducklake.catalog.catalog import Catalog
+from airflow_provider_ducklake.catalog.change_feed import ChangeFeed
 from airflow_provider_ducklake.catalog.commit import KeyedCommit, PlannedCommit, Restamp, Stage, commit
 from airflow_provider_ducklake.catalog.connect import catalog_file, open_engine, parse_url, shown
 from airflow_provider_ducklake.catalog.dialects import dialect_of
@@ -29,6 +30,7 @@ from airflow_provider_ducklake.catalog.inlined_read import (
     read_inlined,
 )
 from airflow_provider_ducklake.catalog.options import write_option
+from airflow_provider_ducklake.catalog.read_changes import plan_changes
 from airflow_provider_ducklake.catalog.registered_files import registered
 from airflow_provider_ducklake.catalog.replaced_rows import replaced_rows
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
@@ -212,10 +214,13 @@ class Lake:
         if at is None:
             return read_snapshots.head(connection, self._catalog.tables)
         if isinstance(at, datetime):
-            if at.tzinfo is None:
-                raise InvalidInputError(f"The time {at} has no time zone; give an aware time.")
-            return read_snapshots.snapshot_by_time(connection, self._catalog.tables, at)
+            return read_snapshots.snapshot_by_time(connection, self._catalog.tables, _aware(at))
         return read_snapshots.snapshot_by_id(connection, self._catalog.tables, at)
+
+    def _first_snapshot(self, connection: Connection, start: int | datetime) -> Snapshot:
+        if isinstance(start, datetime):
+            return read_snapshots.snapshot_from_time(connection, self._catalog.tables, _aware(start))
+        return self._snapshot(connection, start)
 
     def tables(self, at: At = None) -> list[QualifiedName]:
         """Return the names of all tables at a snapshot (id or aware time; None: now), sorted."""
@@ -365,6 +370,31 @@ class Lake:
             deletes = inlined_delete_marks(connection, self._catalog, snapshot.table_id, found.id)
         plan = plan_scan(snapshot, None if columns is None else tuple(columns), rows, deletes)
         return read_rows(plan, self.locate)
+
+    def changes(self, table: TableName, start: int | datetime, end: int | datetime) -> ChangeFeed:
+        """Return how a table's rows changed from snapshot ``start`` to ``end``, both included.
+
+        Bounds are snapshot ids, or aware times: the first snapshot at or after the start, the last at or
+        before the end. Rows have the columns of the end. Compaction changes no rows, and is left out.
+
+        Raises:
+            SnapshotNotFoundError: a bound expired, or never was.
+            TableNotFoundError, SchemaNotFoundError: there is no such table at the end.
+        """
+        self._refuse_unusable()
+        with self._reading() as connection:
+            first = self._first_snapshot(connection, start)
+            last = self._snapshot(connection, end)
+            plan = plan_changes(connection, self._catalog, QualifiedName.of(table), first.id, last)
+        return ChangeFeed(plan, self.locate)
+
+    def insertions(self, table: TableName, start: int | datetime, end: int | datetime) -> pa.Table:
+        """Return the rows that came from snapshot ``start`` to ``end``; see ``changes``."""
+        return self.changes(table, start, end).insertions()
+
+    def deletions(self, table: TableName, start: int | datetime, end: int | datetime) -> pa.Table:
+        """Return the rows that went from snapshot ``start`` to ``end``; see ``changes``."""
+        return self.changes(table, start, end).deletions()
 
     def locate(self, path: str) -> Location:
         """Return where a lake path lies, with this lake's storage options."""
@@ -588,6 +618,12 @@ class Lake:
                 "This lake is encrypted. DuckDB's encrypted Parquet cannot be read by Spark or pyarrow, so "
                 "this provider does not work on it; use an unencrypted lake on encrypted storage."
             )
+
+
+def _aware(time: datetime) -> datetime:
+    if time.tzinfo is None:
+        raise InvalidInputError(f"The time {time} has no time zone; give an aware time.")
+    return time
 
 
 @contextmanager

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, and_, select
+from sqlalchemy import Connection, Row, and_, select
 
 from airflow_provider_ducklake.catalog.questions import in_parts
+from airflow_provider_ducklake.catalog.read import visible
+from airflow_provider_ducklake.catalog.read_mappings import name_mappings
 from airflow_provider_ducklake.spec.files import LiveDataFile, LiveDeleteFile
 from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, DeleteFileId, SnapshotId, TableId
 from airflow_provider_ducklake.spec.paths import CatalogPath
 from airflow_provider_ducklake.spec.stats import ColumnStats
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from airflow_provider_ducklake.catalog.tables import CatalogTables
-
-from airflow_provider_ducklake.catalog.read import visible
-from airflow_provider_ducklake.catalog.read_mappings import name_mappings
+    from airflow_provider_ducklake.spec.files import NameMapping
+    from airflow_provider_ducklake.spec.ids import MappingId
 
 
 def data_files(
@@ -35,18 +37,8 @@ def data_files(
     is_mapped = any(row.mapping_id is not None for row in rows)
     mappings = name_mappings(connection, tables, table_id) if is_mapped else {}
     return tuple(
-        LiveDataFile(
-            id=DataFileId(row.data_file_id),
-            path=CatalogPath(row.path, row.path_is_relative).below(root),
-            record_count=row.record_count,
-            file_size_bytes=row.file_size_bytes,
-            footer_size=row.footer_size,
-            row_id_start=row.row_id_start,
-            begin_snapshot=SnapshotId(row.begin_snapshot),
-            partition_id=row.partition_id,
-            mapping_id=row.mapping_id,
-            mapping=mappings.get(row.mapping_id),
-            partial_max=row.partial_max,
+        replace(
+            live_data_file(row, root, mappings),
             delete_file=deletes.get(row.data_file_id),
             column_stats=stats.get(row.data_file_id, {}),
             partition_values=tuple(values.get(row.data_file_id, ())),
@@ -55,23 +47,42 @@ def data_files(
     )
 
 
+def live_data_file(row: Row[Any], root: str, mappings: Mapping[MappingId, NameMapping]) -> LiveDataFile:
+    """Return a row of ``ducklake_data_file``, without what other tables say of it."""
+    return LiveDataFile(
+        id=DataFileId(row.data_file_id),
+        path=CatalogPath(row.path, row.path_is_relative).below(root),
+        record_count=row.record_count,
+        file_size_bytes=row.file_size_bytes,
+        footer_size=row.footer_size,
+        row_id_start=row.row_id_start,
+        begin_snapshot=SnapshotId(row.begin_snapshot),
+        partition_id=row.partition_id,
+        mapping_id=row.mapping_id,
+        mapping=mappings.get(row.mapping_id),
+        partial_max=row.partial_max,
+    )
+
+
 def _delete_files(
     connection: Connection, tables: CatalogTables, at: int, table_id: int, root: str
 ) -> dict[int, LiveDeleteFile]:
     delete = tables["delete_file"]
     rows = connection.execute(select(delete).where(visible(delete, at), delete.c.table_id == table_id))
-    return {
-        row.data_file_id: LiveDeleteFile(
-            DeleteFileId(row.delete_file_id),
-            CatalogPath(row.path, row.path_is_relative).below(root),
-            row.format,
-            row.delete_count,
-            row.file_size_bytes,
-            SnapshotId(row.begin_snapshot),
-            row.partial_max,
-        )
-        for row in rows
-    }
+    return {row.data_file_id: live_delete_file(row, root) for row in rows}
+
+
+def live_delete_file(row: Row[Any], root: str) -> LiveDeleteFile:
+    """Return a row of ``ducklake_delete_file``."""
+    return LiveDeleteFile(
+        DeleteFileId(row.delete_file_id),
+        CatalogPath(row.path, row.path_is_relative).below(root),
+        row.format,
+        row.delete_count,
+        row.file_size_bytes,
+        SnapshotId(row.begin_snapshot),
+        row.partial_max,
+    )
 
 
 def _live_file_ids(tables: CatalogTables, at: int, table_id: int) -> Any:  # noqa: ANN401 - a subquery

@@ -59,6 +59,18 @@ def snapshot_by_time(connection: Connection, tables: CatalogTables, timestamp: d
     return max(found, key=lambda one: (one.time, one.id))
 
 
+def snapshot_from_time(connection: Connection, tables: CatalogTables, timestamp: datetime) -> Snapshot:
+    """Return the oldest snapshot at or after an aware time; at equal times the lowest id.
+
+    Raises:
+        SnapshotNotFoundError: the newest snapshot is older.
+    """
+    found = [one for one in _snapshots(connection, tables) if one.time >= timestamp]
+    if not found:
+        raise _not_found(connection, tables, f"or after timestamp {timestamp.isoformat()}")
+    return min(found, key=lambda one: (one.time, one.id))
+
+
 def _not_found(connection: Connection, tables: CatalogTables, wanted: str) -> SnapshotNotFoundError:
     ids = tables["snapshot"].c.snapshot_id
     oldest, newest = connection.execute(select(func.min(ids), func.max(ids))).one()

@@ -36,7 +36,7 @@ def _of_files(plan: ScanPlan, locate: Callable[[str], Location]) -> Iterator[pa.
 def live_rows(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location]) -> pa.Table:
     """Return the rows of a data file that the plan's snapshot shows: the plan's columns, in file order."""
     table = plan.table
-    stamps = () if file.partial_max is None else (_SNAPSHOT_ID,)
+    stamps = () if file.partial_max is None else (SNAPSHOT_ID,)
     rows = read_data_file(
         file,
         TableSchema((*table.schema.columns, *stamps)),
@@ -48,18 +48,18 @@ def live_rows(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Locati
     rows, keep = rows.select(plan.columns), _visible(rows, table.snapshot.id)
     gone = _deleted_positions(plan, file, locate)
     if len(gone):
-        keep = _and(keep, pc.invert(pc.is_in(_ordinals(rows.num_rows), value_set=gone)))
+        keep = _and(keep, pc.invert(pc.is_in(ordinals(rows.num_rows), value_set=gone)))
     return rows if keep is None else rows.filter(keep)
 
 
 # Rows of several snapshots in one file (merged, or flushed from the catalog) say which each of them is.
-_SNAPSHOT_ID = Column(ColumnId(2147483539), "_ducklake_internal_snapshot_id", ScalarType("int64"))
+SNAPSHOT_ID = Column(ColumnId(2147483539), "_ducklake_internal_snapshot_id", ScalarType("int64"))
 
 
 def _visible(rows: pa.Table, snapshot_id: int) -> pa.ChunkedArray | None:
-    if _SNAPSHOT_ID.name not in rows.column_names:
+    if SNAPSHOT_ID.name not in rows.column_names:
         return None
-    return pc.fill_null(pc.less_equal(rows[_SNAPSHOT_ID.name], snapshot_id), True)  # noqa: FBT003 - the filling
+    return pc.fill_null(pc.less_equal(rows[SNAPSHOT_ID.name], snapshot_id), True)  # noqa: FBT003 - the filling
 
 
 def _deleted_positions(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location]) -> pa.Array:
@@ -73,7 +73,8 @@ def _deleted_positions(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str
     return pa.concat_arrays([*by_now["pos"].chunks, marked])
 
 
-def _ordinals(count: int) -> pa.Array:
+def ordinals(count: int) -> pa.Array:
+    """Return the numbers from 0 to before ``count``, int64."""
     return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 1)
 
 

@@ -1,0 +1,132 @@
+"""The change feed equals the reference's between every two snapshots, but for rows that are rewritten."""
+
+import random
+from datetime import timedelta
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import InvalidInputError, SnapshotNotFoundError, TableNotFoundError
+from tests.interop.test_reads_at_every_snapshot import FILES_ONLY, SCENARIOS, TABLE, as_multiset, fill
+from tests.reference.duckdb_lake import open_lake
+
+PAIRS_IN_CI = 25
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_changes_equal_the_references(catalog, scenario, size, seed):
+    with open_lake(catalog) as reference:
+        for statement in [TABLE, *SCENARIOS[scenario]]:
+            reference.sql(statement)
+        with Lake.connect(catalog.sqlalchemy_url) as lake:
+            made = [(one.id, str([str(change) for change in one.changes])) for one in lake.snapshots()]
+            rewrites = {number for number, changes in made if "rewrite_delete" in changes}
+            pairs = [(start, end) for start, _ in made for end, _ in made if end > 0]
+            if size == "ci":
+                pairs = random.Random(f"{seed} {scenario}").sample(pairs, min(PAIRS_IN_CI, len(pairs)))
+            for start, end in pairs:
+                compare(lake, reference, start, end, rewrites)
+
+
+def compare(lake: Lake, reference, start: int, end: int, rewrites: set[int]) -> None:
+    feed = lake.changes("t", start, end)
+    for ours, function, columns in (
+        (feed.read_arrow(), "changes", "*"),
+        (feed.insertions(), "insertions", "snapshot_id, rowid, *"),
+        (lake.deletions("t", start, end), "deletions", "snapshot_id, rowid, *"),
+    ):
+        theirs = reference.arrow(
+            f"SELECT {columns} FROM ducklake_table_{function}('lake', 'main', 't', {start}, {end})"
+        )
+        kept = [one not in rewrites for one in theirs["snapshot_id"].to_pylist()]
+        assert ours.column_names == theirs.column_names, (start, end)
+        assert as_multiset(ours) == as_multiset(theirs.filter(pa.array(kept, pa.bool_()))), (start, end)
+
+
+@pytest.fixture
+def lake(catalog):
+    with open_lake(catalog) as reference:
+        for statement in [FILES_ONLY, TABLE, fill(0, 5), fill(5, 10), "DELETE FROM t WHERE i = 3"]:
+            reference.sql(statement)
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        yield lake
+
+
+def test_times_are_bounds_too(catalog, lake):
+    by_id = {one.id: one.time for one in lake.snapshots()}
+    second = timedelta(seconds=1)
+    moment = timedelta(microseconds=1)
+
+    def found(start, end) -> list[int]:
+        return sorted(set(lake.changes("t", start, end).read_arrow()["snapshot_id"].to_pylist()))
+
+    assert found(by_id[2] - second, by_id[4] + second) == [2, 3, 4]
+    assert found(by_id[2], by_id[3]) == [2, 3]
+    assert found(by_id[2] + moment, by_id[4]) == [3, 4]
+    assert found(by_id[2], by_id[4] - moment) == [2, 3]
+    with open_lake(catalog) as reference:
+        theirs = reference.sql(
+            "SELECT DISTINCT snapshot_id FROM ducklake_table_changes('lake', 'main', 't', "
+            f"TIMESTAMPTZ '{by_id[2] + moment}', TIMESTAMPTZ '{by_id[4]}') ORDER BY 1"
+        )
+    assert theirs == [(3,), (4,)]
+
+
+def test_rows_come_sorted_and_updates_as_pairs(lake, catalog):
+    with open_lake(catalog) as reference:
+        reference.sql("UPDATE t SET s = 'new' WHERE i = 7")
+
+    changes = lake.changes("t", 4, 5).read_arrow().select(["snapshot_id", "rowid", "change_type", "s"])
+
+    assert changes.to_pylist() == [
+        {"snapshot_id": 4, "rowid": 3, "change_type": "delete", "s": "s3"},
+        {"snapshot_id": 5, "rowid": 7, "change_type": "update_preimage", "s": "s7"},
+        {"snapshot_id": 5, "rowid": 7, "change_type": "update_postimage", "s": "new"},
+    ]
+
+
+def test_a_range_from_later_to_earlier_is_empty_and_has_its_columns(lake):
+    empty = lake.changes("t", 4, 2).read_arrow()
+
+    assert empty.num_rows == 0
+    assert empty.column_names == ["snapshot_id", "rowid", "change_type", "i", "s", "l", "st"]
+
+
+def test_bounds_that_are_not_there_are_named(catalog, lake):
+    lake.expire_snapshots(versions=[2])
+
+    for bounds in [(2, 4), (1, 99), (3, lake.snapshots()[0].time - timedelta(days=1))]:
+        with pytest.raises(SnapshotNotFoundError):
+            lake.changes("t", *bounds)
+    with pytest.raises(SnapshotNotFoundError, match="or after"):
+        lake.changes("t", lake.snapshots()[-1].time + timedelta(days=1), 4)
+    with pytest.raises(TableNotFoundError):
+        lake.changes("t", 0, 0)
+    with pytest.raises(InvalidInputError, match="time zone"):
+        lake.changes("t", lake.snapshots()[0].time.replace(tzinfo=None), 4)
+    with open_lake(catalog) as reference, pytest.raises(duckdb.Error):
+        reference.sql("FROM ducklake_table_changes('lake', 'main', 't', 2, 4)")
+
+
+def test_our_own_deletes_and_inlined_rows_are_in_the_feed_of_both(catalog):
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64"})
+        lake.append_arrow("t", pa.table({"i": pa.array(range(20), pa.int64())}))
+        lake.append_arrow("t", pa.table({"i": pa.array([100, 101], pa.int64())}))
+        (file,) = lake.table_snapshot("t", with_files=True).files
+        with lake.transaction() as tx:
+            tx.delete_at("t", {file.id: [3]}, row_ids=[21])
+        lake.set_option("data_inlining_row_limit", 0)
+        for positions in ([5, 6], [0, 19]):
+            with lake.transaction() as tx:
+                tx.delete_at("t", {file.id: positions})
+        with lake.transaction() as tx:
+            tx.truncate("t")
+
+        with open_lake(catalog) as reference:
+            for start in range(8):
+                for end in range(max(start, 1), 8):
+                    compare(lake, reference, start, end, set())
