@@ -28,6 +28,7 @@ LOCK_TIMEOUT_SECONDS = 60
 WRITES = "ducklake_writes"
 _RETURNED = "ducklake_returned"  # when a connection came back to the pool
 _PROCESS = "ducklake_process"  # that opened a connection
+_FILE = "ducklake_file"  # that a connection opened
 _IDLE_SECONDS = 1.0
 
 _DRIVERS = {
@@ -217,6 +218,7 @@ def duckdb_engine(url: URL, *, read_only: bool = False) -> Engine:
 def _sqlite_engine(url: URL) -> Engine:
     engine = create_engine(url, pool_size=2, connect_args={"timeout": LOCK_TIMEOUT_SECONDS})
     _leave_connections_to_their_process(engine)
+    _follow_the_file(engine, Path(url.database or ""))
 
     @event.listens_for(engine, "connect")
     def leave_transactions_to_us(connection: sqlite3.Connection, _record: object) -> None:
@@ -228,6 +230,38 @@ def _sqlite_engine(url: URL) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _follow_the_file(engine: Engine, path: Path) -> None:
+    """Let go of a file that another one took the place of: a backup that was restored, say."""
+    was_there = False
+
+    @event.listens_for(engine, "do_connect")
+    def make_it_once(*_: object) -> None:
+        if was_there and not path.exists():  # SQLite would make an empty one
+            raise CatalogUnavailableError(shown(engine.url), "its file is gone")
+
+    @event.listens_for(engine, "connect")
+    def note_file(_connection: DBAPIConnection, record: ConnectionPoolEntry) -> None:
+        nonlocal was_there
+        was_there = True
+        record.info[_FILE] = _identity(path)
+
+    @event.listens_for(engine, "checkout")
+    def check_file(
+        _connection: DBAPIConnection, record: ConnectionPoolEntry, _proxy: PoolProxiedConnection
+    ) -> None:
+        if _identity(path) != record.info[_FILE]:
+            raise DisconnectionError
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from any other, None where there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def catalog_file(url: URL) -> Path | None:

@@ -1,6 +1,7 @@
 """Opening catalogs that are none, too old, too new, out of reach, or behind a password."""
 
 import logging
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -237,3 +238,24 @@ def test_an_encrypted_lake_is_refused_for_work(sqlite_catalog):
             with pytest.raises(UnsupportedFeatureError, match="encrypted"):
                 act()
         assert lake.current_snapshot().id == 1
+
+
+def test_an_open_lake_follows_its_file(sqlite_catalog, tmp_path):
+    file, backup = Path(sqlite_catalog.location), tmp_path / "backup"
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        shutil.copy(file, backup)
+        with lake.transaction() as tx:
+            tx.create_schema("s")
+        assert lake.current_snapshot().id == 1
+
+        backup.replace(file)
+        assert lake.current_snapshot().id == 0
+        with lake.transaction() as tx:
+            tx.create_schema("other")
+        assert lake.schema("other") is not None
+
+        file.unlink()
+        for _ in range(2):
+            with pytest.raises(CatalogUnavailableError, match="gone"):
+                lake.current_snapshot()
+        assert not file.exists()
