@@ -231,6 +231,8 @@ BETTER = {
     **{
         ("truncate", name): ("committed", "all rows go, wherever they lie when we commit")
         for name in (
+            "delete",
+            "delete everything",
             "inlined delete",
             "inlined delete of an inlined row",
             "flush of rows",
