@@ -35,6 +35,7 @@ from airflow_provider_ducklake.catalog.registered_files import registered
 from airflow_provider_ducklake.catalog.replaced_rows import replaced_rows
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
 from airflow_provider_ducklake.catalog.staged import table_to_read
+from airflow_provider_ducklake.catalog.table_info import ListedFile, TableInfo, listed_files, table_infos
 from airflow_provider_ducklake.catalog.table_snapshot import find_table, load_table
 from airflow_provider_ducklake.catalog.tables import catalog_tables
 from airflow_provider_ducklake.catalog.transaction import LakeTransaction, TableName
@@ -370,6 +371,32 @@ class Lake:
             deletes = inlined_delete_marks(connection, self._catalog, snapshot.table_id, found.id)
         plan = plan_scan(snapshot, None if columns is None else tuple(columns), rows, deletes)
         return read_rows(plan, self.locate)
+
+    def table_info(self, table: TableName | None = None, at: At = None) -> list[TableInfo]:
+        """Return files, sizes and inlined rows of all tables, or of one, from the catalog alone.
+
+        Raises:
+            TableNotFoundError, SchemaNotFoundError: there is no such table.
+        """
+        with self._reading() as connection:
+            snapshot = self._snapshot(connection, at)
+            name = None if table is None else QualifiedName.of(table)
+            if name is not None:
+                find_table(connection, self._catalog.tables, snapshot, name)
+            return table_infos(connection, self._catalog, snapshot.id, name)
+
+    def files(self, table: TableName, at: At = None) -> list[ListedFile]:
+        """Return the data files of a table at a snapshot, each with its delete file.
+
+        Rows that the catalog itself keeps are in none of them; merged files may hold rows of later snapshots.
+
+        Raises:
+            TableNotFoundError, SchemaNotFoundError: there is no such table.
+        """
+        with self._reading() as connection:
+            snapshot = self._snapshot(connection, at)
+            name = QualifiedName.of(table)
+            return listed_files(load_table(connection, self._catalog, snapshot, name, with_files=True))
 
     def changes(self, table: TableName, start: int | datetime, end: int | datetime) -> ChangeFeed:
         """Return how a table's rows changed from snapshot ``start`` to ``end``, both included.

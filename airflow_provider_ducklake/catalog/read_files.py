@@ -82,6 +82,7 @@ def live_delete_file(row: Row[Any], root: str) -> LiveDeleteFile:
         row.file_size_bytes,
         SnapshotId(row.begin_snapshot),
         row.partial_max,
+        row.footer_size,
     )
 
 

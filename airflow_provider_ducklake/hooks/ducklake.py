@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.catalog.table_info import TableInfo
     from airflow_provider_ducklake.catalog.transaction import LakeTransaction
     from airflow_provider_ducklake.hooks.staged_writes import Staged
     from airflow_provider_ducklake.spec.commit_key import CommitKey
@@ -136,6 +137,21 @@ class DuckLakeHook(BaseHook):
 
         lake = self.lake()
         return lake.read_arrow(table, at=at, columns=columns, staged=read_staged(lake, staged))
+
+    def get_df(
+        self,
+        table: str | tuple[str, str],
+        at: int | datetime | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Any:  # noqa: ANN401 - pandas is not ours to import
+        """Return the same as ``read_arrow`` as a pandas ``DataFrame``; install pandas for it."""
+        return self.lake().read_arrow(table, at=at, columns=columns).to_pandas()
+
+    def table_info(
+        self, table: str | tuple[str, str] | None = None, at: int | datetime | None = None
+    ) -> list[TableInfo]:
+        """Return files, sizes and inlined rows of all tables, or of one, from the catalog alone."""
+        return self.lake().table_info(table, at)
 
     def test_connection(self) -> tuple[bool, str]:
         """Open the catalog and write below the data path; return whether that worked, and what was found."""

@@ -77,6 +77,7 @@ class LiveDeleteFile:
     file_size_bytes: int
     begin_snapshot: SnapshotId
     partial_max: SnapshotId | None
+    footer_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,3 +87,7 @@ class CatalogDialect(ABC):
     def has_table(self, connection: Connection, name: str, schema: str | None) -> bool:
         """Whether the database has a table of that name."""
         return inspect(connection).has_table(name, schema=schema)
+
+    def table_names(self, connection: Connection, schema: str | None) -> set[str]:
+        """Return the names of all tables of the database, or of a schema of it."""
+        return set(inspect(connection).get_table_names(schema))

@@ -26,6 +26,10 @@ _HAS_TABLE = text(
     "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database()"
     " AND schema_name = :schema AND table_name = :name"
 )
+_TABLE_NAMES = text(
+    "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
+    " AND schema_name = :schema"
+)
 _ADVICE = (
     "A DuckDB file admits one process at a time, which has to close it (or DETACH the lake) first. For "
     "several clients at once keep the catalog in PostgreSQL."
@@ -72,6 +76,10 @@ class DuckDbDialect(CatalogDialect):
         """Ask DuckDB's own tables; its SQLAlchemy dialect asks PostgreSQL's, which DuckDB has not all of."""
         values = {"schema": schema or "main", "name": name}
         return bool(connection.execute(_HAS_TABLE, values).scalar_one())
+
+    def table_names(self, connection: Connection, schema: str | None) -> set[str]:
+        """Ask DuckDB's own tables, as ``has_table`` does."""
+        return set(connection.execute(_TABLE_NAMES, {"schema": schema or "main"}).scalars())
 
 
 def _is_io_error(error: BaseException) -> bool:
