@@ -19,6 +19,7 @@ DuckLakeError
 │  ├─ InvalidPartitionError
 │  ├─ InvalidOptionError
 │  ├─ InvalidStatementError
+│  ├─ InvalidPredicateError
 │  └─ SchemaMismatchError
 ├─ UnsupportedFeatureError
 ├─ StorageError
@@ -230,6 +231,23 @@ class InvalidStatementError(InvalidInputError):
         return (
             f"Statement {self.number}, line {self.line}, column {self.column}, at {self.near}: "
             f"{self.problem} Nothing was run."
+        )
+
+
+class InvalidPredicateError(InvalidInputError):
+    """A filter cannot be read, or asks for what filters do not have; says where."""
+
+    def __init__(self, line: int, column: int, near: str, problem: str) -> None:
+        self.line = line
+        self.column = column
+        self.near = near
+        self.problem = problem
+        super().__init__(line, column, near, problem)
+
+    def __str__(self) -> str:
+        return (
+            f"The filter, line {self.line}, column {self.column}, at {self.near}: {self.problem} "
+            "Nothing was read."
         )
 
 

@@ -66,7 +66,7 @@ def default_of(value: SqlDefault | None, type_: DuckLakeType) -> tuple[Default, 
     if isinstance(value, SqlExpression):
         return Default(value.text, "expression"), None
     try:
-        initial = identity_text(type_, _physical(type_, value))
+        initial = identity_text(type_, literal_physical(type_, value))
     except (ValueError, OverflowError) as error:
         raise InvalidInputError(f"{value!r} is no default for a column of type {type_}: {error}.") from error
     return Default(_checked(_literal_text(value, initial))), initial
@@ -99,8 +99,12 @@ def _checked(text: str) -> str:
     return text
 
 
-def _physical(type_: DuckLakeType, value: Literal) -> Physical:
-    """Return the physical form of a value; a ValueError says what is expected instead."""
+def literal_physical(type_: DuckLakeType, value: Literal) -> Physical:
+    """Return the physical form of a value that a type holds exactly (floats: nearly).
+
+    Raises:
+        ValueError, OverflowError: says what is expected instead.
+    """
     number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
     match type_:
         case DecimalType():

@@ -17,7 +17,14 @@ from urllib.parse import unquote
 from airflow_provider_ducklake.errors import InvalidPartitionError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.identifiers import fold, quote_if_needed, split_parts
 from airflow_provider_ducklake.spec.types import DecimalType, DuckLakeType, ScalarType, children_of
-from airflow_provider_ducklake.spec.values import Physical, civil_from_days, format_physical, is_infinite
+from airflow_provider_ducklake.spec.values import (
+    Physical,
+    civil_from_days,
+    format_physical,
+    is_infinite,
+    order_key,
+    parse_physical,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -313,6 +320,37 @@ def hive_values(path: str) -> dict[str, str | None]:
         if name and sign:
             values[name] = None if value == HIVE_NULL else unquote(value)
     return values
+
+
+_HIVE_INTEGER = re.compile(r"[+-]?[0-9]+")
+_WITHOUT_HIVE_VALUES = frozenset({"blob", "timetz", "interval", "geometry", "variant"})
+
+
+def hive_value(type_: DuckLakeType, text: str) -> Physical:
+    """Return the physical form of a folder's value.
+
+    Raises:
+        ValueError, ArithmeticError: it is no value of that type.
+    """
+    name = str(type_)
+    if children_of(type_) or name in _WITHOUT_HIVE_VALUES:
+        raise ValueError(name)
+    if name.startswith(("int", "uint")):
+        if not _HIVE_INTEGER.fullmatch(text):
+            raise ValueError(text)
+        number = int(text)
+        bits = int(name.removeprefix("u").removeprefix("int"))
+        low, high = (0, 2**bits) if name.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+        if not low <= number < high:
+            raise ValueError(text)
+        return number
+    value = parse_physical(type_, text)
+    if name not in _FREE_TEXT and order_key(type_, format_physical(type_, value)) != order_key(type_, text):
+        raise ValueError(text)  # more digits than the type has
+    return value
+
+
+_FREE_TEXT = frozenset({"varchar", "json", "uuid", "float32", "float64"})
 
 
 def escape(text: str) -> str:

@@ -78,11 +78,11 @@ def _read_literal(cursor: Cursor) -> Literal | _NoLiteral | None:
     digits = cursor.accept_kind(Kind.NUMBER)
     if digits is None:
         return _NoLiteral()
-    number = _number(digits)
+    number = read_number(digits)
     return -number if negative else number
 
 
-def _number(text: str) -> int | Decimal | float:
+def read_number(text: str) -> int | Decimal | float:
     """Return a number as DuckDB types it: what is too long for a decimal is a double."""
     plain = text.replace("_", "")
     if _WHOLE.fullmatch(text) and int(plain) < _INTEGERS_END:

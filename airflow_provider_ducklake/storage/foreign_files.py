@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,12 @@ import pyarrow as pa
 from airflow_provider_ducklake.errors import InvalidPartitionError, InvalidTypeError, SchemaMismatchError
 from airflow_provider_ducklake.spec.files import DataFile, MappedColumn
 from airflow_provider_ducklake.spec.identifiers import fold
-from airflow_provider_ducklake.spec.partitioning import TransformKind, identity_text, partition_value
+from airflow_provider_ducklake.spec.partitioning import (
+    TransformKind,
+    hive_value,
+    identity_text,
+    partition_value,
+)
 from airflow_provider_ducklake.spec.stats import ColumnStats
 from airflow_provider_ducklake.spec.types import (
     DuckLakeType,
@@ -27,7 +31,7 @@ from airflow_provider_ducklake.spec.types import (
     can_promote,
     is_float,
 )
-from airflow_provider_ducklake.spec.values import format_physical, order_key, parse_physical
+from airflow_provider_ducklake.spec.values import parse_physical
 from airflow_provider_ducklake.storage.arrow_types import ducklake_type
 from airflow_provider_ducklake.storage.parquet_footer import (
     NanRule,
@@ -324,37 +328,6 @@ def _all_null(column: Column, rows: int, *, in_list: bool = False) -> Iterator[t
         yield column.id, ColumnStats(column.id, 0, None if in_list else rows, None, None, None, 0)
     for child in column.children:
         yield from _all_null(child, rows, in_list=in_list or not isinstance(column.type, StructType))
-
-
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_WITHOUT_HIVE_VALUES = frozenset({"blob", "timetz", "interval", "geometry", "variant"})
-
-
-def hive_value(type_: DuckLakeType, text: str) -> Physical:
-    """Return the physical form of a folder's value.
-
-    Raises:
-        ValueError, ArithmeticError: it is no value of that type.
-    """
-    name = str(type_)
-    if isinstance(type_, StructType | ListType | MapType) or name in _WITHOUT_HIVE_VALUES:
-        raise ValueError(name)
-    if name.startswith(("int", "uint")):
-        if not _INTEGER.fullmatch(text):
-            raise ValueError(text)
-        number = int(text)
-        bits = int(name.removeprefix("u").removeprefix("int"))
-        low, high = (0, 2**bits) if name.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
-        if not low <= number < high:
-            raise ValueError(text)
-        return number
-    value = parse_physical(type_, text)
-    if name not in _FREE_TEXT and order_key(type_, format_physical(type_, value)) != order_key(type_, text):
-        raise ValueError(text)  # more digits than the type has
-    return value
-
-
-_FREE_TEXT = frozenset({"varchar", "json", "uuid", "float32", "float64"})
 
 
 def _constant(column: Column, value: Physical | None, rows: int) -> ColumnStats:

@@ -16,11 +16,10 @@ import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.errors import DuckLakeError, StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.literals import parse_scalar
-from airflow_provider_ducklake.spec.partitioning import hive_values
+from airflow_provider_ducklake.spec.partitioning import hive_value, hive_values
 from airflow_provider_ducklake.storage.arrow_types import arrow_field, cast_leaf, from_physical
 from airflow_provider_ducklake.storage.file_ids import with_field_ids
 from airflow_provider_ducklake.storage.filesystem import Location, open_filesystem, open_input
-from airflow_provider_ducklake.storage.foreign_files import hive_value
 from airflow_provider_ducklake.storage.reshape import Reshaping, by_field_id, field_id, reshape
 
 if TYPE_CHECKING:
