@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Select, bindparam, func, select
 
 from airflow_provider_ducklake.catalog.questions import Question
-from airflow_provider_ducklake.errors import SnapshotNotFoundError
+from airflow_provider_ducklake.errors import SnapshotNotFoundError, TransactionConflictError
 from airflow_provider_ducklake.spec.ids import SnapshotId
 from airflow_provider_ducklake.spec.snapshots import Snapshot
 from airflow_provider_ducklake.transaction.changes_made import ChangeRecord, parse_changes
@@ -141,9 +141,15 @@ class Progress:
 def which_progress(
     tables: CatalogTables, since: int, clock: ColumnElement[datetime] | None
 ) -> Question[Progress]:
-    """Ask what came after a snapshot; ``clock`` is the server's, where it has one."""
+    """Ask what came after a snapshot; ``clock`` is the server's, where it has one.
+
+    The answer raises a TransactionConflictError where the newest snapshot is older: a backup was restored.
+    """
 
     def progress(rows: Sequence[Row[Any]]) -> Progress:
+        if not rows:
+            theirs = "is newer than all that the catalog has, as if a backup had been restored"
+            raise TransactionConflictError("commit on top of it", theirs, "the lake", since)
         newer = _recorded(row for row in rows if row.snapshot_id > since)
         return Progress(_snapshot(rows[-1]), newer, None if clock is None else rows[-1].now)
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pyarrow as pa
@@ -21,7 +22,9 @@ from airflow_provider_ducklake.errors import (
     CatalogUnavailableError,
     CommitRetriesExceededError,
     CommitStateUnknownError,
+    TransactionConflictError,
 )
+from airflow_provider_ducklake.spec.ids import SnapshotId
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.transaction.changes import CreateSchema, NewSchemaRef
 from tests.concurrency.faults import before_commit
@@ -355,3 +358,31 @@ def test_an_interruption_while_waiting_for_the_lock_is_what_comes_out(new_catalo
 
         lake.append_arrow("old", ROWS)
         assert lake.read_arrow("old").num_rows == 4
+
+
+@pytest.mark.parametrize("state", ["08006", "57P01"])
+def test_a_pooler_that_lost_the_server_in_commit_leaves_it_open(new_catalog, state):
+    catalog = new_catalog("postgres")
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        create_old_and_gone(lake)
+        files = parquet_files(lake)
+
+        def answer_as_a_pooler(_connection, _cursor, statement, parameters, _context, _executemany):
+            if statement.endswith("COMMIT"):
+                statement += f"; DO $$BEGIN RAISE 'server lost' USING ERRCODE = '{state}'; END$$"
+            return statement, parameters
+
+        event.listen(lake._catalog.dialect.engine, "before_cursor_execute", answer_as_a_pooler, retval=True)
+        with pytest.raises(CommitStateUnknownError):
+            lake.append_arrow("old", ROWS)
+        event.remove(lake._catalog.dialect.engine, "before_cursor_execute", answer_as_a_pooler)
+
+        assert len(parquet_files(lake) - files) == 2
+        assert lake.read_arrow("old").num_rows == 4
+
+
+def test_a_plan_on_a_snapshot_that_a_restored_backup_lacks_is_a_conflict(catalog):
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        create = CreateSchema(NewSchemaRef(0), "s", str(uuid4()))
+        with pytest.raises(TransactionConflictError, match="backup"):
+            lake.commit(SnapshotId(7), [create], CommitInfo())

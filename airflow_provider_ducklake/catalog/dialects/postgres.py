@@ -26,6 +26,8 @@ _LOST_RACE = {
     "40P01",  # deadlock_detected
     "55P03",  # lock_not_available: lock_timeout ran out
 }
+# Connection lost, completion unknown, shutdown, trouble of the system: a pooler may say so and stay open.
+_OPEN = ("08", "40003", "57P", "58")
 
 
 class PostgresDialect(CatalogDialect):
@@ -84,4 +86,5 @@ class PostgresDialect(CatalogDialect):
 
     def is_refusal(self, error: DBAPIError) -> bool:
         """Whether the server answered: the statements come with the COMMIT, and so do their errors."""
-        return not error.connection_invalidated and getattr(error.orig, "sqlstate", None) is not None
+        state = getattr(error.orig, "sqlstate", None)
+        return state is not None and not error.connection_invalidated and not state.startswith(_OPEN)
