@@ -7,7 +7,9 @@ so what is compared is what the tables are in the end, as the reference sees the
 from collections import Counter
 from typing import Any
 
+from airflow_provider_ducklake.catalog.lake import Lake
 from tests.differential.drawn_changes import Change, Changes
+from tests.differential.drawn_lake import ID, Table
 from tests.differential.free_changes import ALTERATIONS, APPENDS, FreeChanges
 from tests.differential.twin import Twin
 from tests.reference.catalog_dump import Row, dump_catalog
@@ -47,6 +49,7 @@ class Alterations:
         done.append(_carried_out(twin, free.rows()))
         ours, theirs = (tables(one) for one in (twin.ours, twin.theirs))
         assert ours == theirs, "\n".join([*done, *differences(ours, theirs)])
+        our_reader_agrees(twin, free.lake.tables)
 
 
 def _carried_out(twin: Twin, changes: list[Change]) -> str:
@@ -70,6 +73,15 @@ def tables(catalog: CatalogDatabase) -> list[tuple[Any, ...]]:
 def _rows(reference: DuckLakeConnection, schema: str, table: str) -> list[str]:
     names = ['"' + one.replace('"', '""') + '"' for one in (schema, table)]
     return sorted(map(repr, reference.sql(f"FROM {'.'.join(names)}")))
+
+
+def our_reader_agrees(twin: Twin, tables: list[Table]) -> None:
+    """Read every table of both lakes by our own reader: the same rows, and those that were drawn."""
+    with Lake.connect(twin.theirs.sqlalchemy_url) as theirs:
+        for table in tables:
+            own, other = (lake.read_arrow(table.qualified).sort_by(ID) for lake in (twin.lake, theirs))
+            assert own[ID].to_pylist() == sorted(table.live), table.sql
+            assert own == other, table.sql
 
 
 def keys(dump: dict[str, list[Row]]) -> list[tuple[Any, ...]]:

@@ -34,6 +34,9 @@ IGNORED = {
     "ducklake_table_column_stats.min_value and max_value of widened columns": (
         "of some types the reference forgets the bounds; they still hold"
     ),
+    "ducklake_table_column_stats.min_value and max_value below lists and maps": (
+        "the reference leaves out a file of which it counted no value there, and then misses its rows"
+    ),
     "ducklake_table_column_stats: missing rows of nested columns": (
         "whether inlined rows hold a value there we do not look up, and then claim nothing"
     ),
@@ -114,7 +117,8 @@ class Twin(OurLake):
 
     def differences(self) -> list[str]:
         """Return how the two catalogs differ, apart from what is ignored."""
-        ours, theirs = (_comparable(dump_catalog(one)) for one in (self.ours, self.theirs))
+        dumps = [dump_catalog(one) for one in (self.ours, self.theirs)]
+        ours, theirs = (_comparable(dump, _miscounted(dumps[1])) for dump in dumps)
         return list(catalog_differences(ours, _without_forgotten(theirs, ours), ignore=_EVERYWHERE))
 
 
@@ -157,7 +161,16 @@ def _widened(columns: list[dict[str, Any]]) -> set[tuple[int, int]]:
     return {key for key, count in Counter(one[:2] for one in types).items() if count > 1}
 
 
-def _comparable(dump: Dump) -> Dump:
+def _miscounted(theirs: Dump) -> set[tuple[int, int]]:
+    """Return the columns of which a file has bounds and, as the reference counts, not a value."""
+    return {
+        (row["table_id"], row["column_id"])
+        for row in theirs["ducklake_file_column_stats"]
+        if row["value_count"] == 0 and row["min_value"] is not None
+    }
+
+
+def _comparable(dump: Dump, miscounted: set[tuple[int, int]]) -> Dump:
     columns = dump["ducklake_column"]
     blobs = {(row["table_id"], row["column_id"]) for row in columns if row["column_type"] == "blob"}
 
@@ -176,7 +189,7 @@ def _comparable(dump: Dump) -> Dump:
             dump["ducklake_file_column_stats"], _in_lists(columns), _COUNTS
         ),
         "ducklake_table_column_stats": _hidden(
-            dump["ducklake_table_column_stats"], blobs | _widened(columns), _BOUNDS
+            dump["ducklake_table_column_stats"], blobs | _widened(columns) | miscounted, _BOUNDS
         ),
         "ducklake_column": [shown(row) for row in dump["ducklake_column"]],
         "ducklake_snapshot_changes": [in_order(row) for row in dump["ducklake_snapshot_changes"]],
