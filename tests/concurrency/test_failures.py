@@ -337,9 +337,10 @@ def test_an_interruption_right_after_commit_keeps_the_files(lake, caplog):
     assert lake.read_arrow("old").num_rows == 4
 
 
+@pytest.mark.parametrize("kind", SERVERS)
 @pytest.mark.parametrize("error", [InjectedError, SystemExit, KeyboardInterrupt])
-def test_an_interruption_while_waiting_for_the_lock_is_what_comes_out(new_catalog, error):
-    catalog = new_catalog("postgres")
+def test_an_interruption_while_waiting_for_the_lock_is_what_comes_out(new_catalog, kind, error):
+    catalog = new_catalog(kind)
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
         create_old_and_gone(lake)
 

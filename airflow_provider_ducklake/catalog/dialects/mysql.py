@@ -13,16 +13,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine, func, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from airflow_provider_ducklake.catalog.column_types import CatalogTimestamp
 from airflow_provider_ducklake.catalog.connect import LOCK_TIMEOUT_SECONDS
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+from airflow_provider_ducklake.errors import DuckLakeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from sqlalchemy.exc import DBAPIError
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +36,18 @@ _GET_LOCK = text("SELECT GET_LOCK(:name, :seconds)")
 
 class _LockTimeoutError(Exception):
     """GET_LOCK gave up waiting, which it says by a value; with the code of the other locks that do."""
+
+
+@contextmanager
+def _gone_if_interrupted(connection: Connection) -> Iterator[None]:
+    """Close a connection in whose use a signal handler raised: its next answer may be the one before."""
+    try:
+        yield
+    except (DBAPIError, DuckLakeError):
+        raise
+    except BaseException:
+        connection.invalidate()
+        raise
 
 
 class MySqlDialect(CatalogDialect):
@@ -56,10 +67,11 @@ class MySqlDialect(CatalogDialect):
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        with self.engine.connect() as connection:
+        with self.engine.connect() as connection, _gone_if_interrupted(connection):
             self._take_lock(connection)
             try:
-                yield connection
+                with _gone_if_interrupted(connection):
+                    yield connection
             finally:
                 self._release_lock(connection)
 
@@ -85,7 +97,7 @@ class MySqlDialect(CatalogDialect):
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        with self.engine.connect() as connection:
+        with self.engine.connect() as connection, _gone_if_interrupted(connection):
             yield connection.execution_options(isolation_level="REPEATABLE READ")
 
     def is_lost_race(self, error: DBAPIError) -> bool:
