@@ -13,6 +13,7 @@ import re
 import struct
 import uuid
 from decimal import Context, Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_provider_ducklake.spec.types import DecimalType, DuckLakeType, ScalarType
@@ -61,6 +62,33 @@ def _date_parts(days: int) -> tuple[str, str]:
 def is_infinite(type_: DuckLakeType, value: int) -> bool:
     """Whether a date or timestamp in physical form is DuckDB's ``infinity`` or ``-infinity``."""
     return abs(value) == (_INFINITE_DATE if str(type_) == "date" else _INFINITE_TIMESTAMP)
+
+
+def physical_range(type_: DuckLakeType) -> tuple[int, int]:
+    """Return the least and the greatest physical form of a number or time; those of dates are infinite.
+
+    >>> physical_range(ScalarType("uint8")), physical_range(DecimalType(3, 1))
+    ((0, 255), (-999, 999))
+    """
+    match type_:
+        case DecimalType(precision):
+            return 1 - 10**precision, 10**precision - 1
+        case ScalarType("date"):
+            return -_INFINITE_DATE, _INFINITE_DATE
+        case ScalarType("time"):
+            return 0, _DAY_SECONDS * _UNITS_PER_SECOND["time"]
+        case ScalarType(name) if name in _UNITS_PER_SECOND:
+            return -_INFINITE_TIMESTAMP, _INFINITE_TIMESTAMP
+        case ScalarType(name) if name.startswith("uint"):
+            return 0, 2 ** int(name.removeprefix("uint")) - 1
+        case _:
+            bits = int(str(type_).removeprefix("int"))
+            return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+
+def units_per_second(type_: DuckLakeType) -> Fraction:
+    """Return how many units of a date's or timestamp's physical form a second has."""
+    return Fraction(1, _DAY_SECONDS) if str(type_) == "date" else Fraction(_UNITS_PER_SECOND[str(type_)])
 
 
 def format_date(days: int) -> str:
@@ -211,12 +239,16 @@ def _parse_boolean(text: str) -> bool:
     return _BOOLEANS[text]
 
 
-def _parse_float32(text: str) -> float:
-    """Return the single-precision float of a text, which may have too few digits to name it as a double."""
-    value = float(text)
+def as_float32(value: float) -> float:
+    """Return the nearest single-precision float."""
     if math.isfinite(value) and abs(value) >= _FLOAT32_OVERFLOW:
         return math.copysign(math.inf, value)
     return float(struct.unpack("<f", struct.pack("<f", value))[0])
+
+
+def _parse_float32(text: str) -> float:
+    """Return the single-precision float of a text, which may have too few digits to name it as a double."""
+    return as_float32(float(text))
 
 
 _PARSERS: dict[str, Callable[[str], Physical]] = {
