@@ -25,15 +25,12 @@ from airflow_provider_ducklake.catalog.commit import KeyedCommit, PlannedCommit,
 from airflow_provider_ducklake.catalog.connect import catalog_file, open_engine, parse_url, shown
 from airflow_provider_ducklake.catalog.dialects import dialect_of
 from airflow_provider_ducklake.catalog.indexes import create_indexes
-from airflow_provider_ducklake.catalog.inlined_read import (
-    inlined_delete_marks,
-    read_inlined,
-)
 from airflow_provider_ducklake.catalog.options import write_option
 from airflow_provider_ducklake.catalog.read_changes import plan_changes
 from airflow_provider_ducklake.catalog.registered_files import registered
 from airflow_provider_ducklake.catalog.replaced_rows import replaced_rows
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
+from airflow_provider_ducklake.catalog.scan import plan_table
 from airflow_provider_ducklake.catalog.staged import table_to_read
 from airflow_provider_ducklake.catalog.table_info import ListedFile, TableInfo, listed_files, table_infos
 from airflow_provider_ducklake.catalog.table_snapshot import find_table, load_table
@@ -50,7 +47,6 @@ from airflow_provider_ducklake.errors import (
     UnsupportedVersionError,
 )
 from airflow_provider_ducklake.planning.expiry import ExpiryRule
-from airflow_provider_ducklake.planning.scan import plan_scan
 from airflow_provider_ducklake.planning.write import NewTable
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
@@ -74,6 +70,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.questions import Question
     from airflow_provider_ducklake.catalog.read_snapshots import RecordedSnapshot
     from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.planning.scan import ScanPlan
     from airflow_provider_ducklake.planning.staged import StagedWrite
     from airflow_provider_ducklake.planning.watch import TableChanges
     from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId
@@ -345,14 +342,20 @@ class Lake:
         table: TableName,
         at: At = None,
         columns: Sequence[str] | None = None,
+        where: str | None = None,
         *,
         staged: Sequence[StagedWrite] = (),
     ) -> pa.Table:
         """Return a table's rows at a snapshot, without Spark: for small reads; in no promised order.
 
-        With ``staged``, as the newest snapshot would have it were those of them to this table committed.
+        With ``where``, a condition such as ``"price > 10 AND day = '2024-01-31'"``, only rows for which it is
+        true. With ``staged``, as the newest snapshot would have it were those of them to this table
+        committed.
 
         Raises:
+            InvalidPredicateError: the condition cannot be read, or compares a column with what is no value of
+                it.
+            ColumnNotFoundError: no such column.
             UnsupportedFeatureError: a file has types or a layout that this release cannot read.
             StorageError: a data file or delete file is missing or damaged.
             InvalidInputError: ``staged`` together with ``at``, or staged writes that do not go together.
@@ -360,17 +363,39 @@ class Lake:
         """
         from airflow_provider_ducklake.storage.table_reader import read_rows  # noqa: PLC0415 - heavy
 
+        return read_rows(self._plan(table, at, columns, where, staged), self.locate)
+
+    def scan(
+        self,
+        table: TableName,
+        at: At = None,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+    ) -> ScanPlan:
+        """Return what ``read_arrow`` would read: the files that may hold wanted rows, and inlined rows.
+
+        Raises:
+            InvalidPredicateError, ColumnNotFoundError: as ``read_arrow``.
+        """
+        return self._plan(table, at, columns, where, ())
+
+    def _plan(
+        self,
+        table: TableName,
+        at: At,
+        columns: Sequence[str] | None,
+        where: str | None,
+        staged: Sequence[StagedWrite],
+    ) -> ScanPlan:
         self._refuse_unusable()
         if staged and at is not None:
             raise InvalidInputError("Staged writes follow the newest snapshot: leave at out.")
         name = QualifiedName.of(table)
         with self._reading() as connection:  # one for all: a flush moves rows between files and the catalog
             found = self._snapshot(connection, at)
-            snapshot = table_to_read(connection, self._catalog, found, name, staged)
-            rows = read_inlined(connection, self._catalog, snapshot)
-            deletes = inlined_delete_marks(connection, self._catalog, snapshot.table_id, found.id)
-        plan = plan_scan(snapshot, None if columns is None else tuple(columns), rows, deletes)
-        return read_rows(plan, self.locate)
+            without_files = table_to_read(connection, self._catalog, found, name, staged)
+            chosen = None if columns is None else tuple(columns)
+            return plan_table(connection, self._catalog, without_files, chosen, where)
 
     def table_info(self, table: TableName | None = None, at: At = None) -> list[TableInfo]:
         """Return files, sizes and inlined rows of all tables, or of one, from the catalog alone.

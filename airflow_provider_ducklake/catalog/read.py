@@ -5,13 +5,16 @@ Statements name their columns, so extra columns of newer catalogs do no harm.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Table, and_, func, or_, select
 
 from airflow_provider_ducklake.catalog.questions import Question
+from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
 from airflow_provider_ducklake.spec.ids import (
     ColumnId,
@@ -197,6 +200,24 @@ def partition_spec(
         return None
     fields = tuple(PartitionField(ColumnId(row.column_id), Transform.parse(row.transform)) for row in rows)
     return PartitionSpec(fields, PartitionId(rows[0].partition_id))
+
+
+def partition_specs(
+    connection: Connection, tables: CatalogTables, table_id: int
+) -> dict[PartitionId, PartitionSpec]:
+    """Return every partitioning that a table ever had; those with transforms we do not know are left out."""
+    key = tables["partition_column"]
+    rows = connection.execute(
+        select(key.c.partition_id, key.c.column_id, key.c.transform)
+        .where(key.c.table_id == table_id)
+        .order_by(key.c.partition_id, key.c.partition_key_index)
+    ).all()
+    specs: dict[PartitionId, PartitionSpec] = {}
+    for partition_id, keys in groupby(rows, key=lambda row: PartitionId(row.partition_id)):
+        with suppress(UnsupportedFeatureError):
+            fields = (PartitionField(ColumnId(one.column_id), Transform.parse(one.transform)) for one in keys)
+            specs[partition_id] = PartitionSpec(tuple(fields), partition_id)
+    return specs
 
 
 def sort_spec(connection: Connection, tables: CatalogTables, at: int, table_id: int) -> SortSpec | None:

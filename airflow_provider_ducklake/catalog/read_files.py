@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, and_, select
+from sqlalchemy import Connection, Row, and_, select, true
 
 from airflow_provider_ducklake.catalog.questions import in_parts
 from airflow_provider_ducklake.catalog.read import visible
@@ -18,22 +18,42 @@ from airflow_provider_ducklake.spec.stats import ColumnStats
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from sqlalchemy import ColumnElement
+
     from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.spec.files import NameMapping
     from airflow_provider_ducklake.spec.ids import MappingId
 
 
-def data_files(
-    connection: Connection, tables: CatalogTables, at: int, table_id: int, root: str
+_FEW_FILES = 1000
+
+
+def data_files(  # noqa: PLR0913 - the last one has a default
+    connection: Connection,
+    tables: CatalogTables,
+    at: int,
+    table_id: int,
+    root: str,
+    *,
+    only: ColumnElement[bool] | None = None,
 ) -> tuple[LiveDataFile, ...]:
-    """Return a table's data files at a snapshot with delete files, statistics and partition values."""
+    """Return a table's data files at a snapshot with delete files, statistics and partition values.
+
+    ``only``: those rows of ``ducklake_data_file`` for which this holds.
+    """
     file = tables["data_file"]
     rows = connection.execute(
-        select(file).where(visible(file, at), file.c.table_id == table_id).order_by(file.c.data_file_id)
+        select(file)
+        .where(visible(file, at), file.c.table_id == table_id, true() if only is None else only)
+        .order_by(file.c.data_file_id)
     ).all()
-    deletes = _delete_files(connection, tables, at, table_id, root)
-    stats = _file_stats(connection, tables, at, table_id)
-    values = _partition_values(connection, tables, at, table_id)
+    if only is not None and len(rows) <= _FEW_FILES:
+        ids: Any = [row.data_file_id for row in rows]
+    else:
+        ids = select(file.c.data_file_id).where(visible(file, at), file.c.table_id == table_id)
+    deletes = _delete_files(connection, tables, at, table_id, root, ids=ids)
+    stats = _file_stats(connection, tables, table_id, ids)
+    values = _partition_values(connection, tables, table_id, ids)
     is_mapped = any(row.mapping_id is not None for row in rows)
     mappings = name_mappings(connection, tables, table_id) if is_mapped else {}
     return tuple(
@@ -64,11 +84,21 @@ def live_data_file(row: Row[Any], root: str, mappings: Mapping[MappingId, NameMa
     )
 
 
-def _delete_files(
-    connection: Connection, tables: CatalogTables, at: int, table_id: int, root: str
+def _delete_files(  # noqa: PLR0913 - as ``data_files``
+    connection: Connection,
+    tables: CatalogTables,
+    at: int,
+    table_id: int,
+    root: str,
+    *,
+    ids: Any,  # noqa: ANN401 - numbers, or a subquery
 ) -> dict[int, LiveDeleteFile]:
     delete = tables["delete_file"]
-    rows = connection.execute(select(delete).where(visible(delete, at), delete.c.table_id == table_id))
+    rows = connection.execute(
+        select(delete).where(
+            visible(delete, at), delete.c.table_id == table_id, delete.c.data_file_id.in_(ids)
+        )
+    )
     return {row.data_file_id: live_delete_file(row, root) for row in rows}
 
 
@@ -86,19 +116,15 @@ def live_delete_file(row: Row[Any], root: str) -> LiveDeleteFile:
     )
 
 
-def _live_file_ids(tables: CatalogTables, at: int, table_id: int) -> Any:  # noqa: ANN401 - a subquery
-    file = tables["data_file"]
-    return select(file.c.data_file_id).where(visible(file, at), file.c.table_id == table_id)
-
-
 def _file_stats(
-    connection: Connection, tables: CatalogTables, at: int, table_id: int
+    connection: Connection,
+    tables: CatalogTables,
+    table_id: int,
+    ids: Any,  # noqa: ANN401 - numbers, or a subquery
 ) -> dict[int, dict[ColumnId, ColumnStats]]:
     stats = tables["file_column_stats"]
     rows = connection.execute(
-        select(stats).where(
-            stats.c.table_id == table_id, stats.c.data_file_id.in_(_live_file_ids(tables, at, table_id))
-        )
+        select(stats).where(stats.c.table_id == table_id, stats.c.data_file_id.in_(ids))
     )
     found: dict[int, dict[ColumnId, ColumnStats]] = {}
     for row in rows:
@@ -116,12 +142,15 @@ def _file_stats(
 
 
 def _partition_values(
-    connection: Connection, tables: CatalogTables, at: int, table_id: int
+    connection: Connection,
+    tables: CatalogTables,
+    table_id: int,
+    ids: Any,  # noqa: ANN401 - numbers, or a subquery
 ) -> dict[int, list[str | None]]:
     value = tables["file_partition_value"]
     rows = connection.execute(
         select(value)
-        .where(value.c.table_id == table_id, value.c.data_file_id.in_(_live_file_ids(tables, at, table_id)))
+        .where(value.c.table_id == table_id, value.c.data_file_id.in_(ids))
         .order_by(value.c.data_file_id, value.c.partition_key_index)
     )
     found: dict[int, list[str | None]] = {}

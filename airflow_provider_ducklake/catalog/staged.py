@@ -72,7 +72,7 @@ def table_to_read(
     name: QualifiedName,
     staged: Sequence[StagedWrite],
 ) -> TableSnapshot:
-    """Return a table with its files, and with those that staged writes would add or create it with.
+    """Return a table without its own files, with those that staged writes would add or create it with.
 
     Raises:
         SchemaNotFoundError, TableNotFoundError: it did not exist at that snapshot, and no write creates it.
@@ -80,10 +80,10 @@ def table_to_read(
     """
     table: TableSnapshot | None
     try:
-        table = load_table(connection, catalog, snapshot, name, with_files=True)
+        table = load_table(connection, catalog, snapshot, name, with_files=False)
     except TableNotFoundError:
         table = None
     table, files = with_staged(table, name, staged)
     if table is None:
         raise TableNotFoundError(str(name), snapshot.id)
-    return replace(table, files=(*(table.files or ()), *files))
+    return replace(table, files=files)

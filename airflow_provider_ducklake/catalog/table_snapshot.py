@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlalchemy import column as sql_column
 from sqlalchemy import func, literal, select, table
 
 from airflow_provider_ducklake.catalog import read, read_files, read_layouts
+from airflow_provider_ducklake.catalog.file_conditions import may_match
 from airflow_provider_ducklake.errors import SchemaNotFoundError, TableNotFoundError
 from airflow_provider_ducklake.spec.options import Options
 from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.planning.predicates import Predicate
     from airflow_provider_ducklake.spec.identifiers import QualifiedName
 
 
@@ -48,8 +51,7 @@ def load_table(
     tables = catalog.tables
     row = find_table(connection, tables, snapshot, name)
     root = row.path.below(row.schema.path.below(catalog.data_path))
-    files = read_files.data_files(connection, tables, snapshot.id, row.id, root) if with_files else None
-    return TableSnapshot(
+    found = TableSnapshot(
         snapshot=snapshot,
         table_id=row.id,
         table_uuid=row.uuid,
@@ -60,8 +62,21 @@ def load_table(
         partition_spec=read.partition_spec(connection, tables, snapshot.id, row.id),
         sort_spec=read.sort_spec(connection, tables, snapshot.id, row.id),
         options=Options.effective(read.option_rows(connection, tables), row.schema.id, row.id),
-        files=files,
-        has_inlined_data=_has_inlined_data(connection, catalog, snapshot, row.id) if with_files else None,
+    )
+    return with_live_files(connection, catalog, found) if with_files else found
+
+
+def with_live_files(
+    connection: Connection, catalog: Catalog, table: TableSnapshot, where: Predicate | None = None
+) -> TableSnapshot:
+    """Return a table with its data files; those that the catalog can exclude by a filter are left out."""
+    at, tables = table.snapshot, catalog.tables
+    name = catalog.dialect.engine.dialect.name
+    only = None if where is None else may_match(where, table.table_id, table.schema, tables, name)
+    return replace(
+        table,
+        files=read_files.data_files(connection, tables, at.id, table.table_id, table.root, only=only),
+        has_inlined_data=_has_inlined_data(connection, catalog, at, table.table_id),
     )
 
 

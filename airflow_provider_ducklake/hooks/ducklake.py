@@ -127,16 +127,18 @@ class DuckLakeHook(BaseHook):
         at: int | datetime | None = None,
         columns: Sequence[str] | None = None,
         staged: Staged = (),
+        where: str | None = None,
     ) -> Any:  # noqa: ANN401 - pyarrow has no types to name
         """Return a table's rows as a ``pyarrow.Table``, without Spark; ``at`` is a snapshot id or a time.
 
+        With ``where``, a condition such as ``"price > 10 AND day = '2024-01-31'"``, only those that meet it.
         With ``staged``, what tasks with ``stage_only=True`` returned, as the newest snapshot would have the
         table were those of them to this table committed.
         """
         from airflow_provider_ducklake.hooks.staged_writes import read_staged  # noqa: PLC0415 - not always
 
         lake = self.lake()
-        return lake.read_arrow(table, at=at, columns=columns, staged=read_staged(lake, staged))
+        return lake.read_arrow(table, at=at, columns=columns, where=where, staged=read_staged(lake, staged))
 
     def get_df(
         self,

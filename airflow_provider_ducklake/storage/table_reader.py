@@ -13,6 +13,7 @@ from airflow_provider_ducklake.spec.types import ScalarType
 from airflow_provider_ducklake.storage.delete_files import deleted_rows
 from airflow_provider_ducklake.storage.inlined_values import inlined_in_schema
 from airflow_provider_ducklake.storage.parquet_reader import read_data_file
+from airflow_provider_ducklake.storage.row_filter import matching, needed_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 
 def read_rows(plan: ScanPlan, locate: Callable[[str], Location]) -> pa.Table:
     """Return all rows of the plan in the table's schema at its snapshot."""
-    columns = TableSchema(tuple(plan.table.schema.find(name) for name in plan.columns))
-    return pa.concat_tables([*_of_files(plan, locate), inlined_in_schema(plan.inlined_rows, columns)])
+    return pa.concat_tables([*_of_files(plan, locate), _inlined(plan)])
 
 
 def _of_files(plan: ScanPlan, locate: Callable[[str], Location]) -> Iterator[pa.Table]:
@@ -34,22 +34,42 @@ def _of_files(plan: ScanPlan, locate: Callable[[str], Location]) -> Iterator[pa.
 
 
 def live_rows(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location]) -> pa.Table:
-    """Return the rows of a data file that the plan's snapshot shows: the plan's columns, in file order."""
+    """Return the rows of a data file that the plan wants: the plan's columns, in file order."""
     table = plan.table
     stamps = () if file.partial_max is None else (SNAPSHOT_ID,)
+    names = _columns_to_read(plan)
     rows = read_data_file(
         file,
         TableSchema((*table.schema.columns, *stamps)),
         table=str(table.name),
         snapshot_id=table.snapshot.id,
-        columns=(*plan.columns, *(one.name for one in stamps)),
+        columns=(*names, *(one.name for one in stamps)),
         locate=locate,
     )
-    rows, keep = rows.select(plan.columns), _visible(rows, table.snapshot.id)
+    rows, keep = rows.select(names), _visible(rows, table.snapshot.id)
     gone = _deleted_positions(plan, file, locate)
     if len(gone):
         keep = _and(keep, pc.invert(pc.is_in(ordinals(rows.num_rows), value_set=gone)))
-    return rows if keep is None else rows.filter(keep)
+    return _wanted(plan, rows if keep is None else rows.filter(keep))
+
+
+def _inlined(plan: ScanPlan) -> pa.Table:
+    columns = TableSchema(tuple(plan.table.schema.find(name) for name in _columns_to_read(plan)))
+    return _wanted(plan, inlined_in_schema(plan.inlined_rows, columns))
+
+
+def _columns_to_read(plan: ScanPlan) -> tuple[str, ...]:
+    """Return the plan's columns, and behind them those that only its filter looks at."""
+    if plan.where is None:
+        return plan.columns
+    needed = needed_columns(plan.where, plan.table.schema)
+    return (*plan.columns, *(name for name in needed if name not in plan.columns))
+
+
+def _wanted(plan: ScanPlan, rows: pa.Table) -> pa.Table:
+    if plan.where is None:
+        return rows
+    return matching(rows, plan.where, plan.table.schema).select(plan.columns)
 
 
 # Rows of several snapshots in one file (merged, or flushed from the catalog) say which each of them is.

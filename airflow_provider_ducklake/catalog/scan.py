@@ -1,0 +1,40 @@
+"""Plan the reading of a table from what the catalog says of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.catalog import read
+from airflow_provider_ducklake.catalog.inlined_read import inlined_delete_marks, read_inlined
+from airflow_provider_ducklake.catalog.table_snapshot import with_live_files
+from airflow_provider_ducklake.planning.scan import ScanPlan, plan_scan
+from airflow_provider_ducklake.sql.predicate import read_predicate
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.spec.snapshots import TableSnapshot
+
+
+def plan_table(
+    connection: Connection,
+    catalog: Catalog,
+    table: TableSnapshot,
+    columns: tuple[str, ...] | None,
+    where: str | None,
+) -> ScanPlan:
+    """Return the plan for reading a table, whose ``files`` are those that it does not have yet.
+
+    Raises:
+        InvalidPredicateError, ColumnNotFoundError: the filter cannot be read; nothing was looked up for it.
+    """
+    tables, table_id = catalog.tables, table.table_id
+    predicate = None if where is None else read_predicate(where, table.schema, str(table.name))
+    live = with_live_files(connection, catalog, table, predicate)
+    live = replace(live, files=(*(live.files or ()), *(table.files or ())))
+    rows = read_inlined(connection, catalog, live)
+    deletes = inlined_delete_marks(connection, catalog, table_id, table.snapshot.id)
+    specs = {} if predicate is None else read.partition_specs(connection, tables, table_id)
+    return plan_scan(live, columns, rows, deletes, where=predicate, partition_specs=specs)
