@@ -102,10 +102,14 @@ def missing_row_ids(
 
 def layout_schema(connection: Connection, tables: CatalogTables, table_id: int, version: int) -> TableSchema:
     """Return the columns that a table had in a schema version of the lake."""
+    if "schema_versions" not in tables:  # before 0.3: a schema version begins with its first snapshot
+        snapshot = tables["snapshot"]
+        first = select(func.min(snapshot.c.snapshot_id)).where(snapshot.c.schema_version == version)
+        return read.columns(connection, tables, connection.execute(first).scalar_one() or 0, table_id)
     versions = tables["schema_versions"]
-    newest = select(func.max(versions.c.begin_snapshot)).where(
-        versions.c.table_id == table_id, versions.c.schema_version <= version
-    )
+    newest = select(func.max(versions.c.begin_snapshot)).where(versions.c.schema_version <= version)
+    if "table_id" in versions.c:
+        newest = newest.where(versions.c.table_id == table_id)
     begin = connection.execute(newest).scalar_one()
     return read.columns(connection, tables, -1 if begin is None else begin, table_id)
 

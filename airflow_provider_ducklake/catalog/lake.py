@@ -121,7 +121,7 @@ class Lake:
         Raises:
             CatalogUnavailableError: the database cannot be reached or refuses the login.
             NotADuckLakeError: it holds no DuckLake catalog.
-            UnsupportedVersionError: its spec version is not 1.0.
+            UnsupportedVersionError: its spec version is older than 0.2, or newer than 1.0.
         """
         parsed = parse_url(url)
         file = catalog_file(parsed)
@@ -132,7 +132,8 @@ class Lake:
         try:
             with _translated(parsed), dialect.reading() as connection:
                 found = dialect.has_table(connection, tables["metadata"].name, metadata_schema)
-                _check_version(read.stored_versions(connection, tables) if found else [], shown(parsed))
+                version = _version(read.stored_versions(connection, tables) if found else [], shown(parsed))
+                tables = catalog_tables(version, metadata_schema)
                 options = read.option_rows(connection, tables)
         except BaseException:
             dialect.engine.dispose()
@@ -278,6 +279,7 @@ class Lake:
             InvalidOptionError: no such option, one that cannot be set, or a value out of range.
             SchemaNotFoundError, TableNotFoundError: it does not exist.
         """
+        self._refuse_unwritable()
         text = option_text(key, value)
         with _translated(self._catalog.dialect.engine.url):
 
@@ -323,7 +325,7 @@ class Lake:
             SchemaNotFoundError: its schema does not exist.
             AlreadyExistsError: a view has the name.
         """
-        self._refuse_unusable()
+        self._refuse_unwritable()
         with self._reading() as connection:
             snapshot = read_snapshots.head(connection, self._catalog.tables)
             schema = read.find_schema(connection, self._catalog.tables, snapshot.id, name.schema)
@@ -474,7 +476,7 @@ class Lake:
         Raises:
             UnsupportedFeatureError: the lake is encrypted.
         """
-        self._refuse_unusable()
+        self._refuse_unwritable()
         key = CommitKey((commit_key,)) if isinstance(commit_key, str) else commit_key
         keyed = None
         if key is not None:
@@ -508,6 +510,7 @@ class Lake:
 
         The format has none; DuckDB works on beside them. Not versioned, makes no snapshot.
         """
+        self._refuse_unwritable()
         with _translated(self._catalog.dialect.engine.url):
             return create_indexes(self._catalog)
 
@@ -559,12 +562,13 @@ class Lake:
         self, planned: PlannedCommit, retry: RetryPolicy = DEFAULT_RETRY
     ) -> CommittedSnapshot | None:
         """Commit what was planned, and checked against the lake's options."""
-        self._refuse_unusable()
+        self._refuse_unwritable()
         with _translated(self._catalog.dialect.engine.url):
             return commit(self._catalog, planned, retry)
 
     def register_job(self, job_id: str, prefix: str) -> None:
         """Note that a job is about to write files into a directory, which another task will commit."""
+        self._refuse_unwritable()
         with _translated(self._catalog.dialect.engine.url):
             jobs.register(self._catalog, job_id, prefix)
 
@@ -602,6 +606,7 @@ class Lake:
         Raises:
             ZombieCommitError: a later generation of the same task has committed.
         """
+        self._refuse_unwritable()
         with _translated(self._catalog.dialect.engine.url):
             commit_keys.ensure_table(self._catalog)
             if starts_over:
@@ -643,6 +648,7 @@ class Lake:
             InvalidInputError: ``older_than`` together with ``versions``, none of the three, or ``keep_last``
                 below 1.
         """
+        self._refuse_unwritable()
         rule = ExpiryRule(older_than, versions, keep_last)
         with _translated(self._catalog.dialect.engine.url):
             return maintenance.expire(self._catalog, rule, dry_run=dry_run)
@@ -658,8 +664,14 @@ class Lake:
                 connection, self._catalog.tables, QualifiedName.of(table), since, kinds
             )
 
+    def _refuse_unwritable(self) -> None:
+        """Refuse to change lakes whose files or catalog we cannot work on, before anything starts."""
+        if self.version is not CURRENT:
+            raise UnsupportedVersionError(self.version.value, [CURRENT.value])
+        self._refuse_unusable()
+
     def _refuse_unusable(self) -> None:
-        """Refuse lakes whose files we cannot work on, before anything starts."""
+        """Refuse lakes whose files we cannot read, before anything starts."""
         if not is_absolute(self.data_path):
             raise UnsupportedFeatureError(
                 f"This lake's data path {self.data_path!r} is relative, so every process would look for "
@@ -695,9 +707,7 @@ def _is_connection_error(error: DBAPIError) -> bool:
     return error.statement is None or "file is not a database" in str(error.orig)
 
 
-def _check_version(versions: Sequence[str], catalog: str) -> None:
-    if not versions:
+def _version(texts: Sequence[str], catalog: str) -> SpecVersion:
+    if not texts:
         raise NotADuckLakeError(catalog)
-    for text in versions:
-        if text != CURRENT.value:
-            raise UnsupportedVersionError(text, [SpecVersion.V1_0.value])
+    return min(SpecVersion.parse(text) for text in texts)

@@ -138,7 +138,9 @@ class MacroRow:
 
 
 def macros(connection: Connection, tables: CatalogTables, at: int, schema_id: SchemaId) -> list[MacroRow]:
-    """Return the macros of a schema."""
+    """Return the macros of a schema; there are none before 0.4."""
+    if "macro" not in tables:
+        return []
     macro, implementation = tables["macro"], tables["macro_impl"]
     rows = connection.execute(
         select(macro.c.macro_id, macro.c.macro_name, func.min(implementation.c.type).label("type"))
@@ -221,7 +223,9 @@ def partition_specs(
 
 
 def sort_spec(connection: Connection, tables: CatalogTables, at: int, table_id: int) -> SortSpec | None:
-    """Return the sort keys of a table at a snapshot; None if it has none."""
+    """Return the sort keys of a table at a snapshot; None if it has none, as always before 0.4."""
+    if "sort_info" not in tables:
+        return None
     info, key = tables["sort_info"], tables["sort_expression"]
     rows = connection.execute(
         select(info.c.sort_id, key.c.expression, key.c.dialect, key.c.sort_direction, key.c.null_order)

@@ -69,7 +69,8 @@ def _histories(
         live = live_data_file(row, table.root, mappings)
         ended = row.end_snapshot if row.end_snapshot is not None and row.end_snapshot <= end else None
         history = FileHistory(live, ended, tuple(deletes.get(live.id, ())), marks.get(live.id, {}))
-        if may_hold_changes(start, history, begin=row.begin_snapshot, partial_max=row.partial_max):
+        newest = max([live.partial_max or 0, *(snapshot for snapshot, _ in live.snapshot_counts)])
+        if may_hold_changes(start, history, begin=row.begin_snapshot, partial_max=newest or None):
             yield history
 
 

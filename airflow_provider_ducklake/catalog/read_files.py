@@ -80,8 +80,15 @@ def live_data_file(row: Row[Any], root: str, mappings: Mapping[MappingId, NameMa
         partition_id=row.partition_id,
         mapping_id=row.mapping_id,
         mapping=mappings.get(row.mapping_id),
-        partial_max=row.partial_max,
+        partial_max=getattr(row, "partial_max", None),
+        snapshot_counts=_counts(getattr(row, "partial_file_info", None)),
     )
+
+
+def _counts(text: str | None) -> tuple[tuple[SnapshotId, int], ...]:
+    """Return what 0.2 and 0.3 say of a merged file: ``3:2|4:3`` are 2 rows up to snapshot 3, 3 up to 4."""
+    pairs = (part.split(":") for part in (text or "").split("|") if part)
+    return tuple((SnapshotId(int(snapshot)), int(count)) for snapshot, count in pairs)
 
 
 def _delete_files(  # noqa: PLR0913 - as ``data_files``
@@ -111,7 +118,7 @@ def live_delete_file(row: Row[Any], root: str) -> LiveDeleteFile:
         row.delete_count,
         row.file_size_bytes,
         SnapshotId(row.begin_snapshot),
-        row.partial_max,
+        getattr(row, "partial_max", None),
         row.footer_size,
     )
 
@@ -136,7 +143,7 @@ def _file_stats(
             row.max_value,
             row.contains_nan,
             row.column_size_bytes,
-            extra_stats=row.extra_stats,
+            extra_stats=getattr(row, "extra_stats", None),
         )
     return found
 

@@ -39,7 +39,7 @@ def _mapping(rows: list[Row[tuple[object, ...]]]) -> NameMapping:
             row.source_name,
             ColumnId(row.target_field_id),
             None if row.parent_column is None else places[row.parent_column],
-            bool(row.is_partition),
+            bool(getattr(row, "is_partition", False)),
         )
         for row in rows
     )

@@ -165,17 +165,15 @@ def _progress(tables: CatalogTables, clock: ColumnElement[datetime] | None) -> S
 
 def _with_changes(tables: CatalogTables) -> Select[Any]:
     snapshot, changes = tables["snapshot"], tables["snapshot_changes"]
+    said = [changes.c[name] for name in _SAID if name in changes.c]
     return (
-        select(
-            snapshot,
-            changes.c.changes_made,
-            changes.c.author,
-            changes.c.commit_message,
-            changes.c.commit_extra_info,
-        )
+        select(snapshot, changes.c.changes_made, *said)
         .outerjoin(changes, snapshot.c.snapshot_id == changes.c.snapshot_id)
         .order_by(snapshot.c.snapshot_id)
     )
+
+
+_SAID = ("author", "commit_message", "commit_extra_info")  # since 0.3
 
 
 def _recorded(rows: Iterable[Row[Any]]) -> list[RecordedSnapshot]:
@@ -183,9 +181,7 @@ def _recorded(rows: Iterable[Row[Any]]) -> list[RecordedSnapshot]:
         RecordedSnapshot(
             _snapshot(row),
             parse_changes(row.changes_made),
-            row.author,
-            row.commit_message,
-            row.commit_extra_info,
+            *(getattr(row, name, None) for name in _SAID),
         )
         for row in rows
     ]

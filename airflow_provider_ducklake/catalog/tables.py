@@ -47,6 +47,10 @@ class _Table:
     name: str
     columns: tuple[_Column, ...]
     since: SpecVersion | None = None
+    former_name: str | None = None  # before 0.3
+
+    def name_in(self, version: SpecVersion) -> str:
+        return self.former_name if self.former_name is not None and version < _V03 else self.name
 
 
 def _int(name: str, *, since: SpecVersion | None = None) -> _Column:
@@ -63,8 +67,8 @@ def _text(
     return _Column(name, CatalogText, nullable=nullable, since=since, until=until)
 
 
-def _bool(name: str) -> _Column:
-    return _Column(name, CatalogBoolean)
+def _bool(name: str, *, since: SpecVersion | None = None) -> _Column:
+    return _Column(name, CatalogBoolean, since=since)
 
 
 def _uuid(name: str) -> _Column:
@@ -75,8 +79,10 @@ def _time(name: str) -> _Column:
     return _Column(name, CatalogTimestamp)
 
 
-def _table(name: str, *columns: _Column, since: SpecVersion | None = None) -> _Table:
-    return _Table(f"ducklake_{name}", columns, since)
+def _table(
+    name: str, *columns: _Column, since: SpecVersion | None = None, former_name: str | None = None
+) -> _Table:
+    return _Table(f"ducklake_{name}", columns, since, former_name)
 
 
 _LIFETIME = (_int("begin_snapshot"), _int("end_snapshot"))
@@ -84,6 +90,7 @@ _PATH = (_text("path"), _bool("path_is_relative"))
 _FILE_COLUMN = (_int("data_file_id"), _int("table_id"), _int("column_id"))
 _COUNTS = (_int("column_size_bytes"), _int("value_count"), _int("null_count"))
 _BOUNDS = (_text("min_value"), _text("max_value"))
+_V03 = SpecVersion.V0_3
 _V04 = SpecVersion.V0_4
 
 _TABLES = (
@@ -106,9 +113,9 @@ _TABLES = (
         "snapshot_changes",
         _key("snapshot_id"),
         _text("changes_made"),
-        _text("author"),
-        _text("commit_message"),
-        _text("commit_extra_info"),
+        _text("author", since=_V03),
+        _text("commit_message", since=_V03),
+        _text("commit_extra_info", since=_V03),
     ),
     _table("schema", _key("schema_id"), _uuid("schema_uuid"), *_LIFETIME, _text("schema_name"), *_PATH),
     _table(
@@ -152,7 +159,13 @@ _TABLES = (
         _int("partial_max", since=_V04),
     ),
     _table(
-        "file_column_stats", *_FILE_COLUMN, *_COUNTS, *_BOUNDS, _bool("contains_nan"), _text("extra_stats")
+        "file_column_stats",
+        *_FILE_COLUMN,
+        *_COUNTS,
+        *_BOUNDS,
+        _bool("contains_nan"),
+        _text("extra_stats", since=_V03),
+        former_name="ducklake_file_column_statistics",
     ),
     _table(
         "file_variant_stats",
@@ -204,7 +217,7 @@ _TABLES = (
         _bool("contains_null"),
         _bool("contains_nan"),
         *_BOUNDS,
-        _text("extra_stats"),
+        _text("extra_stats", since=_V03),
     ),
     _table("partition_info", _int("partition_id"), _int("table_id"), *_LIFETIME),
     _table(
@@ -232,9 +245,15 @@ _TABLES = (
         _text("source_name"),
         _int("target_field_id"),
         _int("parent_column"),
-        _bool("is_partition"),
+        _bool("is_partition", since=_V03),
     ),
-    _table("schema_versions", _int("begin_snapshot"), _int("schema_version"), _int("table_id", since=_V04)),
+    _table(
+        "schema_versions",
+        _int("begin_snapshot"),
+        _int("schema_version"),
+        _int("table_id", since=_V04),
+        since=_V03,
+    ),
     _table("macro", _int("schema_id"), _int("macro_id"), _text("macro_name"), *_LIFETIME, since=_V04),
     _table(
         "macro_impl",
@@ -278,31 +297,38 @@ class CatalogTables:
         self.version = version
         self.metadata_schema = metadata_schema
         self.metadata = MetaData(schema=metadata_schema)
-        self._tables = {table.name.removeprefix("ducklake_"): table for table in self._build()}
+        self._tables = dict(self._build())
 
-    def _build(self) -> Iterator[Table]:
+    def _build(self) -> Iterator[tuple[str, Table]]:
         for table in _TABLES:
             if table.since is None or table.since <= self.version:
-                yield Table(
-                    table.name,
-                    self.metadata,
-                    *(
-                        Column(
-                            column.name,
-                            column.type(),
-                            primary_key=column.primary_key,
-                            nullable=column.nullable,
-                            autoincrement=False,
-                        )
-                        for column in table.columns
-                        if column.exists_in(self.version)
+                yield (
+                    table.name.removeprefix("ducklake_"),
+                    Table(
+                        table.name_in(self.version),
+                        self.metadata,
+                        *(
+                            Column(
+                                column.name,
+                                column.type(),
+                                primary_key=column.primary_key,
+                                nullable=column.nullable,
+                                autoincrement=False,
+                            )
+                            for column in table.columns
+                            if column.exists_in(self.version)
+                        ),
+                        **TABLE_OPTIONS,
                     ),
-                    **TABLE_OPTIONS,
                 )
 
     def __getitem__(self, name: str) -> Table:
-        """Return the table of that name, without its ``ducklake_`` prefix."""
+        """Return the table of that name, without its ``ducklake_`` prefix; of one renamed, of its newest."""
         return self._tables[name]
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the version has that table."""
+        return name in self._tables
 
 
 @lru_cache

@@ -82,7 +82,11 @@ class LiveDeleteFile:
 
 @dataclass(frozen=True, slots=True)
 class LiveDataFile:
-    """A data file as a snapshot holds it; ``mapping`` is that of ``mapping_id``."""
+    """A data file as a snapshot holds it; ``mapping`` is that of ``mapping_id``.
+
+    ``snapshot_counts`` is how catalogs before 0.4 say which rows of a merged file are whose: for each
+    snapshot, ascending, the number of rows up to it, in file order.
+    """
 
     id: DataFileId
     path: str  # absolute
@@ -95,6 +99,7 @@ class LiveDataFile:
     mapping_id: MappingId | None = None
     mapping: NameMapping | None = None
     partial_max: SnapshotId | None = None
+    snapshot_counts: tuple[tuple[SnapshotId, int], ...] = ()
     delete_file: LiveDeleteFile | None = None
     column_stats: Mapping[ColumnId, ColumnStats] = field(default_factory=dict)
     partition_values: tuple[str | None, ...] = ()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from airflow_provider_ducklake.planning.change_feed import ChangeFeedPlan, FileHistory
+    from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.storage.filesystem import Location
 
 ROW_ID = Column(ColumnId(2147483540), "_ducklake_internal_row_id", ScalarType("int64"))
@@ -77,15 +78,27 @@ def _of_file(plan: ChangeFeedPlan, history: FileHistory, locate: Callable[[str],
         locate=locate,
     )
     places = ordinals(read.num_rows)
-    begin = _BEFORE_ALL if file.begin_snapshot in plan.rewrites else file.begin_snapshot
+    begin = _begins(file, read.num_rows, is_rewritten=file.begin_snapshot in plan.rewrites)
     numbered = pc.add(places, file.row_id_start if file.row_id_start is not None else 0)
     rows = _with_life(
         read.select(table.schema.names),
-        pc.coalesce(read[SNAPSHOT_ID.name], pa.scalar(begin, pa.int64())),
+        pc.coalesce(read[SNAPSHOT_ID.name], begin),
         _deleted_by(plan, history, places, locate),
         pc.coalesce(read[ROW_ID.name], numbered),
     )
     return rows.filter(pc.less_equal(rows["inserted"], plan.end))
+
+
+def _begins(file: LiveDataFile, row_count: int, *, is_rewritten: bool) -> pa.Array:
+    """Return the snapshot that each row came by, as far as the catalog says it."""
+    if not file.snapshot_counts:
+        begin = _BEFORE_ALL if is_rewritten else file.begin_snapshot
+        return pa.repeat(pa.scalar(begin, pa.int64()), row_count)
+    parts, done = [], 0
+    for snapshot, count in file.snapshot_counts:
+        parts.append(pa.repeat(pa.scalar(snapshot, pa.int64()), count - done))
+        done = count
+    return pa.concat_arrays(parts)
 
 
 def _with_life(rows: pa.Table, inserted: pa.Array, deleted: pa.Array, row_ids: pa.Array) -> pa.Table:

@@ -47,6 +47,8 @@ def live_rows(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Locati
         locate=locate,
     )
     rows, keep = rows.select(names), _visible(rows, table.snapshot.id)
+    if file.snapshot_counts:
+        keep = _and(keep, pc.less(ordinals(rows.num_rows), _count_at(file, table.snapshot.id)))
     gone = _deleted_positions(plan, file, locate)
     if len(gone):
         keep = _and(keep, pc.invert(pc.is_in(ordinals(rows.num_rows), value_set=gone)))
@@ -80,6 +82,10 @@ def _visible(rows: pa.Table, snapshot_id: int) -> pa.ChunkedArray | None:
     if SNAPSHOT_ID.name not in rows.column_names:
         return None
     return pc.fill_null(pc.less_equal(rows[SNAPSHOT_ID.name], snapshot_id), True)  # noqa: FBT003 - the filling
+
+
+def _count_at(file: LiveDataFile, snapshot_id: int) -> int:
+    return max((count for snapshot, count in file.snapshot_counts if snapshot <= snapshot_id), default=0)
 
 
 def _deleted_positions(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location]) -> pa.Array:

@@ -1,0 +1,98 @@
+"""Lakes that older DuckDBs wrote are read as those read them, at every snapshot, and never written."""
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import UnsupportedVersionError
+from tests.reference.catalog_dump import dump_catalog
+from tests.reference.catalogs import CatalogDatabase, file_catalog
+from tests.reference.duckdb_lake import open_lake
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "old_lakes"
+RECORDED = ["v0_2", "v0_3"]
+UTC = "tzinfo=zoneinfo.ZoneInfo(key='UTC')"
+
+
+def execute(catalog: CatalogDatabase, statement: str, *values: str) -> None:
+    with closing(sqlite3.connect(catalog.location)) as connection:
+        connection.execute(statement, values)
+        connection.commit()
+
+
+@pytest.fixture(params=RECORDED)
+def old(request, tmp_path):
+    """Yield a recorded lake in a place of its own, and what its DuckDB read of it."""
+    folder = tmp_path / "lake"
+    shutil.copytree(GOLDEN / request.param, folder)
+    catalog = CatalogDatabase("sqlite", str(folder / "catalog.sqlite"), f"{folder}/data/")
+    execute(catalog, "UPDATE ducklake_metadata SET value = ? WHERE key = 'data_path'", catalog.data_path)
+    return catalog, json.loads((folder / "expected.json").read_text())
+
+
+def test_rows_are_those_of_the_older_duckdb_at_every_snapshot(old):
+    catalog, expected = old
+    compared = 0
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        assert lake.version.value == expected["version"]
+        for snapshot, tables in expected["rows"].items():
+            names = {str(name).removeprefix("main.") for name in lake.tables(at=int(snapshot))}
+            assert names == set(tables), snapshot
+            for name, rows in tables.items():
+                ours = lake.read_arrow(name, at=int(snapshot))
+                found = sorted(str(tuple(row.values())) for row in ours.to_pylist())
+                theirs = [row.replace("tzinfo=<UTC>", UTC) for row in rows]
+                assert found == theirs, (snapshot, name)
+                compared += 1
+    assert compared > 50
+
+
+def test_merged_rows_are_in_the_feed_of_the_snapshots_they_came_by(old):
+    catalog, _ = old
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        feed = lake.changes("m", 16, 22).read_arrow()
+
+        assert feed["snapshot_id"].to_pylist() == [16] * 3 + [17] * 3 + [18] * 3 + [19] * 3 + [21, 22]
+        assert feed.filter(pa.array([kind == "delete" for kind in feed["change_type"].to_pylist()]))[
+            "n"
+        ].to_pylist() == [10]
+        assert lake.changes("m", 18, 18).read_arrow()["n"].to_pylist() == [20, 21, 22]
+        assert [one.kind for one in lake.snapshots()[20].changes] != []
+        assert lake.snapshots()[3].message is None
+        assert lake.table_info("m")[0].file_count == 2
+
+
+def test_nothing_is_written_to_an_older_lake(old):
+    catalog, expected = old
+    before = dump_catalog(catalog)
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        attempts = [
+            lambda: lake.append_arrow("m", pa.table({"n": pa.array([1], pa.int32())})),
+            lake.transaction,
+            lambda: lake.set_option("data_inlining_row_limit", 0),
+            lambda: lake.expire_snapshots(keep_last=1),
+            lake.create_indexes,
+        ]
+        for attempt in attempts:
+            with pytest.raises(UnsupportedVersionError, match=expected["version"]):
+                attempt()
+    assert dump_catalog(catalog) == before
+
+
+def test_0_4_is_read_as_1_0(tmp_path):
+    catalog = file_catalog("sqlite", tmp_path)
+    with open_lake(catalog) as reference:
+        reference.sql("CREATE TABLE t AS SELECT x AS i FROM range(30) r(x)")
+        reference.sql("DELETE FROM t WHERE i < 20")
+    execute(catalog, "UPDATE ducklake_metadata SET value = '0.4' WHERE key = 'version'")
+
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        assert sorted(lake.read_arrow("t")["i"].to_pylist()) == list(range(20, 30))
+        with pytest.raises(UnsupportedVersionError, match=r"'0\.4'"):
+            lake.transaction()
