@@ -40,7 +40,7 @@ def run(append: Callable[[], Any], seconds: float) -> None:
 def _warm_up(append: Callable[[], Any]) -> None:
     """Append twice; the others do so at the same time, and the database may give up on one of them."""
     done = 0
-    for _ in range(50):
+    for _ in range(5):
         try:
             append()
         except Exception as error:  # noqa: BLE001 - whatever it was, the next time may do
