@@ -23,7 +23,12 @@ from airflow_provider_ducklake.errors import (
 )
 from airflow_provider_ducklake.planning.write import ParquetSettings
 from airflow_provider_ducklake.spec.defaults import SqlDefault, SqlExpression, default_of
-from airflow_provider_ducklake.spec.identifiers import QualifiedName, check_column_name, check_name
+from airflow_provider_ducklake.spec.identifiers import (
+    QualifiedName,
+    check_column_name,
+    check_name,
+    is_storable,
+)
 from airflow_provider_ducklake.spec.ids import DataFileId
 from airflow_provider_ducklake.spec.partitioning import (
     check_partition_values,
@@ -391,8 +396,10 @@ class LakeTransaction:
         name = QualifiedName.of(view)
         if dialect not in _DIALECTS:
             raise InvalidInputError(f"The view's dialect {dialect!r} is none of {', '.join(_DIALECTS)}.")
-        if not sql.strip() or "\0" in sql:
-            raise InvalidInputError(f"The view {name} needs SQL to show, without NUL characters.")
+        if not sql.strip() or not is_storable(sql):
+            raise InvalidInputError(
+                f"The view {name} needs SQL to show, without NUL characters and halves of surrogate pairs."
+            )
         existing = self._draft.find_view(name)
         if existing is not None and if_not_exists:
             return
@@ -541,8 +548,8 @@ def _type(type_: str | DuckLakeType) -> DuckLakeType:
 
 
 def _comment(text: str | None) -> str | None:
-    if text is not None and "\0" in text:
-        raise InvalidInputError("A comment cannot hold a NUL character; leave it out.")
+    if text is not None and not is_storable(text):
+        raise InvalidInputError("A comment cannot hold a NUL character or half of a surrogate pair.")
     return text
 
 

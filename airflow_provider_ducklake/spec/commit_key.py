@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.spec.identifiers import is_storable
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -38,6 +41,13 @@ class CommitKey:
 
     names: tuple[str | int, ...]
     generation: int = FIRST_GENERATION
+
+    def __post_init__(self) -> None:
+        """Refuse names that cannot be stored."""
+        if not all(is_storable(name) for name in self.names if isinstance(name, str)):
+            raise InvalidInputError(
+                f"The commit key {self.names!r} holds a NUL character or half of a surrogate pair."
+            )
 
     @property
     def digest(self) -> str:

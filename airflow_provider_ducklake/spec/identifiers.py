@@ -30,15 +30,24 @@ def quote_if_needed(name: str) -> str:
     return name if _PLAIN.match(name) else quote(name)
 
 
+_NOT_STORABLE = re.compile("[\0\ud800-\udfff]")  # NUL, and halves of surrogate pairs
+
+
+def is_storable(text: str) -> bool:
+    """Whether every catalog database can store a text."""
+    return _NOT_STORABLE.search(text) is None
+
+
 def check_name(name: str, kind: str) -> str:
     """Return ``name`` if the catalog can hold it.
 
     Raises:
-        InvalidNameError: it is empty or holds a NUL character.
+        InvalidNameError: it is empty, or holds a NUL character or half of a surrogate pair.
     """
-    if not name or "\0" in name:
+    if not name or not is_storable(name):
         raise InvalidNameError(
-            f"{name!r} cannot name a {kind}: a name has at least one character and no NUL."
+            f"{name!r} cannot name a {kind}: a name has at least one character, no NUL and no half of a "
+            "surrogate pair."
         )
     return name
 
@@ -51,7 +60,7 @@ def check_column_name(name: str, *, inlining: bool) -> str:
     """Return ``name`` if a column can have it; tables that allow ``inlining`` have fewer names left.
 
     Raises:
-        InvalidNameError: it is empty, holds a NUL character, or the format needs it for itself.
+        InvalidNameError: it is empty, cannot be stored, or the format needs it for itself.
     """
     check_name(name, "column")
     if fold(name).startswith(INTERNAL_PREFIX):

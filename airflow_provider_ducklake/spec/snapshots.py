@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.spec.identifiers import is_storable
 from airflow_provider_ducklake.spec.options import Options
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.sorting import SortSpec
 
-_NOT_STORABLE = re.compile("[\0\ud800-\udfff]")
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
 
@@ -46,7 +45,7 @@ class CommitInfo:
 
     def __post_init__(self) -> None:
         """Refuse characters that the databases cannot store."""
-        if any(_NOT_STORABLE.search(text) for text in (self.author, self.message) if text is not None):
+        if not all(is_storable(text) for text in (self.author, self.message) if text is not None):
             raise InvalidInputError(
                 "The commit's message or author holds a NUL character or half of a surrogate pair, which no "
                 "catalog can store."

@@ -172,7 +172,7 @@ def test_an_odd_name_comes_back_from_the_reference(sqlite_catalog, lake, name):
         assert reference.sql(f"SELECT {quoted} FROM {quoted}.{quoted} WHERE {quoted} = 1") == [(1,)]
 
 
-@pytest.mark.parametrize("name", ["", "a\0b"])
+@pytest.mark.parametrize("name", ["", "a\0b", "a\ud800b"])
 def test_a_name_that_no_catalog_can_hold_is_refused(lake, name):
     with lake.transaction() as tx:
         with pytest.raises(InvalidNameError, match="name"):
@@ -348,6 +348,20 @@ def test_a_snapshot_is_younger_than_the_one_before_whatever_the_clock_says(sqlit
         tx.append_arrow("t", ONE)
 
     assert lake_with_table.current_snapshot().time > datetime(2999, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("text", ["a\0b", "half \udc80"])
+def test_texts_that_no_catalog_can_hold_are_refused(lake_with_table, text):
+    for change in (
+        lambda tx: tx.comment_on_table("t", text),
+        lambda tx: tx.comment_on_column("t", "i", text),
+        lambda tx: tx.create_view("v", f"SELECT '{text}'"),
+    ):
+        with pytest.raises(InvalidInputError, match="surrogate"), lake_with_table.transaction() as tx:
+            change(tx)
+    for given in ({"message": text}, {"author": text}, {"commit_key": text}):
+        with pytest.raises(InvalidInputError, match="surrogate"):
+            lake_with_table.transaction(**given)
 
 
 def test_a_partition_value_with_nul_is_refused_by_name(lake):
