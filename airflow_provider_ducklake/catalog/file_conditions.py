@@ -15,6 +15,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     LargeBinary,
+    Numeric,
     String,
     and_,
     case,
@@ -36,6 +37,7 @@ from airflow_provider_ducklake.planning.predicates import (
     Predicate,
     column_ids,
 )
+from airflow_provider_ducklake.spec.types import DecimalType
 from airflow_provider_ducklake.spec.values import format_physical
 
 if TYPE_CHECKING:
@@ -127,6 +129,8 @@ class _Conditions:
         name = str(type_)
         if name.startswith(("int", "uint")):
             return literal(value, BigInteger) if abs(int(value)) < _WHOLE_NUMBERS_END else None
+        if self.is_exact_decimal(type_):
+            return cast(literal(format_physical(type_, value), String), Numeric)
         if name not in _SHAPES:
             return None
         text = format_physical(type_, value)
@@ -136,10 +140,16 @@ class _Conditions:
     def comparable_bound(self, type_: DuckLakeType, bound: ColumnElement[Any]) -> ColumnElement[Any]:
         """Return a bound as the database compares it; NULL where it has another shape."""
         name = str(type_)
+        if self.is_exact_decimal(type_):
+            return case((bound.regexp_match(r"^-?[0-9]*\.?[0-9]+$"), cast(bound, Numeric)), else_=None)
         if name not in _SHAPES:
             return case((bound.regexp_match("^-?[0-9]{1,18}$"), cast(bound, BigInteger)), else_=None)
         has_shape = and_(bound.like(_SHAPES[name]), func.length(bound) < _LONG_TEXT)
         return case((has_shape, self.bytewise(bound)), else_=None)
+
+    def is_exact_decimal(self, type_: DuckLakeType) -> bool:
+        """Whether the database compares all of a decimal's digits."""
+        return isinstance(type_, DecimalType) and self.dialect_name == "postgresql"
 
     def bytewise(self, text: ColumnElement[Any]) -> ColumnElement[Any]:
         """Return a text that compares byte by byte, whatever the database's collation."""

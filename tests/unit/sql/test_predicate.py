@@ -1,0 +1,138 @@
+"""What a filter says, and what is refused of it, with its place."""
+
+import pytest
+
+from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidPredicateError
+from airflow_provider_ducklake.planning.predicates import (
+    ALWAYS,
+    NEVER,
+    AllOf,
+    AnyOf,
+    Comparison,
+    Likeness,
+    Membership,
+    NullTest,
+    Operator,
+)
+from airflow_provider_ducklake.spec.schema import new_columns
+from airflow_provider_ducklake.sql.predicate import read_predicate
+
+SCHEMA = new_columns(
+    {
+        "i": "int32",
+        "s": "varchar",
+        "d": "date",
+        "tz": "timestamptz",
+        "n": "decimal(9,2)",
+        "b": "boolean",
+        "st": "struct(a int64)",
+        "l": "int64[]",
+        "select": "int8",
+    }
+)
+ID, S, D, TZ, N, B, ST, A, L = range(1, 10)
+SELECT = 11
+
+
+def read(text: str):
+    return read_predicate(text, SCHEMA, "main.t")
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("i = 1", Comparison(ID, Operator.EQUAL, 1)),
+        ("1 < i", Comparison(ID, Operator.GREATER, 1)),
+        ("NOT i <= 1", Comparison(ID, Operator.GREATER, 1)),
+        ("i < 1.5", Comparison(ID, Operator.AT_MOST, 1)),
+        ("i = 1.5", NEVER),
+        ("i <> 9999999999", NullTest(ID, negated=True)),
+        ("I IN (3, 1, NULL, 2.5)", Membership(ID, (1, 3))),
+        ("i NOT IN (1, NULL)", NEVER),
+        ("s LIKE 'a%' ", Likeness(S, "a%")),
+        ("s NOT LIKE 'a%'", Likeness(S, "a%", negated=True)),
+        ("NOT s NOT LIKE 'a%'", Likeness(S, "a%")),
+        ("d = TIMESTAMP '1970-01-02 00:00:00'", Comparison(D, Operator.EQUAL, 1)),
+        ("d > TIMESTAMP '1970-01-02 00:00:01'", Comparison(D, Operator.GREATER, 1)),
+        ("tz = '1970-01-01 01:00:00+01'", Comparison(TZ, Operator.EQUAL, 0)),
+        ("n = 1.5 -- one and a half", Comparison(N, Operator.EQUAL, 150)),
+        ("n > 1.505", Comparison(N, Operator.GREATER, 150)),
+        ("NOT b", Comparison(B, Operator.EQUAL, value=False)),
+        ("st.a IS NULL", NullTest(A)),
+        ("l IS NOT NULL", NullTest(L, negated=True)),
+        ('"select" = 1', Comparison(SELECT, Operator.EQUAL, 1)),
+        ("NULL OR TRUE", AnyOf((NEVER, ALWAYS))),
+        ("i IS DISTINCT FROM 1", AnyOf((Comparison(ID, Operator.UNEQUAL, 1), NullTest(ID)))),
+        (
+            "NOT (i = 1 OR s = 'x')",
+            AllOf((Comparison(ID, Operator.UNEQUAL, 1), Comparison(S, Operator.UNEQUAL, b"x"))),
+        ),
+        (
+            "i BETWEEN 1 AND 2",
+            AllOf((Comparison(ID, Operator.AT_LEAST, 1), Comparison(ID, Operator.AT_MOST, 2))),
+        ),
+    ],
+)
+def test_a_filter_is_read_as_duckdb_reads_it(text, meaning):
+    assert read(text) == meaning
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "near"),
+    [
+        ("i <=> 1", (1, 3), "<=>"),
+        ("i = 1\n AND abs(i) = 2", (2, 6), "ABS(i)"),
+        ("i = 1 AND i = s", (1, 15), "s"),
+        ("i = 1 IS NULL", (1, 1), "i"),
+        ("i < 5 = TRUE", (1, 1), "i < 5"),
+        ("i = ?", (1, 5), "?"),
+        ("i = $1", (1, 5), "$"),
+        ("i + 1 = 2", (1, 1), "i + 1"),
+        ("i = 1 + 1", (1, 5), "1 + 1"),
+        ("i IN (SELECT 1)", (1, 1), "SELECT"),
+        ("i IN ()", (1, 1), "()"),
+        ("i = 1; DROP TABLE t", (1, 1), "DROP"),
+        ("i = 1 garbage", (1, 7), "garbage"),
+        ("i = 1 AND", (1, 7), "AND"),
+        ("s = 'x' 'y'", (1, 5), "CONCAT"),
+        ("s LIKE 'x' ESCAPE '!'", (1, 1), "ESCAPE"),
+        ("s ILIKE 'x'", (1, 1), "ILIKE"),
+        ("s SIMILAR TO 'x'", (1, 1), "s"),
+        ("s COLLATE nocase = 'x'", (1, 1), "COLLATE"),
+        ("i BETWEEN SYMMETRIC 2 AND 1", (1, 1), "BETWEEN"),
+        ("CASE WHEN b THEN TRUE END", (1, 11), "CASE"),
+        ("d > current_date", (1, 5), "CURRENT_DATE"),
+        ("CAST(i AS VARCHAR) = '1'", (1, 6), "CAST"),
+        ("i = CAST('x' AS INT)", (1, 10), "'x'"),
+        ("i = 'x'", (1, 1), "i = 'x'"),
+        ("i = TRUE", (1, 1), "i = TRUE"),
+        ("s = 5", (1, 1), "s = 5"),
+        ("d = '2024-02-30'", (1, 1), "2024-02-30"),
+        ("tz = '2024-01-31 00:00:00'", (1, 1), "tz"),
+        ("tz > DATE '2024-01-31'", (1, 1), "tz"),
+        ("n = '1.505'", (1, 1), "1.505"),
+        ("n = 1.5e0", (1, 1), "1.5e0"),
+        ("l = 1", (1, 1), "l"),
+        ("l.element = 1", (1, 1), "l.element"),
+        ("st = 1", (1, 1), "st"),
+        ("i LIKE '1'", (1, 1), "LIKE"),
+        ("i", (1, 1), "i"),
+        ("s = E'\\n'", (1, 5), "E'"),
+        ("s = 'open", (1, 5), "'"),
+        ("", (1, 1), "''"),
+        ("-- nothing", (1, 1), "nothing"),
+        ("(" * 2000 + "i = 1" + ")" * 2000, (1, 1), "((("),
+    ],
+)
+def test_anything_else_is_refused_with_its_place(text, place, near):
+    with pytest.raises(InvalidPredicateError) as caught:
+        read(text)
+
+    assert near in caught.value.near
+    assert (caught.value.line, caught.value.column) == place
+
+
+@pytest.mark.parametrize("text", ["gone = 1", "st.gone = 1", "rowid = 1", "t.i = 1"])
+def test_an_unknown_column_is_named(text):
+    with pytest.raises(ColumnNotFoundError):
+        read(text)
