@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from sqlalchemy import Engine, event
 
 from airflow_provider_ducklake.catalog.lake import Lake
@@ -40,8 +40,17 @@ def subject(request, catalog, new_catalog, tmp_path):
         yield Subject(lake, reference)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=filters)
+@example("i32 < 0 AND d < DATE '1970-01-01'")
+@example("i32 <= -7 OR d <= '1969-12-31'")
+@example("i32 > 0 OR day > '2024-02-29'")
+@example("i32 >= 3 AND s >= 'a'")
+@example("s < 'b' OR u < '80000000-0000-0000-0000-000000000000'")
+@example("ts_s < TIMESTAMP '2020-01-02 03:04:05'")
+@example("n < 1.5 AND tz > '2020-12-31 23:29:59+00'")
+@example("f64 >= 1e300")
+@example("key IN (6, -1)")
 def test_no_wanted_row_is_left_out_and_no_other_comes(subject, text):
     plan = subject.lake.scan("t", where=text)
     schema = plan.table.schema

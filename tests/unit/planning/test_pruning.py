@@ -1,0 +1,111 @@
+"""Which files stay, by statistics and partition values that one has to read with care."""
+
+import math
+
+import pytest
+
+from airflow_provider_ducklake.planning.pruning import may_match
+from airflow_provider_ducklake.spec.files import LiveDataFile, MappedColumn
+from airflow_provider_ducklake.spec.partitioning import PartitionField, PartitionSpec, Transform, bucket
+from airflow_provider_ducklake.spec.schema import new_columns
+from airflow_provider_ducklake.spec.stats import ColumnStats
+from airflow_provider_ducklake.sql.predicate import read_predicate
+
+
+def stays(type_: str, where: str, *, transform=None, value=None, mapping=None, path="/a.parquet", **stats):
+    schema = new_columns({"c": type_})
+    spec = PartitionSpec((PartitionField(1, Transform.parse(transform)),), 1) if transform else None
+    counts = {"value_count": 3, "null_count": 0, "min_value": None, "max_value": None} | stats
+    file = LiveDataFile(
+        id=1,
+        path=path,
+        record_count=3,
+        file_size_bytes=1,
+        footer_size=None,
+        row_id_start=0,
+        begin_snapshot=1,
+        partition_id=1 if spec else None,
+        mapping_id=1 if mapping is not None else None,
+        mapping=mapping,
+        column_stats={1: ColumnStats(1, **counts)} if stats else {},
+        partition_values=(value,) if spec else (),
+    )
+    types = {column.id: column.type for column in schema.walk()}
+    return may_match(read_predicate(where, schema, "t"), file, types, {1: spec} if spec else {})
+
+
+BOUNDS = {"min_value": "1.0", "max_value": "2.0"}
+FLOAT32_ONE_POINT_ONE = 1.10000002384185791015625
+
+
+@pytest.mark.parametrize(
+    ("stayed", "found"),
+    [
+        (True, lambda: stays("float64", "c > 5", **BOUNDS)),
+        (True, lambda: stays("float64", "c = 'nan'", contains_nan=True, **BOUNDS)),
+        (False, lambda: stays("float64", "c > 5", contains_nan=False, **BOUNDS)),
+        (False, lambda: stays("float64", "c = 'nan'", contains_nan=False, **BOUNDS)),
+        (True, lambda: stays("float64", "c > 5", contains_nan=False, mapping=(), **BOUNDS)),
+        (True, lambda: stays("float64", "c = 0", contains_nan=False, min_value="-0.0", max_value="-0.0")),
+        (True, lambda: once_float32("=")),
+        (True, lambda: once_float32(">=")),
+        (False, lambda: stays("float64", "c = 1.2", contains_nan=False, min_value="1.1", max_value="1.1")),
+        (
+            True,
+            lambda: stays("timestamp", "c = '2024-01-31'", min_value="2024-01-31", max_value="2024-01-31"),
+        ),
+        (
+            False,
+            lambda: stays("timestamp", "c = '2024-02-01'", min_value="2024-01-31", max_value="2024-01-31"),
+        ),
+        (True, lambda: stays("int32", "c = 7", min_value="true", max_value="true")),
+        (True, lambda: stays("json", "c = '7'", min_value="10", max_value="5")),
+        (True, lambda: stays("varchar", "c = 'zz'", min_value="a", max_value="b" * 256)),
+        (False, lambda: stays("varchar", "c = 'zz'", min_value="a", max_value="b" * 255)),
+        (False, lambda: stays("varchar", "c LIKE 'c%'", min_value="a", max_value="bz")),
+        (True, lambda: stays("varchar", "c LIKE 'b_'", min_value="a", max_value="bz")),
+        (False, lambda: stays("int32", "c IS NULL", min_value="1", max_value="2")),
+        (True, lambda: stays("int32", "c IS NULL", min_value="1", max_value="2", mapping=())),
+        (True, lambda: stays("int32", "c IS NULL", value_count=0, null_count=0)),
+        (False, lambda: stays("int32", "c IS NOT NULL", value_count=0, null_count=3)),
+        (False, lambda: stays("int32", "c <> 5", min_value="5", max_value="5")),
+        (True, lambda: stays("int32", "c <> 5", min_value="5", max_value="6")),
+        (True, lambda: stays("int32", "c = 1")),
+        (True, lambda: in_bucket("int32", 34, b"34")),  # was a uint16
+        (True, lambda: in_bucket("int32", 34, (34).to_bytes(8, "little"))),
+        (True, lambda: in_bucket("timestamp", "'1970-01-02 00:00:00'", (1).to_bytes(8, "little"))),  # a date
+        (False, lambda: in_bucket("varchar", "'a'", b"b")),
+        (False, lambda: stays("varchar", "c = 'a'", transform="bucket(8)", value=None)),
+        (True, lambda: stays("timestamptz", "c = '2020-12-31 20:00:00+00'", transform="year", value="2021")),
+        (False, lambda: stays("timestamp", "c = '2020-12-31 20:00:00'", transform="year", value="2021")),
+        (True, lambda: stays("date", "c = '0044-03-15 (BC)'", transform="year", value="-43")),
+        (False, lambda: stays("date", "c = '0044-03-15 (BC)'", transform="month", value="4")),
+        (True, lambda: stays("date", "c = 'infinity'", transform="year", value=None)),
+        (False, lambda: stays("date", "c = '2024-01-31'", transform="day", value="30")),
+        (False, lambda: stays("time", "c = '10:00:00'", transform="hour", value="9")),
+        (True, lambda: stays("timestamp", "c < '1970-01-01'", transform="year", value="1969")),
+        (False, lambda: stays("varchar", "c IS NOT NULL", transform="identity", value=None)),
+        (True, lambda: in_folder("c=007", "c = 7")),
+        (False, lambda: in_folder("c=007", "c = 8")),
+        (True, lambda: in_folder("c=__HIVE_DEFAULT_PARTITION__", "c IS NULL")),
+        (False, lambda: in_folder("c=__HIVE_DEFAULT_PARTITION__", "c = 8")),
+    ],
+)
+def test_a_file_stays_unless_no_row_can_match(stayed, found):
+    assert found() is stayed
+
+
+def once_float32(operator: str) -> bool:
+    assert not math.isclose(FLOAT32_ONE_POINT_ONE, 1.1, rel_tol=1e-9)
+    where = f"c {operator} '{FLOAT32_ONE_POINT_ONE!r}'"
+    return stays("float64", where, contains_nan=False, min_value="1.1", max_value="1.1")
+
+
+def in_bucket(type_: str, value: object, hashed: bytes) -> bool:
+    count = 1000
+    return stays(type_, f"c = {value}", transform=f"bucket({count})", value=str(bucket(hashed, count)))
+
+
+def in_folder(folder: str, where: str) -> bool:
+    mapping = (MappedColumn("c", 1, is_partition=True),)
+    return stays("int32", where, mapping=mapping, path=f"/data/{folder}/a.parquet")
