@@ -29,7 +29,7 @@ WRITES = "ducklake_writes"
 _RETURNED = "ducklake_returned"  # when a connection came back to the pool
 _PROCESS = "ducklake_process"  # that opened a connection
 _FILE = "ducklake_file"  # that a connection opened
-_IDLE_SECONDS = 1.0
+_IDLE_SECONDS = 0.2
 
 _DRIVERS = {
     "sqlite": "sqlite",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog.dialects.mysql import MySqlDialect
-from airflow_provider_ducklake.catalog.dialects.postgres import PostgresDialect
 from airflow_provider_ducklake.catalog.dialects.sqlite import SqliteDialect
 
 if TYPE_CHECKING:
@@ -26,4 +25,6 @@ def dialect_of(engine: Engine, metadata_schema: str | None) -> CatalogDialect:
 
             return DuckDbDialect(engine)
         case _:
+            from airflow_provider_ducklake.catalog.dialects.postgres import PostgresDialect  # noqa: PLC0415 - as well
+
             return PostgresDialect(engine, metadata_schema)
