@@ -1,7 +1,7 @@
 """Compare one-row appends, Parquet file included, by us, by the reference and by two other projects.
 
 1, 4 and 16 processes append to one table for some seconds; inlining is off everywhere, PostgreSQL is durable,
-and every client retries as often as it does by itself.
+and every client retries as often as it does by itself. With 16 writers on SQLite the reference hardly starts.
 Run it on an idle machine. Targets: appends per second ≥ 2.5 times the reference's with 1 and 16 writers, the
 longest append with 16 writers ≤ 1/20 of the reference's, no error of ours.
 
