@@ -356,8 +356,11 @@ _TAIL_BYTES = 8
 def _open_output(location: Location) -> Any:  # noqa: ANN401
     if location.is_local:
         path = Path(location.path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("xb")
+        try:
+            return path.open("xb")
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return path.open("xb")
     fsspec_filesystem = _fsspec_of(location)
     if fsspec_filesystem is not None:
         return fsspec_filesystem.open(location.path, "wb")
