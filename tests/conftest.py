@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests import type_matrix
+from tests import corpus_summary, type_matrix
 from tests.reference import mariadb, postgres
 from tests.reference.catalogs import (
     CATALOG_KINDS,
@@ -59,6 +59,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if table := list(type_matrix.lines(terminalreporter.stats)):
         terminalreporter.section("types: checks passed by each of our writers")
         for line in table:
+            terminalreporter.write_line(line)
+    if counts := list(corpus_summary.lines(terminalreporter.stats)):
+        terminalreporter.section("corpus: read as the reference reads it")
+        for line in counts:
             terminalreporter.write_line(line)
 
 

@@ -1,9 +1,9 @@
 """The catalog's text form of single values, from their physical (Parquet) form, and the order of those texts.
 
 Physical forms: bool, int (integers; unscaled decimals; days since 1970 for date; micro-, milli- or
-nanoseconds since midnight or 1970 for times), float, bytes (varchar as UTF-8, blob, uuid as 16 bytes, big
-decimals big-endian). Working on physical ints keeps years outside Python's datetime exact. *Source:* observed
-texts of the reference (dossier §4.2).
+nanoseconds since midnight or 1970 for times, those of timetz in UTC), float, bytes (varchar as UTF-8, blob,
+uuid as 16 bytes, big decimals big-endian, intervals as ``spec.intervals`` packs them). Working on physical
+ints keeps years outside Python's datetime exact. *Source:* observed texts of the reference (dossier §4.2).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from airflow_provider_ducklake.spec.intervals import parse_interval
 from airflow_provider_ducklake.spec.types import DecimalType, DuckLakeType, ScalarType
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ _INFINITE_DATE = 2**31 - 1
 _INFINITE_TIMESTAMP = 2**63 - 1
 _UNITS_PER_SECOND = {
     "time": 10**6,
+    "timetz": 10**6,
+    "time_ns": 10**9,
     "timestamp": 10**6,
     "timestamp_s": 10**6,  # stored in micros: Parquet has no seconds
     "timestamptz": 10**6,
@@ -75,8 +78,8 @@ def physical_range(type_: DuckLakeType) -> tuple[int, int]:
             return 1 - 10**precision, 10**precision - 1
         case ScalarType("date"):
             return -_INFINITE_DATE, _INFINITE_DATE
-        case ScalarType("time"):
-            return 0, _DAY_SECONDS * _UNITS_PER_SECOND["time"]
+        case ScalarType(name) if name in _CLOCKS:
+            return 0, _DAY_SECONDS * _UNITS_PER_SECOND[name]
         case ScalarType(name) if name in _UNITS_PER_SECOND:
             return -_INFINITE_TIMESTAMP, _INFINITE_TIMESTAMP
         case ScalarType(name) if name.startswith("uint"):
@@ -171,9 +174,10 @@ def _text(value: Physical) -> str:
 def _format_temporal(name: str, value: int) -> str:
     if name == "date":
         return format_date(value)
-    if name == "time":
-        return _format_clock(value, _UNITS_PER_SECOND[name])
-    return format_timestamp(value, _UNITS_PER_SECOND[name], zone="+00" if name == "timestamptz" else "")
+    zone = "+00" if name in ("timetz", "timestamptz") else ""
+    if name in _CLOCKS:
+        return _format_clock(value, _UNITS_PER_SECOND[name]) + zone
+    return format_timestamp(value, _UNITS_PER_SECOND[name], zone=zone)
 
 
 _FORMATTERS: dict[str, Callable[[Physical], str]] = {
@@ -185,7 +189,8 @@ _FORMATTERS: dict[str, Callable[[Physical], str]] = {
     "blob": lambda value: _bytes(value).hex().upper(),
     "uuid": lambda value: str(uuid.UUID(bytes=_bytes(value))),
 }
-_TEMPORAL = ("date", "time", *(name for name in _UNITS_PER_SECOND if name != "time"))
+_TEMPORAL = ("date", *_UNITS_PER_SECOND)
+_CLOCKS = ("time", "timetz", "time_ns")
 
 
 def format_physical(type_: DuckLakeType, value: Physical) -> str:
@@ -259,11 +264,12 @@ _PARSERS: dict[str, Callable[[str], Physical]] = {
     "json": str.encode,
     "blob": bytes.fromhex,
     "uuid": lambda text: uuid.UUID(text).bytes,
+    "interval": parse_interval,
 }
 _MOMENT = re.compile(
     r"(?:(?P<year>\d{4,})-(?P<month>\d\d)-(?P<day>\d\d)(?P<bc> \(BC\))?)?"
     r"(?:[ T]?(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:\.(?P<fraction>\d{1,9}))?)?"
-    r"(?:(?P<sign>[+-])(?P<zone_hour>\d\d)(?::?(?P<zone_minute>\d\d))?)?"
+    r"(?:(?P<sign>[+-])(?P<zone_hour>\d\d)(?::?(?P<zone_minute>\d\d)(?::(?P<zone_second>\d\d))?)?)?"
 )
 
 
@@ -275,7 +281,11 @@ def _parse_temporal(name: str, text: str) -> int:
     if match is None or not text:
         raise ValueError(f"{text!r} is no {name}")
     days = _parsed_days(match)
-    return days if name == "date" else _parsed_units(match, days, _UNITS_PER_SECOND[name])
+    if name == "date":
+        return days
+    per_second = _UNITS_PER_SECOND[name]
+    units = _parsed_units(match, days, per_second)
+    return units % (_DAY_SECONDS * per_second) if name == "timetz" else units
 
 
 def _parsed_days(match: re.Match[str]) -> int:
@@ -286,10 +296,9 @@ def _parsed_days(match: re.Match[str]) -> int:
 
 
 def _parsed_units(match: re.Match[str], days: int, per_second: int) -> int:
-    hour, minute, second, zone_hour, zone_minute = (
-        int(match[part] or 0) for part in ("hour", "minute", "second", "zone_hour", "zone_minute")
-    )
-    offset = (zone_hour * 60 + zone_minute) * (-60 if match["sign"] == "-" else 60)
+    parts = ("hour", "minute", "second", "zone_hour", "zone_minute", "zone_second")
+    hour, minute, second, zone_hour, zone_minute, zone_second = (int(match[part] or 0) for part in parts)
+    offset = (zone_hour * 3600 + zone_minute * 60 + zone_second) * (-1 if match["sign"] == "-" else 1)
     seconds = days * _DAY_SECONDS + hour * 3600 + minute * 60 + second - offset
     return seconds * per_second + int((match["fraction"] or "").ljust(9, "0")) * per_second // 10**9
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from airflow_provider_ducklake.errors import InvalidTypeError, SchemaMismatchError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.identifiers import fold
+from airflow_provider_ducklake.spec.intervals import INTERVAL
 from airflow_provider_ducklake.spec.types import (
     MAX_DECIMAL_PRECISION,
     DecimalType,
@@ -54,6 +55,7 @@ _ARROW = {
     "date": pa.date32(),
     "time": pa.time64("us"),
     "timetz": pa.time64("us"),
+    "time_ns": pa.time64("ns"),
     "timestamp_s": pa.timestamp("s"),
     "timestamp_ms": pa.timestamp("ms"),
     "timestamp": pa.timestamp("us"),
@@ -355,9 +357,17 @@ def from_physical(type_: DuckLakeType, values: Sequence[Physical | None]) -> pa.
     target = arrow_type(type_)
     if isinstance(type_, DecimalType):
         return pa.array([_decimal(value, type_.scale) for value in values], target)
+    if type_ == ScalarType("interval"):
+        return pa.array([None if value is None else _interval(value) for value in values], target)
     if type_ == ScalarType("timestamp_s"):
         values = [None if value is None else int(value) // 10**6 for value in values]
     return cast_leaf(pa.array(values, _physical_type(target)), target)
+
+
+def _interval(value: Physical) -> pa.MonthDayNano:
+    assert isinstance(value, bytes)
+    months, days, microseconds = INTERVAL.unpack(value)
+    return pa.MonthDayNano([months, days, microseconds * 1000])
 
 
 def _physical_type(target: pa.DataType) -> pa.DataType:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.ids import ColumnId, SnapshotId
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.spec.snapshots import TableSnapshot
     from airflow_provider_ducklake.spec.values import Physical
 
 
@@ -52,43 +53,64 @@ def read_data_file(  # noqa: PLR0913 - table and snapshot are for the messages
     """
     wanted = schema.columns if columns is None else tuple(schema.find(name, table) for name in columns)
     location = locate(file.path)
-    with _naming_file(file, table, snapshot_id), open_input(location) as source:
+    with naming_file(file, table, snapshot_id), open_input(location) as source:
         return _read(pq.ParquetFile(source, pre_buffer=not location.is_local), wanted, file)
 
 
 @contextmanager
-def _naming_file(file: LiveDataFile, table: str, snapshot_id: SnapshotId) -> Iterator[None]:
+def naming_file(file: LiveDataFile, table: str, snapshot_id: SnapshotId) -> Iterator[None]:
+    """Name the data file, its table and the snapshot in errors of whoever reads the file."""
     try:
         yield
     except DuckLakeError as error:
         if isinstance(error, StorageError):
-            raise _unreadable(file, table, snapshot_id, error) from error
+            raise unreadable(file, table, snapshot_id, error) from error
         raise
     except (OSError, pa.ArrowException) as error:
-        raise _unreadable(file, table, snapshot_id, error) from error
+        raise unreadable(file, table, snapshot_id, error) from error
 
 
-def _unreadable(file: LiveDataFile, table: str, snapshot_id: SnapshotId, error: Exception) -> StorageError:
+def unreadable(
+    file: LiveDataFile, table: str, snapshot_id: SnapshotId, error: Exception | str
+) -> StorageError:
+    """Return the error of a data file that is missing or damaged."""
     return StorageError(
         f"Cannot read data file {file.path} of {table} at snapshot {snapshot_id}: {error} "
         "It may have been removed or cut off behind the catalog's back; restore it from a backup."
     )
 
 
-def _read(source: pq.ParquetFile, columns: Sequence[Column], file: LiveDataFile) -> pa.Table:
+def file_schema(
+    file: LiveDataFile, table: TableSnapshot, locate: Callable[[str], Location] = open_filesystem
+) -> pa.Schema:
+    """Return the Arrow schema of a data file, with the id of a table's column on each field that is one.
+
+    Raises:
+        StorageError: the file is missing or damaged; names file, table and snapshot.
+        UnsupportedFeatureError: it is encrypted, or has neither ids nor a mapping.
+    """
+    with naming_file(file, str(table.name), table.snapshot.id), open_input(locate(file.path)) as source:
+        return _identified(pq.ParquetFile(source).schema_arrow, file)
+
+
+def _identified(schema: pa.Schema, file: LiveDataFile) -> pa.Schema:
     if file.mapping_id is not None and file.mapping is None:
         raise UnsupportedFeatureError(
             f"{file.path} is registered with name mapping {file.mapping_id}, which the catalog does not have."
         )
-    file_schema = with_field_ids(source.schema_arrow, file.mapping, file.path)
-    names = {field_id(field): field.name for field in file_schema}
+    return with_field_ids(schema, file.mapping, file.path)
+
+
+def _read(source: pq.ParquetFile, columns: Sequence[Column], file: LiveDataFile) -> pa.Table:
+    stored = _identified(source.schema_arrow, file)
+    names = {field_id(field): field.name for field in stored}
     rows = source.read(columns=[names[column.id] for column in columns if column.id in names])
-    identified = pa.schema([file_schema.field(name) for name in rows.column_names])
+    identified = pa.schema([stored.field(name) for name in rows.column_names])
     rows = rows if rows.schema.equals(identified, check_metadata=True) else rows.cast(identified)
-    return in_schema(rows, columns, file.path, _folder_values(file, columns))
+    return in_schema(rows, columns, file.path, folder_values(file, columns))
 
 
-def _folder_values(file: LiveDataFile, columns: Sequence[Column]) -> dict[ColumnId, Physical | None]:
+def folder_values(file: LiveDataFile, columns: Sequence[Column]) -> dict[ColumnId, Physical | None]:
     """Return the values of columns that lie in the names of a file's folders."""
     from_folders = {one.column_id: one.source_name for one in file.mapping or () if one.is_partition}
     if not from_folders:
@@ -172,9 +194,12 @@ def _promoted(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(array.type) and pa.types.is_floating(target):
         return array.cast(pa.string()).cast(target)  # Arrow's own cast is off by a last digit
     stored = getattr(array.type, "storage_type", array.type)
-    if pa.types.is_string(target) and not pa.types.is_string(stored):
+    if pa.types.is_string(target) and not any(is_text(stored) for is_text in _TEXTS):
         raise pa.ArrowNotImplementedError("its text form is DuckDB's own")
     return cast_leaf(array, target)
+
+
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 
 
 def _interval(value: bytes | None) -> pa.MonthDayNano | None:

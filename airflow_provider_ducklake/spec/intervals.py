@@ -1,0 +1,48 @@
+"""The text of intervals: months, days and microseconds, none of which is counted in another.
+
+*Source:* DuckDB's text of an interval, and the cast that the reference writes for members of structs.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+
+INTERVAL = struct.Struct("<iiq")  # months, days, microseconds: the physical form
+_MONTHS_PER_YEAR = 12
+_COUNT = re.compile(r"(?P<count>[+-]?\d+) (?P<unit>year|month|day|microsecond)s?(?: |$)")
+_CLOCK = re.compile(
+    r"(?P<sign>-?)(?P<hours>\d+):(?P<minutes>\d\d):(?P<seconds>\d\d)(?:\.(?P<fraction>\d{1,6}))?"
+)
+
+
+def parse_interval(text: str) -> bytes:
+    """Return the physical form of an interval, which ``INTERVAL`` unpacks.
+
+    >>> INTERVAL.unpack(parse_interval("1 year -3 days 05:00:00.5"))
+    (12, -3, 18000500000)
+
+    Raises:
+        ValueError: the text is no interval.
+    """
+    counts = dict.fromkeys(("year", "month", "day", "microsecond"), 0)
+    place = 0
+    while found := _COUNT.match(text, place):
+        counts[found["unit"]] += int(found["count"])
+        place = found.end()
+    if text[place:] or not text:
+        counts["microsecond"] += _clock(text[place:])
+    months = _MONTHS_PER_YEAR * counts["year"] + counts["month"]
+    try:
+        return INTERVAL.pack(months, counts["day"], counts["microsecond"])
+    except struct.error:
+        raise ValueError(f"{text!r} is an interval beyond its range") from None
+
+
+def _clock(text: str) -> int:
+    found = _CLOCK.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no interval")
+    seconds = (int(found["hours"]) * 60 + int(found["minutes"])) * 60 + int(found["seconds"])
+    microseconds = seconds * 10**6 + int((found["fraction"] or "").ljust(6, "0"))
+    return -microseconds if found["sign"] else microseconds

@@ -1,0 +1,129 @@
+"""Tables as the reference and as we read them, compared value by value at every snapshot."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.spec.identifiers import QualifiedName, quote
+from tests.reference.duckdb_lake import DuckLakeConnection
+
+
+def differences(lake: Lake, reference: DuckLakeConnection) -> Iterator[str | None]:
+    """Compare every table at every snapshot; yield how each differs, or None."""
+    reference.sql("SET arrow_lossless_conversion = true")
+    lives = _lives(reference)
+    for version in (one.id for one in lake.snapshots()):
+        names = sorted(name for name, begin, end in lives if begin <= version < (end or version + 1))
+        if (ours := lake.tables(at=version)) != names:
+            yield f"at {version} the tables {ours} and {names}"
+        for name in names:
+            yield difference(lake, reference, name, version)
+
+
+def _lives(reference: DuckLakeConnection) -> list[tuple[QualifiedName, int, int | None]]:
+    """Return the names that tables had, each with the snapshots it had it from and up to."""
+    rows = reference.sql(
+        "SELECT s.schema_name, t.table_name, greatest(t.begin_snapshot, s.begin_snapshot), "
+        "least(t.end_snapshot, s.end_snapshot) FROM __ducklake_metadata_lake.ducklake_table t "
+        "JOIN __ducklake_metadata_lake.ducklake_schema s USING (schema_id)"
+    )
+    return [(QualifiedName(schema, table), begin, end) for schema, table, begin, end in rows]
+
+
+def difference(lake: Lake, reference: DuckLakeConnection, name: QualifiedName, version: int) -> str | None:
+    """Return in what a table differs at a snapshot; None: in nothing."""
+    where = f"{name} at {version}"
+    theirs = reference.arrow(f"FROM {quote(name.schema)}.{quote(name.name)} AT (VERSION => {version})")
+    ours = lake.read_arrow((name.schema, name.name), at=version)
+    if ours.column_names != theirs.column_names:
+        return f"{where}: columns {ours.column_names} and {theirs.column_names}"
+    for column in ours.column_names:
+        own, other = shape(ours.schema.field(column).type), shape(theirs.schema.field(column).type)
+        if own != other:
+            return f"{where}: {column} is {own} and {other}"
+    return _rows_differ(where, ours, theirs)
+
+
+def _rows_differ(where: str, ours: pa.Table, theirs: pa.Table) -> str | None:
+    if ours.num_rows != theirs.num_rows:
+        return f"{where}: {ours.num_rows} and {theirs.num_rows} rows"
+    if not ours.num_columns or multiset(ours) == multiset(theirs):
+        return None
+    for column in ours.column_names:
+        own, other = (sorted(plain(one[column])) for one in (ours, theirs))
+        if own != other:
+            pairs = [pair for pair in zip(own, other, strict=True) if pair[0] != pair[1]]
+            return f"{where}: {column} has {pairs[0][0][:300]} and {pairs[0][1][:300]} ({len(pairs)} rows)"
+    return f"{where}: rows are put together otherwise"
+
+
+def multiset(rows: pa.Table) -> list[tuple[str, ...]]:
+    """Return the rows in an order, each value as a text that no other value has."""
+    return sorted(zip(*(plain(column) for column in rows.columns), strict=True))
+
+
+def plain(column: pa.ChunkedArray) -> list[str]:
+    return [repr(one) for chunk in column.chunks for one in _values(chunk)]
+
+
+def shape(type_: pa.DataType) -> str:
+    """Return what has to be the same of two types: all but the names of lists' and maps' items."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return _EXTENSIONS[getattr(type_, "type_name", type_.extension_name)]
+    if pa.types.is_list(type_):
+        return f"list<{shape(type_.value_type)}>"
+    if pa.types.is_map(type_):
+        return f"map<{shape(type_.key_type)}, {shape(type_.item_type)}>"
+    if pa.types.is_struct(type_):
+        return f"struct<{', '.join(f'{field.name}: {shape(field.type)}' for field in type_)}>"
+    return str(type_)
+
+
+_EXTENSIONS = {"arrow.uuid": "uuid", "arrow.json": "string", "arrow.bool8": "bool", "time_tz": "time64[us]"}
+
+
+def _values(array: pa.Array) -> list[object]:
+    """Return values such that equal ones, and only those, have one text; times as numbers."""
+    type_ = array.type
+    if isinstance(type_, pa.BaseExtensionType):
+        if getattr(type_, "type_name", None) == "time_tz":
+            return [_utc(one) for one in array.storage.to_pylist()]
+        if type_.extension_name == "arrow.bool8":
+            array = array.storage.cast(pa.bool_())
+            return array.to_pylist()
+        return _values(array.storage)
+    if pa.types.is_list(type_) or pa.types.is_map(type_):
+        return _parts(array)
+    if pa.types.is_struct(type_):
+        members = [_values(child) for child in array.flatten()]
+        valid = array.is_valid().to_pylist()
+        return [tuple(one[row] for one in members) if valid[row] else None for row in range(len(array))]
+    if pa.types.is_interval(type_):
+        return [None if one is None else tuple(one) for one in array.to_pylist()]
+    if pa.types.is_date32(type_) or pa.types.is_time32(type_):
+        array = array.cast(pa.int32())
+    elif pa.types.is_temporal(type_):
+        array = array.cast(pa.int64())
+    return array.to_pylist()
+
+
+def _parts(array: pa.Array) -> list[object]:
+    if pa.types.is_map(array.type):
+        children: list[object] = list(zip(_values(array.keys), _values(array.items), strict=True))
+    else:
+        children = _values(array.values)
+    offsets, valid = array.offsets.to_pylist(), array.is_valid().to_pylist()
+    return [children[offsets[row] : offsets[row + 1]] if valid[row] else None for row in range(len(array))]
+
+
+_ZONE_BITS, _LARGEST_ZONE, _DAY = 24, 16 * 3600 - 1, 86_400 * 10**6
+
+
+def _utc(packed: bytes | None) -> int | None:
+    """Return the microseconds of a day in UTC of DuckDB's time with a zone."""
+    if packed is None:
+        return None
+    bits = int.from_bytes(packed, "little")
+    offset = _LARGEST_ZONE - bits % 2**_ZONE_BITS
+    return ((bits >> _ZONE_BITS) - offset * 10**6) % _DAY

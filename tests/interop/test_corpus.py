@@ -1,0 +1,62 @@
+"""Whatever the reference wrote, every table at every snapshot reads the same: names, types and values."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from tests import corpus_summary as summary
+from tests.interop import corpus
+from tests.interop.comparison import differences
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
+
+HISTORIES = {"ci": (6, 25), "full": (200, 80)}  # how many are drawn, and how many statements each has
+PARTS = 2  # for the workers to share
+
+
+@pytest.fixture
+def noted(record_property):
+    """Put counts into the test's report, for the summary of the run."""
+    return lambda counts: record_property(summary.PROPERTY, dict(counts))
+
+
+def compared(catalog: CatalogDatabase) -> Counter[str]:
+    """Return how often the lake has each feature, and how many tables were compared."""
+    with open_lake(catalog) as reference, Lake.connect(catalog.sqlalchemy_url) as lake:
+        found = list(differences(lake, reference))
+    assert not (wrong := [one for one in found if one]), "\n".join(wrong[:5])
+    return Counter(corpus.features(catalog), compared=len(found))
+
+
+@pytest.mark.parametrize("scenario", corpus.SCENARIOS, ids=lambda one: one.name)
+def test_a_scenario_reads_the_same(sqlite_catalog, tmp_path, noted, scenario):
+    corpus.build(scenario, sqlite_catalog, tmp_path / "given")
+    counts = compared(sqlite_catalog)
+    homes = {name for name, (home, _) in corpus.FEATURES.items() if home == scenario.name}
+    assert all(counts[name] for name in homes), counts
+    assert counts["compared"] > 0
+    noted(counts)
+
+
+def test_every_feature_has_a_scenario():
+    assert {home for home, _ in corpus.FEATURES.values()} <= {scenario.name for scenario in corpus.SCENARIOS}
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_drawn_histories_read_the_same(new_catalog, noted, seed, size, part):
+    count, steps = HISTORIES[size]
+    counts: Counter[str] = Counter()
+    for number in range(part, count, PARTS):
+        catalog = new_catalog("sqlite")
+        history = corpus.History(random.Random(f"corpus {seed} {number}"), Counter())
+        with open_lake(catalog) as reference:
+            history.play(reference, steps)
+        try:
+            counts += compared(catalog)
+        except AssertionError as error:
+            pytest.fail(f"--seed {seed}, history {number}: {error}\n" + ";\n".join(history.statements))
+    assert counts["inlined rows"]
+    assert counts["compared"] > count / PARTS * steps / 3
+    noted(counts)
