@@ -1,6 +1,7 @@
 """The change feed equals the reference's between every two snapshots, but for rows that are rewritten."""
 
 import random
+from collections import Counter
 from datetime import timedelta
 
 import duckdb
@@ -8,11 +9,17 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.catalog.read_snapshots import RecordedSnapshot
 from airflow_provider_ducklake.errors import InvalidInputError, SnapshotNotFoundError, TableNotFoundError
+from airflow_provider_ducklake.transaction.changes_made import ChangeKind
+from tests.interop.comparison import multiset
+from tests.interop.corpus import History
 from tests.interop.test_reads_at_every_snapshot import FILES_ONLY, SCENARIOS, TABLE, as_multiset, fill
 from tests.reference.duckdb_lake import open_lake
 
+REWRITE = ChangeKind.REWRITE_DELETE
 PAIRS_IN_CI = 25
+HISTORIES = {"ci": (3, 30, 12), "full": (100, 80, 400)}  # how many; statements of each, pairs of snapshots
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -43,6 +50,57 @@ def compare(lake: Lake, reference, start: int, end: int, rewrites: set[int]) -> 
         kept = [one not in rewrites for one in theirs["snapshot_id"].to_pylist()]
         assert ours.column_names == theirs.column_names, (start, end)
         assert as_multiset(ours) == as_multiset(theirs.filter(pa.array(kept, pa.bool_()))), (start, end)
+
+
+def test_changes_of_drawn_histories_equal_the_references(new_catalog, seed, size):
+    """At every pair by snapshot ids in one half of the cases, by times in the other."""
+    count, steps, most = HISTORIES[size]
+    changes = 0
+    for number in range(count):
+        catalog = new_catalog("sqlite")
+        draw = random.Random(f"feed {seed} {number}")
+        history = History(draw, Counter())
+        with open_lake(catalog) as reference:
+            history.play(reference, steps)
+        with open_lake(catalog) as reference, Lake.connect(catalog.sqlalchemy_url) as lake:
+            for start, end in drawn_pairs(lake, draw, most):
+                for table in lake.tables(at=end.id):
+                    try:
+                        changes += compare_between(lake, reference, table.name, start, end, draw)
+                    except AssertionError as error:
+                        where = (
+                            f"--seed {seed}, history {number}, {table} from {start.id} to {end.id}: {error}\n"
+                        )
+                        pytest.fail(where + ";\n".join(history.statements))
+    assert changes > count * most
+
+
+def drawn_pairs(
+    lake: Lake, draw: random.Random, most: int
+) -> list[tuple[RecordedSnapshot, RecordedSnapshot]]:
+    snapshots = lake.snapshots()
+    pairs = [(start, end) for start in snapshots for end in snapshots[1:] if start.id <= end.id]
+    return draw.sample(pairs, min(most, len(pairs)))
+
+
+def compare_between(
+    lake: Lake,
+    reference,
+    table: str,
+    start: RecordedSnapshot,
+    end: RecordedSnapshot,
+    draw: random.Random,
+) -> int:
+    by_id = draw.random() < 0.5
+    ours = lake.changes(table, *((one.id if by_id else one.time) for one in (start, end))).read_arrow()
+    first, last = (str(one.id) if by_id else f"TIMESTAMPTZ '{one.time}'" for one in (start, end))
+    theirs = reference.arrow(f"FROM ducklake_table_changes('lake', 'main', '{table}', {first}, {last})")
+    # A rewrite of files, which changes no row, is in the reference's feed as updates.
+    rewrites = [one.id for one in lake.snapshots() if any(x.kind is REWRITE for x in one.changes)]
+    kept = [one not in rewrites for one in theirs["snapshot_id"].to_pylist()]
+    assert ours.column_names == theirs.column_names
+    assert multiset(ours) == multiset(theirs.filter(pa.array(kept, pa.bool_())))
+    return ours.num_rows
 
 
 @pytest.fixture
