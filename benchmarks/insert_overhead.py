@@ -80,8 +80,8 @@ def ours(df: DataFrame, folder: Path) -> None:
     job_id = str(uuid.uuid4())
     schema = new_columns(fields_of_spark(df.schema))
     plan = WritePlan("main.t", job_directory(f"{folder}/", job_id), schema)
-    request = JobRequest(job_id, source_of("unused.parquet"), plan)
-    job_io.write_result(request, write(df, plan))
+    request = JobRequest(job_id, source_of("unused.parquet"), (plan,))
+    job_io.write_results(request, [write(df, plan)])
 
 
 def seconds(action: Callable[[DataFrame, Path], None], df: DataFrame, root: Path) -> float:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.catalog.commit import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.planning.staged import FoldedName, StagedWrite
-    from airflow_provider_ducklake.spec.identifiers import QualifiedName
+    from airflow_provider_ducklake.planning.staged import StagedWrite
+    from airflow_provider_ducklake.spec.identifiers import FoldedName, QualifiedName
     from airflow_provider_ducklake.spec.snapshots import (
         CommitInfo,
         CommittedSnapshot,

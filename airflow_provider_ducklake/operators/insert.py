@@ -114,7 +114,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
             plan = plan_create(self._target, directory, expressions)
         else:
             plan = plan_write(self._target, directory)
-        return JobRequest(job_id, self._source(passwords), plan, engine=self.engine)
+        return JobRequest(job_id, self._source(passwords), (plan,), engine=self.engine)
 
     def _find(self, lake: Lake) -> TableSnapshot | NewTable:
         try:
@@ -135,9 +135,10 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         return self._target
 
     def commit(
-        self, lake: Lake, result: WriteResult, info: CommitInfo, keyed: KeyedCommit
+        self, lake: Lake, results: Sequence[WriteResult], info: CommitInfo, keyed: KeyedCommit
     ) -> CommittedSnapshot | None:
         """Commit the job's files, with the table itself where it is new, in place of rows to be replaced."""
+        (result,) = results
         target = self.target()
         if isinstance(target, NewTable):
             return self._create(lake, target, result, info, keyed)
@@ -168,8 +169,9 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         changes = [*_replaced(lake, keyed, base), *append_to_existing(target, result)]
         return lake.commit(base, changes, info, keyed=keyed)
 
-    def summary(self, result: WriteResult, committed: CommittedSnapshot | None) -> dict[str, Any]:
+    def summary(self, results: Sequence[WriteResult], committed: CommittedSnapshot | None) -> dict[str, Any]:
         """Return the numbers of the insert."""
+        (result,) = results
         name = self.target().name
         summary = {
             "table": str(name),

@@ -18,6 +18,7 @@ from airflow_provider_ducklake.errors import (
     DuckLakeError,
     InvalidInputError,
     SparkJobError,
+    UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity, commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
@@ -119,18 +120,18 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     def make_request(self, lake: Lake, passwords: JdbcPasswords) -> JobRequest:
         """Plan on the lake's newest snapshot and return what the job is to do."""
 
-    @abstractmethod
     def target(self) -> Target:
-        """Return the table that the last request is about, as it was planned."""
+        """Return the one table that the last request is about, as it was planned: for ``stage_only``."""
+        raise UnsupportedFeatureError(f"stage_only=True: a {type(self).__name__} commits its rows itself.")
 
     @abstractmethod
     def commit(
-        self, lake: Lake, result: WriteResult, info: CommitInfo, keyed: KeyedCommit
+        self, lake: Lake, results: Sequence[WriteResult], info: CommitInfo, keyed: KeyedCommit
     ) -> CommittedSnapshot | None:
         """Commit what the job wrote; None: there was nothing to commit."""
 
     @abstractmethod
-    def summary(self, result: WriteResult, committed: CommittedSnapshot | None) -> dict[str, Any]:
+    def summary(self, results: Sequence[WriteResult], committed: CommittedSnapshot | None) -> dict[str, Any]:
         """Return what the task hands on, and log it."""
 
     @abstractmethod
@@ -169,11 +170,11 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     def _write_and_stage(self, context: Context, lake: Lake) -> dict[str, Any]:
         """Run the job and write down what its files are for; nothing of them is visible."""
         request, passwords = self._plan(lake)
-        lake.register_job(request.job_id, request.plan.directory)
+        lake.register_job(request.job_id, request.directory)
         lake.close()
         try:
-            result = self._run_job(context, request, passwords, lake.storage_options)
-            staged = StagedWrite(request.job_id, request.plan.directory, request.verb, self.target(), result)
+            (result,) = self._run_job(context, request, passwords, lake.storage_options)
+            staged = StagedWrite(request.job_id, request.directory, request.verb, self.target(), result)
             uri = job_io.write_stage(staged, lake.storage_options)
         except BaseException:
             self._give_up(lake, request)
@@ -208,13 +209,13 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     ) -> dict[str, Any]:
         request, passwords = self._plan(lake)
         lake.close()  # no idle connection during the job; the next use opens one again
-        result = self._run_job(context, request, passwords, lake.storage_options)
-        committed = self._commit(lake, request, result, self._commit_info(context, identity), keyed)
+        results = self._run_job(context, request, passwords, lake.storage_options)
+        committed = self._commit(lake, request, results, self._commit_info(context, identity), keyed)
         if committed is not None and committed.is_earlier:
             self._remove_files(request, lake.storage_options)
             return self._already_committed(lake, committed.records)
-        summary = self.summary(result, committed)
-        self._tidy_up(request, result, lake.storage_options)
+        summary = self.summary(results, committed)
+        self._tidy_up(request, results, lake.storage_options)
         return summary
 
     def _spark_connection(self) -> Connection:
@@ -241,11 +242,11 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         request: JobRequest,
         passwords: JdbcPasswords,
         storage_options: dict[str, Any],
-    ) -> WriteResult:
+    ) -> tuple[WriteResult, ...]:
         try:
             with passwords.in_environment():
                 self._submit(context, request, storage_options)
-            return job_io.read_result(request, storage_options)
+            return job_io.read_results(request, storage_options)
         except BaseException:
             self._remove_files(request, storage_options)
             raise
@@ -276,10 +277,15 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         self.conf = {"spark.log.level": "WARN", **(self.conf or {})}
 
     def _commit(
-        self, lake: Lake, request: JobRequest, result: WriteResult, info: CommitInfo, keyed: KeyedCommit
+        self,
+        lake: Lake,
+        request: JobRequest,
+        results: Sequence[WriteResult],
+        info: CommitInfo,
+        keyed: KeyedCommit,
     ) -> CommittedSnapshot | None:
         try:
-            return self.commit(lake, result, info, keyed)
+            return self.commit(lake, results, info, keyed)
         except CommitStateUnknownError:  # the snapshot may be there, and name the files; the retry looks
             raise
         except DuckLakeError:  # whatever else comes, a time-out say, may come after COMMIT: the files stay
@@ -288,19 +294,21 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
 
     def _remove_files(self, request: JobRequest, storage_options: dict[str, Any]) -> None:
         try:
-            job_io.delete_job_directory(request, storage_options)
+            job_io.delete_job_directories(request, storage_options)
         except Exception as error:  # noqa: BLE001 - a clean-up must not hide why
-            self.log.warning("Cannot remove %s: %s", request.plan.directory, error)
+            self.log.warning("Cannot remove %s: %s", request.directory, error)
 
-    def _tidy_up(self, request: JobRequest, result: WriteResult, storage_options: dict[str, Any]) -> None:
+    def _tidy_up(
+        self, request: JobRequest, results: Sequence[WriteResult], storage_options: dict[str, Any]
+    ) -> None:
         """Remove what only the job needed. The commit has landed: no failure here may fail the task."""
-        if not result.data_files:
+        if not any(result.data_files for result in results):
             self._remove_files(request, storage_options)
             return
         try:
             job_io.delete_job_files(request, storage_options)
         except Exception as error:  # noqa: BLE001 - a retry would write the rows again
-            self.log.warning("Cannot remove the job's own files from %s: %s", request.plan.directory, error)
+            self.log.warning("Cannot remove the job's own files from %s: %s", request.directory, error)
 
     def _commit_info(self, context: Context, identity: CommitIdentity) -> CommitInfo:
         ti = context["ti"]

@@ -14,7 +14,6 @@ from airflow_provider_ducklake.planning.write import (
     same_columns,
 )
 from airflow_provider_ducklake.spec.files import LiveDataFile
-from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
 from airflow_provider_ducklake.spec.ids import DataFileId, SnapshotId, TableId
 from airflow_provider_ducklake.spec.partitioning import PartitionSpec
 from airflow_provider_ducklake.spec.snapshots import TableSnapshot
@@ -25,9 +24,9 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.planning.write import WriteResult
     from airflow_provider_ducklake.spec.files import DataFile
+    from airflow_provider_ducklake.spec.identifiers import FoldedName, QualifiedName
 
 Target: TypeAlias = TableSnapshot | NewTable
-FoldedName: TypeAlias = tuple[str, str]
 _NO_TABLE_YET, _NO_FILE_YET = TableId(-1), DataFileId(-1)
 
 
@@ -49,12 +48,7 @@ class StagedWrite:
     @property
     def creates(self) -> FoldedName | None:
         """The name of the table that it creates, as names are compared; None where the table was there."""
-        return folded(self.target.name) if isinstance(self.target, NewTable) else None
-
-
-def folded(name: QualifiedName) -> FoldedName:
-    """Return a name as names are compared."""
-    return fold(name.schema), fold(name.name)
+        return self.target.name.folded if isinstance(self.target, NewTable) else None
 
 
 def plan_stages(
@@ -75,7 +69,7 @@ def plan_stages(
         if not isinstance(one.target, NewTable):
             yield one.base, append_to_existing(one.target, one.result)
             continue
-        name = folded(one.target.name)
+        name = one.target.name.folded
         if name in made_since:
             yield made_since[name].snapshot.id, append_to_existing(made_since[name], one.result)
         elif name in creators:
@@ -120,7 +114,7 @@ def with_staged(
         InvalidInputError, TransactionConflictError: the writes could not be committed to it.
     """
     concerned = [one for one in staged if _concerns(one, table, name)]
-    made_since = {} if table is None else {folded(name): table}
+    made_since = {} if table is None else {name.folded: table}
     for _ in plan_stages(concerned, made_since):
         pass  # raises what the commit would
     found = table or next((_as_created(one) for one in concerned if one.creates), None)
@@ -137,7 +131,7 @@ def with_staged(
 
 def _concerns(one: StagedWrite, table: TableSnapshot | None, name: QualifiedName) -> bool:
     is_same = isinstance(one.target, TableSnapshot) and table and one.target.table_id == table.table_id
-    return bool(is_same) or folded(one.target.name) == folded(name)
+    return bool(is_same) or one.target.name.folded == name.folded
 
 
 def _as_created(one: StagedWrite) -> TableSnapshot:

@@ -39,7 +39,7 @@ __all__ = [
     "Source",
     "SqlSource",
     "TransformSource",
-    "delete_job_directory",
+    "delete_job_directories",
     "delete_job_files",
     "delete_stage",
     "delete_stage_files",
@@ -48,14 +48,14 @@ __all__ = [
     "job_of_stage",
     "read_error",
     "read_request",
-    "read_result",
+    "read_results",
     "read_stage",
     "request_uri",
     "source_of",
     "stage_uri",
     "write_error",
     "write_request",
-    "write_result",
+    "write_results",
     "write_stage",
 ]
 
@@ -72,7 +72,7 @@ def request_uri(directory: str) -> str:
 
 def write_request(request: JobRequest, storage_options: StorageOptions = None) -> str:
     """Write the request (mode 0600 locally) and return its URI."""
-    uri = request_uri(request.plan.directory)
+    uri = request_uri(request.directory)
     _write(uri, job_json.encode_request(request), storage_options)
     return uri
 
@@ -86,23 +86,31 @@ def read_request(uri: str, storage_options: StorageOptions = None) -> JobRequest
     from airflow_provider_ducklake.storage.filesystem import read_bytes  # noqa: PLC0415 - loads pyarrow
 
     request = job_json.decode_request(job_json.loads(read_bytes(uri, storage_options), uri))
-    if uri != request_uri(request.plan.directory):
+    if uri != request_uri(request.directory):
         raise SparkJobError(
-            f"{uri} asks for a job in {request.plan.directory}; a request lies in its job's directory."
+            f"{uri} asks for a job in {request.directory}; a request lies in its job's directory."
         )
     return request
 
 
-def write_result(request: JobRequest, result: WriteResult, storage_options: StorageOptions = None) -> None:
-    """Write the parts, then ``_DONE``; call it when every data file is complete."""
-    names: list[str] = []
-    for number, part in enumerate(_parts(result.data_files)):
-        names.append(f"part-{number:05d}.json")
-        files = [job_json.encode_data_file(file) for file in part]
-        document = {"job_id": request.job_id, "data_files": files}
-        _write(request.plan.directory + names[-1], document, storage_options)
-    done = {"job_id": request.job_id, "parts": names, **job_json.encode_summary(result)}
-    _write(request.plan.directory + DONE, done, storage_options)
+def write_results(
+    request: JobRequest, results: Sequence[WriteResult], storage_options: StorageOptions = None
+) -> None:
+    """Write the parts, then ``_DONE``; call it when every data file is complete.
+
+    There is a result for each of the request's plans.
+    """
+    count, written = 0, []
+    for result in results:
+        names: list[str] = []
+        for part in _parts(result.data_files):
+            names.append(f"part-{count:05d}.json")
+            count += 1
+            files = [job_json.encode_data_file(file) for file in part]
+            document = {"job_id": request.job_id, "data_files": files}
+            _write(request.directory + names[-1], document, storage_options)
+        written.append({"parts": names, **job_json.encode_summary(result)})
+    _write(request.directory + DONE, {"job_id": request.job_id, "results": written}, storage_options)
 
 
 def _parts(data_files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
@@ -117,33 +125,46 @@ def write_error(request: JobRequest, error: DuckLakeError, storage_options: Stor
     """
     from airflow_provider_ducklake.storage.filesystem import exists  # noqa: PLC0415 - loads pyarrow
 
-    if not exists(request_uri(request.plan.directory), storage_options):
+    if not exists(request_uri(request.directory), storage_options):
         return
     document = {"job_id": request.job_id, **job_json.encode_error(error)}
-    _write(request.plan.directory + ERROR, document, storage_options)
+    _write(request.directory + ERROR, document, storage_options)
 
 
-def read_result(request: JobRequest, storage_options: StorageOptions = None) -> WriteResult:
-    """Return what the job did.
+def read_results(request: JobRequest, storage_options: StorageOptions = None) -> tuple[WriteResult, ...]:
+    """Return what the job did, for each of the request's plans.
 
     Raises:
         DuckLakeError: the job's own error, of the class it had there.
         SparkJobError: no complete result, or that of another job.
     """
-    result = _read_result(request.plan.directory, request.job_id, storage_options)
-    if result is None:
+    results = _read_results(request.directory, request.job_id, storage_options)
+    if results is None:
         raise read_error(request, storage_options) or SparkJobError(
-            f"Job {request.job_id} ended without a result: {request.plan.directory}{DONE} does not exist. "
+            f"Job {request.job_id} ended without a result: {request.directory}{DONE} does not exist. "
             "Look for the cause in the Spark log above; nothing was committed."
         )
-    return result
+    if len(results) != len(request.plans):
+        raise SparkJobError(
+            f"Job {request.job_id} left {len(results)} results for {len(request.plans)} queries; refusing to "
+            "commit them."
+        )
+    return results
 
 
-def _read_result(directory: str, job_id: str, storage_options: StorageOptions) -> WriteResult | None:
+def _read_results(
+    directory: str, job_id: str, storage_options: StorageOptions
+) -> tuple[WriteResult, ...] | None:
     """Return what the job said when it was done; None where it was not."""
     done = _read(directory + DONE, job_id, storage_options)
     if done is None:
         return None
+    return tuple(_decode_result(one, directory, job_id, storage_options) for one in done["results"])
+
+
+def _decode_result(
+    done: job_json.Json, directory: str, job_id: str, storage_options: StorageOptions
+) -> WriteResult:
     data_files = tuple(
         job_json.decode_data_file(item)
         for name in done["parts"]
@@ -160,28 +181,30 @@ def _read_result(directory: str, job_id: str, storage_options: StorageOptions) -
 
 def read_error(request: JobRequest, storage_options: StorageOptions = None) -> DuckLakeError | None:
     """Return the error that the job left, or None: what to raise when spark-submit failed."""
-    document = _read(request.plan.directory + ERROR, request.job_id, storage_options)
+    document = _read(request.directory + ERROR, request.job_id, storage_options)
     return None if document is None else job_json.decode_error(document)
 
 
 def delete_job_files(request: JobRequest, storage_options: StorageOptions = None) -> None:
     """Delete the job's own JSON files and leave its data files: the clean-up after a commit."""
-    _delete_job_files(request.plan.directory, request.job_id, storage_options)
+    _delete_job_files(request.directory, request.job_id, storage_options)
 
 
 def _delete_job_files(directory: str, job_id: str, storage_options: StorageOptions) -> None:
     from airflow_provider_ducklake.storage.filesystem import delete_file  # noqa: PLC0415 - loads pyarrow
 
     done = _read(directory + DONE, job_id, storage_options)
-    for name in [REQUEST, ERROR, *(done["parts"] if done is not None else []), DONE]:
+    parts = [name for one in done["results"] for name in one["parts"]] if done is not None else []
+    for name in [REQUEST, ERROR, *parts, DONE]:
         delete_file(directory + name, storage_options)
 
 
-def delete_job_directory(request: JobRequest, storage_options: StorageOptions = None) -> None:
+def delete_job_directories(request: JobRequest, storage_options: StorageOptions = None) -> None:
     """Delete everything the job wrote: the clean-up when its files will certainly never be committed."""
     from airflow_provider_ducklake.storage.filesystem import delete_tree  # noqa: PLC0415 - loads pyarrow
 
-    delete_tree(request.plan.directory, storage_options)
+    for directory in request.directories:
+        delete_tree(directory, storage_options)
 
 
 def write_stage(staged: StagedWrite, storage_options: StorageOptions = None) -> str:
@@ -226,9 +249,10 @@ def read_stage(uri: str, storage_options: StorageOptions = None) -> StagedWrite:
     """
     directory, job_id = uri.removesuffix(STAGE), job_of_stage(uri)
     document = _read(uri, job_id, storage_options)
-    result = _read_result(directory, job_id, storage_options)
-    if document is None or result is None:
+    results = _read_results(directory, job_id, storage_options)
+    if document is None or results is None:
         raise _incomplete(uri, uri if document is None else directory + DONE)
+    (result,) = results
     staged = job_json.decode_staged(document, result)
     _check_files(uri, staged, storage_options)
     return staged

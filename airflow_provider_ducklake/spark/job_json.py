@@ -1,4 +1,4 @@
-"""JSON of job requests and results, version 1: explicit both ways, no class names, no pickles."""
+"""JSON of job requests and results, version 2: explicit both ways, no class names, no pickles."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from airflow_provider_ducklake.spark.job_request import (
     Dataset,
     DatasetSource,
     JobRequest,
+    LakeSource,
     Source,
     SqlSource,
+    Step,
     TransformSource,
 )
+from airflow_provider_ducklake.spark.schema_json import decode_schema, encode_schema
 from airflow_provider_ducklake.spec.files import DataFile
 from airflow_provider_ducklake.spec.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId, SchemaId, SnapshotId, TableId
 from airflow_provider_ducklake.spec.options import Options
 from airflow_provider_ducklake.spec.partitioning import PartitionField, PartitionSpec, Transform
-from airflow_provider_ducklake.spec.schema import Column, Default, TableSchema
 from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
 from airflow_provider_ducklake.spec.stats import ColumnStats
-from airflow_provider_ducklake.spec.types import Field, with_children
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 Json: TypeAlias = dict[str, Any]
 
 
@@ -60,42 +61,7 @@ def loads(data: bytes, what: str) -> Json:
     return document
 
 
-# --- schemas and plans
-
-
-def encode_schema(schema: TableSchema) -> list[Json]:
-    """Return the columns as a list of trees."""
-    return [_encode_column(column) for column in schema.columns]
-
-
-def decode_schema(columns: list[Json]) -> TableSchema:
-    """Return the schema; the inverse of ``encode_schema``."""
-    return TableSchema(tuple(_decode_column(column) for column in columns))
-
-
-def _encode_column(column: Column) -> Json:
-    return {
-        "id": column.id,
-        "name": column.name,
-        "type": column.catalog_type,
-        "nullable": column.nullable,
-        "initial_default": column.initial_default,
-        "default": [column.default.value, column.default.kind, column.default.dialect],
-        "children": [_encode_column(child) for child in column.children],
-    }
-
-
-def _decode_column(item: Json) -> Column:
-    children = tuple(_decode_column(child) for child in item["children"])
-    return Column(
-        ColumnId(item["id"]),
-        item["name"],
-        with_children(item["type"], tuple(Field(child.name, child.type) for child in children)),
-        nullable=item["nullable"],
-        initial_default=item["initial_default"],
-        default=Default(*item["default"]),
-        children=children,
-    )
+# --- plans
 
 
 def encode_partition_fields(fields: tuple[PartitionField, ...]) -> list[Json]:
@@ -145,7 +111,7 @@ def encode_request(request: JobRequest) -> Json:
         "verb": request.verb,
         "engine": request.engine,
         "source": _encode_source(request.source),
-        "plan": encode_plan(request.plan),
+        "plans": [encode_plan(plan) for plan in request.plans],
     }
 
 
@@ -156,7 +122,7 @@ def decode_request(item: Json) -> JobRequest:
         verb=item["verb"],
         engine=item["engine"],
         source=_decode_source(item["source"]),
-        plan=decode_plan(item["plan"]),
+        plans=tuple(decode_plan(plan) for plan in item["plans"]),
     )
 
 
@@ -168,6 +134,8 @@ def _encode_source(source: Source) -> Json:
             return {"kind": "sql", "sql": sql, "datasets": _encode_datasets(datasets)}
         case TransformSource(function, datasets):
             return {"kind": "transform", "function": function, "datasets": _encode_datasets(datasets)}
+        case LakeSource():
+            return _encode_lake_source(source)
         case _:
             assert_never(source)
 
@@ -180,8 +148,36 @@ def _decode_source(item: Json) -> Source:
             return SqlSource(item["sql"], _decode_datasets(item["datasets"]))
         case "transform":
             return TransformSource(item["function"], _decode_datasets(item["datasets"]))
+        case "lake":
+            return _decode_lake_source(item)
         case kind:
             raise SparkJobError(f"The request has a source of kind {kind!r}, unknown to this release.")
+
+
+def _encode_lake_source(source: LakeSource) -> Json:
+    from airflow_provider_ducklake.spark import plan_json  # noqa: PLC0415
+
+    return {
+        "kind": "lake",
+        "tables": {name: plan_json.encode_read(plan) for name, plan in source.tables.items()},
+        "datasets": _encode_datasets(source.datasets),
+        "steps": [[one.query, one.plan, one.view, one.columns] for one in source.steps],
+        "function": source.function,
+    }
+
+
+def _decode_lake_source(item: Json) -> LakeSource:
+    from airflow_provider_ducklake.spark import plan_json  # noqa: PLC0415
+
+    return LakeSource(
+        tables={name: plan_json.decode_read(plan) for name, plan in item["tables"].items()},
+        datasets=_decode_datasets(item["datasets"]),
+        steps=tuple(
+            Step(query, plan, view, None if columns is None else tuple(columns))
+            for query, plan, view, columns in item["steps"]
+        ),
+        function=item["function"],
+    )
 
 
 def _encode_datasets(datasets: Mapping[str, Dataset]) -> Json:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 from airflow_provider_ducklake.errors import InvalidInputError, InvalidOptionError
 
 if TYPE_CHECKING:
+    from airflow_provider_ducklake.planning.change_feed import ChangeFeedPlan
+    from airflow_provider_ducklake.planning.scan import ScanPlan
     from airflow_provider_ducklake.planning.write import WritePlan
 
 Engine: TypeAlias = Literal["auto", "native", "arrow"]
@@ -138,7 +140,35 @@ class TransformSource:
     datasets: Mapping[str, Dataset]
 
 
-Source: TypeAlias = DatasetSource | SqlSource | TransformSource
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A query of Spark SQL over views: its rows go to one of the job's plans, by its number, or into a view.
+
+    ``columns`` are the names of its columns in order; None: those that the query gives them.
+    """
+
+    query: str
+    plan: int | None = None
+    view: str | None = None
+    columns: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LakeSource:
+    """Tables of the lake, or their changes, under the names of views, and what is made of them.
+
+    That is done by ``steps``, or by the ``function`` ``module:name``: called with the session and a function
+    from a table's name to its DataFrame, it returns a DataFrame for each plan by its table's name, or
+    just one.
+    """
+
+    tables: Mapping[str, ScanPlan | ChangeFeedPlan]
+    datasets: Mapping[str, Dataset] = field(default_factory=dict)
+    steps: tuple[Step, ...] = ()
+    function: str | None = None
+
+
+Source: TypeAlias = DatasetSource | SqlSource | TransformSource | LakeSource
 UserDataset: TypeAlias = str | Mapping[str, object]
 
 
@@ -170,21 +200,44 @@ def source_of(
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """One attempt at one job. ``job_id`` is the UUIDv7 text that also names ``plan.directory``."""
+    """One attempt at one job, with a plan for each result.
+
+    ``job_id`` is the UUIDv7 text that also names the directories of the plans, or those above them.
+    """
 
     job_id: str
     source: Source
-    plan: WritePlan
+    plans: tuple[WritePlan, ...]
     verb: str = "insert"
     engine: str = "auto"
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
             raise InvalidOptionError(f"engine={self.engine!r} is not one of {', '.join(ENGINES)}.")
-        if not self.plan.directory.endswith(f"ducklake-{self.job_id}/"):
-            raise InvalidInputError(
-                f"Directory {self.plan.directory} is not the private directory of job {self.job_id}."
-            )
+        for plan in self.plans:
+            if self._own not in plan.directory:
+                raise InvalidInputError(
+                    f"Directory {plan.directory} is not the private directory of job {self.job_id}."
+                )
+
+    @property
+    def _own(self) -> str:
+        return f"/ducklake-{self.job_id}/"
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """The job's directories, one in each table that it writes; each ends in ``/``."""
+        return tuple(dict.fromkeys(plan.directory.partition(self._own)[0] + self._own for plan in self.plans))
+
+    @property
+    def directory(self) -> str:
+        """The directory of its request and result."""
+        return self.directories[0]
+
+    @property
+    def tables(self) -> str:
+        """The names of the tables that it writes, for people."""
+        return ", ".join(dict.fromkeys(plan.table for plan in self.plans))
 
 
 def job_directory(table_root: str, job_id: str) -> str:

@@ -20,6 +20,7 @@ from airflow_provider_ducklake.errors import InvalidInputError, SparkJobError
 from airflow_provider_ducklake.spark.job_request import (
     Dataset,
     DatasetSource,
+    LakeSource,
     Source,
     SqlSource,
     TransformSource,
@@ -30,7 +31,7 @@ from airflow_provider_ducklake.spec.paths import hadoop_uri, is_absolute
 from airflow_provider_ducklake.spec.types import ScalarType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
 
@@ -49,39 +50,59 @@ def load(spark: SparkSession, source: Source, target: TableSchema | None) -> Dat
         case DatasetSource(dataset):
             return read_dataset(spark, dataset, "source", target)
         case SqlSource(sql, datasets):
-            for name, df in _read_all(spark, datasets).items():
+            for name, df in read_all(spark, datasets).items():
                 df.createOrReplaceTempView(f"`{name}`")
-            return _query(spark, sql)
-        case TransformSource(function, datasets):
-            return _transformed(spark, function, _read_all(spark, datasets))
+            return query(spark, sql)
+        case TransformSource(name, datasets):
+            return _transformed(spark, name, read_all(spark, datasets))
+        case LakeSource():
+            raise AssertionError("a job over tables of the lake is not an insert")
 
 
-def _read_all(spark: SparkSession, datasets: Mapping[str, Dataset]) -> dict[str, DataFrame]:
+def read_all(spark: SparkSession, datasets: Mapping[str, Dataset]) -> dict[str, DataFrame]:
+    """Return the rows of datasets, by name.
+
+    Raises:
+        InvalidInputError: one does not exist or its options are wrong; names it.
+    """
     return {
         name: read_dataset(spark, dataset, f"sources[{name!r}]", None) for name, dataset in datasets.items()
     }
 
 
-def _query(spark: SparkSession, sql: str) -> DataFrame:
+def query(spark: SparkSession, sql: str) -> DataFrame:
+    """Return the rows of a query.
+
+    Raises:
+        InvalidInputError: Spark cannot run it.
+    """
     try:
         return spark.sql(sql)
     except AnalysisException as error:
         raise InvalidInputError(f"sql cannot be run: {_message(error)}") from error
 
 
-def _transformed(spark: SparkSession, function: str, sources: dict[str, DataFrame]) -> DataFrame:
-    module_name, _, function_name = function.partition(":")
+def _transformed(spark: SparkSession, name: str, sources: dict[str, DataFrame]) -> DataFrame:
+    result = function(name)(spark, sources)
+    if not isinstance(result, DataFrame):
+        raise InvalidInputError(f"transform={name!r} returned {type(result).__name__}, not a DataFrame.")
+    return result
+
+
+def function(name: str) -> Callable[..., object]:
+    """Return the function ``module:function``.
+
+    Raises:
+        InvalidInputError: the job cannot import it.
+    """
+    module_name, _, function_name = name.partition(":")
     try:
-        transform = getattr(importlib.import_module(module_name), function_name)
+        found: Callable[..., object] = getattr(importlib.import_module(module_name), function_name)
     except (ImportError, AttributeError) as error:
         raise InvalidInputError(
-            f"transform={function!r} cannot be imported in the job ({error}). "
-            "Its module must be among py_files."
+            f"transform={name!r} cannot be imported in the job ({error}). Its module must be among py_files."
         ) from error
-    result = transform(spark, sources)
-    if not isinstance(result, DataFrame):
-        raise InvalidInputError(f"transform={function!r} returned {type(result).__name__}, not a DataFrame.")
-    return result
+    return found
 
 
 def read_dataset(spark: SparkSession, dataset: Dataset, name: str, target: TableSchema | None) -> DataFrame:

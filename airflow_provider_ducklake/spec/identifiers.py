@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from airflow_provider_ducklake.errors import InvalidNameError
 
@@ -109,12 +110,20 @@ def split_parts(text: str) -> list[str]:
         position += 1
 
 
+FoldedName: TypeAlias = tuple[str, str]
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class QualifiedName:
     """A schema and the name of a table or view in it."""
 
     schema: str
     name: str
+
+    @property
+    def folded(self) -> FoldedName:
+        """The form under which qualified names are compared."""
+        return fold(self.schema), fold(self.name)
 
     @classmethod
     def of(cls, table: str | tuple[str, str] | QualifiedName) -> QualifiedName:

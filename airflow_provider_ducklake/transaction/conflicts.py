@@ -281,4 +281,4 @@ def _same_schema(own: _Ours, record: ChangeRecord) -> bool:
 def _folded(name: QualifiedName | str | None) -> tuple[str, ...] | None:
     if name is None:
         return None
-    return (fold(name),) if isinstance(name, str) else (fold(name.schema), fold(name.name))
+    return (fold(name),) if isinstance(name, str) else name.folded

@@ -22,7 +22,7 @@ from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
 
 def main(uri: str) -> None:
     request = job_io.read_request(uri)
-    plan = request.plan
+    (plan,) = request.plans
     path = getattr(getattr(request.source, "dataset", None), "path", None)
     rows = pq.read_table(path) if path else arrow_schema(plan.target).empty_table()
     schema = plan.schema or new_columns(fields_of_arrow(rows.schema))
@@ -32,7 +32,9 @@ def main(uri: str) -> None:
     ) as writer:
         writer.write(rows)
     exec(os.environ.get("STAND_IN_MEANWHILE", ""), {"request": request})
-    job_io.write_result(request, WriteResult(schema, fields, tuple(writer.files), rows.num_rows, "arrow", {}))
+    job_io.write_results(
+        request, [WriteResult(schema, fields, tuple(writer.files), rows.num_rows, "arrow", {})]
+    )
 
 
 main(sys.argv[-1])

@@ -392,7 +392,7 @@ def test_files_stay_when_the_commit_may_have_landed(lake, rows, error):
 def test_a_clean_up_that_fails_after_the_commit_does_not_fail_the_task(rows, submit, task_log):
     """A retry would write the rows a second time."""
     submit.meanwhile(
-        "import pathlib; path = pathlib.Path(request.plan.directory, 'request.json');"
+        "import pathlib; path = pathlib.Path(request.directory, 'request.json');"
         "path.unlink(); path.mkdir(); (path / 'in the way').touch()"
     )
 
@@ -526,7 +526,7 @@ def erp(set_connection: Callable[..., str]) -> None:
 
 def keep_request(path: Path) -> str:
     """Code for the job that keeps its request where a test can look at it."""
-    return f"import shutil; shutil.copy(request.plan.directory + 'request.json', {str(path)!r})"
+    return f"import shutil; shutil.copy(request.directory + 'request.json', {str(path)!r})"
 
 
 @pytest.mark.usefixtures("lake", "erp")

@@ -21,7 +21,7 @@ SLIM_PACKAGES = ("pyspark", "pyarrow", "py4j")
 
 def make_request(plan: WritePlan, source: Source, engine: str = "auto") -> JobRequest:
     job_id = plan.directory.rstrip("/").rsplit("ducklake-", 1)[1]
-    return JobRequest(job_id, source, plan, engine=engine)
+    return JobRequest(job_id, source, (plan,), engine=engine)
 
 
 def slim_python(folder: Path) -> Path:

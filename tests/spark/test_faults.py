@@ -98,7 +98,7 @@ def run(tmp_path, new_plan):
 
 
 def files_on_disk(request) -> set[str]:
-    return {str(path) for path in Path(request.plan.directory).rglob("*.parquet")}
+    return {str(path) for path in Path(request.directory).rglob("*.parquet")}
 
 
 FAULTS = {"native": {1: "executor"}, "arrow": {0: "worker", 1: "executor"}}
@@ -111,7 +111,7 @@ def test_retried_tasks_count_once(run, tmp_path, engine):
 
     assert process.wait(120) == 0, log_of(tmp_path)[-5000:]
 
-    result = job_io.read_result(request)
+    (result,) = job_io.read_results(request)
     paths = [file.path for file in result.data_files]
     assert result.rows_written == 2 * ROWS_PER_TASK
     assert duckdb.sql(
@@ -143,8 +143,8 @@ def test_a_dead_driver_leaves_no_result(run, tmp_path, engine):
     os.killpg(process.pid, signal.SIGKILL)
     process.wait(10)
 
-    assert any(Path(request.plan.directory).rglob("*.parquet"))
+    assert any(Path(request.directory).rglob("*.parquet"))
     with pytest.raises(SparkJobError, match="_DONE does not exist"):
-        job_io.read_result(request)
-    job_io.delete_job_directory(request)
-    assert not Path(request.plan.directory).exists()
+        job_io.read_results(request)
+    job_io.delete_job_directories(request)
+    assert not Path(request.directory).exists()

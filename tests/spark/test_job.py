@@ -43,7 +43,7 @@ def test_a_transform_runs_through_the_arrow_engine_without_pandas(slim, tmp_path
     process = start(request, tmp_path, python=slim, py_files=(module,))
 
     assert process.wait(150) == 0, log_of(tmp_path)
-    result = job_io.read_result(request)
+    (result,) = job_io.read_results(request)
     assert (result.engine, result.rows_written) == ("arrow", 2)
     paths = [file.path for file in result.data_files]
     rows = duckdb.sql(f"SELECT id, name, tags FROM read_parquet({paths}) ORDER BY id").fetchall()
@@ -67,10 +67,10 @@ def test_the_operator_gets_the_jobs_own_error(slim, tmp_path, new_plan):
 
     assert process.wait(150) == 1, log_of(tmp_path)
     with pytest.raises(SchemaMismatchError) as caught:
-        job_io.read_result(request)
+        job_io.read_results(request)
     assert caught.value.differences == ("column extra is not in the table", "column name is missing")
     assert "Traceback" not in log_of(tmp_path)
-    names = sorted(path.name for path in Path(request.plan.directory).iterdir())
+    names = sorted(path.name for path in Path(request.directory).iterdir())
     assert names == ["_ERROR.json", "request.json"]
 
 

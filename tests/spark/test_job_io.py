@@ -126,7 +126,7 @@ def test_a_request_reads_back_as_it_was(source, schema, fields, table, partition
         partition_by,
         ParquetSettings(page_version="V1"),
     )
-    request = JobRequest(JOB_ID, source, plan, engine="arrow")
+    request = JobRequest(JOB_ID, source, (plan,), engine="arrow")
 
     assert job_json.decode_request(through_json(job_json.encode_request(request))) == request
 
@@ -169,7 +169,7 @@ def test_an_error_of_no_class_of_ours_comes_back_as_a_job_error():
 
 def make_request(directory: Path, job_id: str = JOB_ID) -> JobRequest:
     plan = WritePlan("main.t", job_io.job_directory(f"{directory}/", job_id), a_schema())
-    return JobRequest(job_id, source_of("in.csv"), plan)
+    return JobRequest(job_id, source_of("in.csv"), (plan,))
 
 
 def a_schema() -> TableSchema:
@@ -197,39 +197,39 @@ def test_the_request_is_private_and_read_from_its_own_directory_only(tmp_path):
 def test_many_files_lie_in_several_parts_and_come_back_in_order(tmp_path):
     request, result = make_request(tmp_path), a_result(job_io.FILES_PER_PART + 1)
 
-    job_io.write_result(request, result)
+    job_io.write_results(request, [result])
 
-    assert (Path(request.plan.directory) / "part-00001.json").exists()
-    assert job_io.read_result(request) == result
+    assert (Path(request.directory) / "part-00001.json").exists()
+    assert job_io.read_results(request) == (result,)
 
 
 def test_without_done_there_is_no_result(tmp_path):
     request = make_request(tmp_path)
-    job_io.write_result(request, a_result(1))
-    (Path(request.plan.directory) / "_DONE").unlink()
+    job_io.write_results(request, [a_result(1)])
+    (Path(request.directory) / "_DONE").unlink()
 
     with pytest.raises(errors.SparkJobError, match="_DONE does not exist"):
-        job_io.read_result(request)
+        job_io.read_results(request)
 
 
 def test_a_result_of_another_job_is_refused(tmp_path):
     request = make_request(tmp_path)
-    job_io.write_result(request, a_result(1))
-    done = Path(request.plan.directory) / "_DONE"
+    job_io.write_results(request, [a_result(1)])
+    done = Path(request.directory) / "_DONE"
     done.write_bytes(done.read_bytes().replace(JOB_ID.encode(), b"somebody-else"))
 
     with pytest.raises(errors.SparkJobError, match="somebody-else"):
-        job_io.read_result(request)
+        job_io.read_results(request)
 
 
 def test_a_missing_part_and_a_wrong_total_are_refused(tmp_path):
     request = make_request(tmp_path)
-    job_io.write_result(request, dataclasses.replace(a_result(1), rows_written=3))
+    job_io.write_results(request, [dataclasses.replace(a_result(1), rows_written=3)])
     with pytest.raises(errors.SparkJobError, match="wrote 3 rows, its files hold 2"):
-        job_io.read_result(request)
-    (Path(request.plan.directory) / "part-00000.json").unlink()
+        job_io.read_results(request)
+    (Path(request.directory) / "part-00000.json").unlink()
     with pytest.raises(errors.SparkJobError, match="is missing"):
-        job_io.read_result(request)
+        job_io.read_results(request)
 
 
 def test_another_version_of_the_format_is_refused(tmp_path):
@@ -247,7 +247,7 @@ def test_the_jobs_error_is_raised_by_the_reader(tmp_path):
     job_io.write_error(request, errors.SchemaMismatchError("main.t", ["a is missing"]))
 
     with pytest.raises(errors.SchemaMismatchError, match="a is missing"):
-        job_io.read_result(request)
+        job_io.read_results(request)
 
 
 def test_a_job_given_up_by_its_operator_leaves_no_error_behind(tmp_path):
@@ -255,20 +255,20 @@ def test_a_job_given_up_by_its_operator_leaves_no_error_behind(tmp_path):
 
     job_io.write_error(request, errors.SparkJobError("the JVM was killed"))
 
-    assert not Path(request.plan.directory).exists()
+    assert not Path(request.directory).exists()
 
 
 def test_cleaning_up_leaves_data_files_or_nothing(tmp_path):
     request = make_request(tmp_path)
     job_io.write_request(request)
-    job_io.write_result(request, a_result(1))
-    directory = Path(request.plan.directory)
+    job_io.write_results(request, [a_result(1)])
+    directory = Path(request.directory)
     (directory / "a.parquet").touch()
 
     job_io.delete_job_files(request)
     assert [path.name for path in directory.iterdir()] == ["a.parquet"]
 
-    job_io.delete_job_directory(request)
+    job_io.delete_job_directories(request)
     assert not directory.exists()
 
 

@@ -45,7 +45,7 @@ def file(folder: Path, name: str, text: str) -> str:
 def test_a_csv_is_read_as_the_tables_types_by_header_name(spark, tmp_path, new_plan):
     source = source_of(file(tmp_path, "in.csv", CSV))
 
-    result = insert(spark, make_request(new_plan(TYPED), source))
+    (result,) = insert(spark, make_request(new_plan(TYPED), source))
 
     assert result.rows_written == 2
     (data_file,) = result.data_files
@@ -77,7 +77,7 @@ def test_a_csv_value_that_is_none_of_the_columns_fails_and_is_not_nulled(spark, 
     assert isinstance(typed(caught.value), DuckLakeError)
 
     named = source_of({"path": source.dataset.path, "options": {"nullValue": "NA"}})
-    result = insert(spark, make_request(new_plan(plan.schema), named))
+    (result,) = insert(spark, make_request(new_plan(plan.schema), named))
     assert result.rows_written == 2
 
 
@@ -103,7 +103,7 @@ def test_json_is_read_as_the_tables_types_and_absent_keys_are_null(spark, tmp_pa
     text = '{"id": 1, "at": "2024-01-02T03:04:05", "tags": ["a"]}\n{"id": 2}\n'
     schema = new_columns({"ID": "int32", "at": "timestamp", "tags": "varchar[]", "never": "int64"})
 
-    result = insert(spark, make_request(new_plan(schema), source_of(file(tmp_path, "in.json", text))))
+    (result,) = insert(spark, make_request(new_plan(schema), source_of(file(tmp_path, "in.json", text))))
 
     (data_file,) = result.data_files
     assert data_file.column_stats[schema.find("at").id].min_value == "2024-01-02 03:04:05"
@@ -175,7 +175,7 @@ def test_a_jdbc_password_comes_from_the_environment_or_not_at_all(spark, tmp_pat
 def test_no_rows_make_no_file_but_a_schema(spark, new_plan, engine, keys):
     plan = new_plan(None, keys)
 
-    result = insert(spark, make_request(plan, source_of(sql="select id a from range(0)"), engine))
+    (result,) = insert(spark, make_request(plan, source_of(sql="select id a from range(0)"), engine))
 
     assert (result.rows_written, result.data_files) == (0, ())
     assert [str(column.type) for column in result.schema.columns] == ["int64"]

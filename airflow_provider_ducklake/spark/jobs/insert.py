@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def insert(spark: SparkSession, request: JobRequest) -> WriteResult:
+def insert(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]:
     """Load the request's rows and write them.
 
     Raises:
@@ -36,8 +36,8 @@ def insert(spark: SparkSession, request: JobRequest) -> WriteResult:
         InvalidInputError: the source cannot be read, or a value does not fit its column.
         SparkJobError: the files do not hold the rows that were read.
     """
-    df = sources.load(spark, request.source, request.plan.schema)
-    return write(df, request.plan, request.engine)
+    (plan,) = request.plans
+    return (write(sources.load(spark, request.source, plan.schema), plan, request.engine),)
 
 
 def write(df: DataFrame, plan: WritePlan, engine: str = "auto") -> WriteResult:

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ducklake.planning.write import WriteResult
+    from airflow_provider_ducklake.planning.write import WritePlan, WriteResult
     from airflow_provider_ducklake.spark.job_request import JobRequest
 
 log = logging.getLogger(__name__)
 
-_VERBS: dict[str, Callable[[SparkSession, JobRequest], WriteResult]] = {"insert": insert}
+_VERBS: dict[str, Callable[[SparkSession, JobRequest], tuple[WriteResult, ...]]] = {
+    "insert": insert,
+}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -30,23 +32,24 @@ def main(arguments: Sequence[str]) -> int:
     (uri,) = arguments
     request = job_io.read_request(uri)
     try:
-        result = _run(request)
+        results = _run(request)
     except Exception as error:  # whatever it is, the operator is to know
         failure = typed(error)
         log.error("%s: %s", type(failure).__name__, failure)  # noqa: TRY400 - the operator raises it
         log.debug("The error as Spark raised it", exc_info=error)
         job_io.write_error(request, failure)
         return 1
-    job_io.write_result(request, result)
-    _log_numbers(request, result)
+    job_io.write_results(request, results)
+    for plan, result in zip(request.plans, results, strict=True):
+        _log_numbers(plan, result)
     return 0
 
 
-def _run(request: JobRequest) -> WriteResult:
+def _run(request: JobRequest) -> tuple[WriteResult, ...]:
     verb = _VERBS.get(request.verb)
     if verb is None:
         raise UnsupportedFeatureError(f"This release of the job knows no {request.verb!r}.")
-    spark = start_session(f"ducklake {request.verb} {request.plan.table}")
+    spark = start_session(f"ducklake {request.verb} {request.tables}")
     try:
         return verb(spark, request)
     finally:
@@ -60,11 +63,11 @@ def _start_logging() -> None:
     logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
-def _log_numbers(request: JobRequest, result: WriteResult) -> None:
+def _log_numbers(plan: WritePlan, result: WriteResult) -> None:
     log.info(
         "Wrote %d rows of %s to %d files, %d bytes, in %s s with the %s engine",
         result.rows_written,
-        request.plan.table,
+        plan.table,
         len(result.data_files),
         sum(file.file_size_bytes for file in result.data_files),
         result.details.get("seconds"),
