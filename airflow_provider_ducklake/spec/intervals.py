@@ -1,6 +1,7 @@
 """The text of intervals: months, days and microseconds, none of which is counted in another.
 
-*Source:* DuckDB's text of an interval, and the cast that the reference writes for members of structs.
+*Source:* DuckDB's text of an interval and PostgreSQL's, and the cast that the reference writes for members of
+structs.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import struct
 
 INTERVAL = struct.Struct("<iiq")  # months, days, microseconds: the physical form
 _MONTHS_PER_YEAR = 12
-_COUNT = re.compile(r"(?P<count>[+-]?\d+) (?P<unit>year|month|day|microsecond)s?(?: |$)")
+_COUNT = re.compile(r"(?P<count>[+-]?\d+) (?P<unit>year|mon|day|microsecond)(?:th)?s?(?: |$)")
 _CLOCK = re.compile(
-    r"(?P<sign>-?)(?P<hours>\d+):(?P<minutes>\d\d):(?P<seconds>\d\d)(?:\.(?P<fraction>\d{1,6}))?"
+    r"(?P<sign>[+-]?)(?P<hours>\d+):(?P<minutes>\d\d):(?P<seconds>\d\d)(?:\.(?P<fraction>\d{1,6}))?"
 )
 
 
@@ -25,14 +26,14 @@ def parse_interval(text: str) -> bytes:
     Raises:
         ValueError: the text is no interval.
     """
-    counts = dict.fromkeys(("year", "month", "day", "microsecond"), 0)
+    counts = dict.fromkeys(("year", "mon", "day", "microsecond"), 0)
     place = 0
     while found := _COUNT.match(text, place):
         counts[found["unit"]] += int(found["count"])
         place = found.end()
     if text[place:] or not text:
         counts["microsecond"] += _clock(text[place:])
-    months = _MONTHS_PER_YEAR * counts["year"] + counts["month"]
+    months = _MONTHS_PER_YEAR * counts["year"] + counts["mon"]
     try:
         return INTERVAL.pack(months, counts["day"], counts["microsecond"])
     except struct.error:
@@ -45,4 +46,4 @@ def _clock(text: str) -> int:
         raise ValueError(f"{text!r} is no interval")
     seconds = (int(found["hours"]) * 60 + int(found["minutes"])) * 60 + int(found["seconds"])
     microseconds = seconds * 10**6 + int((found["fraction"] or "").ljust(6, "0"))
-    return -microseconds if found["sign"] else microseconds
+    return -microseconds if found["sign"] == "-" else microseconds

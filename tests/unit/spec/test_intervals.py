@@ -12,6 +12,7 @@ from airflow_provider_ducklake.spec.intervals import INTERVAL, parse_interval
         ("-00:00:01.5", 0, 0, -1_500_000),
         ("2562047788:00:54.775807", 0, 0, 2**63 - 1),
         ("14 months -3 days 18000000001 microseconds", 14, -3, 18_000_000_001),  # a struct's member
+        ("1 year 2 mons -3 days +05:00:00.000001", 14, -3, 18_000_000_001),  # PostgreSQL's
     ],
 )
 def test_texts_of_the_reference_are_read(text, months, days, microseconds):
