@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog import read
 from airflow_provider_ducklake.catalog.inlined_read import inlined_delete_marks, read_inlined
+from airflow_provider_ducklake.catalog.read_column_ages import columns_since
 from airflow_provider_ducklake.catalog.table_snapshot import with_live_files
 from airflow_provider_ducklake.planning.scan import ScanPlan, plan_scan
 from airflow_provider_ducklake.sql.predicate import read_predicate
@@ -37,4 +38,12 @@ def plan_table(
     rows = read_inlined(connection, catalog, live)
     deletes = inlined_delete_marks(connection, catalog, table_id, table.snapshot.id)
     specs = {} if predicate is None else read.partition_specs(connection, tables, table_id)
-    return plan_scan(live, columns, rows, deletes, where=predicate, partition_specs=specs)
+    return plan_scan(
+        live,
+        columns,
+        rows,
+        deletes,
+        where=predicate,
+        partition_specs=specs,
+        columns_since=columns_since(connection, tables, table.snapshot.id, table_id),
+    )

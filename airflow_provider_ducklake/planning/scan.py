@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ducklake.planning.predicates import column_ids
 from airflow_provider_ducklake.planning.pruning import may_match
 
 if TYPE_CHECKING:
@@ -13,9 +14,9 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.planning.predicates import Predicate
     from airflow_provider_ducklake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.spec.ids import DataFileId, PartitionId
+    from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, PartitionId, SnapshotId
     from airflow_provider_ducklake.spec.partitioning import PartitionSpec
-    from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
 
 
@@ -41,6 +42,8 @@ class ScanPlan:
     """The rows that are the table: of its files, all but those at ``inlined_deletes``, and inlined ones.
 
     With ``where`` only those for which it is true: ``files`` are those that may hold such rows.
+    ``columns_since`` is for each column and nested field the snapshot that gave it its name and type of now:
+    what DuckLake wrote after it has the field so. A field that is not in it may differ in any file.
     """
 
     table: TableSnapshot
@@ -49,9 +52,23 @@ class ScanPlan:
     inlined_rows: tuple[InlinedRows, ...] = ()
     inlined_deletes: Mapping[DataFileId, Sequence[int]] = field(default_factory=dict)  # ascending positions
     where: Predicate | None = None
+    columns_since: Mapping[ColumnId, SnapshotId] = field(default_factory=dict)
 
 
-def plan_scan(  # noqa: PLR0913 - the last two have defaults
+def columns_to_read(plan: ScanPlan) -> tuple[Column, ...]:
+    """Return the plan's columns, and behind them those that only its filter looks at."""
+    schema = plan.table.schema
+    chosen = tuple(schema.find(name) for name in plan.columns)
+    if plan.where is None:
+        return chosen
+    wanted = set(column_ids(plan.where))
+    return (
+        *chosen,
+        *(one for one in schema.columns if one not in chosen and wanted & {inner.id for inner in one.walk()}),
+    )
+
+
+def plan_scan(  # noqa: PLR0913 - the last three have defaults
     table: TableSnapshot,
     columns: tuple[str, ...] | None,
     inlined_rows: tuple[InlinedRows, ...],
@@ -59,6 +76,7 @@ def plan_scan(  # noqa: PLR0913 - the last two have defaults
     *,
     where: Predicate | None = None,
     partition_specs: Mapping[PartitionId, PartitionSpec] = MappingProxyType({}),
+    columns_since: Mapping[ColumnId, SnapshotId] = MappingProxyType({}),
 ) -> ScanPlan:
     """Return the plan for reading a table whose snapshot was taken with its files.
 
@@ -76,4 +94,4 @@ def plan_scan(  # noqa: PLR0913 - the last two have defaults
     if where is not None:
         types = {column.id: column.type for column in table.schema.walk()}
         files = tuple(file for file in files if may_match(where, file, types, partition_specs))
-    return ScanPlan(table, files, names, inlined_rows, inlined_deletes, where)
+    return ScanPlan(table, files, names, inlined_rows, inlined_deletes, where, columns_since)

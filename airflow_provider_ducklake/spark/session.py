@@ -15,6 +15,15 @@ _REQUIRED = {
     "spark.sql.parquet.writeLegacyFormat": "false",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
+# ... or read other columns, texts or times than the files have.
+_REQUIRED_TO_READ = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.parquet.fieldId.read.enabled": "true",
+    "spark.sql.parquet.fieldId.read.ignoreMissing": "false",
+    "spark.sql.parquet.binaryAsString": "false",
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
+}
 # Spark 4 asks Arrow for a batch's size after each row, half of the Arrow engine's time (ADR 0009).
 _UNLESS_GIVEN = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647b",
@@ -37,6 +46,12 @@ def start_session(name: str) -> SparkSession:
     spark = builder.getOrCreate()
     prepare(spark)
     return spark
+
+
+def prepare_reading(spark: SparkSession) -> None:
+    """Set what reading a lake's files right depends on, whoever started the session."""
+    for key, value in _REQUIRED_TO_READ.items():
+        spark.conf.set(key, value)
 
 
 def prepare(spark: SparkSession) -> None:

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_ducklake.spec.ids import ColumnId
-from airflow_provider_ducklake.spec.schema import Column, TableSchema
-from airflow_provider_ducklake.spec.types import ScalarType
+from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.storage.delete_files import deleted_rows
 from airflow_provider_ducklake.storage.inlined_values import inlined_in_schema
 from airflow_provider_ducklake.storage.parquet_reader import read_data_file
-from airflow_provider_ducklake.storage.table_reader import SNAPSHOT_ID, ordinals
+from airflow_provider_ducklake.storage.table_reader import ROW_ID, SNAPSHOT_ID, ordinals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.storage.filesystem import Location
 
-ROW_ID = Column(ColumnId(2147483540), "_ducklake_internal_row_id", ScalarType("int64"))
 _BEFORE_ALL = -1
 _LIFE = ("inserted", "deleted", "rowid")  # columns put before the table's
 

@@ -20,7 +20,6 @@ from airflow_provider_ducklake.planning.predicates import (
     Membership,
     NullTest,
     Operator,
-    column_ids,
 )
 from airflow_provider_ducklake.spec.types import ScalarType, is_float
 from airflow_provider_ducklake.storage.arrow_types import from_physical
@@ -33,12 +32,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.spec.types import DuckLakeType
     from airflow_provider_ducklake.spec.values import Physical
-
-
-def needed_columns(predicate: Predicate, schema: TableSchema) -> tuple[str, ...]:
-    """Return the top-level columns that a filter looks at, in the schema's order."""
-    wanted = set(column_ids(predicate))
-    return tuple(column.name for column in schema.columns if wanted & {inner.id for inner in column.walk()})
 
 
 def matching(rows: pa.Table, predicate: Predicate, schema: TableSchema) -> pa.Table:
@@ -55,12 +48,12 @@ def _mask(rows: pa.Table, predicate: Predicate, schema: TableSchema) -> pa.Array
             masks = (_mask(rows, part, schema) for part in parts)
             return reduce(pc.or_, masks, pa.repeat(pa.scalar(False), rows.num_rows))  # noqa: FBT003
         case _:
-            path = _path(schema, predicate.column_id)
+            path = path_to(schema, predicate.column_id)
             mask = _condition(predicate, _values(rows, path), path[-1].type)
             return pc.fill_null(mask, False)  # noqa: FBT003
 
 
-def _path(schema: TableSchema, column_id: ColumnId) -> tuple[Column, ...]:
+def path_to(schema: TableSchema, column_id: ColumnId) -> tuple[Column, ...]:
     """Return a top-level column and the struct fields below it that lead to an id."""
 
     def below(column: Column) -> Iterator[tuple[Column, ...]]:
@@ -89,7 +82,7 @@ def _condition(
         case NullTest(_, negated):
             return pc.is_valid(values) if negated else pc.is_null(values)
         case Likeness(_, pattern, negated):
-            found = pc.match_substring_regex(values, _regex(pattern))
+            found = pc.match_substring_regex(values, regex(pattern))
             return pc.invert(found) if negated else found
         case Membership(_, wanted, negated):
             found = pc.is_in(_plain(values, type_), value_set=_array(type_, wanted))
@@ -146,7 +139,7 @@ def _compare_floats(values: pa.ChunkedArray, operator: Operator, value: float) -
             return pc.and_(is_nan, pc.invert(is_nan))
 
 
-def _regex(pattern: str) -> str:
+def regex(pattern: str) -> str:
     """Return the RE2 expression of a LIKE pattern."""
     return rf"(?s)\A{''.join(map(_piece, pattern))}\z"
 

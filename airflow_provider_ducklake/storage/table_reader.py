@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_ducklake.planning.scan import columns_to_read
 from airflow_provider_ducklake.spec.ids import ColumnId
 from airflow_provider_ducklake.spec.schema import Column, TableSchema
 from airflow_provider_ducklake.spec.types import ScalarType
 from airflow_provider_ducklake.storage.delete_files import deleted_rows
 from airflow_provider_ducklake.storage.inlined_values import inlined_in_schema
 from airflow_provider_ducklake.storage.parquet_reader import read_data_file
-from airflow_provider_ducklake.storage.row_filter import matching, needed_columns
+from airflow_provider_ducklake.storage.row_filter import matching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,10 +36,30 @@ def _of_files(plan: ScanPlan, locate: Callable[[str], Location]) -> Iterator[pa.
 
 def live_rows(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location]) -> pa.Table:
     """Return the rows of a data file that the plan wants: the plan's columns, in file order."""
+    names = _columns_to_read(plan)
+    rows = _all_rows(plan, file, names, locate)
+    keep = _live(plan, file, rows, locate)
+    rows = rows.select(names)
+    return _wanted(plan, rows if keep is None else rows.filter(keep))
+
+
+def count_live_rows(plan: ScanPlan, locate: Callable[[str], Location]) -> int:
+    """Return how many rows the plan's files have, with none of its columns read and no filter applied."""
+    count = 0
+    for file in plan.files:
+        rows = _all_rows(plan, file, (), locate)
+        keep = _live(plan, file, rows, locate)
+        count += rows.num_rows if keep is None else pc.sum(keep).as_py() or 0
+    return count
+
+
+def _all_rows(
+    plan: ScanPlan, file: LiveDataFile, names: tuple[str, ...], locate: Callable[[str], Location]
+) -> pa.Table:
+    """Return all rows of a file, with the column that says of which snapshot each is, where there is one."""
     table = plan.table
     stamps = () if file.partial_max is None else (SNAPSHOT_ID,)
-    names = _columns_to_read(plan)
-    rows = read_data_file(
+    return read_data_file(
         file,
         TableSchema((*table.schema.columns, *stamps)),
         table=str(table.name),
@@ -46,26 +67,23 @@ def live_rows(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Locati
         columns=(*names, *(one.name for one in stamps)),
         locate=locate,
     )
-    rows, keep = rows.select(names), _visible(rows, table.snapshot.id)
+
+
+def _live(
+    plan: ScanPlan, file: LiveDataFile, rows: pa.Table, locate: Callable[[str], Location]
+) -> pa.ChunkedArray | pa.Array | None:
+    """Return which rows of a file the plan's snapshot shows; None: all."""
+    keep = _visible(rows, plan.table.snapshot.id)
     if file.snapshot_counts:
-        keep = _and(keep, pc.less(ordinals(rows.num_rows), _count_at(file, table.snapshot.id)))
+        keep = _and(keep, pc.less(ordinals(rows.num_rows), _count_at(file, plan.table.snapshot.id)))
     gone = _deleted_positions(plan, file, locate)
     if len(gone):
         keep = _and(keep, pc.invert(pc.is_in(ordinals(rows.num_rows), value_set=gone)))
-    return _wanted(plan, rows if keep is None else rows.filter(keep))
+    return keep
 
 
 def _inlined(plan: ScanPlan) -> pa.Table:
-    columns = TableSchema(tuple(plan.table.schema.find(name) for name in _columns_to_read(plan)))
-    return _wanted(plan, inlined_in_schema(plan.inlined_rows, columns))
-
-
-def _columns_to_read(plan: ScanPlan) -> tuple[str, ...]:
-    """Return the plan's columns, and behind them those that only its filter looks at."""
-    if plan.where is None:
-        return plan.columns
-    needed = needed_columns(plan.where, plan.table.schema)
-    return (*plan.columns, *(name for name in needed if name not in plan.columns))
+    return _wanted(plan, inlined_in_schema(plan.inlined_rows, TableSchema(columns_to_read(plan))))
 
 
 def _wanted(plan: ScanPlan, rows: pa.Table) -> pa.Table:
@@ -76,6 +94,8 @@ def _wanted(plan: ScanPlan, rows: pa.Table) -> pa.Table:
 
 # Rows of several snapshots in one file (merged, or flushed from the catalog) say which each of them is.
 SNAPSHOT_ID = Column(ColumnId(2147483539), "_ducklake_internal_snapshot_id", ScalarType("int64"))
+# Rows that moved from another file keep their ids.
+ROW_ID = Column(ColumnId(2147483540), "_ducklake_internal_row_id", ScalarType("int64"))
 
 
 def _visible(rows: pa.Table, snapshot_id: int) -> pa.ChunkedArray | None:
@@ -88,9 +108,18 @@ def _count_at(file: LiveDataFile, snapshot_id: int) -> int:
     return max((count for snapshot, count in file.snapshot_counts if snapshot <= snapshot_id), default=0)
 
 
-def _deleted_positions(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location]) -> pa.Array:
-    """Return the positions that were deleted by the plan's snapshot, in a delete file or in the catalog."""
+def gone_positions(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location]) -> pa.Array:
+    """Return the positions (int64) of rows that the plan's snapshot does not have, by delete file or catalog.
+
+    Rows that say themselves which snapshot they came by are not among them.
+
+    Raises:
+        StorageError: the delete file is missing or damaged.
+    """
     marked = pa.array(plan.inlined_deletes.get(file.id, ()), pa.int64())
+    if file.snapshot_counts:
+        later = ordinals(file.record_count).slice(_count_at(file, plan.table.snapshot.id))
+        marked = pa.concat_arrays([marked, later])
     if file.delete_file is None:
         return marked
     delete = file.delete_file

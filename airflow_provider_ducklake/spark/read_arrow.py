@@ -1,0 +1,109 @@
+"""Rows that Spark's own reader cannot read: through pyarrow, on the executors for files.
+
+It serves types and layouts that Spark has no reader for, and rows that lie in the catalog. Tasks import this
+package from the job's zip and reach the files with what the executors have: storage options, or their
+environment.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import types as t
+
+from airflow_provider_ducklake.errors import DuckLakeError
+from airflow_provider_ducklake.planning.scan import columns_to_read
+from airflow_provider_ducklake.spark import plan_json
+from airflow_provider_ducklake.spark.job_errors import marked
+from airflow_provider_ducklake.spark.read_deletes import FILE_ID, POSITION
+from airflow_provider_ducklake.spark.read_types import read_type
+from airflow_provider_ducklake.spark.write_arrow import map_in_arrow
+from airflow_provider_ducklake.spec.schema import TableSchema
+from airflow_provider_ducklake.storage.carriers import carrier_schema, in_carriers
+from airflow_provider_ducklake.storage.filesystem import open_filesystem
+from airflow_provider_ducklake.storage.inlined_values import inlined_in_schema
+from airflow_provider_ducklake.storage.table_reader import visible_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_provider_ducklake.planning.scan import ScanPlan
+    from airflow_provider_ducklake.spark.schema_json import Json
+    from airflow_provider_ducklake.spark.write_arrow import BatchFunction
+    from airflow_provider_ducklake.spec.schema import Column
+    from airflow_provider_ducklake.storage.filesystem import StorageOptions
+
+ROW_ID = "__ducklake_row_id"
+NUMBERS = (ROW_ID, FILE_ID, POSITION)
+_BATCH_ROWS = 65_536
+_MOST_TASKS = 1_000
+
+
+def carrier_types(columns: Sequence[Column], numbers: Sequence[str]) -> t.StructType:
+    """Return the Spark schema of rows in their carriers, with columns of numbers at the end."""
+    fields = [t.StructField(column.name, read_type(column)) for column in columns]
+    return t.StructType([*fields, *(t.StructField(name, t.LongType()) for name in numbers)])
+
+
+def rows_of_files(
+    spark: SparkSession,
+    plan: ScanPlan,
+    columns: Sequence[Column],
+    *,
+    storage_options: StorageOptions | None,
+) -> DataFrame:
+    """Return the live rows of the plan's files in their carriers, then row id, file id and position."""
+    documents = [json.dumps(plan_json.encode_files([file])) for file in plan.files]
+    listed = pa.table({"file": documents})
+    files = spark.createDataFrame(listed, "file string").repartition(min(len(documents), _MOST_TASKS))
+    task = _task(replace(plan, files=(), inlined_rows=()), storage_options or {})
+    return map_in_arrow(files, task, carrier_types(columns, NUMBERS))
+
+
+def _task(plan: ScanPlan, storage_options: StorageOptions) -> BatchFunction:
+    """Return the function that a task runs; it carries plain values, the job's zip brings the rest."""
+    document, options = plan_json.encode_scan(plan), dict(storage_options)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        scan = plan_json.decode_scan(document)
+        for batch in batches:
+            for text in batch.column(0).to_pylist():
+                yield from rows_of_file(scan, json.loads(text), options)
+
+    return run
+
+
+def rows_of_file(plan: ScanPlan, document: Json, options: StorageOptions) -> Iterator[pa.RecordBatch]:
+    """Yield what ``rows_of_files`` returns of one file."""
+    (file,) = plan_json.decode_files(document)
+    columns = columns_to_read(plan)
+    try:
+        rows = visible_rows(plan, file, lambda path: open_filesystem(path, options), numbered=True)
+    except DuckLakeError as error:
+        raise RuntimeError(marked(str(error), type(error))) from error
+    row_ids, places = rows.columns[-2:]
+    file_ids = pa.repeat(pa.scalar(file.id, pa.int64()), rows.num_rows)
+    yield from _with_numbers(rows, columns, row_ids, file_ids, places).to_batches(_BATCH_ROWS)
+
+
+def inlined_rows(spark: SparkSession, plan: ScanPlan, columns: Sequence[Column]) -> DataFrame:
+    """Return the rows that lie in the catalog as ``rows_of_files`` returns others: of no file."""
+    rows = inlined_in_schema(plan.inlined_rows, TableSchema(tuple(columns)))
+    row_ids = pa.array([one for part in plan.inlined_rows for one in part.row_ids], pa.int64())
+    nowhere = pa.nulls(len(row_ids), pa.int64())
+    table = _with_numbers(rows, columns, row_ids, nowhere, nowhere)
+    return spark.createDataFrame(table, carrier_types(columns, NUMBERS))
+
+
+def _with_numbers(
+    rows: pa.Table, columns: Sequence[Column], row_ids: pa.Array, file_ids: pa.Array, places: pa.Array
+) -> pa.Table:
+    carried = in_carriers(rows.select(list(range(len(columns)))), columns)
+    numbers = pa.table(dict(zip(NUMBERS, (row_ids, file_ids, places), strict=True)))
+    arrays = [*carried.columns, *numbers.columns] if columns else numbers.columns
+    return pa.Table.from_arrays(arrays, schema=pa.schema([*carrier_schema(columns), *numbers.schema]))

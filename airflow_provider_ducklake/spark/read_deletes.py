@@ -1,0 +1,125 @@
+"""What Spark has to know of single files: their numbers and row ids, and which of their rows are gone.
+
+It is one small table, joined to the rows by the path of their file. A file's deleted positions are a bitmap:
+testing a bit costs less than looking a position up, and the whole takes a bit for each row.
+"""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from airflow_provider_ducklake.errors import StorageError
+from airflow_provider_ducklake.spark.job_errors import marked
+from airflow_provider_ducklake.spark.read_native import hadoop_path
+from airflow_provider_ducklake.storage.table_reader import gone_positions, ordinals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_provider_ducklake.planning.scan import ScanPlan
+    from airflow_provider_ducklake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.storage.filesystem import Location
+
+FILE_ID, ROW_ID_START, POSITION = "__ducklake_file_id", "__ducklake_row_id_start", "__ducklake_position"
+_KEY, _GONE = "__ducklake_file_key", "__ducklake_gone"
+INTERNAL = frozenset({FILE_ID, ROW_ID_START, POSITION, _KEY, _GONE})
+_TABLE = t.StructType(
+    [
+        t.StructField(_KEY, t.StringType()),
+        t.StructField(FILE_ID, t.LongType()),
+        t.StructField(ROW_ID_START, t.LongType()),
+        t.StructField(_GONE, t.ArrayType(t.LongType())),
+    ]
+)
+_THREADS = 16
+_WORD_BITS = 64
+
+
+def numbered(
+    rows: DataFrame, plan: ScanPlan, files: Sequence[LiveDataFile], locate: Callable[[str], Location]
+) -> DataFrame:
+    """Return the live rows of files with the columns ``FILE_ID``, ``ROW_ID_START`` and ``POSITION``.
+
+    ``rows`` come straight from Spark's reader of the files.
+
+    Raises:
+        StorageError: a delete file is missing or damaged.
+    """
+    known = _files(rows.sparkSession, plan, files, locate)
+    rows = rows.withColumns({POSITION: f.col("_metadata.row_index"), _KEY: f.xxhash64("_metadata.file_path")})
+    joined = rows.join(f.broadcast(known), _KEY, "left")
+    return joined.where(_is_live(plan)).drop(_KEY, _GONE)
+
+
+def _is_live(plan: ScanPlan) -> SparkColumn:
+    """Whether a row is not deleted; a row of a file that we do not know must never pass for a live one."""
+    problem = marked(
+        f"Spark names a data file of {plan.table.name} in a way that this release does not know, so that "
+        "its deleted rows cannot be told.",
+        StorageError,
+    )
+    word = f.get(_GONE, f.shiftright(POSITION, 6).cast("int"))
+    bit = f.getbit(word, f.col(POSITION).bitwiseAND(f.lit(_WORD_BITS - 1)).cast("int"))
+    unknown = f.raise_error(f.lit(problem)).cast("boolean")
+    return f.when(f.col(FILE_ID).isNull(), unknown).otherwise(f.coalesce(bit == 0, f.lit(True)))  # noqa: FBT003
+
+
+def _files(
+    spark: SparkSession, plan: ScanPlan, files: Sequence[LiveDataFile], locate: Callable[[str], Location]
+) -> DataFrame:
+    with ThreadPoolExecutor(_THREADS) as threads:
+        gone = list(threads.map(lambda file: _bitmap(gone_positions(plan, file, locate)), files))
+    table = pa.table(
+        {
+            _KEY: [spark_path(file.path) for file in files],
+            FILE_ID: pa.array([file.id for file in files], pa.int64()),
+            ROW_ID_START: pa.array([file.row_id_start or 0 for file in files], pa.int64()),
+            _GONE: _lists(gone),
+        }
+    )
+    return spark.createDataFrame(table, _TABLE).withColumn(_KEY, f.xxhash64(_KEY))
+
+
+def _bitmap(positions: pa.Array) -> pa.Array:
+    """Return positions as bits of int64 words, the lowest bit first."""
+    if not len(positions):
+        return pa.array([], pa.int64())
+    words = pc.max(positions).as_py() // _WORD_BITS + 1
+    bits = pc.is_in(ordinals(words * _WORD_BITS), value_set=positions)
+    return pa.Array.from_buffers(pa.int64(), words, [None, bits.buffers()[1]])
+
+
+def _lists(arrays: Sequence[pa.Array]) -> pa.Array:
+    offsets = pa.array(
+        [0, *pc.cumulative_sum(pa.array([len(one) for one in arrays])).to_pylist()], pa.int32()
+    )
+    return pa.ListArray.from_arrays(offsets, pa.concat_arrays(arrays))
+
+
+# What Java encodes in the path of a URI: ASCII that is not allowed there, spaces and control characters.
+_ENCODED = re.compile(
+    r"[\x00-\x20\x7f\"#%<>?\[\\\]^`{|}\x80-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+)
+
+
+def spark_path(path: str) -> str:
+    """Return a lake path as ``_metadata.file_path`` has it.
+
+    >>> spark_path("/data/a b/50%.parquet"), spark_path("s3://bucket/k=ü/x.parquet")
+    ('file:/data/a%20b/50%25.parquet', 's3a://bucket/k=ü/x.parquet')
+    """
+    scheme, colon, rest = hadoop_path(path).partition(":")
+    slashes = "//" if rest.startswith("//") else ""
+    rest = re.sub("/+", "/", rest.removeprefix(slashes))
+    return scheme + colon + slashes + _ENCODED.sub(lambda found: quote(found[0], safe=""), rest)
