@@ -36,11 +36,29 @@ def _of_files(plan: ScanPlan, locate: Callable[[str], Location]) -> Iterator[pa.
 
 def live_rows(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location]) -> pa.Table:
     """Return the rows of a data file that the plan wants: the plan's columns, in file order."""
-    names = _columns_to_read(plan)
-    rows = _all_rows(plan, file, names, locate)
-    keep = _live(plan, file, rows, locate)
-    rows = rows.select(names)
-    return _wanted(plan, rows if keep is None else rows.filter(keep))
+    return _wanted(plan, visible_rows(plan, file, locate))
+
+
+def visible_rows(
+    plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location], *, numbered: bool = False
+) -> pa.Table:
+    """Return the rows of a data file that the plan's snapshot has, in file order: ``columns_to_read``.
+
+    ``numbered`` adds two columns at the end, int64: the row id and the position in the file.
+    """
+    names = tuple(column.name for column in columns_to_read(plan))
+    read = _all_rows(plan, file, names, locate, numbered=numbered)
+    keep = _live(plan, file, read, locate)
+    rows = read.select(names)
+    if numbered:
+        rows = _numbered(rows, read[ROW_ID.name], file.row_id_start or 0)
+    return rows if keep is None else rows.filter(keep)
+
+
+def _numbered(rows: pa.Table, stored: pa.ChunkedArray, row_id_start: int) -> pa.Table:
+    places = ordinals(rows.num_rows)
+    row_ids = pc.coalesce(stored, pc.add(places, row_id_start))
+    return rows.append_column(ROW_ID.name, row_ids).append_column("pos", places)
 
 
 def count_live_rows(plan: ScanPlan, locate: Callable[[str], Location]) -> int:
@@ -54,17 +72,25 @@ def count_live_rows(plan: ScanPlan, locate: Callable[[str], Location]) -> int:
 
 
 def _all_rows(
-    plan: ScanPlan, file: LiveDataFile, names: tuple[str, ...], locate: Callable[[str], Location]
+    plan: ScanPlan,
+    file: LiveDataFile,
+    names: tuple[str, ...],
+    locate: Callable[[str], Location],
+    *,
+    numbered: bool = False,
 ) -> pa.Table:
-    """Return all rows of a file, with the column that says of which snapshot each is, where there is one."""
+    """Return all rows of a file, with the column that says of which snapshot each is, where there is one.
+
+    ``numbered`` adds the column of stored row ids, NULL where the file has none.
+    """
     table = plan.table
-    stamps = () if file.partial_max is None else (SNAPSHOT_ID,)
+    reserved = (*(() if file.partial_max is None else (SNAPSHOT_ID,)), *((ROW_ID,) if numbered else ()))
     return read_data_file(
         file,
-        TableSchema((*table.schema.columns, *stamps)),
+        TableSchema((*table.schema.columns, *reserved)),
         table=str(table.name),
         snapshot_id=table.snapshot.id,
-        columns=(*names, *(one.name for one in stamps)),
+        columns=(*names, *(one.name for one in reserved)),
         locate=locate,
     )
 
@@ -74,9 +100,7 @@ def _live(
 ) -> pa.ChunkedArray | pa.Array | None:
     """Return which rows of a file the plan's snapshot shows; None: all."""
     keep = _visible(rows, plan.table.snapshot.id)
-    if file.snapshot_counts:
-        keep = _and(keep, pc.less(ordinals(rows.num_rows), _count_at(file, plan.table.snapshot.id)))
-    gone = _deleted_positions(plan, file, locate)
+    gone = gone_positions(plan, file, locate)
     if len(gone):
         keep = _and(keep, pc.invert(pc.is_in(ordinals(rows.num_rows), value_set=gone)))
     return keep
