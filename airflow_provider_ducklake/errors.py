@@ -184,6 +184,24 @@ class SnapshotNotFoundError(NotFoundError):
         )
 
 
+class ChangesExpiredError(NotFoundError):
+    """Snapshots between what a consumer has consumed and what it is to consume have expired."""
+
+    def __init__(self, table: str, after: int, upto: int, oldest: int) -> None:
+        self.table = table
+        self.after = after
+        self.upto = upto
+        self.oldest = oldest
+        super().__init__(table, after, upto, oldest)
+
+    def __str__(self) -> str:
+        return (
+            f"The changes of {self.table} after snapshot {self.after} up to snapshot {self.upto} are not all "
+            f"there any more: snapshots between them have expired (the oldest left is {self.oldest}). Run "
+            "the task with full_refresh=True once: it makes its results anew from the whole tables."
+        )
+
+
 class AlreadyExistsError(DuckLakeError):
     """The name is taken."""
 

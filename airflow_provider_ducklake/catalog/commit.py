@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy.exc import DBAPIError
 
-from airflow_provider_ducklake.catalog import commit_keys, jobs, read_snapshots
+from airflow_provider_ducklake.catalog import commit_keys, consumers, jobs, read_snapshots
 from airflow_provider_ducklake.catalog.effects import effects_of
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.effects.inlined import lacks_layout
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.catalog.consumers import Consumed
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
     from airflow_provider_ducklake.catalog.dialects.writer import Writer
     from airflow_provider_ducklake.catalog.questions import Question
@@ -85,7 +86,8 @@ class PlannedCommit:
     """Stages that become one snapshot, what they say of themselves, and how to make them once.
 
     ``restamp`` writes delete files anew that hold the id of another snapshot than they are committed as;
-    ``releases`` are the ids of registered jobs whose files these are.
+    ``releases`` are the ids of registered jobs whose files these are, ``consumed`` is what the changes were
+    made of.
     """
 
     stages: Sequence[Stage]
@@ -93,6 +95,7 @@ class PlannedCommit:
     keyed: KeyedCommit | None = None
     restamp: Restamp | None = None
     releases: Sequence[str] = ()
+    consumed: Consumed | None = None
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
@@ -103,7 +106,7 @@ class PlannedCommit:
 def commit(
     catalog: Catalog, planned: PlannedCommit, retry: RetryPolicy = DEFAULT_RETRY
 ) -> CommittedSnapshot | None:
-    """Commit the changes as one new snapshot; no changes, no snapshot (None).
+    """Commit the changes as one new snapshot; no changes, no snapshot (None), but what is consumed is noted.
 
     Raises:
         TransactionConflictError: somebody committed what ours does not go together with; nothing landed.
@@ -111,8 +114,8 @@ def commit(
         CommitRetriesExceededError: every attempt lost the race; nothing landed.
         CommitStateUnknownError: the connection broke during COMMIT; the snapshot may exist.
     """
-    if not any(stage.changes for stage in planned.stages):
-        return None
+    if not planned.changes:
+        return None if planned.consumed is None else _note_consumed(catalog, planned, planned.consumed, retry)
     sent: list[SnapshotId] = []
     try:
         committed, attempts = with_retries(catalog.dialect, retry, lambda: _attempt(catalog, planned, sent))
@@ -129,6 +132,29 @@ def commit(
         raise CommitStateUnknownError(sent[-1], type(error).__name__) from error
 
 
+def _note_consumed(
+    catalog: Catalog, planned: PlannedCommit, consumed: Consumed, retry: RetryPolicy
+) -> CommittedSnapshot | None:
+    """Move a consumer's marks where nothing came of the changes; a lost connection leaves it open whether."""
+
+    def attempt() -> CommittedSnapshot | None:
+        with catalog.dialect.writing_after(_questions(catalog, planned)) as (connection, answers):
+            if planned.keyed is not None and (done := _earlier(planned.keyed, answers["records"])):
+                return CommittedSnapshot.earlier(done)
+            consumers.check_unchanged(consumed, answers["consumed"])
+            writer = catalog.dialect.writer(connection)
+            for effect in consumers.record_effects(catalog, consumed, _now(answers["progress"])):
+                writer.send(effect)
+            writer.commit()
+            return None
+
+    return with_retries(catalog.dialect, retry, attempt)[0]
+
+
+def _now(progress: Progress) -> datetime:
+    return progress.server_time or datetime.now(UTC)
+
+
 def _attempt(catalog: Catalog, planned: PlannedCommit, sent: list[SnapshotId]) -> CommittedSnapshot:
     """Try once; leaves the snapshot's id in ``sent`` when COMMIT is on its way and was not refused."""
     dialect, tables = catalog.dialect, catalog.tables
@@ -143,6 +169,9 @@ def _attempt(catalog: Catalog, planned: PlannedCommit, sent: list[SnapshotId]) -
         ]
         if planned.keyed is not None:
             effects.append(commit_keys.record_effect(catalog, planned.keyed.key, state))
+        if planned.consumed is not None:
+            consumers.check_unchanged(planned.consumed, answers["consumed"])
+            effects.extend(consumers.record_effects(catalog, planned.consumed, state.time))
         if planned.releases:
             jobs.check_open(planned.releases, answers["jobs"])
             effects.append(jobs.release_effect(catalog, planned.releases, state.time))
@@ -167,6 +196,8 @@ def _questions(catalog: Catalog, planned: PlannedCommit) -> dict[str, Question[A
         questions["records"] = commit_keys.which_records(catalog, planned.keyed.key)
     if planned.releases:
         questions["jobs"] = jobs.which_jobs(catalog, planned.releases)
+    if planned.consumed is not None:
+        questions["consumed"] = consumers.which_consumptions(catalog, planned.consumed.consumer)
     return questions
 
 
@@ -212,8 +243,7 @@ def _begin(
     check_targets(changes, known.targets, head.id)
     check_not_registered(changes, known.registered, head.id)
     makes_layout = any(isinstance(change, InlineRows) and _lacks_layout(change, known) for change in changes)
-    time = progress.server_time or datetime.now(UTC)
-    return CommitState(head, time, known, catalog_changes=changes_catalog(changes) or makes_layout)
+    return CommitState(head, _now(progress), known, catalog_changes=changes_catalog(changes) or makes_layout)
 
 
 def _lacks_layout(change: InlineRows, known: KnownStats) -> bool:

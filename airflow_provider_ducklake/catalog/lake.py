@@ -12,6 +12,7 @@ from uuid6 import uuid7
 from airflow_provider_ducklake.catalog import (
     bootstrap,
     commit_keys,
+    consumers,
     jobs,
     maintenance,
     read,
@@ -21,6 +22,7 @@ from airflow_provider_ducklake.catalog import (
 from airflow_provider_ducklake.catalog.base_lake import CatalogBase, Definitions
 from airflow_provider_ducklake.catalog.catalog import Catalog
 from airflow_provider_ducklake.catalog.change_feed import ChangeFeed
+from airflow_provider_ducklake.catalog.column_bounds import ColumnBounds, column_bounds
 from airflow_provider_ducklake.catalog.commit import KeyedCommit, PlannedCommit, Restamp, Stage, commit
 from airflow_provider_ducklake.catalog.connect import catalog_file, open_engine, parse_url, shown
 from airflow_provider_ducklake.catalog.dialects import dialect_of
@@ -30,6 +32,7 @@ from airflow_provider_ducklake.catalog.read_changes import plan_changes
 from airflow_provider_ducklake.catalog.registered_files import registered
 from airflow_provider_ducklake.catalog.replaced_rows import replaced_rows
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
+from airflow_provider_ducklake.catalog.row_counts import count_rows
 from airflow_provider_ducklake.catalog.scan import plan_table
 from airflow_provider_ducklake.catalog.staged import table_to_read
 from airflow_provider_ducklake.catalog.table_info import ListedFile, TableInfo, listed_files, table_infos
@@ -45,6 +48,7 @@ from airflow_provider_ducklake.errors import (
     SchemaNotFoundError,
     UnsupportedFeatureError,
     UnsupportedVersionError,
+    ViewNotFoundError,
 )
 from airflow_provider_ducklake.planning.expiry import ExpiryRule
 from airflow_provider_ducklake.planning.write import NewTable
@@ -64,6 +68,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.engine import URL
 
+    from airflow_provider_ducklake.catalog.consumers import Consumed
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
     from airflow_provider_ducklake.catalog.jobs import RegisteredJob
     from airflow_provider_ducklake.catalog.maintenance import ExpireResult
@@ -73,8 +78,10 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.scan import ScanPlan
     from airflow_provider_ducklake.planning.staged import StagedWrite
     from airflow_provider_ducklake.planning.watch import TableChanges
+    from airflow_provider_ducklake.spec.consumption import Consumer, Consumption
     from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId
     from airflow_provider_ducklake.spec.snapshots import JsonValue
+    from airflow_provider_ducklake.spec.views import ViewDefinition
     from airflow_provider_ducklake.storage.filesystem import Location
     from airflow_provider_ducklake.transaction.changes import Change, EndFiles
 
@@ -229,6 +236,20 @@ class Lake:
         """Return the catalog's rows of all tables at a snapshot."""
         with self._reading() as connection:
             return read.table_rows(connection, self._catalog.tables, self._snapshot(connection, at).id)
+
+    def view(self, view: TableName, at: At = None) -> ViewDefinition:
+        """Return what a view shows, as its author wrote it.
+
+        Raises:
+            ViewNotFoundError: no such view at that snapshot.
+        """
+        name = QualifiedName.of(view)
+        with self._reading() as connection:
+            snapshot = self._snapshot(connection, at)
+            found = read.find_view(connection, self._catalog.tables, snapshot.id, name)
+        if found is None:
+            raise ViewNotFoundError(str(name), snapshot.id)
+        return found[1]
 
     def schema(self, name: str, at: At = None) -> read.SchemaRow | None:
         """Return a schema by name, None if there is none."""
@@ -425,6 +446,45 @@ class Lake:
             name = QualifiedName.of(table)
             return listed_files(load_table(connection, self._catalog, snapshot, name, with_files=True))
 
+    def row_count(self, table: TableName, at: At = None) -> int:
+        """Return the number of rows of a table at a snapshot.
+
+        The catalog knows it; files are read only where it does not: of a merged or flushed file that has rows
+        or deletes of later snapshots.
+
+        Raises:
+            TableNotFoundError, SchemaNotFoundError, SnapshotNotFoundError: it did not exist then.
+            StorageError: a file that has to be read is missing or damaged.
+        """
+        self._refuse_unusable()
+        with self._reading() as connection:
+            snapshot = self._snapshot(connection, at)
+            name = QualifiedName.of(table)
+            found = load_table(connection, self._catalog, snapshot, name, with_files=False)
+            known, rest = count_rows(connection, self._catalog, found)
+        if not rest.files:
+            return known
+        from airflow_provider_ducklake.storage.table_reader import count_live_rows  # noqa: PLC0415 - heavy
+
+        return known + count_live_rows(rest, self.locate)
+
+    def column_bounds(self, table: TableName, column: str, at: At = None) -> ColumnBounds | None:
+        """Return the least and the greatest value of a column at a snapshot, from the catalog alone.
+
+        None where the catalog does not say them exactly: files with deleted rows, long texts, NaN, types
+        without bounds. NULLs are no values.
+
+        Raises:
+            ColumnNotFoundError: no such top-level column.
+            TableNotFoundError, SchemaNotFoundError, SnapshotNotFoundError: it did not exist then.
+        """
+        self._refuse_unusable()
+        with self._reading() as connection:
+            snapshot = self._snapshot(connection, at)
+            name = QualifiedName.of(table)
+            found = load_table(connection, self._catalog, snapshot, name, with_files=False)
+            return column_bounds(connection, self._catalog, found, column)
+
     def changes(self, table: TableName, start: int | datetime, end: int | datetime) -> ChangeFeed:
         """Return how a table's rows changed from snapshot ``start`` to ``end``, both included.
 
@@ -440,6 +500,21 @@ class Lake:
             first = self._first_snapshot(connection, start)
             last = self._snapshot(connection, end)
             plan = plan_changes(connection, self._catalog, QualifiedName.of(table), first.id, last)
+        return ChangeFeed(plan, self.locate)
+
+    def changes_after(self, table: TableName, after: int, at: At = None) -> ChangeFeed:
+        """Return how a table's rows changed after a snapshot, up to another; see ``changes``.
+
+        Raises:
+            ChangesExpiredError: a snapshot between them has expired.
+            TableNotFoundError, SchemaNotFoundError: there is no such table at the end.
+        """
+        self._refuse_unusable()
+        name = QualifiedName.of(table)
+        with self._reading() as connection:
+            last = self._snapshot(connection, at)
+            read_snapshots.check_complete(connection, self._catalog.tables, str(name), after, last.id)
+            plan = plan_changes(connection, self._catalog, name, after + 1, last)
         return ChangeFeed(plan, self.locate)
 
     def insertions(self, table: TableName, start: int | datetime, end: int | datetime) -> pa.Table:
@@ -540,17 +615,18 @@ class Lake:
         *,
         keyed: KeyedCommit | None = None,
         job_ids: Collection[str] = (),
+        consumed: Consumed | None = None,
     ) -> CommittedSnapshot | None:
         """Commit changes planned on several snapshots as one; each is checked against what followed its own.
 
         The commit releases the jobs that wrote the files; where nothing is to be committed they stay as they
-        are.
+        are. What is ``consumed`` is noted in the same transaction, also without changes.
 
         Raises:
             InvalidInputError: the lake demands a commit message and there is none, or a job was released
                 before.
         """
-        planned = PlannedCommit(tuple(stages), info, keyed, releases=tuple(job_ids))
+        planned = PlannedCommit(tuple(stages), info, keyed, releases=tuple(job_ids), consumed=consumed)
         self._demand_message(planned)
         return self.commit_planned(planned)
 
@@ -565,6 +641,14 @@ class Lake:
         self._refuse_unwritable()
         with _translated(self._catalog.dialect.engine.url):
             return commit(self._catalog, planned, retry)
+
+    def consumptions(self, consumer: Consumer) -> tuple[Consumption, ...]:
+        """Return which changes a consumer has consumed, oldest first; see ``DuckLakeSparkSQLOperator``."""
+        self._refuse_unwritable()
+        with _translated(self._catalog.dialect.engine.url):
+            consumers.ensure_table(self._catalog)
+        with self._reading() as connection:
+            return consumers.consumptions(connection, self._catalog, consumer)
 
     def register_job(self, job_id: str, prefix: str) -> None:
         """Note that a job is about to write files into a directory, which another task will commit."""

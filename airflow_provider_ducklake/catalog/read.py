@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, FromClause, Row, and_, func, or_, select
 
 from airflow_provider_ducklake.catalog.questions import Question
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
@@ -32,12 +32,13 @@ from airflow_provider_ducklake.spec.paths import CatalogPath
 from airflow_provider_ducklake.spec.schema import Column, Default, TableSchema, assemble
 from airflow_provider_ducklake.spec.sorting import SortField, SortSpec
 from airflow_provider_ducklake.spec.types import ScalarType
+from airflow_provider_ducklake.spec.views import ViewDefinition, parse_aliases
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.tables import CatalogTables
 
 
-def visible(table: Table, at: int) -> ColumnElement[bool]:
+def visible(table: FromClause, at: int) -> ColumnElement[bool]:
     """Return the condition that a versioned row is visible at a snapshot."""
     end = table.c.end_snapshot
     return and_(table.c.begin_snapshot <= at, or_(end.is_(None), end > at))
@@ -126,6 +127,23 @@ def view_names(
         select(view.c.view_id, view.c.view_name).where(visible(view, at), view.c.schema_id == schema_id)
     )
     return [(ViewId(row.view_id), row.view_name) for row in rows]
+
+
+def find_view(
+    connection: Connection, tables: CatalogTables, at: int, name: QualifiedName
+) -> tuple[QualifiedName, ViewDefinition] | None:
+    """Return a view by name, as it is spelled, with its definition; None if there is none."""
+    view, schema = tables["view"], tables["schema"]
+    rows = connection.execute(
+        select(view, schema.c.schema_name)
+        .join(schema, schema.c.schema_id == view.c.schema_id)
+        .where(visible(view, at), visible(schema, at))
+    )
+    for row in rows:
+        found = QualifiedName(row.schema_name, row.view_name)
+        if found.folded == name.folded:
+            return found, ViewDefinition(row.sql, row.dialect, parse_aliases(row.column_aliases))
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Select, bindparam, func, select
 
 from airflow_provider_ducklake.catalog.questions import Question
-from airflow_provider_ducklake.errors import SnapshotNotFoundError, TransactionConflictError
+from airflow_provider_ducklake.errors import (
+    ChangesExpiredError,
+    SnapshotNotFoundError,
+    TransactionConflictError,
+)
 from airflow_provider_ducklake.spec.ids import SnapshotId
 from airflow_provider_ducklake.spec.snapshots import Snapshot
 from airflow_provider_ducklake.transaction.changes_made import ChangeRecord, parse_changes
@@ -69,6 +73,19 @@ def snapshot_from_time(connection: Connection, tables: CatalogTables, timestamp:
     if not found:
         raise _not_found(connection, tables, f"or after timestamp {timestamp.isoformat()}")
     return min(found, key=lambda one: (one.time, one.id))
+
+
+def check_complete(connection: Connection, tables: CatalogTables, table: str, after: int, upto: int) -> None:
+    """Refuse a range of snapshots, the first left out, of which one has expired.
+
+    Raises:
+        ChangesExpiredError: names both and ``table``.
+    """
+    ids = tables["snapshot"].c.snapshot_id
+    is_within = (ids > after) & (ids <= upto)
+    if connection.execute(select(func.count()).where(is_within)).scalar_one() < upto - after:
+        oldest = connection.execute(select(func.min(ids))).scalar_one()
+        raise ChangesExpiredError(table, after, upto, oldest)
 
 
 def _not_found(connection: Connection, tables: CatalogTables, wanted: str) -> SnapshotNotFoundError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
@@ -10,6 +11,7 @@ from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.no_retry import no_retry_on_user_errors
 from airflow_provider_ducklake.spec.commit_key import EARLIER_RUN, OnClear
+from airflow_provider_ducklake.spec.times import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +26,8 @@ __all__ = [
     "announce_replaced",
     "check_on_clear",
     "no_retry_on_user_errors",
+    "parse_at",
+    "parse_flag",
     "parse_on_clear",
 ]
 
@@ -48,6 +52,34 @@ class DuckLakeOperator(BaseOperator):
         super().__init__(**kwargs)
         self.ducklake_conn_id = ducklake_conn_id
         self.commit_message = commit_message
+
+
+def parse_flag(name: str, value: object) -> bool:
+    """Return a flag, which a template makes a text of.
+
+    Raises:
+        InvalidInputError: neither true nor false.
+    """
+    word = str(value).strip().lower()
+    if word not in ("true", "false"):
+        raise InvalidInputError(f"{name} is {value!r}; give True or False.")
+    return word == "true"
+
+
+def parse_at(value: object) -> int | datetime | None:
+    """Return what names a snapshot: its id or an aware time; a template makes texts of both.
+
+    Raises:
+        InvalidInputError: it names none.
+    """
+    if isinstance(value, str):
+        word = value.strip()
+        if word in ("", "None"):
+            return None
+        return int(word) if word.isdecimal() else parse_time(word)
+    if value is None or (isinstance(value, int | datetime) and not isinstance(value, bool)):
+        return value
+    raise InvalidInputError(f"at={value!r}: give a snapshot id or an aware time.")
 
 
 def check_on_clear(value: object) -> None:

@@ -116,9 +116,13 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         self.stage_only = stage_only
         self.own_deploy_mode = deploy_mode
 
+    def begin(self, lake: Lake, identity: CommitIdentity, keyed: KeyedCommit) -> None:  # noqa: ARG002
+        """Look, before any work, at what the task has committed before."""
+        announce_replaced(self.log, lake, keyed)
+
     @abstractmethod
-    def make_request(self, lake: Lake, passwords: JdbcPasswords) -> JobRequest:
-        """Plan on the lake's newest snapshot and return what the job is to do."""
+    def make_request(self, lake: Lake, passwords: JdbcPasswords) -> JobRequest | None:
+        """Plan on the lake's newest snapshot and return what the job is to do; None: nothing."""
 
     def target(self) -> Target:
         """Return the one table that the last request is about, as it was planned: for ``stage_only``."""
@@ -128,7 +132,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     def commit(
         self, lake: Lake, results: Sequence[WriteResult], info: CommitInfo, keyed: KeyedCommit
     ) -> CommittedSnapshot | None:
-        """Commit what the job wrote; None: there was nothing to commit."""
+        """Commit what the job wrote; None: there was nothing to commit. No job, no results."""
 
     @abstractmethod
     def summary(self, results: Sequence[WriteResult], committed: CommittedSnapshot | None) -> dict[str, Any]:
@@ -151,7 +155,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
             keyed = lake.keyed_commit(identity.key, on_clear, starts_over=identity.starts_over)
             if keyed.seen.done:
                 return self._already_committed(lake, keyed.seen.done)
-            announce_replaced(self.log, lake, keyed)
+            self.begin(lake, identity, keyed)
             return self._write_and_commit(context, lake, identity, keyed)
         finally:
             hook.close()
@@ -160,7 +164,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         announce_earlier(self.log, records)
         return self.summary_of_records(lake, records)
 
-    def _plan(self, lake: Lake) -> tuple[JobRequest, JdbcPasswords]:
+    def _plan(self, lake: Lake) -> tuple[JobRequest | None, JdbcPasswords]:
         spark_connection = self._spark_connection()
         passwords = JdbcPasswords()
         request = self.make_request(lake, passwords)
@@ -170,6 +174,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     def _write_and_stage(self, context: Context, lake: Lake) -> dict[str, Any]:
         """Run the job and write down what its files are for; nothing of them is visible."""
         request, passwords = self._plan(lake)
+        assert request is not None, "what can be staged has a table to write"
         lake.register_job(request.job_id, request.directory)
         lake.close()
         try:
@@ -208,6 +213,8 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         self, context: Context, lake: Lake, identity: CommitIdentity, keyed: KeyedCommit
     ) -> dict[str, Any]:
         request, passwords = self._plan(lake)
+        if request is None:
+            return self.summary((), self.commit(lake, (), self._commit_info(context, identity), keyed))
         lake.close()  # no idle connection during the job; the next use opens one again
         results = self._run_job(context, request, passwords, lake.storage_options)
         committed = self._commit(lake, request, results, self._commit_info(context, identity), keyed)

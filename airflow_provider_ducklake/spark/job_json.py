@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from airflow_provider_ducklake import errors
 from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError
+from airflow_provider_ducklake.planning.scan import ScanPlan
 from airflow_provider_ducklake.planning.staged import StagedWrite, Target
 from airflow_provider_ducklake.planning.write import NewTable, ParquetSettings, WritePlan, WriteResult
+from airflow_provider_ducklake.spark import plan_json
 from airflow_provider_ducklake.spark.job_request import (
     Dataset,
     DatasetSource,
@@ -31,6 +33,8 @@ from airflow_provider_ducklake.spec.stats import ColumnStats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from airflow_provider_ducklake.planning.change_feed import ChangeFeedPlan
 
 FORMAT_VERSION = 2
 Json: TypeAlias = dict[str, Any]
@@ -155,29 +159,37 @@ def _decode_source(item: Json) -> Source:
 
 
 def _encode_lake_source(source: LakeSource) -> Json:
-    from airflow_provider_ducklake.spark import plan_json  # noqa: PLC0415
-
     return {
         "kind": "lake",
-        "tables": {name: plan_json.encode_read(plan) for name, plan in source.tables.items()},
+        "tables": {name: _encode_read(plan) for name, plan in source.tables.items()},
         "datasets": _encode_datasets(source.datasets),
         "steps": [[one.query, one.plan, one.view, one.columns] for one in source.steps],
         "function": source.function,
+        "as_inserts": sorted(source.as_inserts),
     }
 
 
 def _decode_lake_source(item: Json) -> LakeSource:
-    from airflow_provider_ducklake.spark import plan_json  # noqa: PLC0415
-
     return LakeSource(
-        tables={name: plan_json.decode_read(plan) for name, plan in item["tables"].items()},
+        tables={name: _decode_read(plan) for name, plan in item["tables"].items()},
         datasets=_decode_datasets(item["datasets"]),
         steps=tuple(
             Step(query, plan, view, None if columns is None else tuple(columns))
             for query, plan, view, columns in item["steps"]
         ),
         function=item["function"],
+        as_inserts=frozenset(item["as_inserts"]),
     )
+
+
+def _encode_read(plan: ScanPlan | ChangeFeedPlan) -> Json:
+    if isinstance(plan, ScanPlan):
+        return {"kind": "scan", **plan_json.encode_scan(plan)}
+    return {"kind": "changes", **plan_json.encode_changes(plan)}
+
+
+def _decode_read(item: Json) -> ScanPlan | ChangeFeedPlan:
+    return plan_json.decode_scan(item) if item["kind"] == "scan" else plan_json.decode_changes(item)
 
 
 def _encode_datasets(datasets: Mapping[str, Dataset]) -> Json:

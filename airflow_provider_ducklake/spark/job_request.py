@@ -159,13 +159,14 @@ class LakeSource:
 
     That is done by ``steps``, or by the ``function`` ``module:name``: called with the session and a function
     from a table's name to its DataFrame, it returns a DataFrame for each plan by its table's name, or
-    just one.
+    just one. Those of the tables that are ``as_inserts`` are seen as changes that insert all their rows.
     """
 
     tables: Mapping[str, ScanPlan | ChangeFeedPlan]
     datasets: Mapping[str, Dataset] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
     function: str | None = None
+    as_inserts: frozenset[str] = frozenset()
 
 
 Source: TypeAlias = DatasetSource | SqlSource | TransformSource | LakeSource
@@ -193,9 +194,18 @@ def source_of(
     if sql is not None:
         return SqlSource(sql, datasets)
     assert transform is not None
-    if _FUNCTION.match(transform) is None:
-        raise InvalidInputError(f"transform={transform!r} does not look like 'package.module:function'.")
+    check_function(transform)
     return TransformSource(transform, datasets)
+
+
+def check_function(name: str) -> None:
+    """Refuse what names no function.
+
+    Raises:
+        InvalidInputError: it is not ``package.module:function``.
+    """
+    if _FUNCTION.match(name) is None:
+        raise InvalidInputError(f"transform={name!r} does not look like 'package.module:function'.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -327,7 +327,9 @@ def _common_names(table: exp.Expr) -> Iterator[str]:
         above.append(above[-1].parent)
     for node in above:
         clause = node.args.get("with_")
-        for one in clause.expressions if clause is not None else ():
+        if clause is None:
+            continue
+        for one in clause.expressions:
             if not clause.recursive and any(one is other for other in above):
                 break
             yield fold(one.alias)
@@ -349,10 +351,11 @@ def _in_columns(table: exp.Table) -> tuple[tuple[int, int], ...]:
     if table.alias or not table.db:
         return ()
     wanted = fold(table.db), fold(table.name)
-    return tuple(
-        (int(column.args["db"].meta["start"]), int(column.args["table"].meta["start"]))
-        for column in table.root().find_all(exp.Column)
-        if column.args.get("db") and (fold(column.db), fold(column.table)) == wanted
+    found = [column.parts for column in table.root().find_all(exp.Column)]
+    return tuple(  # schema, table, column, and perhaps fields in it
+        (int(parts[0].meta["start"]), int(parts[1].meta["start"]))
+        for parts in found
+        if len(parts) > 2 and (fold(parts[0].name), fold(parts[1].name)) == wanted  # noqa: PLR2004
     )
 
 

@@ -18,7 +18,7 @@ class WriteMode(Enum):
     APPEND = "append"
     OVERWRITE = "overwrite"
     CREATE = "create"
-    CREATE_IF_MISSING = "create if missing"
+    CREATE_IF_MISSING = "create_if_missing"
     REPLACE = "replace"
 
 

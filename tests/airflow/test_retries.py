@@ -3,7 +3,7 @@
 import gc
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,13 +14,18 @@ import pytest
 import structlog.testing
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
-from sqlalchemy import event
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from tests.airflow.dags import clear, delete_run, mapped_xcoms, run_next_try, start_run, sync_dag, xcom
 from tests.airflow.spark_submit import SparkSubmit, recorded, stand_in
+from tests.airflow.unlucky import (
+    UnluckyCommits,
+    dies_after_commit,
+    dies_before_commit,
+    loses_the_answer,
+)
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
@@ -32,47 +37,8 @@ pytestmark = [
 ]
 
 
-class WorkerDiedError(Exception):
-    """A worker that dies raises nothing; for Airflow it comes to the same."""
-
-
-@contextmanager
-def dies_after_commit(_lake: Lake) -> Iterator[None]:
-    yield
-    raise WorkerDiedError
-
-
-@contextmanager
-def dies_before_commit(_lake: Lake) -> Iterator[None]:
-    raise WorkerDiedError
-    yield
-
-
-@contextmanager
-def loses_the_answer(lake: Lake) -> Iterator[None]:
-    """COMMIT lands and its answer is lost."""
-
-    def act(connection: Any) -> None:
-        connection.connection.driver_connection.commit()
-        raise ConnectionResetError
-
-    engine = lake._catalog.dialect.engine
-    event.listen(engine, "commit", act)
-    try:
-        yield
-    finally:
-        event.remove(engine, "commit", act)
-
-
-class Unlucky(DuckLakeSparkInsertOperator):
-    """The operator, with what happens around its commits, one after the other."""
-
+class Unlucky(UnluckyCommits, DuckLakeSparkInsertOperator):
     events: ClassVar[list[Callable[[Lake], Any]]] = []
-
-    def commit(self, lake: Lake, *arguments: Any) -> Any:
-        around = self.events.pop(0) if self.events else nullcontext
-        with around(lake):
-            return super().commit(lake, *arguments)
 
 
 @pytest.fixture

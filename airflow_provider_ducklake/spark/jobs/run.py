@@ -9,6 +9,7 @@ from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spark import job_io
 from airflow_provider_ducklake.spark.job_errors import typed
 from airflow_provider_ducklake.spark.jobs.insert import insert
+from airflow_provider_ducklake.spark.jobs.sql import run_sql
 from airflow_provider_ducklake.spark.session import start_session
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 _VERBS: dict[str, Callable[[SparkSession, JobRequest], tuple[WriteResult, ...]]] = {
     "insert": insert,
+    "sql": run_sql,
 }
 
 

@@ -1,0 +1,236 @@
+"""What a SQL task reads and writes, planned on a lake before any job runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from airflow_provider_ducklake.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+    ViewNotFoundError,
+)
+from airflow_provider_ducklake.planning.write import (
+    NewTable,
+    append_to_existing,
+    create_and_append,
+    plan_create,
+    plan_write,
+)
+from airflow_provider_ducklake.spark.identifiers import quoted
+from airflow_provider_ducklake.spark.job_request import Step, job_directory
+from airflow_provider_ducklake.spec.consumption import Consumption
+from airflow_provider_ducklake.sql.spark_sql import parse_query
+from airflow_provider_ducklake.sql.spark_statements import ViewStatement, WriteMode
+from airflow_provider_ducklake.transaction.changes import DropTable, NewTableRef, Truncate
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.planning.change_feed import ChangeFeedPlan
+    from airflow_provider_ducklake.planning.consumption import Log
+    from airflow_provider_ducklake.planning.scan import ScanPlan
+    from airflow_provider_ducklake.planning.write import WritePlan, WriteResult
+    from airflow_provider_ducklake.spec.identifiers import FoldedName, QualifiedName
+    from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
+    from airflow_provider_ducklake.sql.spark_statements import SparkQuery, SparkStatement, WriteStatement
+    from airflow_provider_ducklake.transaction.changes import Change
+
+TableRead: TypeAlias = "ScanPlan | ChangeFeedPlan"
+_VIEW_PREFIX = "_ducklake_"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A table that a task writes; ``base`` is it as it was planned, or what it is to become."""
+
+    base: TableSnapshot | NewTable
+    mode: WriteMode
+    drops: TableSnapshot | None = None
+
+    @property
+    def name(self) -> QualifiedName:
+        """Its name."""
+        return self.base.name
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """Its columns, None where they come from the rows."""
+        return None if isinstance(self.base, NewTable) else self.base.schema.names
+
+    def plan(self, job_id: str, number: int, partition_by: Sequence[str] = ()) -> WritePlan:
+        """Return where the ``number``-th result of a job goes."""
+        directory = f"{job_directory(self.base.root, job_id)}{number}/"
+        if isinstance(self.base, NewTable):
+            return plan_create(self.base, directory, partition_by)
+        return plan_write(self.base, directory)
+
+    def changes(self, results: Sequence[WriteResult], number: int, *, empties: bool) -> Iterator[Change]:
+        """Yield what makes the results the table's; with ``empties`` in place of the rows it has."""
+        if isinstance(self.base, NewTable):
+            if self.drops is not None:
+                yield DropTable(self.drops.table_id, self.drops.name)
+            yield from create_and_append(self.base, results[0], NewTableRef(number))
+            return
+        if empties or self.mode is WriteMode.OVERWRITE:
+            yield Truncate(self.base.table_id, self.base.name)
+        for result in results:
+            yield from append_to_existing(self.base, result)
+
+
+def find_target(lake: Lake, name: QualifiedName, mode: WriteMode, at: Snapshot) -> Target | None:
+    """Return a table to be written; None: it exists, and was to be made only if it did not.
+
+    Raises:
+        TableNotFoundError: there is none.
+        AlreadyExistsError: there is one, and it was to be made.
+    """
+    try:
+        existing = lake.table_snapshot(name, at.id)
+    except TableNotFoundError:
+        if mode in (WriteMode.APPEND, WriteMode.OVERWRITE):
+            raise
+        return Target(lake.new_table(name), mode)
+    if mode is WriteMode.CREATE_IF_MISSING:
+        return None
+    if mode is WriteMode.CREATE:
+        raise AlreadyExistsError("table", str(existing.name))
+    if mode is WriteMode.REPLACE:
+        return Target(lake.new_table(name), mode, existing)
+    return Target(existing, mode)
+
+
+@dataclass
+class Reads:
+    """The tables and views of a lake that queries name, as one snapshot has them.
+
+    ``incremental`` are the tables of which only the changes are wanted (None: of all that are no targets),
+    ``emptied`` those that are to be seen without rows.
+    """
+
+    lake: Lake
+    at: Snapshot
+    incremental: Collection[FoldedName] | None = ()
+    log: Log | None = None
+    again: bool = False
+    full_refresh: bool = False
+    targets: frozenset[FoldedName] = frozenset()
+    tables: dict[str, TableRead] = field(default_factory=dict)
+    as_inserts: set[str] = field(default_factory=set)
+    steps: list[Step] = field(default_factory=list)
+    ranges: dict[FoldedName, Consumption] = field(default_factory=dict)
+    names_of: dict[FoldedName, str] = field(default_factory=dict)
+    _views: dict[FoldedName, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all tables and views that are read, sorted."""
+        return sorted(self.names_of.values())
+
+    def query(self, query: SparkQuery) -> str:
+        """Return the text to run for a query, whose tables are there from then on.
+
+        Raises:
+            TableNotFoundError: a name of neither a table nor a view.
+            UnsupportedFeatureError: a view in another dialect than Spark's.
+        """
+        return query.with_views({key: self.view_of(name) for key, name in query.reads.items()})
+
+    def view_of(self, name: QualifiedName, view: str | None = None) -> str:
+        """Return the name of the job's view for a table or view of the lake; ``view`` is the one wanted."""
+        if name.folded not in self._views:
+            wanted = view or f"{_VIEW_PREFIX}{len(self._views)}"
+            self.names_of[name.folded] = str(name)
+            self._views[name.folded] = wanted  # before its own query, in which it may not be named
+            try:
+                self.tables[wanted] = self._read(name, wanted)
+            except TableNotFoundError:
+                self._add_view(name, wanted)
+        return self._views[name.folded]
+
+    def _add_view(self, name: QualifiedName, wanted: str) -> None:
+        try:
+            found = self.lake.view(name, self.at.id)
+        except ViewNotFoundError:
+            raise TableNotFoundError(str(name), self.at.id) from None
+        if found.dialect != "spark":
+            raise UnsupportedFeatureError(
+                f"View {name} is written in the dialect {found.dialect!r}, which Spark does not read. Create "
+                "one with dialect='spark', or name the tables that it reads."
+            )
+        parsed = parse_query(found.sql, name.schema)
+        if name.folded in parsed.reads:
+            raise InvalidInputError(f"View {name} reads itself.")
+        text = self.query(parsed)
+        names = ", ".join(map(quoted, found.column_aliases))
+        named = f"SELECT * FROM ({text}\n) AS v({names})"  # noqa: S608 - as the view's author wrote it
+        self.steps.append(Step(named if names else text, view=wanted))
+
+    def _read(self, name: QualifiedName, view: str) -> TableRead:
+        if self._is_incremental(name):
+            return self._changes(name, view)
+        plan = self.lake.scan(name, self.at.id)
+        if self.full_refresh and name.folded in self.targets:
+            return replace(plan, files=(), inlined_rows=(), inlined_deletes={})
+        return plan
+
+    def _is_incremental(self, name: QualifiedName) -> bool:
+        if self.log is None or name.folded in self.targets:
+            return False
+        return self.incremental is None or name.folded in self.incremental
+
+    def _changes(self, name: QualifiedName, view: str) -> TableRead:
+        assert self.log is not None
+        table = self.lake.table_snapshot(name, self.at.id)
+        after = None if self.full_refresh else self.log.after(table.table_id, again=self.again)
+        key = self.log.key
+        self.ranges[name.folded] = Consumption(table.table_id, after, self.at.id, key.digest, key.generation)
+        if after is None:
+            self.as_inserts.add(view)
+            return self.lake.scan(name, self.at.id)
+        return self.lake.changes_after(name, after, self.at.id).plan
+
+
+def steps_of(
+    statements: Sequence[SparkStatement],
+    reads: Reads,
+    targets: dict[FoldedName, Target],
+    job_id: str,
+) -> tuple[list[Step], list[WritePlan]]:
+    """Return what the job runs, and where each result goes; statements without a target are left out."""
+    steps: list[Step] = []
+    plans: list[WritePlan] = []
+    for one in statements:
+        if isinstance(one, ViewStatement):
+            steps.append(Step(reads.query(one.query), view=one.view))
+            continue
+        target = targets.get(one.table.folded)
+        if target is None:
+            continue
+        steps.append(Step(reads.query(one.query), plan=len(plans), columns=_columns(one, target)))
+        plans.append(target.plan(job_id, len(plans), one.partition_by))
+    return [*reads.steps, *steps], plans
+
+
+def _columns(statement: WriteStatement, target: Target) -> tuple[str, ...] | None:
+    if statement.by_name:
+        return None
+    return statement.columns or target.columns
+
+
+def table_changes(
+    targets: Sequence[Target], written: Sequence[tuple[QualifiedName, WriteResult]], *, empties: bool
+) -> tuple[Change, ...]:
+    """Return the changes of all targets; ``written`` are the results with the tables they are for."""
+    return tuple(
+        change
+        for number, target in enumerate(targets)
+        for change in target.changes(
+            [result for name, result in written if name.folded == target.name.folded],
+            number,
+            empties=empties,
+        )
+    )

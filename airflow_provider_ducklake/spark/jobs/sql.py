@@ -1,0 +1,142 @@
+"""The SQL job: queries over tables of the lake, whose rows become data files of others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from airflow_provider_ducklake.errors import InvalidInputError, SchemaMismatchError
+from airflow_provider_ducklake.planning.scan import ScanPlan
+from airflow_provider_ducklake.spark import sources
+from airflow_provider_ducklake.spark.identifiers import quoted
+from airflow_provider_ducklake.spark.job_request import LakeSource
+from airflow_provider_ducklake.spark.jobs.insert import write
+from airflow_provider_ducklake.spark.read import read_changes, read_table
+from airflow_provider_ducklake.spec.identifiers import QualifiedName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_provider_ducklake.planning.change_feed import ChangeFeedPlan
+    from airflow_provider_ducklake.planning.write import WritePlan, WriteResult
+    from airflow_provider_ducklake.spark.job_request import JobRequest, Step
+
+
+def run_sql(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]:
+    """Run the request's queries, or its function, and write what they give.
+
+    Raises:
+        InvalidInputError: a query or the function is wrong, or a value does not fit its column.
+        SchemaMismatchError: columns do not fit the table; its files were not written.
+        StorageError: a file of the lake is missing or damaged.
+    """
+    source = request.source
+    assert isinstance(source, LakeSource)
+    tables = {
+        name: _table(spark, plan, as_inserts=name in source.as_inserts)
+        for name, plan in source.tables.items()
+    }
+    datasets = sources.read_all(spark, source.datasets)
+    rows = (
+        _of_steps(spark, source, request.plans, {**datasets, **tables})
+        if source.function is None
+        else _of_function(spark, source.function, request.plans, tables, datasets)
+    )
+    return tuple(write(df, plan, request.engine) for df, plan in zip(rows, request.plans, strict=True))
+
+
+def _table(spark: SparkSession, plan: ScanPlan | ChangeFeedPlan, *, as_inserts: bool) -> DataFrame:
+    if not isinstance(plan, ScanPlan):
+        return read_changes(spark, plan)
+    if not as_inserts:
+        return read_table(spark, plan)
+    rows = read_table(spark, plan, row_ids=True)
+    return rows.select(
+        f.lit(int(plan.table.snapshot.id)).cast("bigint").alias("snapshot_id"),
+        f.col("_ducklake_row_id").alias("rowid"),
+        f.lit("insert").alias("change_type"),
+        *(f.col(quoted(column)) for column in plan.columns),
+    )
+
+
+def _of_steps(
+    spark: SparkSession, source: LakeSource, plans: tuple[WritePlan, ...], views: Mapping[str, DataFrame]
+) -> list[DataFrame]:
+    for name, df in views.items():
+        df.createOrReplaceTempView(quoted(name))
+    rows: dict[int, DataFrame] = {}
+    for step in source.steps:
+        df = sources.query(spark, step.query)
+        if step.view is not None:
+            df.createOrReplaceTempView(quoted(step.view))
+        if step.plan is not None:
+            rows[step.plan] = _named(df, step, plans[step.plan].table)
+    return [rows[number] for number in range(len(plans))]
+
+
+def _named(df: DataFrame, step: Step, table: str) -> DataFrame:
+    """Return the rows with the columns' names that the statement gives them, by position."""
+    if step.columns is None:
+        return df
+    if len(df.columns) != len(step.columns):
+        raise SchemaMismatchError(
+            table,
+            (
+                (
+                    f"the query has {len(df.columns)} columns ({', '.join(df.columns)}), "
+                    f"{len(step.columns)} are to be filled: {', '.join(step.columns)}"
+                ),
+            ),
+        )
+    return df.toDF(*step.columns)
+
+
+def _of_function(
+    spark: SparkSession,
+    function: str,
+    plans: tuple[WritePlan, ...],
+    tables: Mapping[str, DataFrame],
+    datasets: Mapping[str, DataFrame],
+) -> list[DataFrame]:
+    """Call the user's function with the session, ``lake_table`` and the datasets."""
+    known = {QualifiedName.of(name).folded: df for name, df in tables.items()}
+
+    def lake_table(name: str) -> DataFrame:
+        """Return a table of the lake that the operator was given in ``tables``."""
+        found = known.get(QualifiedName.of(name).folded)
+        if found is None:
+            raise InvalidInputError(
+                f"lake_table({name!r}): the task reads {', '.join(tables) or 'no table'}. Name it in the "
+                "operator's tables."
+            )
+        return found
+
+    result = sources.function(function)(
+        spark, lake_table, **({"sources": dict(datasets)} if datasets else {})
+    )
+    return _by_plan(function, result, plans)
+
+
+def _by_plan(function: str, result: object, plans: tuple[WritePlan, ...]) -> list[DataFrame]:
+    if isinstance(result, DataFrame) and len(plans) == 1:
+        return [result]
+    wanted = [plan.table for plan in plans]
+    if not isinstance(result, dict):
+        raise InvalidInputError(
+            f"transform={function!r} returned {type(result).__name__}. For {', '.join(wanted)} it returns "
+            "a dict of a DataFrame for each table" + (", or just the DataFrame." if len(plans) == 1 else ".")
+        )
+    given = {QualifiedName.of(name).folded: df for name, df in result.items()}
+    if given.keys() != {QualifiedName.of(name).folded for name in wanted}:
+        raise InvalidInputError(
+            f"transform={function!r} returned rows for {', '.join(map(str, result)) or 'no table'}; the task "
+            f"writes {', '.join(wanted)}."
+        )
+    for name, df in result.items():
+        if not isinstance(df, DataFrame):
+            raise InvalidInputError(
+                f"transform={function!r} returned {type(df).__name__} for {name}, not a DataFrame."
+            )
+    return [given[QualifiedName.of(name).folded] for name in wanted]

@@ -1,0 +1,52 @@
+"""What may happen to a task around its commit."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from sqlalchemy import event
+
+from airflow_provider_ducklake.catalog.lake import Lake
+
+
+class WorkerDiedError(Exception):
+    """A worker that dies raises nothing; for Airflow it comes to the same."""
+
+
+@contextmanager
+def dies_after_commit(_lake: Lake) -> Iterator[None]:
+    yield
+    raise WorkerDiedError
+
+
+@contextmanager
+def dies_before_commit(_lake: Lake) -> Iterator[None]:
+    raise WorkerDiedError
+    yield
+
+
+@contextmanager
+def loses_the_answer(lake: Lake) -> Iterator[None]:
+    """COMMIT lands and its answer is lost."""
+
+    def act(connection: Any) -> None:
+        connection.connection.driver_connection.commit()
+        raise ConnectionResetError
+
+    engine = lake._catalog.dialect.engine
+    event.listen(engine, "commit", act)
+    try:
+        yield
+    finally:
+        event.remove(engine, "commit", act)
+
+
+class UnluckyCommits:
+    """Comes before an operator's class: what happens around its commits, one after the other."""
+
+    events: list[Callable[[Lake], Any]]
+
+    def commit(self, lake: Lake, *arguments: Any) -> Any:
+        around = self.events.pop(0) if self.events else nullcontext
+        with around(lake):
+            return super().commit(lake, *arguments)  # type: ignore[misc]
