@@ -8,6 +8,7 @@ from sqlalchemy import or_, select
 
 from airflow_provider_ducklake.catalog import read_snapshots
 from airflow_provider_ducklake.catalog.inlined_read import inlined_delete_snapshots, inlined_history
+from airflow_provider_ducklake.catalog.read_column_ages import columns_since
 from airflow_provider_ducklake.catalog.read_files import live_data_file, live_delete_file
 from airflow_provider_ducklake.catalog.read_mappings import name_mappings
 from airflow_provider_ducklake.catalog.table_snapshot import load_table
@@ -45,6 +46,7 @@ def plan_changes(
         tuple(_histories(connection, catalog, table, start)),
         inlined_history(connection, catalog, table),
         _rewrites(connection, catalog, table, start),
+        columns_since(connection, catalog.tables, end.id, table.table_id),
     )
 
 

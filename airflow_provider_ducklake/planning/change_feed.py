@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.planning.scan import InlinedRows
     from airflow_provider_ducklake.spec.files import LiveDataFile, LiveDeleteFile
-    from airflow_provider_ducklake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.spec.ids import ColumnId, SnapshotId
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
 
 
@@ -34,7 +34,7 @@ class ChangeFeedPlan:
 
     ``table`` is the table at ``end``, whose columns the rows have. ``inlined`` holds the rows in the catalog
     that any of the snapshots has, with their ``end_snapshot``. ``rewrites`` are the snapshots of compaction
-    that moved rows without changing any.
+    that moved rows without changing any. ``columns_since`` is that of a ``ScanPlan``.
     """
 
     table: TableSnapshot
@@ -43,6 +43,7 @@ class ChangeFeedPlan:
     files: tuple[FileHistory, ...] = ()
     inlined: tuple[InlinedRows, ...] = ()
     rewrites: frozenset[int] = frozenset()
+    columns_since: Mapping[ColumnId, SnapshotId] = field(default_factory=dict)
 
 
 def may_hold_changes(plan_start: int, history: FileHistory, *, begin: int, partial_max: int | None) -> bool:

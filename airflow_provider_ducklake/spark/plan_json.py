@@ -79,7 +79,7 @@ def decode_scan(item: Json) -> ScanPlan:
         inlined_rows=_decode_inlined(item["inlined_rows"]),
         inlined_deletes={DataFileId(file_id): tuple(places) for file_id, places in item["inlined_deletes"]},
         where=None if item["where"] is None else _decode_predicate(item["where"]),
-        columns_since={ColumnId(column): SnapshotId(since) for column, since in item["columns_since"]},
+        columns_since=dict(item["columns_since"]),
     )
 
 
@@ -347,6 +347,7 @@ def encode_changes(plan: ChangeFeedPlan) -> Json:
         ],
         "inlined": _encode_inlined(plan.inlined),
         "rewrites": sorted(plan.rewrites),
+        "columns_since": list(plan.columns_since.items()),
     }
 
 
@@ -368,4 +369,5 @@ def decode_changes(item: Json) -> ChangeFeedPlan:
         files=tuple(histories),
         inlined=_decode_inlined(item["inlined"]),
         rewrites=frozenset(item["rewrites"]),
+        columns_since=dict(item["columns_since"]),
     )

@@ -28,13 +28,12 @@ from airflow_provider_ducklake.storage.inlined_values import inlined_in_schema
 from airflow_provider_ducklake.storage.table_reader import visible_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_provider_ducklake.planning.scan import ScanPlan
     from airflow_provider_ducklake.spark.schema_json import Json
-    from airflow_provider_ducklake.spark.write_arrow import BatchFunction
     from airflow_provider_ducklake.spec.schema import Column
     from airflow_provider_ducklake.storage.filesystem import StorageOptions
 
@@ -58,24 +57,34 @@ def rows_of_files(
     storage_options: StorageOptions | None,
 ) -> DataFrame:
     """Return the live rows of the plan's files in their carriers, then row id, file id and position."""
+    scan = plan_json.encode_scan(replace(plan, files=(), inlined_rows=()))
     documents = [json.dumps(plan_json.encode_files([file])) for file in plan.files]
-    listed = pa.table({"file": documents})
-    files = spark.createDataFrame(listed, "file string").repartition(min(len(documents), _MOST_TASKS))
-    task = _task(replace(plan, files=(), inlined_rows=()), storage_options or {})
-    return map_in_arrow(files, task, carrier_types(columns, NUMBERS))
+    options = dict(storage_options or {})
+
+    def rows(document: Json) -> Iterator[pa.RecordBatch]:
+        return rows_of_file(plan_json.decode_scan(scan), document, options)
+
+    return from_tasks(spark, documents, rows, carrier_types(columns, NUMBERS))
 
 
-def _task(plan: ScanPlan, storage_options: StorageOptions) -> BatchFunction:
-    """Return the function that a task runs; it carries plain values, the job's zip brings the rest."""
-    document, options = plan_json.encode_scan(plan), dict(storage_options)
+def from_tasks(
+    spark: SparkSession,
+    documents: Sequence[str],
+    rows: Callable[[Json], Iterator[pa.RecordBatch]],
+    schema: t.StructType,
+) -> DataFrame:
+    """Return the rows that tasks make of JSON documents, a task for each of them.
+
+    ``rows`` is sent to the tasks: it may hold plain values only; the job's zip brings the rest.
+    """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        scan = plan_json.decode_scan(document)
         for batch in batches:
             for text in batch.column(0).to_pylist():
-                yield from rows_of_file(scan, json.loads(text), options)
+                yield from rows(json.loads(text))
 
-    return run
+    listed = spark.createDataFrame(pa.table({"document": list(documents)}), "document string")
+    return map_in_arrow(listed.repartition(min(len(documents), _MOST_TASKS)), run, schema)
 
 
 def rows_of_file(plan: ScanPlan, document: Json, options: StorageOptions) -> Iterator[pa.RecordBatch]:

@@ -53,11 +53,16 @@ def read_changes(plan: ChangeFeedPlan, locate: Callable[[str], Location]) -> pa.
 def _lives(plan: ChangeFeedPlan, locate: Callable[[str], Location]) -> Iterator[pa.Table]:
     """Yield rows with the snapshots that they came and went by; NULL: still there at the end."""
     for history in plan.files:
-        yield _of_file(plan, history, locate)
+        yield lives_of_file(plan, history, locate)
+    yield lives_in_catalog(plan)
+
+
+def lives_in_catalog(plan: ChangeFeedPlan) -> pa.Table:
+    """Return the rows in the catalog: ``inserted``, ``deleted``, ``rowid``, and the table's columns."""
     rows = inlined_in_schema(plan.inlined, plan.table.schema)
     cells = [row for part in plan.inlined for row in part.rows]
     ended = [row["end_snapshot"] for row in cells]
-    yield _with_life(
+    return _with_life(
         rows,
         pa.array([row["begin_snapshot"] for row in cells], pa.int64()),
         pa.array([one if one is not None and one <= plan.end else None for one in ended], pa.int64()),
@@ -65,7 +70,12 @@ def _lives(plan: ChangeFeedPlan, locate: Callable[[str], Location]) -> Iterator[
     )
 
 
-def _of_file(plan: ChangeFeedPlan, history: FileHistory, locate: Callable[[str], Location]) -> pa.Table:
+def lives_of_file(plan: ChangeFeedPlan, history: FileHistory, locate: Callable[[str], Location]) -> pa.Table:
+    """Return the rows of a file that came by the plan's end, as ``lives_in_catalog`` returns others.
+
+    Raises:
+        StorageError: the file, or one with its deletes, is missing or damaged.
+    """
     file, table = history.file, plan.table
     read = read_data_file(
         file,

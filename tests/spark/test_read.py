@@ -1,13 +1,17 @@
 """What Spark reads of a lake: the same rows as the reader without Spark, which is proved on the reference."""
 
+from json import dumps, loads
+
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.spark.plan_json import decode_read, encode_read
+from airflow_provider_ducklake.spark.read import read_changes
 from tests.interop.test_parquet_evolution import HISTORIES, write_history
 from tests.interop.test_reads_at_every_snapshot import SCENARIOS, TABLE
 from tests.interop.type_values import NULL_STRUCTS, TYPES
 from tests.reference.duckdb_lake import open_lake
-from tests.spark.reading import assert_same_at_every_snapshot, assert_same_rows
+from tests.spark.reading import assert_same_at_every_snapshot, assert_same_rows, shown, types_of
 
 VALUES = (
     TYPES
@@ -55,3 +59,27 @@ def test_files_older_than_the_columns(sqlite_catalog, spark, name):
         write_history(duck, *HISTORIES[name])
         with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
             assert assert_same_at_every_snapshot(spark, lake, duck) > 2
+
+
+@pytest.mark.parametrize("scenario", [*SCENARIOS][:-1])
+def test_changes_of_rows(sqlite_catalog, spark, scenario):
+    with open_lake(sqlite_catalog) as duck:
+        for statement in [TABLE, *SCENARIOS[scenario]]:
+            duck.sql(statement)
+        with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+            end = lake.current_snapshot().id
+            types = {"snapshot_id": "BIGINT", "rowid": "BIGINT", "change_type": "VARCHAR"}
+            types |= types_of(duck, "t")
+            found = 0
+            for start, stop in ((0, end), (end // 2, end - 1)):
+                feed = lake.changes("t", start, stop)
+                plan = decode_read(loads(dumps(encode_read(feed.plan))))
+                expected = feed.read_arrow()
+                of_stop = {name: types.get(name, "VARCHAR") for name in expected.column_names}
+
+                rows = read_changes(spark, plan).toArrow()
+
+                assert rows.column_names == expected.column_names
+                assert shown(duck, rows, of_stop) == shown(duck, expected, of_stop)
+                found += rows.num_rows
+            assert found > 8

@@ -1,0 +1,168 @@
+"""The change feed of a table as a Spark DataFrame: what ``storage.change_reader`` gives, in no order.
+
+Files that only brought rows are scanned as a table's are. Where rows also went, or came by several snapshots,
+pyarrow reads the file in a task: it knows for each row by which snapshot it came and went.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+
+from airflow_provider_ducklake.errors import DuckLakeError
+from airflow_provider_ducklake.planning.scan import ScanPlan
+from airflow_provider_ducklake.spark import plan_json
+from airflow_provider_ducklake.spark.identifiers import quoted
+from airflow_provider_ducklake.spark.job_errors import marked
+from airflow_provider_ducklake.spark.read_arrow import ROW_ID, carrier_types, from_tasks
+from airflow_provider_ducklake.spark.read_deletes import FILE_ID
+from airflow_provider_ducklake.spark.read_files import Read, rows_of
+from airflow_provider_ducklake.spark.read_types import presented, read_type
+from airflow_provider_ducklake.spark.session import prepare_reading
+from airflow_provider_ducklake.storage.carriers import carrier_schema, in_carriers
+from airflow_provider_ducklake.storage.change_reader import lives_in_catalog, lives_of_file
+from airflow_provider_ducklake.storage.filesystem import open_filesystem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from airflow_provider_ducklake.planning.change_feed import ChangeFeedPlan, FileHistory
+    from airflow_provider_ducklake.spark.schema_json import Json
+    from airflow_provider_ducklake.storage.filesystem import StorageOptions
+
+_BORN, _DIED = "__ducklake_inserted", "__ducklake_deleted"
+_LIFE = (_BORN, _DIED, ROW_ID)
+_EVENT = "__ducklake_event"
+
+
+def read_changes(
+    spark: SparkSession, plan: ChangeFeedPlan, *, storage_options: StorageOptions | None = None
+) -> DataFrame:
+    """Return ``snapshot_id``, ``rowid``, ``change_type`` and the table's columns, a row for each change.
+
+    ``change_type`` is ``insert``, ``delete``, or for a row that a snapshot changed ``update_preimage`` and
+    ``update_postimage``. Rows come in no order. Types, and what the session is set to, are those of
+    ``read_table``.
+
+    Raises:
+        UnsupportedFeatureError: a column's type, or a file, that cannot be read.
+        StorageError: a file is missing or damaged: an old one may have been cleaned up.
+    """
+    prepare_reading(spark)
+    columns = plan.table.schema.columns
+    for column in columns:
+        read_type(column)
+    lives = _lives(spark, plan, storage_options)
+    events = _events(lives, plan)
+    chosen = [presented(f.col(quoted(column.name)), column).alias(column.name) for column in columns]
+    return events.select("snapshot_id", f.col(ROW_ID).alias("rowid"), "change_type", *chosen)
+
+
+def _lives(spark: SparkSession, plan: ChangeFeedPlan, storage_options: StorageOptions | None) -> DataFrame:
+    """Return rows in their carriers with the snapshots they came and went by, and their row ids."""
+    simple = [history for history in plan.files if _only_brings_rows(history, plan)]
+    others = [history for history in plan.files if not _only_brings_rows(history, plan)]
+    lives = _of_catalog(spark, plan)
+    if simple:
+        lives = lives.union(_of_new_files(spark, plan, simple, storage_options))
+    if others:
+        lives = lives.union(_of_old_files(spark, plan, others, storage_options))
+    return lives
+
+
+def _only_brings_rows(history: FileHistory, plan: ChangeFeedPlan) -> bool:
+    file = history.file
+    went = history.ended_by is not None or history.delete_files or history.marks
+    came_by_several = file.partial_max is not None or file.snapshot_counts
+    return not went and not came_by_several and file.begin_snapshot not in plan.rewrites
+
+
+def _names(plan: ChangeFeedPlan) -> list[str]:
+    return [quoted(name) for name in (*plan.table.schema.names, *_LIFE)]
+
+
+def _of_catalog(spark: SparkSession, plan: ChangeFeedPlan) -> DataFrame:
+    rows = _carried(lives_in_catalog(plan), plan)
+    return spark.createDataFrame(rows, carrier_types(plan.table.schema.columns, _LIFE))
+
+
+def _of_new_files(
+    spark: SparkSession,
+    plan: ChangeFeedPlan,
+    histories: list[FileHistory],
+    storage_options: StorageOptions | None,
+) -> DataFrame:
+    schema = plan.table.schema
+    files = tuple(history.file for history in histories)
+    scan = ScanPlan(plan.table, files, schema.names, columns_since=plan.columns_since)
+    rows = rows_of(Read(spark, scan, schema.columns, is_numbered=True, storage_options=storage_options))
+    begins = pa.table({FILE_ID: [file.id for file in files], _BORN: [file.begin_snapshot for file in files]})
+    begun = rows.join(f.broadcast(spark.createDataFrame(begins)), FILE_ID)
+    return begun.withColumn(_DIED, f.lit(None).cast("bigint")).select(*_names(plan))
+
+
+def _of_old_files(
+    spark: SparkSession,
+    plan: ChangeFeedPlan,
+    histories: list[FileHistory],
+    storage_options: StorageOptions | None,
+) -> DataFrame:
+    alone = [replace(plan, files=(history,), inlined=()) for history in histories]
+    documents = [json.dumps(plan_json.encode_changes(one)) for one in alone]
+    options = dict(storage_options or {})
+
+    def lives(document: Json) -> Iterator[pa.RecordBatch]:
+        return _lives_of(document, options)
+
+    return from_tasks(spark, documents, lives, carrier_types(plan.table.schema.columns, _LIFE))
+
+
+def _lives_of(document: Json, options: StorageOptions) -> Iterator[pa.RecordBatch]:
+    plan = plan_json.decode_changes(document)
+    (history,) = plan.files
+    try:
+        rows = lives_of_file(plan, history, lambda path: open_filesystem(path, options))
+    except DuckLakeError as error:
+        raise RuntimeError(marked(str(error), type(error))) from error
+    yield from _carried(rows, plan).to_batches()
+
+
+def _carried(lives: pa.Table, plan: ChangeFeedPlan) -> pa.Table:
+    """Return rows with their lives, which stand in front, in carriers with the lives behind."""
+    columns = plan.table.schema.columns
+    life = lives.select(list(range(len(_LIFE))))
+    own = in_carriers(lives.select(list(range(len(_LIFE), lives.num_columns))), columns)
+    schema = pa.schema([*carrier_schema(columns), *(pa.field(name, pa.int64()) for name in _LIFE)])
+    return pa.Table.from_arrays([*own.columns, *life.columns], schema=schema)
+
+
+def _events(lives: DataFrame, plan: ChangeFeedPlan) -> DataFrame:
+    """Return a row for each coming and going within the range, told from changes of one row."""
+    if not _may_end(plan):
+        born = lives.where(f.col(_BORN).between(plan.start, plan.end))
+        return born.withColumns({"snapshot_id": f.col(_BORN), "change_type": f.lit("insert")})
+    came = f.struct(f.col(_BORN).alias("snapshot_id"), f.lit("insert").alias("kind"))
+    went = f.struct(f.col(_DIED).alias("snapshot_id"), f.lit("delete").alias("kind"))
+    outlived = f.col(_DIED).isNull() | (f.col(_BORN) != f.col(_DIED))
+    events = lives.where(outlived).withColumn(_EVENT, f.explode(f.array(came, went)))
+    events = events.where(f.col(_EVENT).getField("snapshot_id").between(plan.start, plan.end))
+    events = events.withColumns(
+        {"snapshot_id": f.col(_EVENT).getField("snapshot_id"), "kind": f.col(_EVENT).getField("kind")}
+    )
+    same_row = Window.partitionBy("snapshot_id", ROW_ID)
+    is_update = f.min("kind").over(same_row) != f.max("kind").over(same_row)
+    update = f.when(f.col("kind") == "insert", "update_postimage").otherwise("update_preimage")
+    return events.withColumn("change_type", f.when(is_update, update).otherwise(f.col("kind")))
+
+
+def _may_end(plan: ChangeFeedPlan) -> bool:
+    """Whether any row may have gone."""
+    ended = any(row["end_snapshot"] is not None for part in plan.inlined for row in part.rows)
+    return ended or not all(_only_brings_rows(history, plan) for history in plan.files)

@@ -1,0 +1,148 @@
+"""The rows of a scan plan in their carriers: data files in a few groups, each one scan, and inlined rows.
+
+Files with one layout are scanned together by Spark's own reader, apart from those with deleted rows. The rest
+goes through pyarrow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from airflow_provider_ducklake.spark import read_arrow, read_native
+from airflow_provider_ducklake.spark.identifiers import quoted
+from airflow_provider_ducklake.spark.read_arrow import NUMBERS, ROW_ID
+from airflow_provider_ducklake.spark.read_deletes import FILE_ID, POSITION, ROW_ID_START, numbered, spark_path
+from airflow_provider_ducklake.spark.read_layout import layouts
+from airflow_provider_ducklake.storage import table_reader
+from airflow_provider_ducklake.storage.filesystem import open_filesystem
+from airflow_provider_ducklake.storage.parquet_reader import folder_values, unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from airflow_provider_ducklake.planning.scan import ScanPlan
+    from airflow_provider_ducklake.spark.read_layout import Layout
+    from airflow_provider_ducklake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.spec.ids import ColumnId
+    from airflow_provider_ducklake.spec.schema import Column
+    from airflow_provider_ducklake.spec.values import Physical
+    from airflow_provider_ducklake.storage.filesystem import Location, StorageOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What every part of a read needs: all parts have the columns in their carriers, then ``numbers``."""
+
+    spark: SparkSession
+    plan: ScanPlan
+    columns: tuple[Column, ...]
+    is_numbered: bool
+    storage_options: StorageOptions | None
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        return NUMBERS if self.is_numbered else ()
+
+    def locate(self, path: str) -> Location:
+        return open_filesystem(path, self.storage_options)
+
+
+def rows_of(read: Read) -> DataFrame:
+    """Return the rows of a plan, unfiltered: its files' and those that lie in the catalog."""
+    parts = list(_parts(read))
+    if not parts:
+        return read.spark.createDataFrame([], read_arrow.carrier_types(read.columns, read.numbers))
+    return reduce(DataFrame.union, parts)
+
+
+def _parts(read: Read) -> Iterator[DataFrame]:
+    by_arrow: list[LiveDataFile] = []
+    for group, files in _groups(read).items():
+        if group is None:
+            by_arrow += files
+        else:
+            yield _scanned(read, group, files)
+    names = [quoted(name) for name in (*(column.name for column in read.columns), *read.numbers)]
+    if by_arrow:
+        plan = replace(read.plan, files=tuple(by_arrow))
+        rows = read_arrow.rows_of_files(read.spark, plan, read.columns, storage_options=read.storage_options)
+        yield rows.select(*names)
+    if any(part.rows for part in read.plan.inlined_rows):
+        yield read_arrow.inlined_rows(read.spark, read.plan, read.columns).select(*names)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What files must have in common to be one scan."""
+
+    layout: Layout
+    has_deletes: bool
+    hides_later: bool
+    constants: tuple[tuple[ColumnId, Physical | None], ...]
+
+
+def _groups(read: Read) -> dict[Group | None, list[LiveDataFile]]:
+    """Return the files by what they have in common; None: they need pyarrow."""
+    found: dict[Group | None, list[LiveDataFile]] = {}
+    for file, layout in zip(read.plan.files, layouts(read.plan, read.columns, read.locate), strict=True):
+        found.setdefault(None if layout is None else _group(read, file, layout), []).append(file)
+    return found
+
+
+def _group(read: Read, file: LiveDataFile, layout: Layout) -> Group:
+    at = read.plan.table.snapshot.id
+    marked = read.plan.inlined_deletes.get(file.id)
+    return Group(
+        layout,
+        has_deletes=bool(file.delete_file is not None or marked or file.snapshot_counts),
+        hides_later=file.partial_max is not None and file.partial_max > at,
+        constants=tuple(folder_values(file, read.columns).items()),
+    )
+
+
+def _scanned(read: Read, group: Group, files: list[LiveDataFile]) -> DataFrame:
+    reserved = [] if group.layout.is_mapped else _reserved(read, group)
+    paths = [file.path for file in files]
+    try:
+        rows = read_native.scan(read.spark, paths, group.layout, read.columns, reserved)
+    except AnalysisException as error:
+        raise _missing(read, files, error) from error
+    if group.has_deletes or read.is_numbered:
+        rows = numbered(rows, read.plan, files, read.locate)
+    if group.hides_later:
+        snapshot = f.col(table_reader.SNAPSHOT_ID.name)
+        rows = rows.where(snapshot.isNull() | (snapshot <= read.plan.table.snapshot.id))
+    values = read_native.carried(group.layout, read.columns, dict(group.constants))
+    return rows.select(*values, *_numbers(read, group))
+
+
+def _reserved(read: Read, group: Group) -> list[Column]:
+    snapshots = [table_reader.SNAPSHOT_ID] if group.hides_later else []
+    return [*snapshots, *([table_reader.ROW_ID] if read.is_numbered else [])]
+
+
+def _numbers(read: Read, group: Group) -> list[SparkColumn]:
+    if not read.is_numbered:
+        return []
+    counted = f.col(ROW_ID_START) + f.col(POSITION)
+    row_id = counted if group.layout.is_mapped else f.coalesce(table_reader.ROW_ID.name, counted)
+    return [row_id.alias(ROW_ID), f.col(FILE_ID), f.col(POSITION)]
+
+
+def _missing(read: Read, files: Sequence[LiveDataFile], error: AnalysisException) -> Exception:
+    """Return the error for a file that Spark did not find when it listed them."""
+    if not read_native.is_path_missing(error):
+        return error
+    text = str(error)
+    lost = next((file for file in files if spark_path(file.path) in text or file.path in text), files[0])
+    table = read.plan.table
+    return unreadable(lost, str(table.name), table.snapshot.id, "there is no such file.")
