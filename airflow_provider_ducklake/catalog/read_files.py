@@ -36,10 +36,12 @@ def data_files(  # noqa: PLR0913 - the last one has a default
     root: str,
     *,
     only: ColumnElement[bool] | None = None,
+    stats_of: Collection[ColumnId] | None = None,
 ) -> tuple[LiveDataFile, ...]:
     """Return a table's data files at a snapshot with delete files, statistics and partition values.
 
-    ``only``: those rows of ``ducklake_data_file`` for which this holds.
+    ``only``: those rows of ``ducklake_data_file`` for which this holds. ``stats_of``: with the statistics of
+    those columns alone; None: of all.
     """
     file = tables["data_file"]
     rows = connection.execute(
@@ -51,8 +53,10 @@ def data_files(  # noqa: PLR0913 - the last one has a default
         ids: Any = [row.data_file_id for row in rows]
     else:
         ids = select(file.c.data_file_id).where(visible(file, at), file.c.table_id == table_id)
+    if not rows:
+        return ()
     deletes = _delete_files(connection, tables, at, table_id, root, ids=ids)
-    stats = _file_stats(connection, tables, table_id, ids)
+    stats = _file_stats(connection, tables, table_id, ids, stats_of)
     values = _partition_values(connection, tables, table_id, ids)
     is_mapped = any(row.mapping_id is not None for row in rows)
     mappings = name_mappings(connection, tables, table_id) if is_mapped else {}
@@ -128,11 +132,13 @@ def _file_stats(
     tables: CatalogTables,
     table_id: int,
     ids: Any,  # noqa: ANN401 - numbers, or a subquery
+    columns: Collection[ColumnId] | None,
 ) -> dict[int, dict[ColumnId, ColumnStats]]:
+    if columns is not None and not columns:
+        return {}
     stats = tables["file_column_stats"]
-    rows = connection.execute(
-        select(stats).where(stats.c.table_id == table_id, stats.c.data_file_id.in_(ids))
-    )
+    query = select(stats).where(stats.c.table_id == table_id, stats.c.data_file_id.in_(ids))
+    rows = connection.execute(query if columns is None else query.where(stats.c.column_id.in_(columns)))
     found: dict[int, dict[ColumnId, ColumnStats]] = {}
     for row in rows:
         found.setdefault(row.data_file_id, {})[ColumnId(row.column_id)] = ColumnStats(

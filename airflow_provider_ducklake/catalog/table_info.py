@@ -59,7 +59,7 @@ def table_infos(
     """Return what is known of the tables at a snapshot, or of the one of that name, sorted by name."""
     rows = read.table_rows(connection, catalog.tables, at, name)
     data, deletes = (_files(connection, catalog, one, at) for one in ("data_file", "delete_file"))
-    inlined = _inlined_rows(connection, catalog, {row.id for row in rows}, at)
+    inlined = inlined_row_counts(connection, catalog, {row.id for row in rows}, at)
     return [
         TableInfo(
             row.schema.name,
@@ -85,9 +85,10 @@ def _files(connection: Connection, catalog: Catalog, kind: str, at: int) -> dict
     return {table_id: (count, int(size or 0)) for table_id, count, size in connection.execute(query)}
 
 
-def _inlined_rows(
+def inlined_row_counts(
     connection: Connection, catalog: Catalog, table_ids: Collection[int], at: int
 ) -> dict[int, int]:
+    """Return the number of rows in the catalog at a snapshot of each of the tables that has any."""
     registry, schema = catalog.tables["inlined_data_tables"], catalog.tables.metadata_schema
     registered = connection.execute(select(registry.c.table_id, registry.c.table_name).distinct()).all()
     existing = catalog.dialect.table_names(connection, schema) if registered else set()

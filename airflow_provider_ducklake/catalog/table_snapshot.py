@@ -76,7 +76,7 @@ def with_live_files(
     return replace(
         table,
         files=read_files.data_files(connection, tables, at.id, table.table_id, table.root, only=only),
-        has_inlined_data=_has_inlined_data(connection, catalog, at, table.table_id),
+        has_inlined_data=has_inlined_data(connection, catalog, at, table.table_id),
     )
 
 
@@ -90,7 +90,7 @@ def has_inlined_rows(connection: Connection, catalog: Catalog, table_id: int) ->
     )
 
 
-def _has_inlined_data(connection: Connection, catalog: Catalog, snapshot: Snapshot, table_id: int) -> bool:
+def has_inlined_data(connection: Connection, catalog: Catalog, snapshot: Snapshot, table_id: int) -> bool:
     """Whether rows visible at the snapshot, or delete marks in force there, lie in dynamic catalog tables."""
     dialect, schema = catalog.dialect, catalog.tables.metadata_schema
     for name in read_layouts.inlined_tables(connection, catalog.tables, table_id):

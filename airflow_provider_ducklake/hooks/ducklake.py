@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from airflow_provider_ducklake.catalog.column_bounds import ColumnBounds
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.catalog.table_info import TableInfo
     from airflow_provider_ducklake.catalog.transaction import LakeTransaction
@@ -154,6 +155,16 @@ class DuckLakeHook(BaseHook):
     ) -> list[TableInfo]:
         """Return files, sizes and inlined rows of all tables, or of one, from the catalog alone."""
         return self.lake().table_info(table, at)
+
+    def row_count(self, table: str | tuple[str, str], at: int | datetime | None = None) -> int:
+        """Return the number of rows of a table, from the catalog alone where that is exact."""
+        return self.lake().row_count(table, at)
+
+    def column_bounds(
+        self, table: str | tuple[str, str], column: str, at: int | datetime | None = None
+    ) -> ColumnBounds | None:
+        """Return the least and the greatest value of a column; None where the catalog does not know them."""
+        return self.lake().column_bounds(table, column, at)
 
     def test_connection(self) -> tuple[bool, str]:
         """Open the catalog and write below the data path; return whether that worked, and what was found."""

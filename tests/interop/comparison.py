@@ -1,6 +1,7 @@
 """Tables as the reference and as we read them, compared value by value at every snapshot."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 
@@ -8,9 +9,14 @@ from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.spec.identifiers import QualifiedName, quote
 from tests.reference.duckdb_lake import DuckLakeConnection
 
+BOUNDS_EVERY = 4  # snapshots
+
 
 def differences(lake: Lake, reference: DuckLakeConnection) -> Iterator[str | None]:
-    """Compare every table at every snapshot; yield how each differs, or None."""
+    """Compare every table at every snapshot; yield how each differs, or None.
+
+    Bounds of columns are compared at some: there is a question for each.
+    """
     reference.sql("SET arrow_lossless_conversion = true")
     lives = _lives(reference)
     for version in (one.id for one in lake.snapshots()):
@@ -18,7 +24,7 @@ def differences(lake: Lake, reference: DuckLakeConnection) -> Iterator[str | Non
         if (ours := lake.tables(at=version)) != names:
             yield f"at {version} the tables {ours} and {names}"
         for name in names:
-            yield difference(lake, reference, name, version)
+            yield difference(lake, reference, name, version, with_bounds=version % BOUNDS_EVERY == 0)
 
 
 def _lives(reference: DuckLakeConnection) -> list[tuple[QualifiedName, int, int | None]]:
@@ -31,7 +37,9 @@ def _lives(reference: DuckLakeConnection) -> list[tuple[QualifiedName, int, int 
     return [(QualifiedName(schema, table), begin, end) for schema, table, begin, end in rows]
 
 
-def difference(lake: Lake, reference: DuckLakeConnection, name: QualifiedName, version: int) -> str | None:
+def difference(
+    lake: Lake, reference: DuckLakeConnection, name: QualifiedName, version: int, *, with_bounds: bool
+) -> str | None:
     """Return in what a table differs at a snapshot; None: in nothing."""
     where = f"{name} at {version}"
     theirs = reference.arrow(f"FROM {quote(name.schema)}.{quote(name.name)} AT (VERSION => {version})")
@@ -42,7 +50,29 @@ def difference(lake: Lake, reference: DuckLakeConnection, name: QualifiedName, v
         own, other = shape(ours.schema.field(column).type), shape(theirs.schema.field(column).type)
         if own != other:
             return f"{where}: {column} is {own} and {other}"
-    return _rows_differ(where, ours, theirs)
+    if (count := lake.row_count((name.schema, name.name), at=version)) != theirs.num_rows:
+        return f"{where}: the catalog counts {count} of {theirs.num_rows} rows"
+    wrong = _rows_differ(where, ours, theirs)
+    return _bounds_differ(where, lake, name, version, theirs) if with_bounds and wrong is None else wrong
+
+
+def _bounds_differ(where: str, lake: Lake, name: QualifiedName, version: int, theirs: pa.Table) -> str | None:
+    for column in theirs.column_names:
+        found = lake.column_bounds((name.schema, name.name), column, at=version)
+        if found is None:
+            continue
+        values = [one for one in _comparable(theirs[column]) if one is not None]
+        own = [_comparable(pa.chunked_array([pa.array([one])]))[0] for one in (found.min, found.max)]
+        wanted = [min(values), max(values)] if values else [None, None]
+        if own != wanted:
+            return f"{where}: {column} has the bounds {own}, not {wanted}"
+    return None
+
+
+def _comparable(column: pa.ChunkedArray) -> list[Any]:
+    """Return values in the order of DuckDB: texts by bytes, the rest by number."""
+    values = [one for chunk in column.chunks for one in _values(chunk)]
+    return [one.encode() if isinstance(one, str) else one for one in values]
 
 
 def _rows_differ(where: str, ours: pa.Table, theirs: pa.Table) -> str | None:

@@ -206,3 +206,15 @@ def test_rows_inlined_in_a_duckdb_file_are_refused(new_catalog):
         with pytest.raises(UnsupportedFeatureError, match=r"main\.t at snapshot 2"):
             lake.read_arrow("t")
         assert lake.read_arrow("t", 1).num_rows == 0
+
+
+def test_a_column_that_came_later_can_be_read_alone(catalog):
+    with open_lake(catalog) as reference:
+        for statement in HISTORIES["rename, add, drop, delete and update"][:6]:
+            reference.sql(statement)
+        theirs = reference.sql("SELECT k FROM t ORDER BY ALL")
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        ours = lake.read_arrow("t", columns=["k"])
+
+        assert sorted(ours["k"].to_pylist()) == [k for (k,) in theirs] == [7, 7, 7, 8]
+        assert lake.read_arrow("t", columns=["k"], where="k = 7").num_rows == 3
