@@ -6,13 +6,14 @@ that had it then. *Source:* observed behaviour of the reference (dossier §6).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import func, inspect, select
+from sqlalchemy import VARCHAR, LargeBinary, cast, func, select, type_coerce
+from sqlalchemy.types import NullType
 
 from airflow_provider_ducklake.catalog import read
 from airflow_provider_ducklake.catalog.inlined_tables import (
-    INLINING_DIALECTS,
+    READABLE_DIALECTS,
     inlined_delete_table,
     inlined_table,
 )
@@ -22,10 +23,12 @@ from airflow_provider_ducklake.errors import CatalogError, UnsupportedFeatureErr
 from airflow_provider_ducklake.planning.scan import InlinedRows
 from airflow_provider_ducklake.spec.identifiers import fold
 from airflow_provider_ducklake.spec.ids import DataFileId
+from airflow_provider_ducklake.spec.literals import format_literal, parse_cast
 from airflow_provider_ducklake.spec.schema import TableSchema
+from airflow_provider_ducklake.spec.types import ScalarType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from sqlalchemy import ColumnElement, Connection, Table
 
@@ -71,16 +74,47 @@ def _rows(
         inlined = inlined_table(schema, table.table_id, version, catalog.tables.metadata_schema)
         if not catalog.dialect.has_table(connection, inlined.name, inlined.schema):
             continue  # dropped by a client that left the registration behind
-        if dialect_name not in INLINING_DIALECTS:
+        if dialect_name not in READABLE_DIALECTS:
             raise UnsupportedFeatureError(
                 f"{table.name} at snapshot {table.snapshot.id} has rows or deletes inlined in the catalog, "
                 f"which this release cannot read from {dialect_name}. Flush them with DuckDB, or read the "
                 "table there."
             )
-        _check_columns(connection, inlined)
-        query = select(inlined).where(condition(inlined)).order_by(inlined.c.row_id)
+        _check_columns(connection, catalog, inlined)
+        columns = _as_texts(inlined, schema) if dialect_name == "duckdb" else inlined.c
+        query = select(*columns).where(condition(inlined)).order_by(inlined.c.row_id)
         rows = tuple(dict(zip(inlined.c.keys(), row, strict=True)) for row in connection.execute(query))
+        if dialect_name == "duckdb":
+            rows = tuple(_with_literals(row, schema) for row in rows)
         yield InlinedRows(inlined.name, schema, rows)
+
+
+def _as_texts(inlined: Table, schema: TableSchema) -> list[ColumnElement[Any]]:
+    """Return what to select of columns that have DuckDB's own types: its texts, as Python's end sooner."""
+    kept = [column for column in inlined.c if column.name not in schema.names]
+    own = [inlined.c[column.name] for column in schema.columns]
+    return [
+        *kept,
+        *(
+            type_coerce(cell, LargeBinary if column.type == ScalarType("blob") else NullType())
+            if column.type in _BYTES
+            else cast(type_coerce(cell, NullType()), VARCHAR)
+            for column, cell in zip(schema.columns, own, strict=True)
+        ),
+    ]
+
+
+_BYTES = (ScalarType("blob"), ScalarType("varchar"))
+
+
+def _with_literals(row: Mapping[str, Any], schema: TableSchema) -> dict[str, Any]:
+    """Return a row whose nested values are texts as the other databases hold them."""
+    cells = dict(row)
+    for column in schema.columns:
+        if column.children and cells[column.name] is not None:
+            value = parse_cast(column.type, cells[column.name])
+            cells[column.name] = format_literal(column.type, value)
+    return cells
 
 
 def missing_row_ids(
@@ -114,9 +148,9 @@ def layout_schema(connection: Connection, tables: CatalogTables, table_id: int, 
     return read.columns(connection, tables, -1 if begin is None else begin, table_id)
 
 
-def _check_columns(connection: Connection, inlined: Table) -> None:
+def _check_columns(connection: Connection, catalog: Catalog, inlined: Table) -> None:
     """Refuse to guess what columns mean; SQLite takes an unknown quoted name for a text."""
-    found = [column["name"] for column in inspect(connection).get_columns(inlined.name, inlined.schema)]
+    found = catalog.dialect.column_names(connection, inlined.name, inlined.schema)
     if [fold(name) for name in found] != [fold(column.name) for column in inlined.c]:
         raise CatalogError(
             f"{inlined.name} has the columns {', '.join(found)}, but the catalog says of its schema version "

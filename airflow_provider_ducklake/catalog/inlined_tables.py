@@ -151,7 +151,8 @@ _NEVER = {"geometry", "variant", "unknown"}
 _POSTGRES_NAME_BYTES = 63
 _SYSTEM_COLUMN_COUNT = 3
 _MAX_COLUMNS = {"sqlite": 2000, "postgresql": 1600}
-INLINING_DIALECTS = frozenset(_MAX_COLUMNS)  # databases whose inlined tables we write and read
+INLINING_DIALECTS = frozenset(_MAX_COLUMNS)  # databases whose inlined tables we write
+READABLE_DIALECTS = INLINING_DIALECTS | {"duckdb"}
 
 
 def why_not_inlined(schema: TableSchema, dialect_name: str) -> str | None:

@@ -40,6 +40,12 @@ def parse_interval(text: str) -> bytes:
         raise ValueError(f"{text!r} is an interval beyond its range") from None
 
 
+def format_interval(value: bytes) -> str:
+    """Return a text that ``parse_interval`` and DuckDB read back."""
+    months, days, microseconds = INTERVAL.unpack(value)
+    return f"{months} months {days} days {microseconds} microseconds"
+
+
 def _clock(text: str) -> int:
     found = _CLOCK.fullmatch(text)
     if found is None:

@@ -148,6 +148,18 @@ def parse_literal(type_: DuckLakeType, text: str) -> Value:
         return _Reader(text, expressions=False).whole(type_)  # a struct as DuckDB's cast writes it
 
 
+def parse_cast(type_: DuckLakeType, text: str) -> Value:
+    r"""Return the nested value of a text that DuckDB's cast to VARCHAR made.
+
+    >>> parse_cast(StructType((Field("a", ScalarType("varchar")),)), r"{'a': 'it\'s'}")
+    {'a': b"it's"}
+
+    Raises:
+        ValueError: the text is not one of that type.
+    """
+    return _Reader(text, expressions=False).whole(type_)
+
+
 class _Reader:
     """Recursive descent over one text, led by the type.
 

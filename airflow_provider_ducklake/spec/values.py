@@ -16,7 +16,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from airflow_provider_ducklake.spec.intervals import parse_interval
+from airflow_provider_ducklake.spec.intervals import format_interval, parse_interval
 from airflow_provider_ducklake.spec.types import DecimalType, DuckLakeType, ScalarType
 
 if TYPE_CHECKING:
@@ -188,6 +188,7 @@ _FORMATTERS: dict[str, Callable[[Physical], str]] = {
     "json": _text,
     "blob": lambda value: _bytes(value).hex().upper(),
     "uuid": lambda value: str(uuid.UUID(bytes=_bytes(value))),
+    "interval": lambda value: format_interval(_bytes(value)),
 }
 _TEMPORAL = ("date", *_UNITS_PER_SECOND)
 _CLOCKS = ("time", "timetz", "time_ns")

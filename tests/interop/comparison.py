@@ -1,6 +1,6 @@
 """Tables as the reference and as we read them, compared value by value at every snapshot."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -12,19 +12,32 @@ from tests.reference.duckdb_lake import DuckLakeConnection
 BOUNDS_EVERY = 4  # snapshots
 
 
-def differences(lake: Lake, reference: DuckLakeConnection) -> Iterator[str | None]:
+def tables_of(reference: DuckLakeConnection) -> Iterator[tuple[int, dict[QualifiedName, pa.Table]]]:
+    """Yield the snapshots, each with the rows of all tables as the reference reads them."""
+    reference.sql("SET arrow_lossless_conversion = true")
+    lives = _lives(reference)
+    for (version,) in reference.sql("SELECT snapshot_id FROM ducklake_snapshots('lake') ORDER BY 1"):
+        names = sorted(name for name, begin, end in lives if begin <= version < (end or version + 1))
+        at = f"AT (VERSION => {version})"
+        yield (
+            version,
+            {name: reference.arrow(f"FROM {quote(name.schema)}.{quote(name.name)} {at}") for name in names},
+        )
+
+
+def differences(
+    lake: Lake, theirs: Iterable[tuple[int, dict[QualifiedName, pa.Table]]], *, with_bounds: bool = True
+) -> Iterator[str | None]:
     """Compare every table at every snapshot; yield how each differs, or None.
 
     Bounds of columns are compared at some: there is a question for each.
     """
-    reference.sql("SET arrow_lossless_conversion = true")
-    lives = _lives(reference)
-    for version in (one.id for one in lake.snapshots()):
-        names = sorted(name for name, begin, end in lives if begin <= version < (end or version + 1))
-        if (ours := lake.tables(at=version)) != names:
-            yield f"at {version} the tables {ours} and {names}"
-        for name in names:
-            yield difference(lake, reference, name, version, with_bounds=version % BOUNDS_EVERY == 0)
+    for version, tables in theirs:
+        if (ours := lake.tables(at=version)) != list(tables):
+            yield f"at {version} the tables {ours} and {list(tables)}"
+        for name, rows in tables.items():
+            asks = with_bounds and version % BOUNDS_EVERY == 0
+            yield difference(lake, name, version, rows, with_bounds=asks)
 
 
 def _lives(reference: DuckLakeConnection) -> list[tuple[QualifiedName, int, int | None]]:
@@ -38,11 +51,10 @@ def _lives(reference: DuckLakeConnection) -> list[tuple[QualifiedName, int, int 
 
 
 def difference(
-    lake: Lake, reference: DuckLakeConnection, name: QualifiedName, version: int, *, with_bounds: bool
+    lake: Lake, name: QualifiedName, version: int, theirs: pa.Table, *, with_bounds: bool
 ) -> str | None:
     """Return in what a table differs at a snapshot; None: in nothing."""
     where = f"{name} at {version}"
-    theirs = reference.arrow(f"FROM {quote(name.schema)}.{quote(name.name)} AT (VERSION => {version})")
     ours = lake.read_arrow((name.schema, name.name), at=version)
     if ours.column_names != theirs.column_names:
         return f"{where}: columns {ours.column_names} and {theirs.column_names}"

@@ -196,8 +196,8 @@ def test_a_registration_without_its_table_is_passed_over(catalog):
         assert lake.read_arrow("t").num_rows == 20
 
 
-def test_rows_inlined_in_a_duckdb_file_are_refused(new_catalog):
-    catalog = new_catalog("duckdb")
+def test_rows_inlined_in_mariadb_are_refused(mariadb_catalog):
+    catalog = mariadb_catalog
     with open_lake(catalog) as reference:
         reference.sql("CREATE TABLE t (i INTEGER)")
         reference.sql("INSERT INTO t VALUES (1)")

@@ -91,3 +91,7 @@ class CatalogDialect(ABC):
     def table_names(self, connection: Connection, schema: str | None) -> set[str]:
         """Return the names of all tables of the database, or of a schema of it."""
         return set(inspect(connection).get_table_names(schema))
+
+    def column_names(self, connection: Connection, table: str, schema: str | None) -> list[str]:
+        """Return the names of a table's columns, in order."""
+        return [column["name"] for column in inspect(connection).get_columns(table, schema)]

@@ -30,6 +30,10 @@ _TABLE_NAMES = text(
     "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
     " AND schema_name = :schema"
 )
+_COLUMN_NAMES = text(
+    "SELECT column_name FROM duckdb_columns() WHERE database_name = current_database()"
+    " AND schema_name = :schema AND table_name = :name ORDER BY column_index"
+)
 _ADVICE = (
     "A DuckDB file admits one process at a time, which has to close it (or DETACH the lake) first. For "
     "several clients at once keep the catalog in PostgreSQL."
@@ -80,6 +84,11 @@ class DuckDbDialect(CatalogDialect):
     def table_names(self, connection: Connection, schema: str | None) -> set[str]:
         """Ask DuckDB's own tables, as ``has_table`` does."""
         return set(connection.execute(_TABLE_NAMES, {"schema": schema or "main"}).scalars())
+
+    def column_names(self, connection: Connection, table: str, schema: str | None) -> list[str]:
+        """Ask DuckDB's own tables, as ``has_table`` does."""
+        values = {"schema": schema or "main", "name": table}
+        return list(connection.execute(_COLUMN_NAMES, values).scalars())
 
 
 def _is_io_error(error: BaseException) -> bool:
