@@ -187,9 +187,11 @@ def _attempt(catalog: Catalog, planned: PlannedCommit, sent: list[SnapshotId]) -
 
 def _questions(catalog: Catalog, planned: PlannedCommit) -> dict[str, Question[Any]]:
     """Return what is asked under the lock, in one round trip where the database can do that."""
-    base = min(stage.base for stage in planned.stages)
+    bases = [stage.base for stage in planned.stages]
+    if not bases and planned.consumed is not None:
+        bases = [one.upto for one in planned.consumed.ranges]
     questions: dict[str, Question[Any]] = {
-        "progress": read_snapshots.which_progress(catalog.tables, base, catalog.dialect.clock),
+        "progress": read_snapshots.which_progress(catalog.tables, min(bases), catalog.dialect.clock),
         **stats_questions(catalog, planned.changes),
     }
     if planned.keyed is not None:

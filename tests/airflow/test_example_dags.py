@@ -65,6 +65,32 @@ def test_the_quickstart_makes_the_lake_that_its_data_say(
     gc.collect()
 
 
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
+@pytest.mark.usefixtures("airflow_db")
+def test_daily_counts_are_kept_up_to_date(
+    sqlite_catalog: CatalogDatabase,
+    connect: Callable[..., str],
+    set_connection: SetConnection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
+    set_connection("spark_default", conn_type="spark", host="local[2]")
+    recorded(tmp_path / "bin", monkeypatch)
+    example = sync_dag(parse(EXAMPLES / "example_ducklake_daily_counts.py"))
+
+    assert example.test().state == "success"
+    with open_lake(sqlite_catalog) as lake:
+        lake.sql("UPDATE trips SET passengers = 9 WHERE passengers = 4")
+    run = example.test()
+
+    assert run.state == "success"
+    with open_lake(sqlite_catalog) as lake:
+        assert lake.sql("SELECT trips, passengers FROM daily") == [(6, 19)]
+    assert xcom(run, "count")["rows_added"] == 1
+    gc.collect()
+
+
 def columns_of(lake: DuckLakeConnection, table: str) -> dict[str, str]:
     return {name: type_ for name, type_, *_ in lake.sql(f"DESCRIBE nyc.{table}")}
 

@@ -1,0 +1,110 @@
+"""Marks of consumers move with the commit that they belong to, on every catalog."""
+
+import pytest
+
+from airflow_provider_ducklake.catalog.commit import Stage
+from airflow_provider_ducklake.catalog.consumers import Consumed
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import ChangesExpiredError, TransactionConflictError
+from airflow_provider_ducklake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.spec.consumption import Consumer, Consumption
+from airflow_provider_ducklake.spec.ids import SnapshotId
+from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.transaction.changes import Truncate
+
+pytestmark = pytest.mark.every_catalog
+US = Consumer("counts", "airflow")
+KEY = CommitKey(("airflow", "dag", "run", "task"))
+
+
+@pytest.fixture
+def lake(catalog):
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64"})
+        yield lake
+
+
+def next_range(lake: Lake, key: CommitKey = KEY) -> Consumed:
+    """Return all that was not consumed yet."""
+    known = lake.consumptions(US)
+    table = lake.table_snapshot("t")
+    after = max((one.upto for one in known), default=None)
+    upto = lake.current_snapshot().id
+    return Consumed(US, (Consumption(table.table_id, after, upto, key.digest, key.generation),), known)
+
+
+def add_snapshot(lake: Lake) -> None:
+    with lake.transaction() as tx:
+        tx.comment_on_table("t", str(lake.current_snapshot().id))
+
+
+def test_marks_move_with_and_without_a_snapshot(lake):
+    first = next_range(lake)
+    assert lake.commit_stages([], CommitInfo(), consumed=first) is None
+    add_snapshot(lake)
+    second = next_range(lake)
+    table = lake.table_snapshot("t")
+    stage = Stage(table.snapshot.id, (Truncate(table.table_id, table.name),))
+
+    committed = lake.commit_stages([stage], CommitInfo(), consumed=second)
+
+    assert committed is not None
+    # the second has the key of the first, and takes its place
+    assert lake.consumptions(US) == second.ranges
+    assert lake.consumptions(Consumer("counts")) == ()
+
+
+def test_what_was_consumed_meanwhile_is_a_conflict_and_nothing_lands(lake):
+    ours, theirs = next_range(lake), next_range(lake, CommitKey(("other",)))
+    lake.commit_stages([], CommitInfo(), consumed=theirs)
+    before, table = lake.current_snapshot(), lake.table_snapshot("t")
+    stage = Stage(before.id, (Truncate(table.table_id, table.name),))
+
+    for stages in ([stage], []):
+        with pytest.raises(TransactionConflictError, match="counts"):
+            lake.commit_stages(stages, CommitInfo(), consumed=ours)
+
+    assert lake.current_snapshot() == before
+    assert lake.consumptions(US) == theirs.ranges
+
+
+def test_a_commit_that_does_not_land_moves_no_mark(lake):
+    planned, table = next_range(lake), lake.table_snapshot("t")
+    with lake.transaction() as tx:
+        tx.drop_table("t")
+
+    stage = Stage(table.snapshot.id, (Truncate(table.table_id, table.name),))
+    with pytest.raises(TransactionConflictError):
+        lake.commit_stages([stage], CommitInfo(), consumed=planned)
+
+    assert lake.consumptions(US) == ()
+
+
+def test_old_ranges_go_with_their_snapshots(lake):
+    for number in range(4):
+        add_snapshot(lake)
+        lake.commit_stages([], CommitInfo(), consumed=next_range(lake, CommitKey((number,))))
+    assert len(lake.consumptions(US)) == 4
+    lake.expire_snapshots(keep_last=2)
+
+    add_snapshot(lake)
+    lake.commit_stages([], CommitInfo(), consumed=next_range(lake, CommitKey(("last",))))
+
+    oldest = min(one.id for one in lake.snapshots())
+    left = lake.consumptions(US)
+    assert left[-1].upto == lake.current_snapshot().id
+    assert all(one.upto >= oldest for one in left)
+    assert len(left) == 3
+
+
+def test_changes_after_a_snapshot_that_is_followed_by_a_gap(lake):
+    for _ in range(3):
+        add_snapshot(lake)
+    newest = lake.current_snapshot().id
+    lake.expire_snapshots(versions=[newest - 1])
+
+    with pytest.raises(ChangesExpiredError, match=rf"after snapshot {newest - 2} up to snapshot {newest}"):
+        lake.changes_after("t", newest - 2)
+    assert lake.changes_after("t", newest - 1).read_arrow().num_rows == 0
+    assert lake.changes_after("t", SnapshotId(newest)).read_arrow().num_rows == 0
