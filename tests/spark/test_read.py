@@ -1,15 +1,29 @@
 """What Spark reads of a lake: the same rows as the reader without Spark, which is proved on the reference."""
 
+import re
+from functools import reduce
 from json import dumps, loads
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import InvalidInputError, StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.spark.plan_json import decode_read, encode_read
-from airflow_provider_ducklake.spark.read import read_changes
+from airflow_provider_ducklake.spark.read import read_changes, read_table
+from airflow_provider_ducklake.spark.read_deletes import numbered
+from airflow_provider_ducklake.spark.read_errors import read_error
+from airflow_provider_ducklake.spark.read_layout import present_layout
+from airflow_provider_ducklake.spark.read_native import scan
+from tests.interop.filtered_lake import COLUMNS, NOW, fill_by_the_reference
 from tests.interop.test_parquet_evolution import HISTORIES, write_history
 from tests.interop.test_reads_at_every_snapshot import SCENARIOS, TABLE
 from tests.interop.type_values import NULL_STRUCTS, TYPES
+from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.reading import assert_same_at_every_snapshot, assert_same_rows, shown, types_of
 
@@ -26,6 +40,15 @@ VALUES = (
         ),
     }
 )
+
+# One of each column with an operator, and what Parquet's own bounds could get wrong.
+OPERATORS = ("=", "<>", "<", "<=", ">", ">=")
+FILTERS = [
+    *(f"{NOW.get(name, name)} {OPERATORS[number % 6]} {values[number % len(values)]}"
+      for number, (name, (_, _, values)) in enumerate(COLUMNS.items())),
+    "f64 > 1", "f32 >= 'nan'", "f64 <> 0", "f32 = -0.0", "f64 NOT IN (0, 0.1)", "f64 IN (0, 'nan')",
+    "s LIKE 'a_b'", "s NOT LIKE '%ü%'", "i32 IS NULL OR key IN (6, -1)", "i32 NOT IN (3, NULL)",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -83,3 +106,190 @@ def test_changes_of_rows(sqlite_catalog, spark, scenario):
                 assert shown(duck, rows, of_stop) == shown(duck, expected, of_stop)
                 found += rows.num_rows
             assert found > 8
+
+
+def test_files_of_others_by_name_and_folder(sqlite_catalog, spark, tmp_path):
+    folder = tmp_path / "given" / "region=north%20sea"
+    folder.mkdir(parents=True)
+    inner = pa.struct([("Z", pa.string()), ("y", pa.int16())])
+    rows = {
+        "B": pa.array([[{"Z": "q", "y": 1}], None], pa.list_(inner)),
+        "J": pa.array([1, 2], pa.float32()),
+        "extra": pa.array(["x", "y"]),
+        "I": pa.array([3, None], pa.int64()),
+    }
+    pq.write_table(pa.table(rows), folder / "a.parquet")
+    pq.write_table(pa.table(rows), folder / "_hidden.parquet")
+    pq.write_table(pa.table(rows), folder / "big.parquet", use_deprecated_int96_timestamps=True)
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
+        duck.sql(
+            "CREATE TABLE t (i BIGINT, late DATE DEFAULT '2024-01-01', j DOUBLE, region VARCHAR, "
+            "b STRUCT(y INT, z VARCHAR)[])"
+        )
+        for name in ("a", "_hidden", "big"):
+            duck.sql(
+                f"CALL ducklake_add_data_files('lake', 't', '{folder}/{name}.parquet', "
+                "hive_partitioning => true, allow_missing => true, ignore_extra_columns => true)"
+            )
+        duck.sql("ALTER TABLE t RENAME COLUMN i TO key")
+        duck.sql("DELETE FROM t WHERE key = 3")
+        duck.sql("INSERT INTO t VALUES (1, NULL, 2, 'here', NULL)")
+        with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+            assert assert_same_rows(spark, lake, duck) == 4
+            assert assert_same_rows(spark, lake, duck, where="region = 'north sea' AND j < 2.5") == 3
+            assert assert_same_rows(spark, lake, duck, columns=("region",)) == 4
+
+
+NAMES = ["plain", "a b%20c#d?e", "[x]{y}*", "ü漢\u00a0\u3000'+&=;@,!~^`|"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_deletes_are_applied_whatever_a_folder_is_called(spark, tmp_path, name):
+    folder = tmp_path / name
+    folder.mkdir()
+    catalog = CatalogDatabase("sqlite", str(tmp_path / "catalog.sqlite"), f"{folder}/")
+    with open_lake(catalog, data_inlining_row_limit=0) as duck:
+        duck.sql("CREATE TABLE t AS SELECT x AS i FROM range(200) r(x)")
+        duck.sql("DELETE FROM t WHERE i % 3 = 0")
+        with Lake.connect(catalog.sqlalchemy_url) as lake:
+            assert assert_same_rows(spark, lake, duck) == 133
+
+
+def test_rows_of_a_file_that_is_not_known_are_never_taken_for_live(sqlite_catalog, spark):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
+        duck.sql("CREATE TABLE t AS SELECT 1 AS i")
+        duck.sql("INSERT INTO t VALUES (2)")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        plan = lake.scan("t")
+        columns = plan.table.schema.columns
+        rows = scan(spark, [file.path for file in plan.files], present_layout(columns), columns)
+
+        with pytest.raises(Exception, match=r"Spark names a data file of main\.t in a way"):
+            numbered(rows, plan, plan.files[:1], lake.locate).collect()
+
+
+def test_row_ids_and_positions(sqlite_catalog, spark):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
+        for statement in [TABLE, *SCENARIOS["updates and merges"]]:
+            duck.sql(statement)
+        duck.sql("CALL lake.set_option('data_inlining_row_limit', 10)")
+        duck.sql("INSERT INTO t VALUES (1000, 'in the catalog', NULL, NULL)")
+        duck.sql("UPDATE t SET s = 'there too' WHERE i IN (40, 41)")
+        with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+            plan = lake.scan("t", columns=("i",))
+            found = read_table(spark, plan, row_ids=True, positions=True).collect()
+
+            assert sorted((row.i, row._ducklake_row_id) for row in found) == sorted(
+                duck.sql("SELECT i, rowid FROM t")
+            )
+            by_file = {file.id: pq.read_table(file.path)["i"].to_pylist() for file in plan.files}
+            placed = [row for row in found if row._ducklake_file_id is not None]
+            assert [by_file[row._ducklake_file_id][row._ducklake_position] for row in placed] == [
+                row.i for row in placed
+            ]
+            assert sum(row._ducklake_position is None for row in found) == 3
+            kept = read_table(spark, lake.scan("t", where="i >= 40"), row_ids=True)
+            assert sorted(
+                row._ducklake_row_id for row in kept.select("_ducklake_row_id").collect()
+            ) == sorted(one for (one,) in duck.sql("SELECT rowid FROM t WHERE i >= 40"))
+
+
+def test_columns_with_the_names_of_those_that_a_read_adds(sqlite_catalog, spark):
+    with open_lake(sqlite_catalog) as duck:
+        duck.sql(
+            'CREATE TABLE t AS SELECT x AS "_Ducklake_Row_ID", x AS "__ducklake_gone" FROM range(50) r(x)'
+        )
+        duck.sql("DELETE FROM t WHERE _ducklake_row_id = 3")
+        with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+            assert assert_same_rows(spark, lake, duck) == 49
+            with pytest.raises(InvalidInputError, match="_ducklake_row_id"):
+                read_table(spark, lake.scan("t"), row_ids=True)
+            assert read_table(spark, lake.scan("t"), positions=True).count() == 49
+
+
+def test_no_columns_and_no_rows(sqlite_catalog, spark):
+    with open_lake(sqlite_catalog) as duck:
+        duck.sql("CREATE TABLE t AS SELECT x AS i FROM range(50) r(x)")
+        duck.sql("DELETE FROM t WHERE i = 3")
+        duck.sql("CREATE TABLE empty (i INT, u UUID)")
+        with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+            assert read_table(spark, lake.scan("t", columns=())).count() == 49
+            assert read_table(spark, lake.scan("t", columns=(), where="i < 10")).count() == 9
+            assert read_table(spark, lake.scan("empty")).collect() == []
+            assert read_table(spark, lake.scan("t", where="i > 100")).count() == 0
+
+
+def test_what_cannot_be_read_is_said_before_anything_runs(sqlite_catalog, spark):
+    with open_lake(sqlite_catalog) as duck:
+        duck.sql("CREATE TABLE t AS SELECT x AS i, x::HUGEINT AS h FROM range(0) r(x)")
+        duck.sql("INSERT INTO t SELECT x, x FROM range(50) r(x)")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        with pytest.raises(UnsupportedFeatureError, match="Column h has type int128"):
+            read_table(spark, lake.scan("t"))
+        assert read_table(spark, lake.scan("t", columns=("i",))).count() == 50
+        (file,) = lake.scan("t", columns=("i",)).files
+        Path(file.path).unlink()
+        with pytest.raises(StorageError, match=r"parquet of main\.t at snapshot 2: there is no such file"):
+            read_table(spark, lake.scan("t", columns=("i",)))
+
+
+def test_two_columns_are_all_that_is_read_of_two(sqlite_catalog, spark):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
+        duck.sql("CREATE TABLE t AS SELECT x AS a, x AS b, x AS c, x AS d FROM range(50) r(x)")
+        duck.sql("DELETE FROM t WHERE a = 3")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        df = read_table(spark, lake.scan("t", columns=("d",), where="b < 40"))
+
+        plan = df._jdf.queryExecution().executedPlan().toString()
+        assert "FileScan parquet [d#" in plan
+        assert re.search(r"ReadSchema: struct<d:bigint,b:bigint(,_tmp_metadata_row_index:bigint)?>", plan), (
+            plan
+        )
+        assert "LessThan(b,40)" in plan
+        assert df.count() == 39
+
+
+def test_filters_mean_what_they_mean_without_spark(sqlite_catalog, spark, tmp_path):
+    fill_by_the_reference(sqlite_catalog, tmp_path / "given")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        wanted, parts = [], []
+        for number, where in enumerate(FILTERS):
+            ids = lake.read_arrow("t", columns=("id",), where=where)["id"].to_pylist()
+            wanted += [(number, one) for one in ids]
+            df = read_table(spark, lake.scan("t", columns=("id",), where=where))
+            parts.append(df.select(f.lit(number), "id"))
+        found = reduce(DataFrame.union, parts).collect()
+
+    assert sorted(map(tuple, found)) == sorted(wanted)
+    assert len(wanted) > 50
+
+
+def without_ids(path: Path) -> None:
+    pq.write_table(pa.table({"i": [1]}), path)
+
+
+def cut_off(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason"),
+    [(Path.unlink, "no such file"), (cut_off, "Spark cannot read it"), (without_ids, "no field ids")],
+)
+def test_a_file_that_goes_bad_before_the_rows_are_asked_for_is_named(sqlite_catalog, spark, harm, reason):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
+        duck.sql("CREATE TABLE t (i BIGINT)")
+        duck.sql("INSERT INTO t FROM range(50)")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        plan = lake.scan("t")
+        df = read_table(spark, plan)
+        harm(Path(plan.files[0].path))
+
+        with pytest.raises(Exception, match="FAILED_READ_FILE") as caught:
+            df.collect()
+
+    error = read_error(caught.value, [plan])
+    assert isinstance(error, StorageError)
+    assert plan.files[0].path in str(error)
+    assert "of main.t at snapshot 2: " in str(error)
+    assert reason in str(error)
