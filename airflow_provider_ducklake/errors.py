@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
 
 class DuckLakeError(Exception):
@@ -171,16 +172,18 @@ class ColumnNotFoundError(NotFoundError):
 class SnapshotNotFoundError(NotFoundError):
     """No such snapshot: expired, in the future, or before the first one."""
 
-    def __init__(self, wanted: str, oldest: int, newest: int) -> None:
+    def __init__(self, wanted: str, oldest: int, newest: int, made: tuple[datetime, ...] = ()) -> None:
         self.wanted = wanted
         self.oldest = oldest
         self.newest = newest
-        super().__init__(wanted, oldest, newest)
+        self.made = made
+        super().__init__(wanted, oldest, newest, made)
 
     def __str__(self) -> str:
+        made = f", made from {self.made[0]} to {self.made[1]}" if self.made else ""
         return (
-            f"No snapshot found at {self.wanted}; the lake holds snapshots {self.oldest} to {self.newest} "
-            "(some in between may have expired)."
+            f"No snapshot found at {self.wanted}; the lake holds snapshots {self.oldest} to {self.newest}"
+            f"{made} (some in between may have expired)."
         )
 
 

@@ -6,11 +6,24 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Select, bindparam, func, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    String,
+    and_,
+    bindparam,
+    func,
+    or_,
+    select,
+    true,
+    type_coerce,
+)
 
 from airflow_provider_ducklake.catalog.questions import Question
 from airflow_provider_ducklake.errors import (
-    ChangesExpiredError,
     SnapshotNotFoundError,
     TransactionConflictError,
 )
@@ -57,9 +70,9 @@ def snapshot_by_time(connection: Connection, tables: CatalogTables, timestamp: d
     Raises:
         SnapshotNotFoundError: the oldest snapshot is younger.
     """
-    found = [one for one in _snapshots(connection, tables) if one.time <= timestamp]
+    found = [one for one in _near(connection, tables, timestamp, newest=True) if one.time <= timestamp]
     if not found:
-        raise _not_found(connection, tables, f"timestamp {timestamp.isoformat()}")
+        raise _not_found(connection, tables, f"timestamp {timestamp.isoformat()}", with_times=True)
     return max(found, key=lambda one: (one.time, one.id))
 
 
@@ -69,34 +82,48 @@ def snapshot_from_time(connection: Connection, tables: CatalogTables, timestamp:
     Raises:
         SnapshotNotFoundError: the newest snapshot is older.
     """
-    found = [one for one in _snapshots(connection, tables) if one.time >= timestamp]
+    found = [one for one in _near(connection, tables, timestamp, newest=False) if one.time >= timestamp]
     if not found:
-        raise _not_found(connection, tables, f"or after timestamp {timestamp.isoformat()}")
+        raise _not_found(connection, tables, f"or after timestamp {timestamp.isoformat()}", with_times=True)
     return min(found, key=lambda one: (one.time, one.id))
 
 
-def check_complete(connection: Connection, tables: CatalogTables, table: str, after: int, upto: int) -> None:
-    """Refuse a range of snapshots, the first left out, of which one has expired.
-
-    Raises:
-        ChangesExpiredError: names both and ``table``.
-    """
-    ids = tables["snapshot"].c.snapshot_id
-    is_within = (ids > after) & (ids <= upto)
-    if connection.execute(select(func.count()).where(is_within)).scalar_one() < upto - after:
-        oldest = connection.execute(select(func.min(ids))).scalar_one()
-        raise ChangesExpiredError(table, after, upto, oldest)
-
-
-def _not_found(connection: Connection, tables: CatalogTables, wanted: str) -> SnapshotNotFoundError:
-    ids = tables["snapshot"].c.snapshot_id
-    oldest, newest = connection.execute(select(func.min(ids), func.max(ids))).one()
-    return SnapshotNotFoundError(wanted, oldest, newest)
-
-
-def _snapshots(connection: Connection, tables: CatalogTables) -> list[Snapshot]:
+def _near(connection: Connection, tables: CatalogTables, time: datetime, *, newest: bool) -> list[Snapshot]:
+    """Return few snapshots, among them the newest up to a time, or the oldest from it on."""
     snapshot = tables["snapshot"]
-    return [_snapshot(row) for row in connection.execute(select(snapshot).order_by(snapshot.c.snapshot_id))]
+    times, ids = snapshot.c.snapshot_time, snapshot.c.snapshot_id
+    is_comparable = true()
+    if connection.dialect.name == "sqlite":  # a text, which others may have written in another form
+        text = type_coerce(times, String)
+        is_comparable = and_(text.like(_OWN_FORM), text.not_like(_WITH_LAST_ZERO))
+    order = (times.desc(), ids.desc()) if newest else (times, ids)
+    nearest = (
+        select(ids)
+        .where(is_comparable, times <= time if newest else times >= time)
+        .order_by(*order)
+        .limit(1)
+        .scalar_subquery()
+    )
+    query = select(snapshot).where(or_(ids == nearest, ~is_comparable))
+    return [_snapshot(row) for row in connection.execute(query)]
+
+
+_OWN_FORM = "____-__-__ __:__:__%+00"  # LIKE patterns; texts of this form are in the order of their times
+_WITH_LAST_ZERO = "%.%0+00"
+
+
+def _not_found(
+    connection: Connection, tables: CatalogTables, wanted: str, *, with_times: bool = False
+) -> SnapshotNotFoundError:
+    snapshot = tables["snapshot"]
+    ids = snapshot.c.snapshot_id
+    oldest, newest = connection.execute(select(func.min(ids), func.max(ids))).one()
+    made: tuple[datetime, ...] = ()
+    if with_times:
+        ends = select(snapshot).where(ids.in_((oldest, newest))).order_by(ids)
+        rows = [_snapshot(row) for row in connection.execute(ends)]
+        made = (rows[0].time, rows[-1].time)
+    return SnapshotNotFoundError(wanted, oldest, newest, made)
 
 
 def _snapshot(row: Row[Any]) -> Snapshot:

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+from datetime import UTC, datetime
 
 import pytest
 
@@ -40,6 +41,7 @@ WITH_FIELDS = [
     ViewNotFoundError("s.v", 3),
     ColumnNotFoundError("c", "s.t", ["a", "b"]),
     SnapshotNotFoundError("version 9", 1, 5),
+    SnapshotNotFoundError("noon", 1, 5, (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))),
     AlreadyExistsError("table", "s.t"),
     InvalidStatementError(2, 1, 14, "'FOO'", "expected a name."),
     InvalidPredicateError(1, 14, "'FOO'", "filters have no such operator."),

@@ -149,6 +149,31 @@ def test_a_time_finds_the_newest_snapshot_at_or_before_it_to_the_microsecond(dat
     assert dated.snapshot_at(timestamp=at.astimezone(timezone_of(hours=-7, minutes=-30))).id == expected
 
 
+def test_times_that_others_wrote_in_another_form_are_found_too(sqlite_catalog):
+    with open_lake(sqlite_catalog) as reference:
+        for number in range(4):
+            reference.sql(f"CREATE TABLE t{number} (i INTEGER)")
+    written = [
+        "2026-03-01 12:00:00+00",
+        "2026-03-01T12:00:01Z",
+        "2026-03-01 14:00:02+02",
+        "2026-03-01 12:00:03.500000+00",
+        "2026-03-01 12:00:04.25+00",
+    ]
+    with closing(sqlite3.connect(sqlite_catalog.location)) as connection, connection:
+        for number, text in enumerate(written):
+            connection.execute(
+                "UPDATE ducklake_snapshot SET snapshot_time = ? WHERE snapshot_id = ?", (text, number)
+            )
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        for seconds, before in ((0, 0), (0.9, 0), (1, 1), (2, 2), (3.4, 2), (3.5, 3), (4.25, 4), (9, 4)):
+            assert lake.snapshot_at(timestamp=noon + timedelta(seconds=seconds)).id == before
+        for seconds, first in ((0, 1), (1, 1), (1.5, 2), (3.5, 3), (3.6, 4)):
+            feed = lake.changes("t0", noon + timedelta(seconds=seconds), 4)
+            assert feed.plan.start == (first if seconds else 0)
+
+
 def timezone_of(**parts: int):
     from datetime import timezone  # noqa: PLC0415
 
@@ -162,7 +187,8 @@ def test_a_version_finds_itself_alone(dated):
             SnapshotNotFoundError, match=f"version {missing}; the lake holds snapshots 0 to 5"
         ):
             dated.snapshot_at(version=missing)
-    with pytest.raises(SnapshotNotFoundError, match=r"timestamp 2026-03-01T12:00:00\.999997"):
+    ends = r"timestamp 2026-03-01T12:00:00\.999997.* 0 to 5, made from 2026-03-01 .* to 2026-03-01"
+    with pytest.raises(SnapshotNotFoundError, match=ends):
         dated.snapshot_at(timestamp=NOON - timedelta(microseconds=1))
 
 
