@@ -92,7 +92,7 @@ def _near(connection: Connection, tables: CatalogTables, time: datetime, *, newe
     """Return few snapshots, among them the newest up to a time, or the oldest from it on."""
     snapshot = tables["snapshot"]
     times, ids = snapshot.c.snapshot_time, snapshot.c.snapshot_id
-    is_comparable = true()
+    is_comparable: ColumnElement[bool] = true()
     if connection.dialect.name == "sqlite":  # a text, which others may have written in another form
         text = type_coerce(times, String)
         is_comparable = and_(text.like(_OWN_FORM), text.not_like(_WITH_LAST_ZERO))
@@ -124,6 +124,19 @@ def _not_found(
         rows = [_snapshot(row) for row in connection.execute(ends)]
         made = (rows[0].time, rows[-1].time)
     return SnapshotNotFoundError(wanted, oldest, newest, made)
+
+
+def check_complete(connection: Connection, tables: CatalogTables, table: str, after: int, upto: int) -> None:
+    """Refuse a range of snapshots, the first left out, of which one has expired.
+
+    Raises:
+        ChangesExpiredError: names both and ``table``.
+    """
+    ids = tables["snapshot"].c.snapshot_id
+    is_within = (ids > after) & (ids <= upto)
+    if connection.execute(select(func.count()).where(is_within)).scalar_one() < upto - after:
+        oldest = connection.execute(select(func.min(ids))).scalar_one()
+        raise ChangesExpiredError(table, after, upto, oldest)
 
 
 def _snapshot(row: Row[Any]) -> Snapshot:
