@@ -32,6 +32,7 @@ def get_provider_info() -> dict[str, Any]:
             "operators.ddl",
             "operators.expire_snapshots",
             "operators.insert",
+            "operators.sql",
         ),
         "sensors": _modules("sensors.snapshot"),
         "connection-types": [

@@ -28,7 +28,7 @@ from airflow_provider_ducklake.catalog.connect import catalog_file, open_engine,
 from airflow_provider_ducklake.catalog.dialects import dialect_of
 from airflow_provider_ducklake.catalog.indexes import create_indexes
 from airflow_provider_ducklake.catalog.options import write_option
-from airflow_provider_ducklake.catalog.read_changes import plan_changes
+from airflow_provider_ducklake.catalog.read_changes import check_complete, plan_changes
 from airflow_provider_ducklake.catalog.registered_files import registered
 from airflow_provider_ducklake.catalog.replaced_rows import replaced_rows
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
@@ -513,7 +513,7 @@ class Lake:
         name = QualifiedName.of(table)
         with self._reading() as connection:
             last = self._snapshot(connection, at)
-            read_snapshots.check_complete(connection, self._catalog.tables, str(name), after, last.id)
+            check_complete(connection, self._catalog.tables, str(name), after, last.id)
             plan = plan_changes(connection, self._catalog, name, after + 1, last)
         return ChangeFeed(plan, self.locate)
 

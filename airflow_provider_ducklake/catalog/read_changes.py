@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import or_, select
+from sqlalchemy import func, or_, select
 
 from airflow_provider_ducklake.catalog import read_snapshots
 from airflow_provider_ducklake.catalog.inlined_read import inlined_delete_snapshots, inlined_history
@@ -12,6 +12,7 @@ from airflow_provider_ducklake.catalog.read_column_ages import columns_since
 from airflow_provider_ducklake.catalog.read_files import live_data_file, live_delete_file
 from airflow_provider_ducklake.catalog.read_mappings import name_mappings
 from airflow_provider_ducklake.catalog.table_snapshot import load_table
+from airflow_provider_ducklake.errors import ChangesExpiredError
 from airflow_provider_ducklake.planning.change_feed import ChangeFeedPlan, FileHistory, may_hold_changes
 from airflow_provider_ducklake.spec.ids import DataFileId
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.spec.files import LiveDeleteFile
     from airflow_provider_ducklake.spec.identifiers import QualifiedName
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
@@ -48,6 +50,19 @@ def plan_changes(
         _rewrites(connection, catalog, table, start),
         columns_since(connection, catalog.tables, end.id, table.table_id),
     )
+
+
+def check_complete(connection: Connection, tables: CatalogTables, table: str, after: int, upto: int) -> None:
+    """Refuse a range of snapshots, the first left out, of which one has expired.
+
+    Raises:
+        ChangesExpiredError: names both and ``table``.
+    """
+    ids = tables["snapshot"].c.snapshot_id
+    is_within = (ids > after) & (ids <= upto)
+    if connection.execute(select(func.count()).where(is_within)).scalar_one() < upto - after:
+        oldest = connection.execute(select(func.min(ids))).scalar_one()
+        raise ChangesExpiredError(table, after, upto, oldest)
 
 
 def _histories(

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.catalog.commit import Stage
-from airflow_provider_ducklake.catalog.consumers import Consumed
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.operators.base import announce_replaced, parse_at, parse_flag
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-from airflow_provider_ducklake.operators.sql_plan import Reads, find_target, steps_of, table_changes
 from airflow_provider_ducklake.planning.consumption import Log, changed
 from airflow_provider_ducklake.spark.job_request import Dataset, JobRequest, LakeSource, check_function
 from airflow_provider_ducklake.spec.commit_key import OnClear
@@ -23,9 +20,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from airflow_provider_ducklake.catalog.commit import KeyedCommit
+    from airflow_provider_ducklake.catalog.consumers import Consumed
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
+    from airflow_provider_ducklake.operators.sql_plan import Reads
     from airflow_provider_ducklake.planning.write import WritePlan, WriteResult
     from airflow_provider_ducklake.spark.job_request import Step
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
@@ -185,6 +184,8 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         """Plan the reads at one snapshot, and the writes on the newest; None: there is nothing to do."""
         from uuid6 import uuid7  # noqa: PLC0415 - not needed to parse a DAG
 
+        from airflow_provider_ducklake.operators.sql_plan import find_target  # noqa: PLC0415 - heavy
+
         job_id = str(uuid7())
         self._head = lake.current_snapshot()
         found = {name.folded: find_target(lake, name, mode, self._head) for name, mode in self._modes.items()}
@@ -208,6 +209,8 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         return JobRequest(job_id, source, tuple(plans), verb="sql", engine=self.engine)
 
     def _new_reads(self, lake: Lake, targets: frozenset[FoldedName]) -> Reads:
+        from airflow_provider_ducklake.operators.sql_plan import Reads  # noqa: PLC0415 - heavy
+
         again = self._log.again() if self._log is not None and self._repeats else None
         return Reads(
             lake,
@@ -226,6 +229,8 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         return lake.snapshot_at(version=at) if isinstance(at, int) else lake.snapshot_at(timestamp=at)
 
     def _steps_and_plans(self, job_id: str) -> tuple[list[Step], list[WritePlan]]:
+        from airflow_provider_ducklake.operators.sql_plan import steps_of  # noqa: PLC0415 - heavy
+
         if self.transform is None:
             targets = {target.name.folded: target for target in self._targets}
             return steps_of(self._statements, self._reads, targets, job_id)
@@ -275,6 +280,9 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         self, lake: Lake, results: Sequence[WriteResult], info: CommitInfo, keyed: KeyedCommit
     ) -> CommittedSnapshot | None:
         """Commit all results as one snapshot, and what was consumed for them."""
+        from airflow_provider_ducklake.catalog.commit import Stage  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.operators.sql_plan import table_changes  # noqa: PLC0415
+
         replaced = lake.replaced_rows(keyed.seen, self._head.id) if self._replaces else ()
         changes = table_changes(self._targets, self._rows_of(results), empties=self._full_refresh)
         stage = Stage(self._head.id, (*replaced, *changes))
@@ -283,6 +291,8 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
     def _consumed(self) -> Consumed | None:
         if self._log is None:
             return None
+        from airflow_provider_ducklake.catalog.consumers import Consumed  # noqa: PLC0415 - heavy
+
         ranges = changed(self._reads.ranges.values())
         return Consumed(self._consumer, ranges, self._log.entries) if ranges else None
 

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from airflow_provider_ducklake import errors
 from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError
-from airflow_provider_ducklake.planning.scan import ScanPlan
 from airflow_provider_ducklake.planning.staged import StagedWrite, Target
 from airflow_provider_ducklake.planning.write import NewTable, ParquetSettings, WritePlan, WriteResult
-from airflow_provider_ducklake.spark import plan_json
 from airflow_provider_ducklake.spark.job_request import (
     Dataset,
     DatasetSource,
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_provider_ducklake.planning.change_feed import ChangeFeedPlan
+    from airflow_provider_ducklake.planning.scan import ScanPlan
 
 FORMAT_VERSION = 2
 Json: TypeAlias = dict[str, Any]
@@ -183,12 +182,17 @@ def _decode_lake_source(item: Json) -> LakeSource:
 
 
 def _encode_read(plan: ScanPlan | ChangeFeedPlan) -> Json:
+    from airflow_provider_ducklake.planning.scan import ScanPlan  # noqa: PLC0415 - no DAG file needs it
+    from airflow_provider_ducklake.spark import plan_json  # noqa: PLC0415
+
     if isinstance(plan, ScanPlan):
         return {"kind": "scan", **plan_json.encode_scan(plan)}
     return {"kind": "changes", **plan_json.encode_changes(plan)}
 
 
 def _decode_read(item: Json) -> ScanPlan | ChangeFeedPlan:
+    from airflow_provider_ducklake.spark import plan_json  # noqa: PLC0415 - no DAG file needs it
+
     return plan_json.decode_scan(item) if item["kind"] == "scan" else plan_json.decode_changes(item)
 
 
