@@ -126,19 +126,6 @@ def _not_found(
     return SnapshotNotFoundError(wanted, oldest, newest, made)
 
 
-def check_complete(connection: Connection, tables: CatalogTables, table: str, after: int, upto: int) -> None:
-    """Refuse a range of snapshots, the first left out, of which one has expired.
-
-    Raises:
-        ChangesExpiredError: names both and ``table``.
-    """
-    ids = tables["snapshot"].c.snapshot_id
-    is_within = (ids > after) & (ids <= upto)
-    if connection.execute(select(func.count()).where(is_within)).scalar_one() < upto - after:
-        oldest = connection.execute(select(func.min(ids))).scalar_one()
-        raise ChangesExpiredError(table, after, upto, oldest)
-
-
 def _snapshot(row: Row[Any]) -> Snapshot:
     return Snapshot(
         SnapshotId(row.snapshot_id),
