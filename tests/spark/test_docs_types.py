@@ -4,11 +4,15 @@ import re
 from pathlib import Path
 
 import pytest
+from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
+from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spark.assignment import _fits
+from airflow_provider_ducklake.spark.read_types import presented, read_type
 from airflow_provider_ducklake.spark.spark_types import scalar_of_spark, why_not_native
-from airflow_provider_ducklake.spec.schema import new_columns
+from airflow_provider_ducklake.spec.ids import ColumnId
+from airflow_provider_ducklake.spec.schema import Column, new_columns
 from airflow_provider_ducklake.spec.types import NOT_STORABLE, SCALARS, DuckLakeType, parse_type
 from airflow_provider_ducklake.storage.arrow_types import arrow_type
 
@@ -71,6 +75,24 @@ def test_new_tables_get_these_types():
     assert {text: cells[0] for text, cells in rows.items()} == {
         spark.simpleString(): str(scalar_of_spark(spark)) for spark in SPARK_TYPES
     }
+
+
+def test_columns_that_are_read_have_these_types(spark):
+    rows = table("type of a column")
+    columns = [Column(ColumnId(1), name, parse_type(name)) for name in rows]
+    values = [presented(f.lit(None).cast(read_type(one)), one).alias(one.name) for one in columns]
+
+    found = spark.range(1).select(values).schema
+
+    assert {text: cells[0] for text, cells in rows.items()} == {
+        field.name: field.dataType.simpleString() for field in found
+    }
+    (unreadable,) = re.findall(r"Columns of ([^.]*?) cannot be read", PAGE)
+    unreadable = words(unreadable.replace("`", ""))
+    assert set(rows) == SCALARS - unreadable - {"unknown"}
+    for name in unreadable:
+        with pytest.raises(UnsupportedFeatureError):
+            read_type(Column(ColumnId(1), name, parse_type(name)))
 
 
 def test_what_cannot_be_stored_is_listed():
