@@ -24,7 +24,6 @@ from sqlalchemy import (
 
 from airflow_provider_ducklake.catalog.questions import Question
 from airflow_provider_ducklake.errors import (
-    ChangesExpiredError,
     SnapshotNotFoundError,
     TransactionConflictError,
 )
