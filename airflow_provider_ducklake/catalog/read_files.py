@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, and_, select, true
+from sqlalchemy import Connection, Row, Select, Table, and_, null, select, true
 
 from airflow_provider_ducklake.catalog.questions import in_parts
 from airflow_provider_ducklake.catalog.read import visible
@@ -45,7 +44,7 @@ def data_files(  # noqa: PLR0913 - the last one has a default
     """
     file = tables["data_file"]
     rows = connection.execute(
-        select(file)
+        select_all(file, "partial_max", "partial_file_info")
         .where(visible(file, at), file.c.table_id == table_id, true() if only is None else only)
         .order_by(file.c.data_file_id)
     ).all()
@@ -61,8 +60,10 @@ def data_files(  # noqa: PLR0913 - the last one has a default
     is_mapped = any(row.mapping_id is not None for row in rows)
     mappings = name_mappings(connection, tables, table_id) if is_mapped else {}
     return tuple(
-        replace(
-            live_data_file(row, root, mappings),
+        live_data_file(
+            row,
+            root,
+            mappings,
             delete_file=deletes.get(row.data_file_id),
             column_stats=stats.get(row.data_file_id, {}),
             partition_values=tuple(values.get(row.data_file_id, ())),
@@ -71,8 +72,21 @@ def data_files(  # noqa: PLR0913 - the last one has a default
     )
 
 
-def live_data_file(row: Row[Any], root: str, mappings: Mapping[MappingId, NameMapping]) -> LiveDataFile:
-    """Return a row of ``ducklake_data_file``, without what other tables say of it."""
+def select_all(table: Table, *since: str) -> Select[Any]:
+    """Return the query for all columns of a table, NULL for those named that its version does not have."""
+    return select(table, *(null().label(name) for name in since if name not in table.c))
+
+
+def live_data_file(
+    row: Row[Any],
+    root: str,
+    mappings: Mapping[MappingId, NameMapping],
+    **of_other_tables: Any,  # noqa: ANN401 - fields of ``LiveDataFile``
+) -> LiveDataFile:
+    """Return a row of ``ducklake_data_file`` with what other tables say of it.
+
+    The row has NULLs for columns that its version of the format lacks: see ``select_all``.
+    """
     return LiveDataFile(
         id=DataFileId(row.data_file_id),
         path=CatalogPath(row.path, row.path_is_relative).below(root),
@@ -84,14 +98,15 @@ def live_data_file(row: Row[Any], root: str, mappings: Mapping[MappingId, NameMa
         partition_id=row.partition_id,
         mapping_id=row.mapping_id,
         mapping=mappings.get(row.mapping_id),
-        partial_max=getattr(row, "partial_max", None),
-        snapshot_counts=_counts(getattr(row, "partial_file_info", None)),
+        partial_max=row.partial_max,
+        snapshot_counts=_counts(row.partial_file_info) if row.partial_file_info else (),
+        **of_other_tables,
     )
 
 
-def _counts(text: str | None) -> tuple[tuple[SnapshotId, int], ...]:
+def _counts(text: str) -> tuple[tuple[SnapshotId, int], ...]:
     """Return what 0.2 and 0.3 say of a merged file: ``3:2|4:3`` are 2 rows up to snapshot 3, 3 up to 4."""
-    pairs = (part.split(":") for part in (text or "").split("|") if part)
+    pairs = (part.split(":") for part in text.split("|") if part)
     return tuple((SnapshotId(int(snapshot)), int(count)) for snapshot, count in pairs)
 
 
@@ -137,8 +152,12 @@ def _file_stats(
     if columns is not None and not columns:
         return {}
     stats = tables["file_column_stats"]
-    query = select(stats).where(stats.c.table_id == table_id, stats.c.data_file_id.in_(ids))
-    rows = connection.execute(query if columns is None else query.where(stats.c.column_id.in_(columns)))
+    query = select_all(stats, "extra_stats").where(
+        stats.c.table_id == table_id, stats.c.data_file_id.in_(ids)
+    )
+    if columns is not None:
+        query = query.where(stats.c.column_id.in_(columns))
+    rows = connection.execute(query).all()
     found: dict[int, dict[ColumnId, ColumnStats]] = {}
     for row in rows:
         found.setdefault(row.data_file_id, {})[ColumnId(row.column_id)] = ColumnStats(
@@ -149,7 +168,7 @@ def _file_stats(
             row.max_value,
             row.contains_nan,
             row.column_size_bytes,
-            extra_stats=getattr(row, "extra_stats", None),
+            extra_stats=row.extra_stats,
         )
     return found
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.catalog import read
 from airflow_provider_ducklake.catalog.inlined_read import inlined_delete_marks, read_inlined
 from airflow_provider_ducklake.catalog.read_column_ages import columns_since
-from airflow_provider_ducklake.catalog.table_snapshot import with_live_files
+from airflow_provider_ducklake.catalog.table_snapshot import with_files_to_read
 from airflow_provider_ducklake.planning.scan import ScanPlan, plan_scan
 from airflow_provider_ducklake.sql.predicate import read_predicate
 
@@ -33,7 +33,7 @@ def plan_table(
     """
     tables, table_id = catalog.tables, table.table_id
     predicate = None if where is None else read_predicate(where, table.schema, str(table.name))
-    live = with_live_files(connection, catalog, table, predicate)
+    live = with_files_to_read(connection, catalog, table, predicate)
     live = replace(live, files=(*(live.files or ()), *(table.files or ())))
     rows = read_inlined(connection, catalog, live)
     deletes = inlined_delete_marks(connection, catalog, table_id, table.snapshot.id)

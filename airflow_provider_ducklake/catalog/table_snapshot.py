@@ -11,16 +11,20 @@ from sqlalchemy import func, literal, select, table
 from airflow_provider_ducklake.catalog import read, read_files, read_layouts
 from airflow_provider_ducklake.catalog.file_conditions import may_match
 from airflow_provider_ducklake.errors import SchemaNotFoundError, TableNotFoundError
+from airflow_provider_ducklake.planning.predicates import column_ids
 from airflow_provider_ducklake.spec.options import Options
 from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from collections.abc import Collection
+
+    from sqlalchemy import ColumnElement, Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.planning.predicates import Predicate
     from airflow_provider_ducklake.spec.identifiers import QualifiedName
+    from airflow_provider_ducklake.spec.ids import ColumnId
 
 
 def find_table(
@@ -66,16 +70,37 @@ def load_table(
     return with_live_files(connection, catalog, found) if with_files else found
 
 
-def with_live_files(
-    connection: Connection, catalog: Catalog, table: TableSnapshot, where: Predicate | None = None
+def with_live_files(connection: Connection, catalog: Catalog, table: TableSnapshot) -> TableSnapshot:
+    """Return a table with its data files."""
+    return _with_files(connection, catalog, table)
+
+
+def with_files_to_read(
+    connection: Connection, catalog: Catalog, table: TableSnapshot, where: Predicate | None
 ) -> TableSnapshot:
-    """Return a table with its data files; those that the catalog can exclude by a filter are left out."""
-    at, tables = table.snapshot, catalog.tables
+    """Return a table with its data files but those that the catalog can exclude by a filter.
+
+    They have the statistics of the columns that the filter names, and no others.
+    """
     name = catalog.dialect.engine.dialect.name
-    only = None if where is None else may_match(where, table.table_id, table.schema, tables, name)
+    only = None if where is None else may_match(where, table.table_id, table.schema, catalog.tables, name)
+    columns = frozenset(() if where is None else column_ids(where))
+    return _with_files(connection, catalog, table, only, columns)
+
+
+def _with_files(
+    connection: Connection,
+    catalog: Catalog,
+    table: TableSnapshot,
+    only: ColumnElement[bool] | None = None,
+    stats_of: Collection[ColumnId] | None = None,
+) -> TableSnapshot:
+    at, tables = table.snapshot, catalog.tables
     return replace(
         table,
-        files=read_files.data_files(connection, tables, at.id, table.table_id, table.root, only=only),
+        files=read_files.data_files(
+            connection, tables, at.id, table.table_id, table.root, only=only, stats_of=stats_of
+        ),
         has_inlined_data=has_inlined_data(connection, catalog, at, table.table_id),
     )
 

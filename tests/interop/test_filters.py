@@ -78,6 +78,18 @@ def test_a_point_query_fetches_and_reads_one_of_10_000_files(many_files, where):
         assert lake.read_arrow("t", columns=["name"], where=where).to_pylist() == [{"name": "n000000005"}]
 
 
+def test_a_filter_that_no_database_judges_fetches_the_statistics_of_its_columns(many_files):
+    with Lake.connect(many_files.sqlalchemy_url) as lake:
+        with counted() as fetched:
+            plan = lake.scan("t", where="name LIKE 'n000000005%'")
+        assert len(plan.files) == 1
+        assert sum(fetched) < 2 * 10_000 + 100  # a file and one column's statistics
+
+        with counted() as fetched:
+            assert lake.row_count("t") == 10_000
+        assert sum(fetched) < 50
+
+
 @pytest.fixture(scope="module")
 def many_files(postgres_port, tmp_path_factory):
     with fresh_database(postgres_port) as database:
