@@ -16,6 +16,7 @@ from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import SchemaMismatchError
 from airflow_provider_ducklake.spark.job_errors import MARK_END, mark_start, marked
+from airflow_provider_ducklake.spark.local_times import fits_nanos, micros_of, nanos_of_text
 from airflow_provider_ducklake.spark.spark_types import (
     FIELD_ID_KEY,
     carrier_type,
@@ -43,11 +44,11 @@ _FLOATS_THAT_HOLD = {"int8": ("float32", "float64"), "int16": ("float32", "float
 _UNSIGNED_MAX = {"uint8": 2**8 - 1, "uint16": 2**16 - 1, "uint32": 2**32 - 1, "uint64": 2**64 - 1}
 _VALUES_CHECKED = frozenset({*_UNSIGNED_MAX, "uuid", "time", "timestamp_s", "timestamp_ms", "timestamp_ns"})
 _UUID = r"^[0-9A-Fa-f]{8}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{12}$"
-_TIME = r"^([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?$"
+_TIME = r"^(([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?|24:00:00(\.0{1,6})?)$"
 _NANOSECOND_RANGE = ("1677-09-21 00:12:43.145225", "2262-04-11 23:47:16.854775")
 # DuckLake types that values of another one go into, each value checked.
 _CHECKED = {
-    "varchar": ("json", "uuid", "time"),
+    "varchar": ("json", "uuid", "time", "timestamp_ns"),
     "timestamp": ("timestamp_s", "timestamp_ms", "timestamp_ns"),
     "date": ("timestamp_s", "timestamp_ms", "timestamp_ns"),
     **dict.fromkeys(_INTEGER_DIGITS, tuple(_UNSIGNED_MAX)),
@@ -229,9 +230,12 @@ def _stored_scalar(value: SparkColumn, incoming: t.DataType, target: DuckLakeTyp
         case "time":
             text = value.cast("string") if is_time(incoming) else value
             return _checked(text, text.rlike(_TIME), _microseconds(text), target, where)
+        case "timestamp_ns" if isinstance(incoming, t.StringType):
+            return _checked(value, fits_nanos(value), nanos_of_text(value), target, where)
         case "timestamp_s" | "timestamp_ms" | "timestamp_ns" as name:
-            time = value.cast(carrier)
-            return _checked(time, _fits_unit(time, name), time, target, where)
+            time = value.cast("timestamp_ntz")
+            stored = micros_of(time) * 1000 if name == "timestamp_ns" else time
+            return _checked(time, _fits_unit(time, name), stored, target, where)
         case _:
             return value.cast(carrier)
 

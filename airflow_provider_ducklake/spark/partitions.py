@@ -14,6 +14,7 @@ from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spark.hashing import bucket_of_double, bucket_of_long, with_bucket_of_bytes
+from airflow_provider_ducklake.spark.local_times import DAY, HOUR, SECOND, micros_of
 from airflow_provider_ducklake.spec.partitioning import (
     PartitionField,
     Transform,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 _ADVISORY_SIZE = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 KEY_PREFIX = "_ducklake_key_"
-_SECOND, _MINUTE, _HOUR, _DAY = 10**6, 60 * 10**6, 3_600 * 10**6, 86_400 * 10**6
 
 
 def with_keys(
@@ -64,15 +64,28 @@ def _with_key(
 
 def _calendar_part(value: SparkColumn, type_: str, kind: TransformKind) -> SparkColumn:
     """Return year, month, day or hour in UTC, whatever the session's time zone is."""
+    if type_ == "timestamp_ns":
+        value = _divided(value, 1_000)
     if kind is TransformKind.HOUR:
-        if type_.startswith("timestamp") and type_ != "timestamptz":
+        if type_ in _LOCAL:
             return f.hour(value)
-        micros = value if type_ == "time" else f.unix_micros(value)
-        return f.pmod(_divided(micros, _HOUR), f.lit(24)).cast("int")
-    date = _utc_date(f.unix_micros(value)) if type_ == "timestamptz" else value.cast("date")
-    return {TransformKind.YEAR: f.year, TransformKind.MONTH: f.month, TransformKind.DAY: f.dayofmonth}[kind](
-        date
-    )
+        micros = f.unix_micros(value) if type_ == "timestamptz" else value
+        return f.pmod(_divided(micros, HOUR), f.lit(24)).cast("int")
+    return _DATE_PARTS[kind](_date(value, type_))
+
+
+_LOCAL = ("timestamp", "timestamp_s", "timestamp_ms")
+_DATE_PARTS = {TransformKind.YEAR: f.year, TransformKind.MONTH: f.month, TransformKind.DAY: f.dayofmonth}
+
+
+def _date(value: SparkColumn, type_: str) -> SparkColumn:
+    match type_:
+        case "timestamptz":
+            return _utc_date(f.unix_micros(value))
+        case "timestamp_ns":
+            return _utc_date(value)
+        case _:
+            return value.cast("date")
 
 
 def _divided(number: SparkColumn, divisor: int) -> SparkColumn:
@@ -82,7 +95,7 @@ def _divided(number: SparkColumn, divisor: int) -> SparkColumn:
 
 
 def _utc_date(micros: SparkColumn) -> SparkColumn:
-    return f.date_from_unix_date(_divided(micros, _DAY).cast("int"))
+    return f.date_from_unix_date(_divided(micros, DAY).cast("int"))
 
 
 def _with_bucket(
@@ -103,28 +116,17 @@ def _as_long(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
         case ScalarType("date"):
             return f.unix_date(value).cast("bigint")
         case ScalarType("timestamp"):
-            return _micros(value)
+            return micros_of(value)
         case ScalarType("timestamp_s"):
-            return _divided(_micros(value), _SECOND)
+            return _divided(micros_of(value), SECOND)
         case ScalarType("timestamptz"):
             return f.unix_micros(value)
         case ScalarType("timestamp_ms"):
-            return _divided(_micros(value), 1_000)
+            return _divided(micros_of(value), 1_000)
         case ScalarType("timestamp_ns"):
-            return _micros(value) * f.lit(1_000)
+            return value
         case _:
             return value.cast("bigint")
-
-
-def _micros(value: SparkColumn) -> SparkColumn:
-    """Return the microseconds since 1970 of a timestamp without time zone."""
-    parts = (
-        (f.unix_date(value.cast("date")), _DAY),
-        (f.hour(value), _HOUR),
-        (f.minute(value), _MINUTE),
-    )
-    seconds = (f.date_part(f.lit("SECOND"), value) * f.lit(_SECOND)).cast("bigint")
-    return sum((part.cast("bigint") * f.lit(unit) for part, unit in parts), start=seconds)
 
 
 def _as_bytes(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:

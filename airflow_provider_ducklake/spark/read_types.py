@@ -37,7 +37,6 @@ INTERVAL = t.StructType(
     ]
 )
 _CARRIERS: dict[str, t.DataType] = {
-    "timestamp_ns": t.LongType(),
     "timetz": t.LongType(),
     "interval": INTERVAL,
     "geometry": t.BinaryType(),

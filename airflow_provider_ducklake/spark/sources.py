@@ -179,6 +179,8 @@ def carrier_or_text(column: Column) -> t.DataType:
     """Return the type in which text files are read for ``column``."""
     if isinstance(column.type, ScalarType) and column.type.name in _READ_AS_TEXT:
         return t.StringType()
+    if column.type == ScalarType("timestamp_ns"):
+        return t.TimestampNTZType()  # which knows the user's own timestamp format
     return carrier_type(column)
 
 

@@ -1,7 +1,8 @@
 """DuckLake ↔ Spark types: the one table.
 
 A DuckLake type travels through Spark in its *carrier*: the Spark type itself where there is one, else one
-that holds every value (``uint8`` in smallint, ``uuid`` in binary, ``time`` in microseconds as bigint).
+that holds every value (``uint8`` in smallint, ``uuid`` in binary, ``time`` in microseconds as bigint,
+``timestamp_ns`` in nanoseconds).
 *Source:* measured choices of ``reference/spark.md``; DuckLake spec "Data Types".
 """
 
@@ -46,7 +47,7 @@ _SCALARS: tuple[tuple[str, t.DataType, bool], ...] = (
     ("timestamp", t.TimestampNTZType(), True),
     ("timestamp_s", t.TimestampNTZType(), False),
     ("timestamp_ms", t.TimestampNTZType(), False),
-    ("timestamp_ns", t.TimestampNTZType(), False),
+    ("timestamp_ns", t.LongType(), False),
     ("timestamptz", t.TimestampType(), True),
     ("varchar", t.StringType(), True),
     ("json", t.StringType(), False),

@@ -90,7 +90,7 @@ UNFIT_VALUES = [
     ("-1L", "uint64", "value -1 does not fit uint64"),
     ("18446744073709551616BD", "uint64", "value 18446744073709551616 does not fit uint64"),
     ("'not-a-uuid'", "uuid", "value not-a-uuid does not fit uuid"),
-    ("'24:00:00'", "time", "value 24:00:00 does not fit time"),
+    ("'24:00:01'", "time", "value 24:00:01 does not fit time"),
     ("timestamp_ntz'2024-01-01 00:00:00.1'", "timestamp_s", "does not fit timestamp_s"),
     ("timestamp_ntz'2024-01-01 00:00:00.1234'", "timestamp_ms", "does not fit timestamp_ms"),
     ("timestamp_ntz'2263-01-01 00:00:00'", "timestamp_ns", "does not fit timestamp_ns"),

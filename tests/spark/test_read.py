@@ -13,13 +13,18 @@ from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError, StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.planning.write import append_to_existing, plan_write
+from airflow_provider_ducklake.spark.job_request import job_directory
+from airflow_provider_ducklake.spark.jobs.insert import write
 from airflow_provider_ducklake.spark.plan_json import decode_read, encode_read
 from airflow_provider_ducklake.spark.read import read_changes, read_table
 from airflow_provider_ducklake.spark.read_deletes import numbered
 from airflow_provider_ducklake.spark.read_errors import read_error
 from airflow_provider_ducklake.spark.read_layout import present_layout
 from airflow_provider_ducklake.spark.read_native import scan
+from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from tests.interop.filtered_lake import COLUMNS, NOW, fill_by_the_reference
+from tests.interop.test_old_versions import old  # noqa: F401 - a fixture
 from tests.interop.test_parquet_evolution import HISTORIES, write_history
 from tests.interop.test_reads_at_every_snapshot import SCENARIOS, TABLE
 from tests.interop.type_values import NULL_STRUCTS, TYPES
@@ -293,3 +298,42 @@ def test_a_file_that_goes_bad_before_the_rows_are_asked_for_is_named(sqlite_cata
     assert plan.files[0].path in str(error)
     assert "of main.t at snapshot 2: " in str(error)
     assert reason in str(error)
+
+
+def test_lakes_of_older_versions(old, sqlite_catalog, spark):  # noqa: F811
+    catalog, expected = old
+    newest = max(map(int, expected["rows"]))
+    with Lake.connect(catalog.sqlalchemy_url) as lake, open_lake(sqlite_catalog) as duck:
+        wanted = [(name, newest) for name in expected["rows"][str(newest)]]
+        wanted += [("m", at) for at in range(newest) if "m" in expected["rows"].get(str(at), ())][-4:]
+        for name, at in wanted:
+            ours = lake.read_arrow(name, at=at)
+            duck.raw.register("ours", ours)
+            types = types_of(duck, "ours")
+
+            found = read_table(spark, lake.scan(name, at=at)).toArrow()
+
+            assert shown(duck, found, types) == shown(duck, ours, types), (name, at)
+
+
+def test_what_is_read_can_be_inserted_as_it_is(sqlite_catalog, spark):
+    """Every type that can be stored, with values that only the reference writes."""
+    columns = {name: value for name, value in TYPES.items() if not UNLIKE & set(name.split())}
+    types = [f"c{number} {type_}" for number, (type_, _) in enumerate(columns.values())]
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
+        duck.sql(f"CREATE TABLE t ({', '.join(types)})")
+        for row in range(4):
+            cells = [values[row] if row < len(values) else "NULL" for _, values in columns.values()]
+            duck.sql(f"INSERT INTO t VALUES ({', '.join(cells)})")
+        duck.sql("CREATE TABLE copy AS FROM t LIMIT 0")
+        with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+            copy = lake.table_snapshot("copy")
+            directory = job_directory(copy.root, "0190f3c1-0000-7000-8000-000000000001")
+            result = write(read_table(spark, lake.scan("t")), plan_write(copy, directory))
+            lake.commit(copy.snapshot.id, append_to_existing(copy, result), CommitInfo())
+
+        texts = "SELECT COLUMNS(*)::VARCHAR FROM "
+        assert sorted(duck.sql(f"{texts} copy"), key=repr) == sorted(duck.sql(f"{texts} t"), key=repr)
+
+
+UNLIKE = {"far", "infinite"}  # times that pyarrow's writer or Spark's calendar may not hold
