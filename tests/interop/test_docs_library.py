@@ -1,23 +1,32 @@
-"""The examples of `docs/library.md`, run from top to bottom, and the lake they leave as DuckDB sees it."""
+"""The examples of the pages on the library, run from top to bottom, and the lakes that they leave."""
 
 import re
 from decimal import Decimal
 from pathlib import Path
 
+import pytest
+
 from tests.reference.duckdb_lake import open_lake
 
-PAGE = Path(__file__).parents[2] / "docs" / "library.md"
+DOCS = Path(__file__).parents[2] / "docs"
+LEFT = {
+    "library.md": ("SELECT count(*), sum(amount) FROM sales.orders", (3, Decimal("3.75"))),
+    "reading.md": ("SELECT count(*), sum(seconds) FROM visits", (43, 66.5)),
+}
 
 
-def test_the_examples_run_and_print_what_they_say(tmp_path, capsys):
-    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+@pytest.mark.parametrize("page", LEFT)
+def test_the_examples_run_and_print_what_they_say(page, tmp_path, capsys):
+    text = (DOCS / page).read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     code = "".join(blocks).replace("/data/", f"{tmp_path}/")
 
-    exec(compile(code, str(PAGE), "exec"), {})
+    exec(compile(code, page, "exec"), {})
 
     printed = capsys.readouterr().out.splitlines()
     promised = re.findall(r"^print\(.*\)  # (.*)$|^    print\(.*\)  # (.*)$", code, re.MULTILINE)
     for promise in filter(None, (first or second for first, second in promised)):
         assert promise in printed
+    query, row = LEFT[page]
     with open_lake(f"ducklake:sqlite:{tmp_path}/lake.sqlite") as lake:
-        assert lake.sql("SELECT count(*), sum(amount) FROM sales.orders") == [(3, Decimal("3.75"))]
+        assert lake.sql(query) == [row]
