@@ -65,8 +65,11 @@ def may_match(
     condition = _Conditions(table_id, types, tables, dialect_name).of(where)
     if condition is None:
         return None
+    file = tables["data_file"].c
+    if "mapping_id" not in file:  # 0.1 knows no files of others
+        return condition
     # the statistics of files of others do not cover what lies in the names of folders
-    return or_(tables["data_file"].c.mapping_id.is_not(None), condition)
+    return or_(file.mapping_id.is_not(None), condition)
 
 
 @dataclass(frozen=True, slots=True)

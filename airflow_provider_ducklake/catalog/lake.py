@@ -128,7 +128,7 @@ class Lake:
         Raises:
             CatalogUnavailableError: the database cannot be reached or refuses the login.
             NotADuckLakeError: it holds no DuckLake catalog.
-            UnsupportedVersionError: its spec version is older than 0.2, or newer than 1.0.
+            UnsupportedVersionError: its spec version is newer than 1.0.
         """
         parsed = parse_url(url)
         file = catalog_file(parsed)

@@ -11,7 +11,19 @@ from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Row, and_, func, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Row,
+    Select,
+    Table,
+    and_,
+    func,
+    null,
+    or_,
+    select,
+)
 
 from airflow_provider_ducklake.catalog.questions import Question
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
@@ -32,6 +44,7 @@ from airflow_provider_ducklake.spec.paths import CatalogPath
 from airflow_provider_ducklake.spec.schema import Column, Default, TableSchema, assemble
 from airflow_provider_ducklake.spec.sorting import SortField, SortSpec
 from airflow_provider_ducklake.spec.types import ScalarType
+from airflow_provider_ducklake.spec.versions import SpecVersion
 from airflow_provider_ducklake.spec.views import ViewDefinition, parse_aliases
 
 if TYPE_CHECKING:
@@ -42,6 +55,11 @@ def visible(table: FromClause, at: int) -> ColumnElement[bool]:
     """Return the condition that a versioned row is visible at a snapshot."""
     end = table.c.end_snapshot
     return and_(table.c.begin_snapshot <= at, or_(end.is_(None), end > at))
+
+
+def select_all(table: Table, *since: str) -> Select[Any]:
+    """Return the query for all columns of a table, NULL for those named that its version does not have."""
+    return select(table, *(null().label(name) for name in since if name not in table.c))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +89,14 @@ class TableRow:
         return QualifiedName(self.schema.name, self.name)
 
 
+_FOLDER = ("path", "path_is_relative")  # since 0.2: before, all files lie in the data path itself
+
+
 def schemas(connection: Connection, tables: CatalogTables, at: int) -> list[SchemaRow]:
     """Return the schemas visible at a snapshot, by id."""
     schema = tables["schema"]
-    rows = connection.execute(select(schema).where(visible(schema, at)).order_by(schema.c.schema_id))
+    query = select_all(schema, *_FOLDER).where(visible(schema, at))
+    rows = connection.execute(query.order_by(schema.c.schema_id))
     return [
         SchemaRow(SchemaId(row.schema_id), row.schema_name, CatalogPath(row.path, row.path_is_relative))
         for row in rows
@@ -92,7 +114,7 @@ def table_rows(
     """Return the tables at a snapshot, by schema and name; with ``name`` only those that it can mean."""
     table = tables["table"]
     by_id = {schema.id: schema for schema in schemas(connection, tables, at)}
-    query = select(table).where(visible(table, at))
+    query = select_all(table, *_FOLDER).where(visible(table, at))
     if name is not None:
         query = (
             query.where(func.lower(table.c.table_name) == name.name.lower()) if name.name.isascii() else query
@@ -211,21 +233,36 @@ def partition_spec(
     """Return the partitioning of a table at a snapshot; None if it has none."""
     info, key = tables["partition_info"], tables["partition_column"]
     rows = connection.execute(
-        select(info.c.partition_id, key.c.column_id, key.c.transform)
+        select(info.c.partition_id, info.c.begin_snapshot, key.c.column_id, key.c.transform)
         .join(key, and_(key.c.partition_id == info.c.partition_id, key.c.table_id == info.c.table_id))
         .where(visible(info, at), info.c.table_id == table_id)
         .order_by(key.c.partition_key_index)
     ).all()
     if not rows:
         return None
-    fields = tuple(PartitionField(ColumnId(row.column_id), Transform.parse(row.transform)) for row in rows)
-    return PartitionSpec(fields, PartitionId(rows[0].partition_id))
+    ids = _ids_of_ordinals(connection, tables, table_id, rows[0].begin_snapshot)
+    fields = (
+        PartitionField(ids.get(row.column_id, ColumnId(row.column_id)), Transform.parse(row.transform))
+        for row in rows
+    )
+    return PartitionSpec(tuple(fields), PartitionId(rows[0].partition_id))
+
+
+def _ids_of_ordinals(
+    connection: Connection, tables: CatalogTables, table_id: int, at: int
+) -> dict[int, ColumnId]:
+    """Return the columns that 0.1 names by their place among the top-level ones, from 0; else nothing."""
+    if tables.version is not SpecVersion.V0_1:
+        return {}
+    return {place: one.id for place, one in enumerate(columns(connection, tables, at, table_id).columns)}
 
 
 def partition_specs(
     connection: Connection, tables: CatalogTables, table_id: int
 ) -> dict[PartitionId, PartitionSpec]:
     """Return every partitioning that a table ever had; those with transforms we do not know are left out."""
+    if tables.version is SpecVersion.V0_1:
+        return {}  # its keys are ordinals, as they were when each began: the bounds of columns say enough
     key = tables["partition_column"]
     rows = connection.execute(
         select(key.c.partition_id, key.c.column_id, key.c.transform)
@@ -272,6 +309,6 @@ def option_rows(connection: Connection, tables: CatalogTables) -> list[OptionRow
 def which_options(tables: CatalogTables) -> Question[list[OptionRow]]:
     """Ask for every stored option."""
     return Question(
-        select(tables["metadata"]),
+        select_all(tables["metadata"], "scope", "scope_id"),
         lambda rows: [OptionRow(row.key, row.value, row.scope, row.scope_id) for row in rows],
     )

@@ -8,8 +8,9 @@ from sqlalchemy import func, or_, select
 
 from airflow_provider_ducklake.catalog import read_snapshots
 from airflow_provider_ducklake.catalog.inlined_read import inlined_delete_snapshots, inlined_history
+from airflow_provider_ducklake.catalog.read import select_all
 from airflow_provider_ducklake.catalog.read_column_ages import columns_since
-from airflow_provider_ducklake.catalog.read_files import live_data_file, live_delete_file, select_all
+from airflow_provider_ducklake.catalog.read_files import SINCE_0_2, live_data_file, live_delete_file
 from airflow_provider_ducklake.catalog.read_mappings import name_mappings
 from airflow_provider_ducklake.catalog.table_snapshot import load_table
 from airflow_provider_ducklake.errors import ChangesExpiredError
@@ -72,7 +73,7 @@ def _histories(
     marks = inlined_delete_snapshots(connection, catalog, table.table_id, end)
     deletes = _delete_files(connection, catalog, table)
     rows = connection.execute(
-        select_all(file, "partial_max", "partial_file_info")
+        select_all(file, *SINCE_0_2)
         .where(
             file.c.table_id == table.table_id,
             file.c.begin_snapshot <= end,

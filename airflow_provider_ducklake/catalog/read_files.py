@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, Select, Table, and_, null, select, true
+from sqlalchemy import Connection, Row, and_, select, true
 
 from airflow_provider_ducklake.catalog.questions import in_parts
-from airflow_provider_ducklake.catalog.read import visible
+from airflow_provider_ducklake.catalog.read import select_all, visible
 from airflow_provider_ducklake.catalog.read_mappings import name_mappings
 from airflow_provider_ducklake.spec.files import LiveDataFile, LiveDeleteFile
 from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, DeleteFileId, SnapshotId, TableId
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 _FEW_FILES = 1000
+SINCE_0_2 = ("mapping_id", "partial_max", "partial_file_info")  # columns of data files, some gone again
 
 
 def data_files(  # noqa: PLR0913 - the last one has a default
@@ -44,7 +45,7 @@ def data_files(  # noqa: PLR0913 - the last one has a default
     """
     file = tables["data_file"]
     rows = connection.execute(
-        select_all(file, "partial_max", "partial_file_info")
+        select_all(file, *SINCE_0_2)
         .where(visible(file, at), file.c.table_id == table_id, true() if only is None else only)
         .order_by(file.c.data_file_id)
     ).all()
@@ -70,11 +71,6 @@ def data_files(  # noqa: PLR0913 - the last one has a default
         )
         for row in rows
     )
-
-
-def select_all(table: Table, *since: str) -> Select[Any]:
-    """Return the query for all columns of a table, NULL for those named that its version does not have."""
-    return select(table, *(null().label(name) for name in since if name not in table.c))
 
 
 def live_data_file(

@@ -86,20 +86,22 @@ def _table(
 
 
 _LIFETIME = (_int("begin_snapshot"), _int("end_snapshot"))
+_V02 = SpecVersion.V0_2
+_V03 = SpecVersion.V0_3
+_V04 = SpecVersion.V0_4
 _PATH = (_text("path"), _bool("path_is_relative"))
+_FOLDER = (_text("path", since=_V02), _bool("path_is_relative", since=_V02))  # of schemas and tables
 _FILE_COLUMN = (_int("data_file_id"), _int("table_id"), _int("column_id"))
 _COUNTS = (_int("column_size_bytes"), _int("value_count"), _int("null_count"))
 _BOUNDS = (_text("min_value"), _text("max_value"))
-_V03 = SpecVersion.V0_3
-_V04 = SpecVersion.V0_4
 
 _TABLES = (
     _table(
         "metadata",
         _text("key", nullable=False),
         _text("value", nullable=False),
-        _text("scope"),
-        _int("scope_id"),
+        _text("scope", since=_V02),
+        _int("scope_id", since=_V02),
     ),
     _table(
         "snapshot",
@@ -117,7 +119,7 @@ _TABLES = (
         _text("commit_message", since=_V03),
         _text("commit_extra_info", since=_V03),
     ),
-    _table("schema", _key("schema_id"), _uuid("schema_uuid"), *_LIFETIME, _text("schema_name"), *_PATH),
+    _table("schema", _key("schema_id"), _uuid("schema_uuid"), *_LIFETIME, _text("schema_name"), *_FOLDER),
     _table(
         "table",
         _int("table_id"),
@@ -125,7 +127,7 @@ _TABLES = (
         *_LIFETIME,
         _int("schema_id"),
         _text("table_name"),
-        *_PATH,
+        *_FOLDER,
     ),
     _table(
         "view",
@@ -155,7 +157,7 @@ _TABLES = (
         _int("partition_id"),
         _text("encryption_key"),
         _text("partial_file_info", until=_V04),
-        _int("mapping_id"),
+        _int("mapping_id", since=_V02),
         _int("partial_max", since=_V04),
     ),
     _table(
@@ -237,7 +239,7 @@ _TABLES = (
     ),
     _table("files_scheduled_for_deletion", _int("data_file_id"), *_PATH, _time("schedule_start")),
     _table("inlined_data_tables", _int("table_id"), _text("table_name"), _int("schema_version")),
-    _table("column_mapping", _int("mapping_id"), _int("table_id"), _text("type")),
+    _table("column_mapping", _int("mapping_id"), _int("table_id"), _text("type"), since=_V02),
     _table(
         "name_mapping",
         _int("mapping_id"),
@@ -246,6 +248,7 @@ _TABLES = (
         _int("target_field_id"),
         _int("parent_column"),
         _bool("is_partition", since=_V03),
+        since=_V02,
     ),
     _table(
         "schema_versions",

@@ -10,6 +10,7 @@ from airflow_provider_ducklake.errors import UnsupportedVersionError
 class SpecVersion(Enum):
     """A version as stored under ``version`` in ``ducklake_metadata``; ordered."""
 
+    V0_1 = "0.1"
     V0_2 = "0.2"
     V0_3 = "0.3"
     V0_4 = "0.4"

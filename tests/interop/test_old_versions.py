@@ -96,3 +96,55 @@ def test_0_4_is_read_as_1_0(tmp_path):
         assert sorted(lake.read_arrow("t")["i"].to_pylist()) == list(range(20, 30))
         with pytest.raises(UnsupportedVersionError, match=r"'0\.4'"):
             lake.transaction()
+
+
+def test_0_1_is_read_as_the_0_2_that_it_became(tmp_path):
+    """No client that writes 0.1 can be had: a lake of 0.2 gets the tables and the file places of 0.1."""
+    folder = tmp_path / "lake"
+    shutil.copytree(GOLDEN / "v0_2", folder)
+    catalog = CatalogDatabase("sqlite", str(folder / "catalog.sqlite"), f"{folder}/data/")
+    expected = json.loads((folder / "expected.json").read_text())
+    with closing(sqlite3.connect(catalog.location)) as connection, connection:
+        for path in (folder / "data").rglob("*.parquet"):
+            path.rename(folder / "data" / path.name)
+        for kind in ("data_file", "delete_file"):
+            for place, path in connection.execute(f"SELECT rowid, path FROM ducklake_{kind}").fetchall():
+                name = Path(path).name
+                connection.execute(f"UPDATE ducklake_{kind} SET path = ? WHERE rowid = ?", (name, place))
+        for statement in TO_0_1:
+            connection.execute(statement)
+    execute(catalog, "UPDATE ducklake_metadata SET value = ? WHERE key = 'data_path'", catalog.data_path)
+
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        assert lake.version.value == "0.1"
+        for snapshot, tables in expected["rows"].items():
+            for name, rows in tables.items():
+                found = sorted(
+                    str(tuple(row.values())) for row in lake.read_arrow(name, int(snapshot)).to_pylist()
+                )
+                assert found == [row.replace("tzinfo=<UTC>", UTC) for row in rows], (snapshot, name)
+                assert lake.row_count(name, int(snapshot)) == len(rows)
+        (key,) = lake.table_snapshot("p").partition_spec.fields
+        assert key.column_id == lake.table_snapshot("p").schema.find("k").id
+        assert lake.read_arrow("p", where="k = 'k1'").num_rows == 5
+        assert lake.changes("m", 16, 22).read_arrow().num_rows == 14
+        with pytest.raises(UnsupportedVersionError, match=r"0\.1"):
+            lake.transaction()
+
+
+TO_0_1 = [
+    "UPDATE ducklake_metadata SET value = '0.1' WHERE key = 'version'",
+    *(
+        f"ALTER TABLE ducklake_{table} DROP COLUMN {column}"
+        for table, columns in {
+            "metadata": ("scope", "scope_id"),
+            "schema": ("path", "path_is_relative"),
+            "table": ("path", "path_is_relative"),
+            "data_file": ("mapping_id",),
+        }.items()
+        for column in columns
+    ),
+    "DROP TABLE ducklake_column_mapping",
+    "DROP TABLE ducklake_name_mapping",
+    "UPDATE ducklake_partition_column SET column_id = column_id - 1",  # of `p`, which has no nested columns
+]
