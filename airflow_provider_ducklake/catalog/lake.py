@@ -55,7 +55,7 @@ from airflow_provider_ducklake.planning.write import NewTable
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
 from airflow_provider_ducklake.spec.options import OptionRow, Options, option_text
-from airflow_provider_ducklake.spec.paths import directory_name, is_absolute
+from airflow_provider_ducklake.spec.paths import directory_name, directory_path, is_absolute
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, Snapshot, TableSnapshot
 from airflow_provider_ducklake.spec.versions import CURRENT, SpecVersion
 from airflow_provider_ducklake.transaction.replay import Replay, replay_of
@@ -103,10 +103,11 @@ class Lake:
         tables: CatalogTables,
         options: Sequence[OptionRow],
         storage_options: Mapping[str, Any] | None,
+        data_path: str | None = None,
     ) -> None:
         lake_wide = Options.effective(options)
         self.version = tables.version
-        self.data_path = lake_wide.texts.get("data_path", "")
+        self.data_path = data_path or lake_wide.texts.get("data_path", "")
         self.encrypted = lake_wide.flag("encrypted")
         self._catalog = Catalog(dialect, tables, self.data_path)
         self.storage_options = dict(storage_options or {})
@@ -119,11 +120,14 @@ class Lake:
         *,
         metadata_schema: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        data_path: str | None = None,
     ) -> Lake:
         """Open an existing lake.
 
         ``metadata_schema`` is the database schema of the catalog's tables (PostgreSQL; None: the connection's
-        default); ``storage_options`` are fsspec's, for the files.
+        default); ``storage_options`` are fsspec's, for the files. ``data_path`` is where the files lie
+        now, for a lake that was moved or that others open with ``OVERRIDE_DATA_PATH``; the catalog keeps its
+        own record.
 
         Raises:
             CatalogUnavailableError: the database cannot be reached or refuses the login.
@@ -145,7 +149,8 @@ class Lake:
         except BaseException:
             dialect.engine.dispose()
             raise
-        return cls(dialect, tables, options, storage_options)
+        found_at = None if data_path is None else directory_path(data_path)
+        return cls(dialect, tables, options, storage_options, found_at)
 
     @classmethod
     def create(

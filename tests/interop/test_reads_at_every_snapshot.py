@@ -174,6 +174,21 @@ def test_a_file_moved_out_of_its_folder_is_named(sqlite_catalog, tmp_path):
         lake.read_arrow("t")
 
 
+def test_a_lake_with_its_files_elsewhere_is_read_there(sqlite_catalog, tmp_path):
+    with open_lake(sqlite_catalog) as reference:
+        for statement in [FILES_ONLY, TABLE, fill(0, 5)]:
+            reference.sql(statement)
+    moved = tmp_path / "moved"
+    Path(sqlite_catalog.data_path).rename(moved)
+    with open_lake(sqlite_catalog, f"{moved}/", override_data_path=True) as reference:
+        reference.sql("DELETE FROM t WHERE i = 3")
+        theirs = reference.arrow("FROM t")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url, data_path=str(moved)) as lake:
+        assert as_multiset(lake.read_arrow("t")) == as_multiset(theirs)
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake, pytest.raises(StorageError):
+        lake.read_arrow("t")
+
+
 def test_a_damaged_deletion_vector_is_named(sqlite_catalog):
     with open_lake(sqlite_catalog) as reference:
         for statement in [TABLE, *SCENARIOS["deletion vectors"][:4]]:
