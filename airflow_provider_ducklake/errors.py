@@ -11,7 +11,8 @@ DuckLakeError
 │  ├─ TableNotFoundError
 │  ├─ ViewNotFoundError
 │  ├─ ColumnNotFoundError
-│  └─ SnapshotNotFoundError
+│  ├─ SnapshotNotFoundError
+│  └─ ChangesExpiredError
 ├─ AlreadyExistsError
 ├─ InvalidInputError (also ValueError)
 │  ├─ InvalidNameError
