@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 FILE_ID, ROW_ID_START, POSITION = "__ducklake_file_id", "__ducklake_row_id_start", "__ducklake_position"
 _KEY, _GONE = "__ducklake_file_key", "__ducklake_gone"
-INTERNAL = frozenset({FILE_ID, ROW_ID_START, POSITION, _KEY, _GONE})
+# What a column of a file must not be called; the last two are Spark's own.
+INTERNAL = frozenset({FILE_ID, ROW_ID_START, POSITION, _KEY, _GONE, "_metadata", "_tmp_metadata_row_index"})
 _TABLE = t.StructType(
     [
         t.StructField(_KEY, t.StringType()),

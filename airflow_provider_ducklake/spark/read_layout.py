@@ -83,9 +83,6 @@ def layouts(
     """
     present = present_layout(columns)
 
-    if any(column.name.lower() in INTERNAL for column in columns):
-        return [None] * len(plan.files)
-
     def layout(file: LiveDataFile) -> Layout | None:
         if file.path.rsplit("/", 1)[-1].startswith(_HIDDEN):
             return None
@@ -95,8 +92,12 @@ def layouts(
             file_schema(file, plan.table, locate), columns, is_mapped=file.mapping is not None
         )
 
+    def readable(file: LiveDataFile) -> Layout | None:
+        found = layout(file)
+        return None if found is None or _clashes(found) else found
+
     with ThreadPoolExecutor(_THREADS) as threads:
-        return list(threads.map(layout, plan.files))
+        return list(threads.map(readable, plan.files))
 
 
 def _is_present(file: LiveDataFile, columns: Sequence[Column], since: Mapping[ColumnId, SnapshotId]) -> bool:
@@ -111,6 +112,11 @@ def _is_present(file: LiveDataFile, columns: Sequence[Column], since: Mapping[Co
         for column in columns
         for inner in column.walk()
     )
+
+
+def _clashes(layout: Layout) -> bool:
+    """Whether a file has a column of a name that a scan needs for itself."""
+    return any(stored is not None and stored.name.lower() in INTERNAL for stored in layout.columns)
 
 
 class _NotNativeError(Exception):

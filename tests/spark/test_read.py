@@ -201,15 +201,18 @@ def test_row_ids_and_positions(sqlite_catalog, spark):
 
 def test_columns_with_the_names_of_those_that_a_read_adds(sqlite_catalog, spark):
     with open_lake(sqlite_catalog) as duck:
-        duck.sql(
-            'CREATE TABLE t AS SELECT x AS "_Ducklake_Row_ID", x AS "__ducklake_gone" FROM range(50) r(x)'
-        )
+        duck.sql('CREATE TABLE t ("_Ducklake_Row_ID" BIGINT, "__ducklake_gone" BIGINT, _metadata BIGINT)')
+        duck.sql('ALTER TABLE t ADD COLUMN "a.`b" STRUCT("c.d" UUID, _metadata INT)')
+        duck.sql("INSERT INTO t SELECT x, x, x, {'c.d': uuid(), '_metadata': x} FROM range(50) r(x)")
+        duck.sql('ALTER TABLE t RENAME COLUMN _metadata TO "i.d"')
+        duck.sql("INSERT INTO t SELECT x, x, x, {'c.d': uuid(), '_metadata': x} FROM range(50, 90) r(x)")
         duck.sql("DELETE FROM t WHERE _ducklake_row_id = 3")
         with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-            assert assert_same_rows(spark, lake, duck) == 49
+            assert assert_same_rows(spark, lake, duck) == 89
+            assert assert_same_rows(spark, lake, duck, where='"i.d" < 60', columns=("a.`b",)) == 59
             with pytest.raises(InvalidInputError, match="_ducklake_row_id"):
                 read_table(spark, lake.scan("t"), row_ids=True)
-            assert read_table(spark, lake.scan("t"), positions=True).count() == 49
+            assert read_table(spark, lake.scan("t"), positions=True).count() == 89
 
 
 def test_no_columns_and_no_rows(sqlite_catalog, spark):
