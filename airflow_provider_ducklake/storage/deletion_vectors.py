@@ -12,12 +12,13 @@ import struct
 import zlib
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.storage.filesystem import naming_errors, open_input
+from airflow_provider_ducklake.storage.roaring import positions
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from airflow_provider_ducklake.storage.filesystem import Location
 
 _MAGIC = b"\xd1\xd3\x39\x64"
@@ -32,12 +33,10 @@ def deletion_vector(location: Location) -> pa.ChunkedArray:
     """
     with naming_errors(location.uri, "read"), open_input(location) as source:
         blob = source.read()
-    return pa.chunked_array([pa.array(_positions(blob, location.uri), pa.int64())])
+    return _positions(blob, location.uri)
 
 
-def _positions(blob: bytes, where: str) -> list[int]:
-    from pyroaring import BitMap64  # noqa: PLC0415 - seldom needed, and not where Spark's workers run
-
+def _positions(blob: bytes, where: str) -> pa.ChunkedArray:
     body = blob[_WORD.size : -_WORD.size]
     is_whole = len(blob) > 2 * _WORD.size + len(_MAGIC) and _WORD.unpack_from(blob)[0] == len(body)
     if (
@@ -47,6 +46,6 @@ def _positions(blob: bytes, where: str) -> list[int]:
     ):
         raise StorageError(f"{where} is damaged: no deletion vector, cut off, or with a wrong checksum.")
     try:
-        return list(BitMap64.deserialize(body[len(_MAGIC) :]))
+        return positions(body[len(_MAGIC) :])
     except ValueError as error:
         raise StorageError(f"{where} is damaged: its bitmap cannot be read ({error}).") from error
