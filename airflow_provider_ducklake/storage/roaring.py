@@ -1,7 +1,7 @@
 """Roaring bitmaps of 64-bit numbers, read from their portable layout.
 
 *Source:* the Roaring format specification. Little-endian throughout: 64-bit numbers are a bitmap of the low
-32 bits for each value of the high ones, and that a container of the low 16 bits for each value of the high 16.
+32 bits for each value of the high ones, and that is a container of the low 16 for each value of its high 16.
 """
 
 from __future__ import annotations
