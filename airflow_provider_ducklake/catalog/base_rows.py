@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.catalog import null_check, read_files, read_layouts
-from airflow_provider_ducklake.catalog.inlined_read import (
-    inlined_delete_snapshots,
-    layout_schema,
-    missing_row_ids,
-)
+from airflow_provider_ducklake.catalog.inlined_read import layout_schema
 from airflow_provider_ducklake.catalog.inlined_tables import why_not_inlined
 from airflow_provider_ducklake.catalog.known_stats import live_inlined_tables
-from airflow_provider_ducklake.catalog.row_deletes import RowDeleter
-from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spec.schema import TableSchema
+from airflow_provider_ducklake.catalog.row_changes import read_targets
 from airflow_provider_ducklake.transaction.changes import InlinedLayout
 from airflow_provider_ducklake.transaction.table_draft import InlinedBatch, same_layout
 
@@ -27,13 +21,13 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.catalog.row_changes import Targets
     from airflow_provider_ducklake.spec.files import DataFile
-    from airflow_provider_ducklake.spec.schema import Column
+    from airflow_provider_ducklake.spec.ids import DataFileId
+    from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
-    from airflow_provider_ducklake.storage.filesystem import Location
 
 Reading: TypeAlias = "Callable[[], AbstractContextManager[Connection]]"
-Locate: TypeAlias = "Callable[[str], Location]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,31 +54,12 @@ class BaseRows:
         )
         return InlinedBatch(by_id, inlined_stats(rows, schema))
 
-    @property
-    def can_inline(self) -> bool:
-        """Whether the catalog's database can keep rows and deletes in tables of their own."""
-        return why_not_inlined(TableSchema(()), self._catalog.dialect.engine.dialect.name) is None
-
-    def deleter(
-        self, table: TableSnapshot, row_ids: Collection[int], locate: Locate, new_files: list[str]
-    ) -> RowDeleter:
-        """Return what deletes rows of a table, with what is deleted at its snapshot.
-
-        Raises:
-            InvalidInputError: one of the row ids is that of no row in the catalog.
-        """
+    def targets(
+        self, table: TableSnapshot, file_ids: Collection[DataFileId], row_ids: Collection[int]
+    ) -> Targets:
+        """Return those of the files that the table has, and what they have lost; see ``read_targets``."""
         with self._reading() as connection:
-            missing = missing_row_ids(connection, self._catalog, table, row_ids)
-            if missing:
-                raise InvalidInputError(
-                    f"{table.name} at snapshot {table.snapshot.id} has no row {missing[0]} in the catalog "
-                    f"({len(missing)} of the row ids given). Rows in data files are given by their positions."
-                )
-            files = read_files.data_files(
-                connection, self._catalog.tables, table.snapshot.id, table.table_id, table.root
-            )
-            marks = inlined_delete_snapshots(connection, self._catalog, table.table_id, table.snapshot.id)
-        return RowDeleter(replace(table, files=files), marks, locate, new_files)
+            return read_targets(connection, self._catalog, table, file_ids, row_ids)
 
     def layout(self, table: TableSnapshot | None, schema: TableSchema) -> InlinedLayout:
         """Return a table's newest catalog table for inlined rows, and whether rows of ``schema`` fit it."""

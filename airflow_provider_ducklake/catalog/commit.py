@@ -10,27 +10,31 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import DBAPIError
 
 from airflow_provider_ducklake.catalog import commit_keys, consumers, jobs, read_snapshots
+from airflow_provider_ducklake.catalog.delete_writer import DeleteWriter, OtherSnapshotError
 from airflow_provider_ducklake.catalog.effects import effects_of
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.effects.inlined import lacks_layout
 from airflow_provider_ducklake.catalog.known_stats import known_stats, stats_questions
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
+from airflow_provider_ducklake.catalog.unused_files import remove_unused
 from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
     TransactionConflictError,
 )
 from airflow_provider_ducklake.spec.commit_key import OnClear
+from airflow_provider_ducklake.spec.ids import SnapshotId
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 from airflow_provider_ducklake.transaction.change_set import changes_catalog, ordered
-from airflow_provider_ducklake.transaction.changes import AddDeletes, InlineRows
+from airflow_provider_ducklake.transaction.changes import InlineRows
 from airflow_provider_ducklake.transaction.changes_made import format_changes
 from airflow_provider_ducklake.transaction.commit_state import CommitState
 from airflow_provider_ducklake.transaction.conflicts import (
@@ -41,7 +45,7 @@ from airflow_provider_ducklake.transaction.conflicts import (
 from airflow_provider_ducklake.transaction.replay import Replay, replay_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -53,8 +57,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.read_snapshots import Progress, RecordedSnapshot
     from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.spec.commit_key import CommitKey, CommitRecord
-    from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.snapshots import Snapshot
+    from airflow_provider_ducklake.storage.filesystem import Location
     from airflow_provider_ducklake.transaction.changes import Change
     from airflow_provider_ducklake.transaction.commit_state import KnownStats
 
@@ -70,22 +74,22 @@ class KeyedCommit:
     seen: Replay = field(default_factory=Replay)
 
 
-Restamp: TypeAlias = "Callable[[AddDeletes, SnapshotId], AddDeletes]"
-
-
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Changes that were planned on snapshot ``base``: they conflict with what came after it."""
+    """Changes that were planned on snapshot ``base``: they conflict with what came after it.
+
+    ``unused`` are files (absolute paths) that nobody needs once they are committed.
+    """
 
     base: SnapshotId
     changes: Collection[Change]
+    unused: Collection[str] = ()
 
 
 @dataclass(frozen=True)
 class PlannedCommit:
     """Stages that become one snapshot, what they say of themselves, and how to make them once.
 
-    ``restamp`` writes delete files anew that hold the id of another snapshot than they are committed as;
     ``releases`` are the ids of registered jobs whose files these are, ``consumed`` is what the changes were
     made of.
     """
@@ -93,7 +97,6 @@ class PlannedCommit:
     stages: Sequence[Stage]
     info: CommitInfo
     keyed: KeyedCommit | None = None
-    restamp: Restamp | None = None
     releases: Sequence[str] = ()
     consumed: Consumed | None = None
 
@@ -104,9 +107,14 @@ class PlannedCommit:
 
 
 def commit(
-    catalog: Catalog, planned: PlannedCommit, retry: RetryPolicy = DEFAULT_RETRY
+    catalog: Catalog,
+    planned: PlannedCommit,
+    locate: Callable[[str], Location],
+    retry: RetryPolicy = DEFAULT_RETRY,
 ) -> CommittedSnapshot | None:
     """Commit the changes as one new snapshot; no changes, no snapshot (None), but what is consumed is noted.
+
+    ``locate`` says where a lake path lies: delete files that hold the snapshot's id are written here.
 
     Raises:
         TransactionConflictError: somebody committed what ours does not go together with; nothing landed.
@@ -116,9 +124,30 @@ def commit(
     """
     if not planned.changes:
         return None if planned.consumed is None else _note_consumed(catalog, planned, planned.consumed, retry)
+    deletes = DeleteWriter(planned.changes, locate)
+    try:
+        committed = _commit(catalog, planned, deletes, retry)
+    except CommitStateUnknownError:
+        raise
+    except Exception:
+        deletes.discard()
+        raise
+    if committed.is_earlier:
+        deletes.discard()
+        return committed
+    deletes.tidy_up()
+    remove_unused((path for stage in planned.stages for path in stage.unused), locate)
+    return committed
+
+
+def _commit(
+    catalog: Catalog, planned: PlannedCommit, deletes: DeleteWriter, retry: RetryPolicy
+) -> CommittedSnapshot:
     sent: list[SnapshotId] = []
     try:
-        committed, attempts = with_retries(catalog.dialect, retry, lambda: _attempt(catalog, planned, sent))
+        committed, attempts = with_retries(
+            catalog.dialect, retry, lambda: _attempt(catalog, planned, deletes, sent)
+        )
         if committed.is_earlier:
             log.info("Snapshot %d is this commit already; nothing was written", committed.id)
             return committed
@@ -155,8 +184,23 @@ def _now(progress: Progress) -> datetime:
     return progress.server_time or datetime.now(UTC)
 
 
-def _attempt(catalog: Catalog, planned: PlannedCommit, sent: list[SnapshotId]) -> CommittedSnapshot:
-    """Try once; leaves the snapshot's id in ``sent`` when COMMIT is on its way and was not refused."""
+def _attempt(
+    catalog: Catalog, planned: PlannedCommit, deletes: DeleteWriter, sent: list[SnapshotId]
+) -> CommittedSnapshot:
+    """Try until the delete files are written for the snapshot that the commit becomes."""
+    while deletes.may_write_outside:
+        with catalog.dialect.reading() as connection:
+            head = read_snapshots.head(connection, catalog.tables)
+        deletes.write_for(SnapshotId(head.id + 1))
+        with suppress(OtherSnapshotError):
+            return _attempt_locked(catalog, planned, deletes, sent)
+    return _attempt_locked(catalog, planned, deletes, sent)
+
+
+def _attempt_locked(
+    catalog: Catalog, planned: PlannedCommit, deletes: DeleteWriter, sent: list[SnapshotId]
+) -> CommittedSnapshot:
+    """Try once under the lock; ``sent`` gets the snapshot's id when COMMIT is sent and was not refused."""
     dialect, tables = catalog.dialect, catalog.tables
     with dialect.writing_after(_questions(catalog, planned)) as (connection, answers):
         if planned.keyed is not None and (done := _earlier(planned.keyed, answers["records"])):
@@ -164,7 +208,7 @@ def _attempt(catalog: Catalog, planned: PlannedCommit, sent: list[SnapshotId]) -
         state = _begin(connection, catalog, planned, answers)
         effects = [
             effect
-            for change in _stamped(planned, state.snapshot_id)
+            for change in deletes.changes_for(state.snapshot_id)
             for effect in effects_of(change, state, tables)
         ]
         if planned.keyed is not None:
@@ -201,18 +245,6 @@ def _questions(catalog: Catalog, planned: PlannedCommit) -> dict[str, Question[A
     if planned.consumed is not None:
         questions["consumed"] = consumers.which_consumptions(catalog, planned.consumed.consumer)
     return questions
-
-
-def _stamped(planned: PlannedCommit, snapshot_id: SnapshotId) -> Iterator[Change]:
-    """Yield the changes; delete files that hold the id of another snapshot are written anew."""
-    for change in planned.changes:
-        if isinstance(change, AddDeletes) and any(
-            file.stamped_for not in (None, snapshot_id) for file in change.files
-        ):
-            assert planned.restamp is not None
-            yield planned.restamp(change, snapshot_id)
-        else:
-            yield change
 
 
 def _earlier(keyed: KeyedCommit, found: Sequence[CommitRecord]) -> tuple[CommitRecord, ...]:

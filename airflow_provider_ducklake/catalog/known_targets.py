@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog import read_files
 from airflow_provider_ducklake.catalog.inlined_tables import inlined_delete_table
-from airflow_provider_ducklake.transaction.changes import AddDeletes, Change, InlineDeletes
+from airflow_provider_ducklake.transaction.changes import AddDeletes, Change, EndFiles, InlineDeletes
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -27,6 +27,9 @@ def with_targets(
             known = _of_delete_files(connection, catalog, change, known)
         elif isinstance(change, InlineDeletes):
             known = _of_marks(connection, catalog, change, known)
+        elif isinstance(change, EndFiles) and change.delete_files is not None:
+            targets = read_files.live_targets(connection, catalog.tables, change.file_ids)
+            known = replace(known, targets={**known.targets, **targets})
     return known
 
 

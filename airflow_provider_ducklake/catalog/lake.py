@@ -23,7 +23,7 @@ from airflow_provider_ducklake.catalog.base_lake import CatalogBase, Definitions
 from airflow_provider_ducklake.catalog.catalog import Catalog
 from airflow_provider_ducklake.catalog.change_feed import ChangeFeed
 from airflow_provider_ducklake.catalog.column_bounds import ColumnBounds, column_bounds
-from airflow_provider_ducklake.catalog.commit import KeyedCommit, PlannedCommit, Restamp, Stage, commit
+from airflow_provider_ducklake.catalog.commit import KeyedCommit, PlannedCommit, Stage, commit
 from airflow_provider_ducklake.catalog.connect import catalog_file, open_engine, parse_url, shown
 from airflow_provider_ducklake.catalog.dialects import dialect_of
 from airflow_provider_ducklake.catalog.indexes import create_indexes
@@ -32,6 +32,7 @@ from airflow_provider_ducklake.catalog.read_changes import check_complete, plan_
 from airflow_provider_ducklake.catalog.registered_files import registered
 from airflow_provider_ducklake.catalog.replaced_rows import replaced_rows
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
+from airflow_provider_ducklake.catalog.row_changes import changes_of_job, read_targets
 from airflow_provider_ducklake.catalog.row_counts import count_rows
 from airflow_provider_ducklake.catalog.scan import plan_table
 from airflow_provider_ducklake.catalog.staged import table_to_read
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.questions import Question
     from airflow_provider_ducklake.catalog.read_snapshots import RecordedSnapshot
     from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.planning.row_changes import RowChanges
     from airflow_provider_ducklake.planning.scan import ScanPlan
     from airflow_provider_ducklake.planning.staged import StagedWrite
     from airflow_provider_ducklake.planning.watch import TableChanges
@@ -594,7 +596,7 @@ class Lake:
         with _translated(self._catalog.dialect.engine.url):
             return create_indexes(self._catalog)
 
-    def commit(  # noqa: PLR0913 - the last three have defaults
+    def commit(
         self,
         base: SnapshotId,
         changes: Iterable[Change],
@@ -602,14 +604,13 @@ class Lake:
         *,
         retry: RetryPolicy = DEFAULT_RETRY,
         keyed: KeyedCommit | None = None,
-        restamp: Restamp | None = None,
     ) -> CommittedSnapshot | None:
         """Commit changes that were planned on snapshot ``base``; see ``catalog.commit``.
 
         Raises:
             InvalidInputError: the lake demands a commit message and there is none.
         """
-        planned = PlannedCommit((Stage(base, tuple(changes)),), info, keyed, restamp)
+        planned = PlannedCommit((Stage(base, tuple(changes)),), info, keyed)
         self._demand_message(planned)
         return self.commit_planned(planned, retry)
 
@@ -645,7 +646,7 @@ class Lake:
         """Commit what was planned, and checked against the lake's options."""
         self._refuse_unwritable()
         with _translated(self._catalog.dialect.engine.url):
-            return commit(self._catalog, planned, retry)
+            return commit(self._catalog, planned, self.locate, retry)
 
     def consumptions(self, consumer: Consumer) -> tuple[Consumption, ...]:
         """Return which changes a consumer has consumed, oldest first; see ``DuckLakeSparkSQLOperator``."""
@@ -719,6 +720,22 @@ class Lake:
             return replaced_rows(
                 connection, self._catalog, self._snapshot(connection, at), replay.replaced, count
             )
+
+    def row_changes(self, table: TableSnapshot, changes: RowChanges) -> Stage:
+        """Return what is to be committed of a job that changed rows of a table, as it read it.
+
+        Commit it with ``commit_stages``. Files of the job that the commit makes no use of are removed then.
+
+        Raises:
+            TransactionConflictError: a file that loses rows was compacted or got other deletes since, or the
+                table has other columns.
+            StorageError: a delete file cannot be read.
+        """
+        self._refuse_unwritable()
+        file_ids = [one.data_file_id for one in changes.deletes]
+        with self._reading() as connection:
+            targets = read_targets(connection, self._catalog, table, file_ids, changes.inlined)
+        return changes_of_job(targets, changes, self.locate)
 
     def expire_snapshots(
         self,

@@ -5,20 +5,19 @@ Nothing reaches the catalog before the block ends; then everything lands as one 
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from uuid6 import uuid7
 
 from airflow_provider_ducklake.catalog.commit import PlannedCommit, Stage
+from airflow_provider_ducklake.catalog.row_changes import delete_changes
 from airflow_provider_ducklake.catalog.table_definition import table_definition
+from airflow_provider_ducklake.catalog.unused_files import remove_unused
 from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
     InvalidInputError,
-    StorageError,
     TableNotFoundError,
-    UnsupportedFeatureError,
     ViewNotFoundError,
 )
 from airflow_provider_ducklake.planning.write import ParquetSettings
@@ -52,15 +51,10 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.commit import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.catalog.row_deletes import RowDeleter
     from airflow_provider_ducklake.spec.files import DataFile
-    from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
-    from airflow_provider_ducklake.spec.snapshots import CommitInfo
-    from airflow_provider_ducklake.transaction.changes import AddDeletes
+    from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot
     from airflow_provider_ducklake.transaction.lake_draft import ViewDraft
     from airflow_provider_ducklake.transaction.table_draft import TableDraft
-
-log = logging.getLogger(__name__)
 
 TableName = str | tuple[str, str] | QualifiedName
 _DIALECTS = ("duckdb", "spark")
@@ -82,7 +76,6 @@ class LakeTransaction:
         self._base = lake.newest()
         self._draft = LakeDraft(self._base, lake.data_path, lambda: str(uuid7()))
         self._new_files: list[str] = []
-        self._deleters: dict[TableId, RowDeleter] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -106,7 +99,6 @@ class LakeTransaction:
         registered = {
             file.path.rpartition("/")[2] for table in self._draft.tables_with_files for file in table.files
         }
-        registered.update(name for deleter in self._deleters.values() for name in deleter.names.values())
         self._remove(path for path in self._new_files if path.rpartition("/")[2] not in registered)
 
     def _commit(self) -> CommittedSnapshot | None:
@@ -114,7 +106,7 @@ class LakeTransaction:
         if changes:
             self._info.check(self._base.lake_options)
         stage = Stage(self._base.snapshot_id, changes)
-        return self._lake.commit_planned(PlannedCommit((stage,), self._info, self._keyed, self._restamped))
+        return self._lake.commit_planned(PlannedCommit((stage,), self._info, self._keyed))
 
     # Schemas
 
@@ -215,28 +207,43 @@ class LakeTransaction:
             InvalidInputError: a file, position or row id that the table does not have, or has lost already.
             TableNotFoundError: no such table.
         """
+        from airflow_provider_ducklake.catalog import given_rows  # noqa: PLC0415 - heavy
+
         draft = self._table(table)
-        if draft.base is None:
-            raise InvalidInputError(f"{draft.name} is made by this transaction; leave out the rows instead.")
+        base = _base_of(draft)
         chosen = {DataFileId(file_id): places for file_id, places in (positions or {}).items()}
-        deleter = self._base.rows.deleter(draft.base, row_ids, self._lake.locate, self._new_files)
-        mark_limit = draft.options.integer("data_inlining_row_limit") if self._base.rows.can_inline else 0
-        self._draft.put(draft.with_deletes(tuple(deleter.changes(chosen, row_ids, mark_limit=mark_limit))))
-        self._deleters[draft.base.table_id] = deleter
+        targets = self._base.rows.targets(base, chosen, row_ids)
+        changes = given_rows.changes_of_given_rows(targets, chosen, row_ids, self._lake.locate)
+        self._draft.put(draft.with_deletes(tuple(changes)))
 
-    def _restamped(self, change: AddDeletes, snapshot_id: SnapshotId) -> AddDeletes:
-        return self._deleters[change.table_id].restamped(change, snapshot_id)
+    def delete_rows(self, table: TableName, where: str, *, max_bytes: int = 256 * 2**20) -> int:
+        """Delete the rows for which a condition such as ``"day < '2024-01-31'"`` is true; return how many.
 
-    def delete_rows(self, table: TableName, where: str) -> None:  # noqa: ARG002 - the promised signature
-        """Not there yet.
+        This process reads the files that may hold such rows: for tables, or conditions, of which those have
+        at most ``max_bytes`` together. Rows that the same transaction appends come after it, and stay.
 
         Raises:
-            UnsupportedFeatureError: always.
+            InvalidPredicateError, ColumnNotFoundError: the condition cannot be read.
+            InvalidInputError: more bytes to read, or the transaction has changed the table before.
+            StorageError: a file is missing or damaged.
         """
-        raise UnsupportedFeatureError(
-            f"Deleting rows of {QualifiedName.of(table)} by a condition comes with the release that reads "
-            "them first; truncate the table, or delete in DuckDB."
-        )
+        from airflow_provider_ducklake.catalog import given_rows  # noqa: PLC0415 - heavy
+
+        draft = self._table(table)
+        base = _base_of(draft)
+        if draft.files or draft.inlined or draft.columns != base.schema:
+            raise InvalidInputError(
+                f"Delete the rows of {draft.name} before the transaction adds rows to it or alters it."
+            )
+        plan = self._lake.scan(base.name, at=base.snapshot.id, columns=(), where=where)
+        given_rows.check_size(plan, max_bytes)
+        chosen = given_rows.matching_positions(plan, self._lake.locate)
+        row_ids = given_rows.matching_row_ids(plan)
+        if chosen or row_ids:
+            targets = self._base.rows.targets(base, chosen, row_ids)
+            changes = delete_changes(targets, chosen, row_ids, self._lake.locate)
+            self._draft.put(draft.with_deletes(tuple(changes)))
+        return sum(positions.count for positions in chosen.values()) + len(row_ids)
 
     def _table(self, table: TableName) -> TableDraft:
         name = QualifiedName.of(table)
@@ -534,13 +541,13 @@ class LakeTransaction:
         return next_path
 
     def _remove(self, paths: Iterable[str]) -> None:
-        from airflow_provider_ducklake.storage.filesystem import delete_file_at  # noqa: PLC0415 - heavy
+        remove_unused(paths, self._lake.locate)
 
-        for path in paths:
-            try:
-                delete_file_at(self._lake.locate(path))
-            except (StorageError, OSError) as error:
-                log.warning("Cannot remove %s, which no snapshot names: %s", path, error)
+
+def _base_of(draft: TableDraft) -> TableSnapshot:
+    if draft.base is None:
+        raise InvalidInputError(f"{draft.name} is made by this transaction; leave out the rows instead.")
+    return draft.base
 
 
 def _type(type_: str | DuckLakeType) -> DuckLakeType:

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.storage.deletion_vectors import deletion_vector
-from airflow_provider_ducklake.storage.filesystem import Location, OutputFile, naming_errors, open_input
+from airflow_provider_ducklake.storage.filesystem import OutputFile, naming_errors, open_input
 from airflow_provider_ducklake.storage.parquet_footer import footer_length
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from airflow_provider_ducklake.storage.filesystem import Location
 
 _SNAPSHOT_ID = "_ducklake_internal_snapshot_id"
 
@@ -26,43 +26,38 @@ def _field(name: str, type_: pa.DataType, field_id: int) -> pa.Field:
     return pa.field(name, type_, metadata={b"PARQUET:field_id": str(field_id).encode()})
 
 
-_SCHEMA = pa.schema([_field("file_path", pa.string(), 2147483646), _field("pos", pa.int64(), 2147483645)])
+_SCHEMA = pa.schema(
+    [
+        _field("file_path", pa.dictionary(pa.int32(), pa.string()), 2147483646),  # in Parquet a plain string
+        _field("pos", pa.int64(), 2147483645),
+    ]
+)
 _STAMPED_SCHEMA = _SCHEMA.append(_field(_SNAPSHOT_ID, pa.int64(), 2147483539))
 
 
-def write_delete_file(
-    location: Location, data_file_path: str, deleted: Mapping[int, int | None]
-) -> tuple[int, int]:
+def write_delete_file(location: Location, data_file_path: str, deleted: pa.Table) -> tuple[int, int]:
     """Write a delete file and return its size and the length of its footer.
 
-    ``deleted`` maps positions to the ids of the snapshots that deleted them; all None: the file holds none.
+    ``deleted`` has the columns ``pos`` (int64, ascending, unique) and, where the file is to say which
+    snapshot deleted each row, ``snapshot_id`` (int64).
 
     Raises:
         StorageError: it cannot be written.
     """
-    positions = sorted(deleted)
-    arrays = [pa.array([data_file_path] * len(positions), pa.string()), pa.array(positions, pa.int64())]
-    stamps = [deleted[position] for position in positions]
-    schema = _SCHEMA
-    if any(stamp is not None for stamp in stamps):
-        arrays.append(pa.array(stamps, pa.int64()))
-        schema = _STAMPED_SCHEMA
+    zeros = pa.repeat(pa.scalar(0, pa.int32()), deleted.num_rows)
+    paths = pa.DictionaryArray.from_arrays(zeros, pa.array([data_file_path], pa.string()))
+    schema = _STAMPED_SCHEMA if "snapshot_id" in deleted.column_names else _SCHEMA
+    rows = pa.Table.from_arrays([pa.chunked_array([paths]), *deleted.columns], schema=schema)
     with naming_errors(location.uri, "write"):
         sink = OutputFile(location)
         try:
             with pq.ParquetWriter(sink, schema, compression="zstd", store_schema=False) as writer:
-                writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+                writer.write_table(rows)
             sink.finish()
         except BaseException:
             sink.abort()
             raise
     return sink.size, footer_length(sink.tail, location.uri)
-
-
-def read_delete_file(location: Location, file_format: str, default_snapshot_id: int) -> dict[int, int]:
-    """Return what ``deleted_rows`` does, as a mapping of positions to the ids of snapshots."""
-    rows = deleted_rows(location, file_format, default_snapshot_id)
-    return dict(zip(rows["pos"].to_pylist(), rows["snapshot_id"].to_pylist(), strict=True))
 
 
 def deleted_rows(location: Location, file_format: str, default_snapshot_id: int) -> pa.Table:
@@ -90,9 +85,12 @@ def deleted_rows(location: Location, file_format: str, default_snapshot_id: int)
 
 
 def _parquet_deletes(location: Location) -> tuple[pa.ChunkedArray, pa.ChunkedArray | None]:
+    """Return positions and stamps; the column before them repeats the data file's path, and is not read."""
     with naming_errors(location.uri, "read"), open_input(location) as source:
-        rows = pq.ParquetFile(source).read()
-    if rows.num_columns < 2 or not pa.types.is_integer(rows.schema.types[1]):  # noqa: PLR2004 - path, position
-        raise StorageError(f"{location.uri} is no delete file: its columns are {rows.column_names}.")
+        file = pq.ParquetFile(source)
+        names = file.schema_arrow.names
+        if len(names) < 2 or not pa.types.is_integer(file.schema_arrow.types[1]):  # noqa: PLR2004 - path, position
+            raise StorageError(f"{location.uri} is no delete file: its columns are {names}.")
+        rows = file.read(columns=[names[1], *([_SNAPSHOT_ID] if _SNAPSHOT_ID in names else [])])
     stamps = rows.column(_SNAPSHOT_ID) if _SNAPSHOT_ID in rows.column_names else None
-    return rows.column(1).cast(pa.int64()), stamps
+    return rows.column(names[1]).cast(pa.int64()), stamps

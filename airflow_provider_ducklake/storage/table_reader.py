@@ -39,6 +39,18 @@ def live_rows(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Locati
     return _wanted(plan, visible_rows(plan, file, locate))
 
 
+def wanted_positions(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location]) -> pa.Array:
+    """Return where the rows that the plan wants lie in a data file: int64, ascending, from 0."""
+    return _matching(plan, visible_rows(plan, file, locate, numbered=True))["pos"].combine_chunks()
+
+
+def wanted_row_ids(plan: ScanPlan) -> pa.ChunkedArray:
+    """Return the ids (int64) of the rows that the plan wants and the catalog keeps."""
+    row_ids = [row_id for part in plan.inlined_rows for row_id in part.row_ids]
+    rows = inlined_in_schema(plan.inlined_rows, TableSchema(columns_to_read(plan)))
+    return _matching(plan, rows.append_column("row_id", pa.array(row_ids, pa.int64())))["row_id"]
+
+
 def visible_rows(
     plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location], *, numbered: bool = False
 ) -> pa.Table:
@@ -111,9 +123,11 @@ def _inlined(plan: ScanPlan) -> pa.Table:
 
 
 def _wanted(plan: ScanPlan, rows: pa.Table) -> pa.Table:
-    if plan.where is None:
-        return rows
-    return matching(rows, plan.where, plan.table.schema).select(plan.columns)
+    return rows if plan.where is None else _matching(plan, rows).select(plan.columns)
+
+
+def _matching(plan: ScanPlan, rows: pa.Table) -> pa.Table:
+    return rows if plan.where is None else matching(rows, plan.where, plan.table.schema)
 
 
 # Rows of several snapshots in one file (merged, or flushed from the catalog) say which each of them is.

@@ -7,7 +7,7 @@ of one table are net: a column added and renamed in one transaction is a column 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.spec.ids import (
@@ -26,7 +26,7 @@ from airflow_provider_ducklake.spec.paths import relative_to
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from airflow_provider_ducklake.spec.files import DataFile
+    from airflow_provider_ducklake.spec.files import DataFile, LiveDeleteFile
     from airflow_provider_ducklake.spec.identifiers import QualifiedName
     from airflow_provider_ducklake.spec.partitioning import PartitionField
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
@@ -291,11 +291,67 @@ class InlineRows:
 
 @dataclass(frozen=True, slots=True)
 class EndFiles:
-    """Data files whose last live row goes, with all their rows."""
+    """Data files whose last live row goes, with all their rows.
+
+    ``delete_files`` are the live delete files that they had when we planned: other ones by now are a
+    conflict. None: any rows that others deleted since are one, but rows that they added are not.
+    """
 
     table_id: TableId
     name: QualifiedName
     file_ids: tuple[DataFileId, ...]
+    delete_files: tuple[DeleteFileId | None, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Positions (from 0) of rows in a data file: ascending, unique, each 8 bytes, little-endian."""
+
+    data: bytes = field(repr=False)
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return len(self.data) // 8
+
+
+@dataclass(frozen=True, slots=True)
+class PositionsFile:
+    """Positions of rows in a data file that lie in a delete file of just them; ``path`` is absolute."""
+
+    path: str
+    count: int
+    file_size_bytes: int
+    footer_size: int
+
+
+RowPositions: TypeAlias = Positions | PositionsFile
+
+
+@dataclass(frozen=True, slots=True)
+class UnwrittenDeletes:
+    """A delete file that the commit writes into ``root``, since it may have to hold the snapshot's own id.
+
+    It has the rows at ``positions``, and those of ``old``, the live delete file that it replaces, and of
+    ``marks``, inlined deletes that it makes superfluous: positions, with the snapshots that deleted them.
+    """
+
+    data_file_id: DataFileId
+    data_file_path: str
+    root: str
+    positions: RowPositions
+    old: LiveDeleteFile | None = None
+    marks: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def replaces(self) -> DeleteFileId | None:
+        """The id of the delete file that it replaces."""
+        return self.old.id if self.old is not None else None
+
+    @property
+    def holds_ids(self) -> bool:
+        """Whether the file says which snapshot deleted which row: earlier ones deleted some."""
+        return self.old is not None or bool(self.marks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +364,6 @@ class FileDeletes:
     """
 
     data_file_id: DataFileId
-    data_file_path: str
     path: str
     delete_count: int
     file_size_bytes: int
@@ -327,7 +382,7 @@ class AddDeletes:
 
     table_id: TableId
     name: QualifiedName
-    files: tuple[FileDeletes, ...]
+    files: tuple[FileDeletes | UnwrittenDeletes, ...]
     folded_marks: tuple[DataFileId, ...] = ()
 
 

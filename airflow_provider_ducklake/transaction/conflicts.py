@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.errors import TransactionConflictError
+from airflow_provider_ducklake.errors import TransactionConflictError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
 from airflow_provider_ducklake.transaction.changes import (
     AddDeletes,
@@ -154,8 +154,8 @@ def _ours(change: Change) -> _Ours | None:  # noqa: C901, PLR0911, PLR0912 - one
     match change:
         case AppendFiles(table=int(table_id), name=name) | InlineRows(table=int(table_id), name=name):
             return _Ours(Deed.INSERT, str(name), table_id)
-        case EndFiles(table_id, name):
-            return _Ours(Deed.END_FILES, str(name), table_id)
+        case EndFiles(table_id, name, delete_files=delete_files):
+            return _Ours(Deed.END_FILES if delete_files is None else Deed.DELETE, str(name), table_id)
         case AddDeletes(table_id, name):
             return _Ours(Deed.DELETE, str(name), table_id)
         case InlineDeletes(table_id, name, positions):
@@ -220,9 +220,18 @@ def check_targets(
 
     Raises:
         TransactionConflictError: a file is gone, or got other deletes since.
+        UnsupportedFeatureError: two of the changes delete rows of one file.
     """
+    seen: set[DataFileId] = set()
     for change in changes:
-        for file_id, replaces in _planned_targets(change).items():
+        planned = _planned_targets(change)
+        if twice := sorted(seen & planned.keys()):
+            raise UnsupportedFeatureError(
+                f"Two parts of this commit delete rows of data file {twice[0]} of {change.name}. Delete them "
+                "in one, or commit one after the other."
+            )
+        seen |= planned.keys()
+        for file_id, replaces in planned.items():
             if targets.get(file_id, _GONE) != replaces:
                 did = "has other deletes" if file_id in targets else "no longer has the file"
                 raise TransactionConflictError(
@@ -252,6 +261,8 @@ def _planned_targets(change: Change) -> Mapping[DataFileId, DeleteFileId | None]
     match change:
         case AddDeletes(files=files):
             return {file.data_file_id: file.replaces for file in files}
+        case EndFiles(file_ids=file_ids, delete_files=delete_files) if delete_files is not None:
+            return dict(zip(file_ids, delete_files, strict=True))
         case InlineDeletes(positions=positions):
             return dict.fromkeys(positions)
         case _:

@@ -11,6 +11,7 @@ from airflow_provider_ducklake.catalog.effects.effect import Effect, close, inse
 from airflow_provider_ducklake.catalog.inlined_tables import inlined_delete_table
 from airflow_provider_ducklake.catalog.questions import in_parts
 from airflow_provider_ducklake.spec.paths import is_absolute
+from airflow_provider_ducklake.transaction.changes import FileDeletes
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.transaction.changes import (
         AddDeletes,
         EndFiles,
-        FileDeletes,
         InlineDeletes,
         Truncate,
+        UnwrittenDeletes,
     )
     from airflow_provider_ducklake.transaction.commit_state import CommitState
 
@@ -61,7 +62,8 @@ def add_deletes(change: AddDeletes, state: CommitState, tables: CatalogTables) -
     state.record(ChangeRecord(ChangeKind.DELETED_FROM_TABLE, change.table_id))
 
 
-def _row(file: FileDeletes, change: AddDeletes, state: CommitState) -> dict[str, object]:
+def _row(file: FileDeletes | UnwrittenDeletes, change: AddDeletes, state: CommitState) -> dict[str, object]:
+    assert isinstance(file, FileDeletes)
     assert file.stamped_for in (None, state.snapshot_id)
     return {
         "delete_file_id": state.new_file_id(),
