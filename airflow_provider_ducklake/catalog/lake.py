@@ -30,7 +30,7 @@ from airflow_provider_ducklake.catalog.indexes import create_indexes
 from airflow_provider_ducklake.catalog.options import write_option
 from airflow_provider_ducklake.catalog.read_changes import check_complete, plan_changes
 from airflow_provider_ducklake.catalog.registered_files import registered
-from airflow_provider_ducklake.catalog.replaced_rows import replaced_rows
+from airflow_provider_ducklake.catalog.replaced_rows import find_earlier_rows, replaced_rows
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
 from airflow_provider_ducklake.catalog.row_changes import changes_of_job, read_targets
 from airflow_provider_ducklake.catalog.row_counts import count_rows
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.snapshots import JsonValue
     from airflow_provider_ducklake.spec.views import ViewDefinition
     from airflow_provider_ducklake.storage.filesystem import Location
-    from airflow_provider_ducklake.transaction.changes import Change, EndFiles
+    from airflow_provider_ducklake.transaction.changes import Change
 
 At = int | datetime | None
 STAGE_TTL = timedelta(days=7)
@@ -705,21 +705,18 @@ class Lake:
                 found = commit_keys.records(connection, self._catalog, key)
         return KeyedCommit(key, on_clear, replay_of(found, key, on_clear))
 
-    def replaced_rows(self, replay: Replay, at: SnapshotId) -> tuple[EndFiles, ...]:
+    def replaced_rows(self, replay: Replay, at: SnapshotId) -> tuple[Change, ...]:
         """Return the changes that take the rows of an earlier generation out of the tables of a snapshot.
 
+        Nothing is written yet: the commit writes the delete files that it takes.
+
         Raises:
-            UnsupportedFeatureError: such a row lies in a file, or in the catalog, beside other rows.
+            StorageError: a file that may hold such rows, beside others, cannot be read.
         """
-        from airflow_provider_ducklake.storage.row_ids import count_row_ids  # noqa: PLC0415 - heavy
-
-        def count(path: str, first: int, end: int) -> int | None:
-            return count_row_ids(self.locate(path), first, end)
-
         with self._reading() as connection:
-            return replaced_rows(
-                connection, self._catalog, self._snapshot(connection, at), replay.replaced, count
-            )
+            snapshot = self._snapshot(connection, at)
+            found = find_earlier_rows(connection, self._catalog, snapshot, replay.replaced)
+        return tuple(change for one in found for change in replaced_rows(one, self.locate))
 
     def row_changes(self, table: TableSnapshot, changes: RowChanges) -> Stage:
         """Return what is to be committed of a job that changed rows of a table, as it read it.

@@ -1,31 +1,34 @@
-"""Which changes take the rows of an earlier commit out of a table again, updated since or not."""
+"""Which changes take the rows of an earlier commit out of a table again, wherever they lie by now."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy import column, literal, select
-from sqlalchemy import table as sql_table
+from sqlalchemy import and_, or_, select
 
 from airflow_provider_ducklake.catalog import read, read_layouts, read_snapshots
+from airflow_provider_ducklake.catalog.inlined_tables import inlined_table
+from airflow_provider_ducklake.catalog.row_changes import delete_changes, read_targets_where
 from airflow_provider_ducklake.catalog.table_snapshot import load_table
-from airflow_provider_ducklake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.spec.ids import DataFileId
-from airflow_provider_ducklake.spec.paths import CatalogPath
-from airflow_provider_ducklake.transaction.changes import EndFiles
+from airflow_provider_ducklake.spec.schema import TableSchema
+from airflow_provider_ducklake.transaction.changes import AddDeletes, EndFiles, InlineDeletes
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any, TypeAlias
+    from collections.abc import Callable, Iterable, Iterator
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import ColumnElement, Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.catalog.row_changes import Targets
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
+    from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
+    from airflow_provider_ducklake.storage.filesystem import Location
+    from airflow_provider_ducklake.transaction.changes import Change, Positions
 
-    CountRowIds: TypeAlias = Callable[[str, int, int], int | None]
+    Locate = Callable[[str], Location]
 
 _MOVES_ROWS = frozenset(
     {
@@ -38,93 +41,72 @@ _MOVES_ROWS = frozenset(
 )
 
 
-def replaced_rows(
-    connection: Connection,
-    catalog: Catalog,
-    snapshot: Snapshot,
-    records: Iterable[CommitRecord],
-    count_row_ids: CountRowIds,
-) -> tuple[EndFiles, ...]:
-    """Return the end of the files that hold the live rows of earlier commits, and nothing else.
+@dataclass(frozen=True, slots=True)
+class EarlierRows:
+    """Where the live rows of an earlier commit to one table may lie.
 
-    ``count_row_ids(path, first, end)`` says how many row ids from ``first`` to before ``end`` a data file
-    brought along from other files; None: its rows are its own. Tables that were dropped since count as empty.
+    ``row_ids`` are those in the catalog. With ``are_together`` the files of ``targets`` hold just such rows.
+    """
+
+    record: CommitRecord
+    targets: Targets
+    row_ids: tuple[int, ...]
+    are_together: bool
+
+
+def find_earlier_rows(
+    connection: Connection, catalog: Catalog, snapshot: Snapshot, records: Iterable[CommitRecord]
+) -> tuple[EarlierRows, ...]:
+    """Ask the catalog for the rows of earlier commits; tables that were dropped since count as empty.
 
     Raises:
-        UnsupportedFeatureError: such rows share a file, or lie in the catalog, beside other rows.
+        TransactionConflictError: a file's deletes are of a newer snapshot.
     """
     names = {row.id: row.qualified for row in read.table_rows(connection, catalog.tables, snapshot.id)}
-    changes = []
+    found = []
     for record in records:
         if record.table_id is not None and record.table_id in names:
             table = load_table(connection, catalog, snapshot, names[record.table_id], with_files=False)
-            changes += _files_of(connection, catalog, table, record, count_row_ids)
-    return tuple(changes)
+            found.append(_earlier_rows(connection, catalog, table, record))
+    return tuple(found)
 
 
-def _files_of(
-    connection: Connection,
-    catalog: Catalog,
-    table: TableSnapshot,
-    record: CommitRecord,
-    count_row_ids: CountRowIds,
-) -> list[EndFiles]:
-    _refuse_inlined(connection, catalog, table, record)
-    files = _live_files(connection, catalog, table)
-    if _rows_moved(connection, catalog, table, record):
-        ended = [row for row in files if _is_of(record, row, table, count_row_ids)]
-    else:
-        ended = [row for row in files if row.begin_snapshot == record.snapshot_id]
-    if not ended:
-        return []
-    return [EndFiles(table.table_id, table.name, tuple(DataFileId(row.data_file_id) for row in ended))]
-
-
-def _live_files(connection: Connection, catalog: Catalog, table: TableSnapshot) -> list[Row[Any]]:
+def _earlier_rows(
+    connection: Connection, catalog: Catalog, table: TableSnapshot, record: CommitRecord
+) -> EarlierRows:
     file = catalog.tables["data_file"]
-    query = select(
-        file.c.data_file_id,
-        file.c.path,
-        file.c.path_is_relative,
-        file.c.begin_snapshot,
-        file.c.record_count,
-        file.c.row_id_start,
-        file.c.partial_max,
-    )
-    alive = read.visible(file, table.snapshot.id)
-    return list(connection.execute(query.where(alive, file.c.table_id == table.table_id)))
+    moved = _rows_moved(connection, catalog, table, record)
+    condition = _may_hold(catalog, record) if moved else file.c.begin_snapshot == record.snapshot_id
+    targets = read_targets_where(connection, catalog, table, condition)
+    row_ids = tuple(_inlined_row_ids(connection, catalog, table, record))
+    return EarlierRows(record, targets, row_ids, are_together=not moved)
 
 
-def _is_of(record: CommitRecord, row: Row[Any], table: TableSnapshot, count_row_ids: CountRowIds) -> bool:
-    """Whether all rows of a file were added by the commit, and not none of them."""
-    path = CatalogPath(row.path, row.path_is_relative).below(table.root)
+def _may_hold(catalog: Catalog, record: CommitRecord) -> ColumnElement[bool]:
+    """Return the condition for files with row ids of a commit: numbered so, or perhaps stored in the file."""
+    file = catalog.tables["data_file"]
     first, end = record.row_id_start, record.row_id_start + record.row_count
-    count = count_row_ids(path, first, end) if _may_store_row_ids(row, record) else None
-    if count is None:
-        count = _count_own(row, first, end)
-    if count not in (0, row.record_count):
-        raise _shared(table, record, f"in {path}, a file they share with others")
-    return count > 0
+    return or_(
+        file.c.row_id_start.is_(None),
+        file.c.partial_max.is_not(None),
+        file.c.begin_snapshot >= record.snapshot_id,
+        and_(file.c.row_id_start < end, file.c.row_id_start + file.c.record_count > first),
+    )
 
 
-def _may_store_row_ids(row: Row[Any], record: CommitRecord) -> bool:
-    """Whether rows of the commit may have come into this file: merged files begin as early as any part."""
-    return row.row_id_start is None or row.partial_max is not None or row.begin_snapshot > record.snapshot_id
-
-
-def _count_own(row: Row[Any], first: int, end: int) -> int:
-    """Return how many of a file's rows have ids in a range, where they are numbered from its start."""
-    start: int | None = row.row_id_start
-    if start is None:
-        return 0
-    return max(0, min(end, start + int(row.record_count)) - max(first, start))
+def _may_store_row_ids(file: LiveDataFile, record: CommitRecord) -> bool:
+    """Whether rows of the commit may have come into a file: merged files begin as early as any part."""
+    return (
+        file.row_id_start is None or file.partial_max is not None or file.begin_snapshot >= record.snapshot_id
+    )
 
 
 def _rows_moved(connection: Connection, catalog: Catalog, table: TableSnapshot, record: CommitRecord) -> bool:
-    """Whether rows may have gone to other files since; also where snapshots that would say so expired."""
-    after = read_snapshots.which_newer(catalog.tables, record.snapshot_id).ask(connection)
+    """Whether rows may have gone to other files, by the commit itself too; also where snapshots expired."""
+    before = record.snapshot_id - 1
+    after = read_snapshots.which_newer(catalog.tables, before).ask(connection)
     newer = [snapshot for snapshot in after if snapshot.id <= table.snapshot.id]
-    if len(newer) != table.snapshot.id - record.snapshot_id:
+    if len(newer) != table.snapshot.id - before:
         return True
     return any(
         change.object_id == table.table_id and (change.kind is None or change.kind in _MOVES_ROWS)
@@ -133,23 +115,66 @@ def _rows_moved(connection: Connection, catalog: Catalog, table: TableSnapshot, 
     )
 
 
-def _refuse_inlined(
+def _inlined_row_ids(
     connection: Connection, catalog: Catalog, table: TableSnapshot, record: CommitRecord
-) -> None:
+) -> Iterator[int]:
     schema = catalog.tables.metadata_schema
-    for name in read_layouts.inlined_tables(connection, catalog.tables, table.table_id):
-        if not catalog.dialect.has_table(connection, name, schema):
-            continue
-        rows = sql_table(name, column("row_id"), column("end_snapshot"), schema=schema)
-        ours = rows.c.row_id.between(record.row_id_start, record.row_id_start + record.row_count - 1)
-        query = select(literal(1)).select_from(rows).where(ours, rows.c.end_snapshot.is_(None)).limit(1)
-        if connection.execute(query).first():
-            raise _shared(table, record, f"in the catalog table {name}")
+    first, last = record.row_id_start, record.row_id_start + record.row_count - 1
+    for version in read_layouts.layouts(connection, catalog.tables, table.table_id):
+        rows = inlined_table(TableSchema(()), table.table_id, version, schema)
+        if catalog.dialect.has_table(connection, rows.name, schema):
+            alive = read.visible(rows, table.snapshot.id)
+            yield from connection.execute(
+                select(rows.c.row_id).where(alive, rows.c.row_id.between(first, last))
+            ).scalars()
 
 
-def _shared(table: TableSnapshot, record: CommitRecord, where: str) -> UnsupportedFeatureError:
-    return UnsupportedFeatureError(
-        f"Cannot replace what snapshot {record.snapshot_id} added to {table.name}: some of its rows, updated "
-        f"or compacted since, lie {where}. Delete them yourself and clear the task with on_clear='append', "
-        "or keep them with on_clear='skip'."
+def replaced_rows(found: EarlierRows, locate: Locate) -> tuple[Change, ...]:
+    """Return what takes the live rows of an earlier commit out of their table, and no other rows.
+
+    Raises:
+        StorageError: a file that may hold such rows cannot be read.
+    """
+    from airflow_provider_ducklake.storage.parallel import in_threads  # noqa: PLC0415 - heavy
+
+    targets = found.targets
+    looked_up = in_threads(lambda file: _positions(found, file, locate), targets.files.values())
+    by_file = dict(zip(targets.files, looked_up, strict=True))
+    whole = tuple(file_id for file_id, places in by_file.items() if places is None)
+    parts = {file_id: places for file_id, places in by_file.items() if places and places.count}
+    changes: list[Change] = []
+    if whole:
+        changes.append(EndFiles(targets.table.table_id, targets.table.name, whole))
+    return (*changes, *_of_earlier_commit(delete_changes(targets, parts, found.row_ids, locate)))
+
+
+def _positions(found: EarlierRows, file: LiveDataFile, locate: Locate) -> Positions | None:
+    """Return where a file has live rows of the commit; None: it has no others."""
+    if found.are_together:
+        return None
+    from airflow_provider_ducklake.storage import row_ids  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.storage.merged_deletes import (  # noqa: PLC0415
+        deleted_before,
+        positions_of,
+        without,
     )
+
+    record = found.record
+    first, end = record.row_id_start, record.row_id_start + record.row_count
+    places = None
+    if _may_store_row_ids(file, record):
+        places = row_ids.stored_positions(locate(file.path), first, end)
+    if places is None:
+        places = row_ids.numbered_positions(file, first, end)
+    if len(places) == file.record_count:
+        return None
+    marks = found.targets.marks.get(file.id, {})
+    return positions_of(without(places, deleted_before(file.delete_file, marks, locate)))
+
+
+def _of_earlier_commit(changes: Iterable[Change]) -> Iterator[Change]:
+    for change in changes:
+        if isinstance(change, EndFiles):
+            yield replace(change, delete_files=None)
+        elif isinstance(change, AddDeletes | InlineDeletes):
+            yield replace(change, of_earlier_commit=True)

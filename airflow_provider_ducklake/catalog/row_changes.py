@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sqlalchemy import true
+
 from airflow_provider_ducklake.catalog import read_files
 from airflow_provider_ducklake.catalog.commit import Stage
 from airflow_provider_ducklake.catalog.inlined_read import inlined_delete_snapshots, missing_row_ids
@@ -28,7 +30,7 @@ from airflow_provider_ducklake.transaction.changes import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.planning.row_changes import RowChanges
@@ -69,7 +71,34 @@ def read_targets(
     Raises:
         TransactionConflictError: other rows of such a file were deleted since the snapshot.
     """
-    files = {file.id: file for file in _files(connection, catalog, table, file_ids)}
+    if not file_ids:
+        return _targets(connection, catalog, table, (), row_ids)
+    (first, *more) = in_parts(file_ids)
+    condition = true() if more else catalog.tables["data_file"].c.data_file_id.in_(first)
+    wanted = frozenset(file_ids)
+    files = [file for file in _files(connection, catalog, table, condition) if file.id in wanted]
+    return _targets(connection, catalog, table, files, row_ids)
+
+
+def read_targets_where(
+    connection: Connection, catalog: Catalog, table: TableSnapshot, condition: ColumnElement[bool]
+) -> Targets:
+    """Return what a table's snapshot says of those data files for which a condition on their rows holds.
+
+    Raises:
+        TransactionConflictError: as ``read_targets``.
+    """
+    return _targets(connection, catalog, table, _files(connection, catalog, table, condition))
+
+
+def _targets(
+    connection: Connection,
+    catalog: Catalog,
+    table: TableSnapshot,
+    found: Iterable[LiveDataFile],
+    row_ids: Collection[int] = (),
+) -> Targets:
+    files = {file.id: file for file in found}
     for file in files.values():
         _check_not_replaced(table, file)
     marks = inlined_delete_snapshots(connection, catalog, table.table_id, table.snapshot.id) if files else {}
@@ -85,22 +114,12 @@ def read_targets(
 
 
 def _files(
-    connection: Connection, catalog: Catalog, table: TableSnapshot, file_ids: Collection[DataFileId]
-) -> Iterable[LiveDataFile]:
-    if not file_ids:
-        return ()
-    (first, *more) = in_parts(file_ids)
-    found = read_files.data_files(
-        connection,
-        catalog.tables,
-        table.snapshot.id,
-        table.table_id,
-        table.root,
-        only=None if more else catalog.tables["data_file"].c.data_file_id.in_(first),
-        stats_of=(),
+    connection: Connection, catalog: Catalog, table: TableSnapshot, condition: ColumnElement[bool]
+) -> tuple[LiveDataFile, ...]:
+    tables, at = catalog.tables, table.snapshot.id
+    return read_files.data_files(
+        connection, tables, at, table.table_id, table.root, only=condition, stats_of=()
     )
-    wanted = frozenset(file_ids)
-    return (file for file in found if file.id in wanted)
 
 
 def _check_not_replaced(table: TableSnapshot, file: LiveDataFile) -> None:

@@ -66,6 +66,11 @@ def deleted_before(
     return first.select(["pos", "snapshot_id_min"]).rename_columns(["pos", "snapshot_id"])
 
 
+def without(positions: pa.Array, deleted: pa.Table) -> pa.Array:
+    """Return those of the positions that are not deleted, in their order."""
+    return positions.filter(pc.invert(pc.is_in(positions, value_set=deleted["pos"].combine_chunks())))
+
+
 def live_positions(
     file: LiveDataFile,
     marks: Mapping[int, int],

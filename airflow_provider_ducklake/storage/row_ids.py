@@ -1,4 +1,4 @@
-"""Row ids that a data file brings along: rows that were updated, merged or flushed keep theirs.
+"""Which rows of a data file have given row ids: rows that were updated, merged or flushed keep theirs.
 
 *Source:* DuckLake's reserved field id, which is Iceberg's ``_row_id`` (dossier §5.5).
 """
@@ -7,36 +7,49 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.storage.filesystem import Location, naming_errors
+from airflow_provider_ducklake.storage.filesystem import naming_errors, open_input
 from airflow_provider_ducklake.storage.reshape import field_id
+from airflow_provider_ducklake.storage.table_reader import ordinals
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from airflow_provider_ducklake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.storage.filesystem import Location
 
 ROW_ID_FIELD_ID = 2147483540
 ROW_ID_COLUMN = "_ducklake_internal_row_id"
 
 
-def count_row_ids(location: Location, first: int, end: int) -> int | None:
-    """Return how many row ids from ``first`` to before ``end`` the file stores; None: it stores no ids.
+def stored_positions(location: Location, first: int, end: int) -> pa.Array | None:
+    """Return where a file has the row ids from ``first`` to before ``end`` (int64); None: it stores no ids.
 
     Raises:
         StorageError: it cannot be read.
     """
-    with naming_errors(location.uri, "read"), location.filesystem.open_input_file(location.path) as source:
+    with naming_errors(location.uri, "read"), open_input(location) as source:
         file = pq.ParquetFile(source)
-        index = _row_id_column(file.schema_arrow)
-        if index is None:
+        name = _row_id_column(file.schema_arrow)
+        if name is None:
             return None
-        ids = file.read(columns=[file.schema_arrow.field(index).name]).column(0)
-    return int(pc.sum(pc.and_(pc.greater_equal(ids, first), pc.less(ids, end))).as_py() or 0)
+        ids = file.read(columns=[name]).column(0).combine_chunks()
+    is_wanted = pc.and_(pc.greater_equal(ids, first), pc.less(ids, end))
+    return ordinals(len(ids)).filter(is_wanted)
 
 
-def _row_id_column(schema: pa.Schema) -> int | None:
-    for index, field in enumerate(schema):
+def numbered_positions(file: LiveDataFile, first: int, end: int) -> pa.Array:
+    """Return the same of a file that stores no ids: its rows are numbered from its first one's."""
+    start = file.row_id_start
+    if start is None:
+        return pa.array([], pa.int64())
+    begin, stop = max(first, start), min(end, start + file.record_count)
+    return pc.add(ordinals(max(0, stop - begin)), begin - start)
+
+
+def _row_id_column(schema: pa.Schema) -> str | None:
+    for field in schema:
         if field_id(field) == ROW_ID_FIELD_ID or field.name == ROW_ID_COLUMN:
-            return index
+            return str(field.name)
     return None

@@ -378,22 +378,29 @@ class AddDeletes:
     """Deleted rows of data files, kept in delete files.
 
     ``folded_marks`` are data files whose inlined deletes the delete files repeat, so that they go.
+    ``of_earlier_commit``: the rows are those that one commit had added. What others add meanwhile is none of
+    them, but what they delete or move may be.
     """
 
     table_id: TableId
     name: QualifiedName
     files: tuple[FileDeletes | UnwrittenDeletes, ...]
     folded_marks: tuple[DataFileId, ...] = ()
+    of_earlier_commit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class InlineDeletes:
-    """Deleted rows kept in the catalog: positions (from 0) in data files, and row ids of inlined rows."""
+    """Deleted rows kept in the catalog: positions (from 0) in data files, and row ids of inlined rows.
+
+    ``of_earlier_commit`` as in ``AddDeletes``.
+    """
 
     table_id: TableId
     name: QualifiedName
     positions: Mapping[DataFileId, tuple[int, ...]]
     row_ids: tuple[int, ...] = ()
+    of_earlier_commit: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ class Deed(Enum):
     INLINE_DELETE = "delete single rows from it"
     END_INLINED = "delete rows of it that lie in the catalog"
     TRUNCATE = "truncate it"
-    END_FILES = "end files of it"
+    REPLACE = "replace rows of an earlier commit to it"
     ALTER = "alter it"
     FORBID_NULL = "forbid NULL in it"
     RENAME = "rename it"
@@ -99,7 +99,7 @@ CONFLICTS: dict[Deed, dict[ChangeKind, Fact]] = {
     Deed.INLINE_DELETE: _same_id(*_ROWS_ADDED, _K.INLINED_DELETE, *_RESHAPED, *_COMPACTED, _K.INLINE_FLUSH),
     Deed.END_INLINED: _same_id(*_ROWS_ADDED, _K.INLINED_DELETE, *_RESHAPED, _K.INLINE_FLUSH),
     Deed.TRUNCATE: _same_id(*_ROWS_ADDED, *_RESHAPED, *_COMPACTED),
-    Deed.END_FILES: _same_id(*_ROWS_GONE, *_COMPACTED, _K.INLINE_FLUSH, _K.DROPPED_TABLE),
+    Deed.REPLACE: _same_id(*_ROWS_GONE, *_COMPACTED, _K.INLINE_FLUSH, _K.DROPPED_TABLE),
     Deed.ALTER: _same_id(*_RESHAPED),
     Deed.FORBID_NULL: _same_id(*_RESHAPED, *_ROWS_ADDED),
     Deed.RENAME: {**_CREATE, **_same_id(_K.DROPPED_TABLE)},
@@ -154,8 +154,14 @@ def _ours(change: Change) -> _Ours | None:  # noqa: C901, PLR0911, PLR0912 - one
     match change:
         case AppendFiles(table=int(table_id), name=name) | InlineRows(table=int(table_id), name=name):
             return _Ours(Deed.INSERT, str(name), table_id)
-        case EndFiles(table_id, name, delete_files=delete_files):
-            return _Ours(Deed.END_FILES if delete_files is None else Deed.DELETE, str(name), table_id)
+        case (
+            EndFiles(table_id, name, delete_files=None)
+            | AddDeletes(table_id, name, of_earlier_commit=True)
+            | InlineDeletes(table_id, name, of_earlier_commit=True)
+        ):
+            return _Ours(Deed.REPLACE, str(name), table_id)
+        case EndFiles(table_id, name):
+            return _Ours(Deed.DELETE, str(name), table_id)
         case AddDeletes(table_id, name):
             return _Ours(Deed.DELETE, str(name), table_id)
         case InlineDeletes(table_id, name, positions):

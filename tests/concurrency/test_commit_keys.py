@@ -14,18 +14,23 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import event
 
-from airflow_provider_ducklake.catalog.commit import KeyedCommit
+from airflow_provider_ducklake.catalog.commit import KeyedCommit, Stage
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
     TransactionConflictError,
-    UnsupportedFeatureError,
     ZombieCommitError,
 )
+from airflow_provider_ducklake.planning.row_changes import NewDeletes, RowChanges
 from airflow_provider_ducklake.planning.write import ParquetSettings, WriteResult, append_to_existing
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
-from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
+from airflow_provider_ducklake.spec.ids import ColumnId
+from airflow_provider_ducklake.spec.schema import Column, TableSchema
+from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
+from airflow_provider_ducklake.spec.types import ScalarType
+from airflow_provider_ducklake.storage.delete_files import write_delete_file
 from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
+from airflow_provider_ducklake.storage.row_ids import ROW_ID_COLUMN, ROW_ID_FIELD_ID
 from airflow_provider_ducklake.transaction.changes import Change
 from tests.concurrency.faults import before_commit
 from tests.concurrency.keyed_writer import ROWS, append_once
@@ -56,6 +61,23 @@ def append_to(lake: Lake, first: int, table: str = "t") -> tuple[Change, ...]:
     with RollingWriter(target.schema, lambda: f"{target.root}{uuid.uuid4()}.parquet", settings) as writer:
         writer.write(pa.table({"i": pa.array(range(first, first + 3), pa.int64())}))
     return append_to_existing(target, WriteResult(target.schema, (), tuple(writer.files), 3, "arrow", {}))
+
+
+def update_of_first_row(lake: Lake, table: TableSnapshot, value: int) -> RowChanges:
+    """Write what a job writes that updates the first row of the table's first file."""
+    file = table.files[0]
+    row_id = Column(ColumnId(ROW_ID_FIELD_ID), ROW_ID_COLUMN, ScalarType("int64"))
+    schema = TableSchema((*table.schema.columns, row_id))
+    path = f"{table.root}{uuid.uuid4()}-delete.parquet"
+    size, footer = write_delete_file(lake.locate(path), file.path, pa.table({"pos": [0]}))
+    with RollingWriter(schema, lambda: f"{table.root}{uuid.uuid4()}.parquet", ParquetSettings()) as writer:
+        writer.write(pa.table({"i": [value], ROW_ID_COLUMN: [file.row_id_start]}))
+    return RowChanges(
+        (NewDeletes(file.id, path, 1, size, footer),),
+        (),
+        WriteResult(table.schema, (), tuple(writer.files), 1, "arrow", {}),
+        WriteResult(table.schema, (), (), 0, "arrow", {}),
+    )
 
 
 def commit(lake: Lake, keyed: KeyedCommit, first: int) -> CommittedSnapshot:
@@ -275,8 +297,8 @@ SHARED = [
     [(SHARED[0], True), (SHARED[1], True), (SHARED[1], False), (SHARED[2], False)],
     ids=["updated", "merged behind", "merged before", "rewritten"],
 )
-def test_rows_in_a_file_of_others_are_refused(catalog, lake, sql, others_first):
-    others = "INSERT INTO t VALUES (98), (99)"
+def test_rows_in_a_file_of_others_are_deleted_there(catalog, lake, sql, others_first):
+    others = "INSERT INTO t VALUES (98), (99), (100)"
     with open_lake(catalog, data_inlining_row_limit=0) as reference:
         if others_first:
             reference.sql(others)
@@ -284,38 +306,109 @@ def test_rows_in_a_file_of_others_are_refused(catalog, lake, sql, others_first):
         if not others_first:
             reference.sql(others)
         reference.sql(sql)
-    before = dump_catalog(catalog)
+        kept = reference.sql("SELECT rowid, i FROM t WHERE i NOT IN (10, 11, 12, 1011) ORDER BY ALL")
+    before = lake.current_snapshot().id
+    rows_before = values(catalog)
 
-    with pytest.raises(UnsupportedFeatureError, match=r"(?s)snapshot \d added to main.t.*share with others"):
-        run(lake, 2, 20)
+    run(lake, 2, 20)
 
-    assert dump_catalog(catalog) == before
-    run(lake, 2, 20, OnClear.APPEND)
+    with open_lake(catalog) as reference:
+        assert reference.sql("SELECT rowid, i FROM t WHERE i NOT IN (20, 21, 22) ORDER BY ALL") == kept
+        at = f"SELECT i FROM t AT (VERSION => {before}) ORDER BY i"
+        assert [one for (one,) in reference.sql(at)] == rows_before
+        reference.sql("CALL ducklake_flush_inlined_data('lake')")
+        reference.sql("CALL ducklake_rewrite_data_files('lake', 't', delete_threshold => 0)")
+        assert reference.sql("SELECT rowid, i FROM t WHERE i NOT IN (20, 21, 22) ORDER BY ALL") == kept
+    run(lake, 3, 30)
+    assert values(catalog) == sorted([*(one for _, one in kept), *range(30, 33)])
 
 
-def test_rows_updated_into_the_catalog_are_refused_until_they_are_flushed(catalog, lake):
+@pytest.mark.parametrize("limit", [0, 10])
+def test_rows_in_a_file_of_others_take_a_delete_file_or_marks(catalog, lake, limit):
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("INSERT INTO t VALUES (98), (99)")
+        run(lake, 1, 10)
+        reference.sql("CALL ducklake_merge_adjacent_files('lake')")
+    lake.set_option("data_inlining_row_limit", limit)
+
+    run(lake, 2, 20)
+
+    dump = dump_catalog(catalog)
+    counts = [row["delete_count"] for row in dump["ducklake_delete_file"]]
+    marks = dump.get("ducklake_inlined_delete_1", [])
+    assert (counts, len(marks)) == (([], 3) if limit else ([3], 0))
+    assert values(catalog) == [20, 21, 22, 98, 99]
+
+
+def test_rows_updated_into_the_catalog_end_there(catalog, lake):
     run(lake, 1, 10)
     with open_lake(catalog) as reference:
-        reference.sql("UPDATE t SET i = 1000 WHERE i = 11")
+        reference.sql("INSERT INTO t VALUES (99)")
+        reference.sql("UPDATE t SET i = i + 1000 WHERE i IN (11, 99)")
 
-    with pytest.raises(UnsupportedFeatureError, match="ducklake_inlined_data_"):
-        run(lake, 2, 20)
+    run(lake, 2, 20)
 
+    assert values(catalog) == [20, 21, 22, 1099]
     with open_lake(catalog) as reference:
         reference.sql("CALL ducklake_flush_inlined_data('lake')")
-    run(lake, 2, 20)
-    assert values(catalog) == [20, 21, 22]
+    assert values(catalog) == [20, 21, 22, 1099]
 
 
-def test_rows_flushed_together_with_those_of_others_are_refused(catalog, lake):
+def test_rows_flushed_together_with_those_of_others_are_deleted_there(catalog, lake):
     run(lake, 1, 10)
     with open_lake(catalog) as reference:
         reference.sql("INSERT INTO t VALUES (99)")
         reference.sql("UPDATE t SET i = 1000 WHERE i = 11")
         reference.sql("CALL ducklake_flush_inlined_data('lake')")
 
-    with pytest.raises(UnsupportedFeatureError, match="share with others"):
-        run(lake, 2, 20)
+    run(lake, 2, 20)
+
+    assert values(catalog) == [20, 21, 22, 99]
+
+
+def test_rows_are_replaced_beside_those_that_others_add(catalog, lake):
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("INSERT INTO t VALUES (98), (99)")
+        run(lake, 1, 10)
+        reference.sql("CALL ducklake_merge_adjacent_files('lake')")
+    keyed = lake.keyed_commit(key(2))
+    base = lake.current_snapshot().id
+    changes = lake.replaced_rows(keyed.seen, base)
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("INSERT INTO t VALUES (100)")
+
+    lake.commit(base, changes, INFO, keyed=keyed)
+
+    assert values(catalog) == [98, 99, 100]
+
+
+def test_what_is_to_be_replaced_can_be_asked_without_a_trace(catalog, lake):
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("INSERT INTO t VALUES (98), (99)")
+        run(lake, 1, 10)
+        reference.sql("CALL ducklake_merge_adjacent_files('lake')")
+    lake.set_option("data_inlining_row_limit", 0)
+    before = sorted(Path(catalog.data_path).rglob("*"))
+
+    assert lake.replaced_rows(lake.keyed_commit(key(2)).seen, lake.current_snapshot().id)
+
+    assert sorted(Path(catalog.data_path).rglob("*")) == before
+
+
+def test_rows_that_the_same_commit_updated_stay(catalog, lake):
+    """A merge adds rows and updates others, in files of one snapshot: only what it added is replaced."""
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("INSERT INTO t VALUES (98), (99)")
+    keyed = lake.keyed_commit(key(1))
+    target = lake.table_snapshot("t", with_files=True)
+    added = append_to(lake, 10)
+    stage = lake.row_changes(target, update_of_first_row(lake, target, 1098))
+    lake.commit_stages([Stage(stage.base, (*stage.changes, *added))], INFO, keyed=keyed)
+    assert values(catalog) == [10, 11, 12, 99, 1098]
+
+    run(lake, 2, 20)
+
+    assert values(catalog) == [20, 21, 22, 99, 1098]
 
 
 def test_rows_of_others_kept_in_the_catalog_stay(catalog, lake):
