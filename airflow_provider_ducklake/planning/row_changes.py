@@ -43,6 +43,11 @@ class RowChanges:
     inserted: WriteResult
 
     @property
+    def rows_gone(self) -> int:
+        """Rows that are deleted where they lie, whether or not they come again."""
+        return sum(one.count for one in self.deletes) + len(self.inlined)
+
+    @property
     def rows_deleted(self) -> int:
         """Rows that are gone and do not come again."""
-        return sum(one.count for one in self.deletes) + len(self.inlined) - self.updated.rows_written
+        return self.rows_gone - self.updated.rows_written

@@ -1,9 +1,9 @@
 """Hand a job its request and take its result, as files in the job's private directory.
 
-The operator writes ``request.json``. The job writes ``part-00000.json``, … (each after the files it names)
-and at last ``_DONE``, or else ``_ERROR.json``. Where the commit is left to another task, the operator adds
-``stage.json`` and keeps it all until then. Storage options are fsspec's. Importing this loads neither
-pyspark nor pyarrow.
+The operator writes ``request.json``. The job writes ``part-00000.json``, … (each after the files it names),
+where rows were deleted ``deletes-00000.json``, … too, and at last ``_DONE``, or else ``_ERROR.json``. Where
+the commit is left to another task, the operator adds ``stage.json`` and keeps it all until then. Storage options are fsspec's. Importing this
+loads neither pyspark nor pyarrow.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError, StorageError
+from airflow_provider_ducklake.planning.row_changes import RowChanges
 from airflow_provider_ducklake.spark import job_json
 from airflow_provider_ducklake.spark.job_request import (
     Dataset,
@@ -49,6 +50,7 @@ __all__ = [
     "read_error",
     "read_request",
     "read_results",
+    "read_row_changes",
     "read_stage",
     "request_uri",
     "source_of",
@@ -56,6 +58,7 @@ __all__ = [
     "write_error",
     "write_request",
     "write_results",
+    "write_row_changes",
     "write_stage",
 ]
 
@@ -100,6 +103,29 @@ def write_results(
 
     There is a result for each of the request's plans.
     """
+    _finish(request, results, {}, storage_options)
+
+
+def write_row_changes(
+    request: JobRequest, changes: RowChanges, storage_options: StorageOptions = None
+) -> None:
+    """Write what a job deleted, and the rest as ``write_results`` does."""
+    names = []
+    for number, start in enumerate(range(0, max(len(changes.deletes), 1), FILES_PER_PART)):
+        names.append(f"deletes-{number:05d}.json")
+        files = changes.deletes[start : start + FILES_PER_PART]
+        document = {
+            "job_id": request.job_id,
+            "deletes": [job_json.encode_deletes(one) for one in files],
+            "inlined": [] if number else list(changes.inlined),
+        }
+        _write(request.directory + names[-1], document, storage_options)
+    _finish(request, (changes.updated, changes.inserted), {"deletes": names}, storage_options)
+
+
+def _finish(
+    request: JobRequest, results: Sequence[WriteResult], more: job_json.Json, storage_options: StorageOptions
+) -> None:
     count, written = 0, []
     for result in results:
         names: list[str] = []
@@ -110,7 +136,8 @@ def write_results(
             document = {"job_id": request.job_id, "data_files": files}
             _write(request.directory + names[-1], document, storage_options)
         written.append({"parts": names, **job_json.encode_summary(result)})
-    _write(request.directory + DONE, {"job_id": request.job_id, "results": written}, storage_options)
+    done = {"job_id": request.job_id, "results": written, **more}
+    _write(request.directory + DONE, done, storage_options)
 
 
 def _parts(data_files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
@@ -150,6 +177,25 @@ def read_results(request: JobRequest, storage_options: StorageOptions = None) ->
             "commit them."
         )
     return results
+
+
+def read_row_changes(request: JobRequest, storage_options: StorageOptions = None) -> RowChanges:
+    """Return all that a job did that changes rows.
+
+    Raises:
+        DuckLakeError: as ``read_results``.
+    """
+    updated, inserted = read_results(request, storage_options)
+    done = _read_part(request.directory + DONE, request.job_id, storage_options)
+    parts = [
+        _read_part(request.directory + name, request.job_id, storage_options) for name in done["deletes"]
+    ]
+    return RowChanges(
+        deletes=tuple(job_json.decode_deletes(item) for part in parts for item in part["deletes"]),
+        inlined=tuple(row_id for part in parts for row_id in part["inlined"]),
+        updated=updated,
+        inserted=inserted,
+    )
 
 
 def _read_results(
@@ -194,7 +240,8 @@ def _delete_job_files(directory: str, job_id: str, storage_options: StorageOptio
     from airflow_provider_ducklake.storage.filesystem import delete_file  # noqa: PLC0415 - loads pyarrow
 
     done = _read(directory + DONE, job_id, storage_options)
-    parts = [name for one in done["results"] for name in one["parts"]] if done is not None else []
+    parts = [] if done is None else [name for one in done["results"] for name in one["parts"]]
+    parts += [] if done is None else done.get("deletes", [])
     for name in [REQUEST, ERROR, *parts, DONE]:
         delete_file(directory + name, storage_options)
 

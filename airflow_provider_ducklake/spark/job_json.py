@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from airflow_provider_ducklake import errors
 from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError
+from airflow_provider_ducklake.planning.row_changes import NewDeletes
 from airflow_provider_ducklake.planning.staged import StagedWrite, Target
 from airflow_provider_ducklake.planning.write import NewTable, ParquetSettings, WritePlan, WriteResult
 from airflow_provider_ducklake.spark.job_request import (
+    Action,
+    Clause,
     Dataset,
     DatasetSource,
     JobRequest,
     LakeSource,
+    RowChangeSource,
     Source,
     SqlSource,
     Step,
@@ -139,6 +143,8 @@ def _encode_source(source: Source) -> Json:
             return {"kind": "transform", "function": function, "datasets": _encode_datasets(datasets)}
         case LakeSource():
             return _encode_lake_source(source)
+        case RowChangeSource():
+            return _encode_row_changes(source)
         case _:
             assert_never(source)
 
@@ -153,6 +159,8 @@ def _decode_source(item: Json) -> Source:
             return TransformSource(item["function"], _decode_datasets(item["datasets"]))
         case "lake":
             return _decode_lake_source(item)
+        case "row changes":
+            return _decode_row_changes(item)
         case kind:
             raise SparkJobError(f"The request has a source of kind {kind!r}, unknown to this release.")
 
@@ -179,6 +187,47 @@ def _decode_lake_source(item: Json) -> LakeSource:
         function=item["function"],
         as_inserts=frozenset(item["as_inserts"]),
     )
+
+
+def _encode_row_changes(source: RowChangeSource) -> Json:
+    return {
+        "kind": "row changes",
+        "target": _encode_read(source.target),
+        "source": None if source.source is None else _encode_source(source.source),
+        "on": source.on,
+        **{name: [_encode_clause(one) for one in getattr(source, name)] for name in _CLAUSES},
+        "target_alias": source.target_alias,
+        "source_alias": source.source_alias,
+    }
+
+
+def _decode_row_changes(item: Json) -> RowChangeSource:
+    from airflow_provider_ducklake.planning.scan import ScanPlan  # noqa: PLC0415 - no DAG file needs it
+
+    target = _decode_read(item["target"])
+    source = None if item["source"] is None else _decode_source(item["source"])
+    assert isinstance(target, ScanPlan)
+    assert not isinstance(source, RowChangeSource)
+    return RowChangeSource(
+        target,
+        source,
+        item["on"],
+        **{name: tuple(_decode_clause(one) for one in item[name]) for name in _CLAUSES},
+        target_alias=item["target_alias"],
+        source_alias=item["source_alias"],
+    )
+
+
+_CLAUSES = ("matched", "not_matched", "not_matched_by_source")
+
+
+def _encode_clause(clause: Clause) -> Json:
+    values = None if clause.values is None else dict(clause.values)
+    return {"action": clause.action.value, "condition": clause.condition, "values": values}
+
+
+def _decode_clause(item: Json) -> Clause:
+    return Clause(Action(item["action"]), item["condition"], item["values"])
 
 
 def _encode_read(plan: ScanPlan | ChangeFeedPlan) -> Json:
@@ -274,6 +323,19 @@ def decode_result(summary: Json, data_files: tuple[DataFile, ...]) -> WriteResul
         engine=summary["engine"],
         details=summary["details"],
     )
+
+
+# --- deleted rows
+
+
+def encode_deletes(deletes: NewDeletes) -> list[Any]:
+    """Return what a job deletes of one data file as JSON."""
+    return [getattr(deletes, name) for name in NewDeletes.__dataclass_fields__]
+
+
+def decode_deletes(item: list[Any]) -> NewDeletes:
+    """Return it; the inverse of ``encode_deletes``."""
+    return NewDeletes(*item)
 
 
 # --- staged writes

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from airflow_provider_ducklake.errors import InvalidInputError, InvalidOptionError
@@ -169,7 +170,52 @@ class LakeSource:
     as_inserts: frozenset[str] = frozenset()
 
 
-Source: TypeAlias = DatasetSource | SqlSource | TransformSource | LakeSource
+class Action(StrEnum):
+    """What a clause does with a row."""
+
+    UPDATE = "update"
+    DELETE = "delete"
+    INSERT = "insert"
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """What becomes of the rows for which its condition is the first that holds; None holds for all.
+
+    ``values`` are Spark SQL expressions by the column that takes them, or by the dotted path of a field in
+    one. Columns that are not named stay as they are, or take their defaults in a new row. None: all columns
+    take those of the source with their names.
+    """
+
+    action: Action
+    condition: str | None = None
+    values: Mapping[str, str] | None = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RowChangeSource:
+    """A table whose rows are to change, and by what.
+
+    Rows of ``target`` and of ``source`` match where ``on`` holds. Without a source no row of the table
+    matches one. Conditions and values are Spark SQL, in which the two go by their aliases.
+    """
+
+    target: ScanPlan
+    source: DatasetSource | SqlSource | TransformSource | LakeSource | None = None
+    on: str | None = None
+    matched: tuple[Clause, ...] = ()
+    not_matched: tuple[Clause, ...] = ()
+    not_matched_by_source: tuple[Clause, ...] = ()
+    target_alias: str = "target"
+    source_alias: str = "source"
+
+    @property
+    def clauses(self) -> tuple[Clause, ...]:
+        """All clauses; a clause's place here is its number."""
+        return (*self.matched, *self.not_matched, *self.not_matched_by_source)
+
+
+Source: TypeAlias = DatasetSource | SqlSource | TransformSource | LakeSource | RowChangeSource
 UserDataset: TypeAlias = str | Mapping[str, object]
 
 

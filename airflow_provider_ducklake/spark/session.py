@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Without these Spark would store other values or types than the DataFrame has.
 _REQUIRED = {
@@ -62,3 +68,17 @@ def prepare(spark: SparkSession) -> None:
     for key, value in _UNLESS_GIVEN.items():
         if key not in given:
             spark.conf.set(key, value)
+
+
+_PUSHDOWN = "spark.sql.parquet.filterPushdown"
+
+
+@contextmanager
+def exact_filters(spark: SparkSession) -> Iterator[None]:
+    """Have Spark look at rows instead of Parquet's bounds, which leave NaN out, as long as this lasts."""
+    before = spark.conf.get(_PUSHDOWN) or "true"
+    spark.conf.set(_PUSHDOWN, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(_PUSHDOWN, before)

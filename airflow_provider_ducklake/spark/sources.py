@@ -21,6 +21,7 @@ from airflow_provider_ducklake.spark.job_request import (
     Dataset,
     DatasetSource,
     LakeSource,
+    RowChangeSource,
     Source,
     SqlSource,
     TransformSource,
@@ -55,7 +56,7 @@ def load(spark: SparkSession, source: Source, target: TableSchema | None) -> Dat
             return query(spark, sql)
         case TransformSource(name, datasets):
             return _transformed(spark, name, read_all(spark, datasets))
-        case LakeSource():
+        case LakeSource() | RowChangeSource():
             raise AssertionError("a job over tables of the lake is not an insert")
 
 
@@ -79,7 +80,7 @@ def query(spark: SparkSession, sql: str) -> DataFrame:
     try:
         return spark.sql(sql)
     except AnalysisException as error:
-        raise InvalidInputError(f"sql cannot be run: {_message(error)}") from error
+        raise InvalidInputError(f"sql cannot be run: {message_of(error)}") from error
 
 
 def _transformed(spark: SparkSession, name: str, sources: dict[str, DataFrame]) -> DataFrame:
@@ -127,7 +128,7 @@ def read_dataset(spark: SparkSession, dataset: Dataset, name: str, target: Table
     except AnalysisException as error:
         if error.getCondition() in _MISSING:
             raise InvalidInputError(f"{name}: {dataset.path} does not exist.") from error
-        raise InvalidInputError(f"{name} cannot be read: {_message(error)}") from error
+        raise InvalidInputError(f"{name} cannot be read: {message_of(error)}") from error
 
 
 def _location(dataset: Dataset) -> str:
@@ -184,5 +185,6 @@ def carrier_or_text(column: Column) -> t.DataType:
     return carrier_type(column)
 
 
-def _message(error: AnalysisException) -> str:
+def message_of(error: AnalysisException) -> str:
+    """Return what Spark says is wrong, in few words."""
     return str(error).split("\nJVM stacktrace")[0].split(";\n")[0].strip()

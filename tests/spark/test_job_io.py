@@ -235,7 +235,7 @@ def test_a_missing_part_and_a_wrong_total_are_refused(tmp_path):
 def test_another_version_of_the_format_is_refused(tmp_path):
     request = make_request(tmp_path)
     uri = Path(job_io.write_request(request))
-    uri.write_text(json.dumps(json.loads(uri.read_text()) | {"v": 2}))
+    uri.write_text(json.dumps(json.loads(uri.read_text()) | {"v": 1}))
 
     with pytest.raises(errors.SparkJobError, match="same release"):
         job_io.read_request(str(uri))

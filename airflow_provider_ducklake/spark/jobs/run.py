@@ -6,9 +6,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.planning.row_changes import RowChanges
 from airflow_provider_ducklake.spark import job_io
 from airflow_provider_ducklake.spark.job_errors import typed
 from airflow_provider_ducklake.spark.jobs.insert import insert
+from airflow_provider_ducklake.spark.jobs.row_changes import change_rows
 from airflow_provider_ducklake.spark.jobs.sql import run_sql
 from airflow_provider_ducklake.spark.session import start_session
 
@@ -22,9 +24,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_VERBS: dict[str, Callable[[SparkSession, JobRequest], tuple[WriteResult, ...]]] = {
+_VERBS: dict[str, Callable[[SparkSession, JobRequest], tuple[WriteResult, ...] | RowChanges]] = {
     "insert": insert,
     "sql": run_sql,
+    "delete": change_rows,
+    "update": change_rows,
+    "merge": change_rows,
 }
 
 
@@ -34,20 +39,26 @@ def main(arguments: Sequence[str]) -> int:
     (uri,) = arguments
     request = job_io.read_request(uri)
     try:
-        results = _run(request)
+        outcome = _run(request)
     except Exception as error:  # whatever it is, the operator is to know
         failure = typed(error)
         log.error("%s: %s", type(failure).__name__, failure)  # noqa: TRY400 - the operator raises it
         log.debug("The error as Spark raised it", exc_info=error)
         job_io.write_error(request, failure)
         return 1
-    job_io.write_results(request, results)
+    if isinstance(outcome, RowChanges):
+        job_io.write_row_changes(request, outcome)
+        log.info("Wrote %d delete files, %d rows", len(outcome.deletes), outcome.rows_gone)
+        results: tuple[WriteResult, ...] = (outcome.updated, outcome.inserted)
+    else:
+        job_io.write_results(request, outcome)
+        results = outcome
     for plan, result in zip(request.plans, results, strict=True):
         _log_numbers(plan, result)
     return 0
 
 
-def _run(request: JobRequest) -> tuple[WriteResult, ...]:
+def _run(request: JobRequest) -> tuple[WriteResult, ...] | RowChanges:
     verb = _VERBS.get(request.verb)
     if verb is None:
         raise UnsupportedFeatureError(f"This release of the job knows no {request.verb!r}.")

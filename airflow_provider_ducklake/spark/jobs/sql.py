@@ -34,17 +34,24 @@ def run_sql(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]
     """
     source = request.source
     assert isinstance(source, LakeSource)
+    rows = rows_of(spark, source, request.plans)
+    return tuple(write(df, plan, request.engine) for df, plan in zip(rows, request.plans, strict=True))
+
+
+def rows_of(spark: SparkSession, source: LakeSource, plans: tuple[WritePlan, ...]) -> list[DataFrame]:
+    """Return what the queries, or the function, give for each plan.
+
+    Raises:
+        InvalidInputError: a query or the function is wrong.
+    """
     tables = {
         name: _table(spark, plan, as_inserts=name in source.as_inserts)
         for name, plan in source.tables.items()
     }
     datasets = sources.read_all(spark, source.datasets)
-    rows = (
-        _of_steps(spark, source, request.plans, {**datasets, **tables})
-        if source.function is None
-        else _of_function(spark, source.function, request.plans, tables, datasets)
-    )
-    return tuple(write(df, plan, request.engine) for df, plan in zip(rows, request.plans, strict=True))
+    if source.function is None:
+        return _of_steps(spark, source, plans, {**datasets, **tables})
+    return _of_function(spark, source.function, plans, tables, datasets)
 
 
 def _table(spark: SparkSession, plan: ScanPlan | ChangeFeedPlan, *, as_inserts: bool) -> DataFrame:

@@ -1,0 +1,98 @@
+"""The rows that a clause writes: changed ones with their row ids, and new ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as f
+
+from airflow_provider_ducklake.spark.expressions import can_be_computed
+from airflow_provider_ducklake.spark.matching import (
+    CLAUSE,
+    FILE_ID,
+    POSITION,
+    ROW_ID,
+    SOURCE_ID,
+    broadcast_if_small,
+)
+from airflow_provider_ducklake.spark.read import read_table
+from airflow_provider_ducklake.spark.row_change_checks import assignments
+from airflow_provider_ducklake.storage import table_reader
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from airflow_provider_ducklake.spark.assigned_values import Assignment
+    from airflow_provider_ducklake.spark.job_request import RowChangeSource
+    from airflow_provider_ducklake.spark.matching import Found
+    from airflow_provider_ducklake.spark.row_change_checks import Frames
+
+# the columns of a row found, beside those of the row itself
+_FILE, _PLACE, _ROW, _SOURCE = (f"_ducklake_found_{name}" for name in ("file", "place", "row", "source"))
+
+
+@dataclass(frozen=True)
+class ChangedRows:
+    """What clauses write of the rows found; ``frames`` are those that the change was checked with."""
+
+    changes: RowChangeSource
+    source: DataFrame | None
+    frames: Frames
+    found: Found
+
+    def inserted(self, number: int) -> DataFrame:
+        """Return the rows that the clause of that number inserts."""
+        assert self.source is not None
+        hits = self._hits(number).select(SOURCE_ID)
+        rows = self.source.join(broadcast_if_small(hits, self.found.count([number])), SOURCE_ID, "left_semi")
+        return rows.alias(self.changes.source_alias).select(assignments(self.changes)[number].inserted())
+
+    def updated(self, number: int) -> DataFrame:
+        """Return the rows that the clause of that number updates, behind their columns their row ids.
+
+        The table is read again only where a column keeps its value or is computed from others.
+        """
+        assigned = assignments(self.changes)[number]
+        rows = self._places(number)
+        if assigned.needs_target or not self._is_from_source(assigned):
+            same_row = f.col(FILE_ID).eqNullSafe(f.col(_FILE)) & (_place() == f.col(_PLACE))
+            rows = self._read_again(number).join(rows, same_row)
+        if self.source is not None and number < len(self.changes.matched):
+            source = self.source.alias(self.changes.source_alias)
+            rows = rows.join(source, f.col(_SOURCE) == f.col(SOURCE_ID))
+        return rows.select(*assigned.updated(), f.col(_ROW).alias(table_reader.ROW_ID.name))
+
+    def _hits(self, number: int) -> DataFrame:
+        return self.found.rows.where(f.col(CLAUSE) == number)
+
+    def _places(self, number: int) -> DataFrame:
+        rows = self._hits(number).select(
+            f.col(FILE_ID).alias(_FILE),
+            _place().alias(_PLACE),
+            f.col(ROW_ID).alias(_ROW),
+            f.col(SOURCE_ID).alias(_SOURCE),
+        )
+        return broadcast_if_small(rows, self.found.count([number]))
+
+    def _is_from_source(self, assigned: Assignment) -> bool:
+        source = self.frames.source
+        return source is not None and all(can_be_computed(source, text) for text in assigned.values.values())
+
+    def _read_again(self, number: int) -> DataFrame:
+        """Return all of the files, and of the rows in the catalog, that have rows to update."""
+        plan, files = self.changes.target, self.found.files([number])
+        touched = replace(
+            plan,
+            files=tuple(file for file in plan.files if file.id in files),
+            inlined_rows=plan.inlined_rows if (None, number) in self.found.counts else (),
+            columns=plan.table.schema.names,
+        )
+        rows = read_table(self.found.rows.sparkSession, touched, row_ids=True, positions=True)
+        return rows.alias(self.changes.target_alias)
+
+
+def _place() -> SparkColumn:
+    """Return what tells a row of a file from others, and one in the catalog: its position or its row id."""
+    return f.coalesce(f.col(POSITION), f.col(ROW_ID))

@@ -1,0 +1,191 @@
+"""The job that deletes, updates or merges rows of one table, merge-on-read.
+
+It finds the rows first, by the columns that conditions name, and keeps their places: the delete files are
+written from them, and only the files that have rows to update are read again.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as f
+
+from airflow_provider_ducklake.errors import SparkJobError
+from airflow_provider_ducklake.planning.row_changes import NewDeletes, RowChanges
+from airflow_provider_ducklake.planning.write import WriteResult
+from airflow_provider_ducklake.spark import sources, write_deletes
+from airflow_provider_ducklake.spark.changed_rows import ChangedRows
+from airflow_provider_ducklake.spark.job_request import Action, LakeSource, RowChangeSource
+from airflow_provider_ducklake.spark.jobs.insert import write
+from airflow_provider_ducklake.spark.jobs.sql import rows_of
+from airflow_provider_ducklake.spark.matching import (
+    FILE_ID,
+    ROW_ID,
+    SOURCE_ID,
+    broadcast_if_small,
+    find,
+    numbers,
+)
+from airflow_provider_ducklake.spark.read import read_table
+from airflow_provider_ducklake.spark.read_errors import read_error
+from airflow_provider_ducklake.spark.row_change_checks import check, condition_columns
+from airflow_provider_ducklake.spark.session import exact_filters, prepare_reading
+from airflow_provider_ducklake.spark.source_bounds import bounds_of, equal_columns, files_that_may_match
+from airflow_provider_ducklake.spec.schema import TableSchema
+from airflow_provider_ducklake.storage import table_reader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_provider_ducklake.planning.write import WritePlan
+    from airflow_provider_ducklake.spark.job_request import JobRequest
+    from airflow_provider_ducklake.spark.matching import Found
+    from airflow_provider_ducklake.spark.row_change_checks import Frames
+    from airflow_provider_ducklake.spec.files import DataFile
+
+log = logging.getLogger(__name__)
+
+
+def change_rows(spark: SparkSession, request: JobRequest) -> RowChanges:
+    """Find the rows that are to change, and write what their change takes; nothing is visible yet.
+
+    The request's plans are those of updated and of inserted rows.
+
+    Raises:
+        InvalidInputError: an expression is wrong, or several rows of the source match the same row.
+        ColumnNotFoundError: a column to be assigned does not exist.
+        SchemaMismatchError: values do not fit their columns; nothing was written.
+        StorageError: a file of the table is missing or damaged.
+    """
+    changes = request.source
+    assert isinstance(changes, RowChangeSource)
+    prepare_reading(spark)
+    try:
+        with exact_filters(spark):
+            return _changed(spark, request, changes)
+    except PySparkException as error:
+        raise read_error(error, [changes.target]) from error
+
+
+def _changed(spark: SparkSession, request: JobRequest, changes: RowChangeSource) -> RowChanges:
+    source = _source_rows(spark, changes, request.plans)
+    frames = check(spark, changes, source)
+    found_by = source
+    if source is not None:  # evaluated once: another time it might have other rows
+        source = source.withColumn(SOURCE_ID, f.monotonically_increasing_id()).localCheckpoint()
+        changes, found_by = _narrowed(changes, frames, source)
+    plan = replace(changes.target, columns=condition_columns(changes))
+    log.info("Looking for rows of %s in %d data files", plan.table.name, len(plan.files))
+    target = read_table(spark, plan, row_ids=True, positions=True)
+    found = find(target, found_by, changes)
+    try:
+        return _Writer(request, changes, found, ChangedRows(changes, source, frames, found)).write()
+    finally:
+        found.close()
+
+
+def _source_rows(
+    spark: SparkSession, changes: RowChangeSource, plans: tuple[WritePlan, ...]
+) -> DataFrame | None:
+    match changes.source:
+        case None:
+            return None
+        case LakeSource() as source:
+            return rows_of(spark, source, plans[:1])[0]
+        case source:
+            return sources.load(spark, source, None)
+
+
+def _narrowed(
+    changes: RowChangeSource, frames: Frames, source: DataFrame
+) -> tuple[RowChangeSource, DataFrame]:
+    """Return the change without files that no row of the source can match, and the source for a join."""
+    assert frames.source is not None
+    assert changes.on is not None
+    joined = frames.target.join(frames.source, f.expr(changes.on))
+    keys = equal_columns(joined, frames.target, frames.source)
+    count, bounds = bounds_of(source, keys, changes.target)
+    if not changes.not_matched_by_source:
+        changes = replace(changes, target=files_that_may_match(changes.target, bounds))
+    return changes, broadcast_if_small(source, count)
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes what the change of the rows found takes."""
+
+    request: JobRequest
+    changes: RowChangeSource
+    found: Found
+    rows: ChangedRows
+
+    def write(self) -> RowChanges:
+        updates = numbers(self.changes, Action.UPDATE)
+        inserts = numbers(self.changes, Action.INSERT)
+        gone = [*updates, *numbers(self.changes, Action.DELETE)]
+        done = RowChanges(
+            self._deletes(gone), self._inlined(gone), self._updated(updates), self._inserted(inserts)
+        )
+        wanted = [self.found.count(clauses) for clauses in (gone, updates, inserts)]
+        written = [done.rows_gone, done.updated.rows_written, done.inserted.rows_written]
+        if wanted != written:
+            raise SparkJobError(
+                f"{self.changes.target.table.name}: {wanted} rows were found to go, to update and to insert, "
+                f"but {written} were written. Nothing will be committed; rerun the task."
+            )
+        return done
+
+    def _deletes(self, gone: Sequence[int]) -> tuple[NewDeletes, ...]:
+        touched = self.found.files(gone)
+        if not touched:
+            return ()
+        paths = {int(file.id): file.path for file in self.changes.target.files if file.id in touched}
+        rows = self.found.rows.where(f.col(FILE_ID).isNotNull())
+        return write_deletes.write(rows, paths, f"{self.request.directory}deletes/")
+
+    def _inlined(self, gone: Sequence[int]) -> tuple[int, ...]:
+        if not any((None, number) in self.found.counts for number in gone):
+            return ()
+        rows = self.found.rows.where(f.col(FILE_ID).isNull() & f.col(ROW_ID).isNotNull())
+        return tuple(sorted(rows.select(ROW_ID).toArrow()[ROW_ID].to_pylist()))
+
+    def _updated(self, clauses: Sequence[int]) -> WriteResult:
+        plan = self.request.plans[0]
+        with_ids = replace(plan, schema=TableSchema((*plan.target.columns, table_reader.ROW_ID)))
+        results = [
+            write(self.rows.updated(number), with_ids, self.request.engine)
+            for number in self._that_write(clauses)
+        ]
+        return self._together(plan, results)
+
+    def _inserted(self, clauses: Sequence[int]) -> WriteResult:
+        plan = self.request.plans[1]
+        results = [
+            write(self.rows.inserted(number), plan, self.request.engine)
+            for number in self._that_write(clauses)
+        ]
+        return self._together(plan, results)
+
+    def _that_write(self, clauses: Sequence[int]) -> list[int]:
+        return [number for number in clauses if self.found.count([number])]
+
+    def _together(self, plan: WritePlan, results: Sequence[WriteResult]) -> WriteResult:
+        """Return the results of all clauses as one, without statistics of row ids."""
+        return WriteResult(
+            plan.target,
+            plan.partition_fields,
+            tuple(_of_table(file) for result in results for file in result.data_files),
+            sum(result.rows_written for result in results),
+            results[0].engine if results else self.request.engine,
+            results[-1].details if results else {},
+        )
+
+
+def _of_table(file: DataFile) -> DataFile:
+    stats = {one: known for one, known in file.column_stats.items() if one != table_reader.ROW_ID.id}
+    return replace(file, column_stats=stats)
