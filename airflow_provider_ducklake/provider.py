@@ -30,9 +30,12 @@ def get_provider_info() -> dict[str, Any]:
             "operators.add_files",
             "operators.commit",
             "operators.ddl",
+            "operators.delete",
             "operators.expire_snapshots",
             "operators.insert",
+            "operators.merge",
             "operators.sql",
+            "operators.update",
         ),
         "sensors": _modules("sensors.snapshot"),
         "connection-types": [

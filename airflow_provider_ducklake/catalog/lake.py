@@ -401,13 +401,17 @@ class Lake:
         at: At = None,
         columns: Sequence[str] | None = None,
         where: str | None = None,
+        *,
+        stats_of: Sequence[str] = (),
     ) -> ScanPlan:
         """Return what ``read_arrow`` would read: the files that may hold wanted rows, and inlined rows.
+
+        The files have the statistics of the columns that ``where`` and ``stats_of`` name.
 
         Raises:
             InvalidPredicateError, ColumnNotFoundError: as ``read_arrow``.
         """
-        return self._plan(table, at, columns, where, ())
+        return self._plan(table, at, columns, where, (), stats_of=stats_of)
 
     def _plan(
         self,
@@ -416,6 +420,8 @@ class Lake:
         columns: Sequence[str] | None,
         where: str | None,
         staged: Sequence[StagedWrite],
+        *,
+        stats_of: Sequence[str] = (),
     ) -> ScanPlan:
         self._refuse_unusable()
         if staged and at is not None:
@@ -425,7 +431,7 @@ class Lake:
             found = self._snapshot(connection, at)
             without_files = table_to_read(connection, self._catalog, found, name, staged)
             chosen = None if columns is None else tuple(columns)
-            return plan_table(connection, self._catalog, without_files, chosen, where)
+            return plan_table(connection, self._catalog, without_files, chosen, where, stats_of=stats_of)
 
     def table_info(self, table: TableName | None = None, at: At = None) -> list[TableInfo]:
         """Return files, sizes and inlined rows of all tables, or of one, from the catalog alone.

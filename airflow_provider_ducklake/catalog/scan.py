@@ -13,27 +13,34 @@ from airflow_provider_ducklake.planning.scan import ScanPlan, plan_scan
 from airflow_provider_ducklake.sql.predicate import read_predicate
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
 
 
-def plan_table(
+def plan_table(  # noqa: PLR0913 - the last has a default
     connection: Connection,
     catalog: Catalog,
     table: TableSnapshot,
     columns: tuple[str, ...] | None,
     where: str | None,
+    *,
+    stats_of: Sequence[str] = (),
 ) -> ScanPlan:
     """Return the plan for reading a table, whose ``files`` are those that it does not have yet.
+
+    The files get the statistics of the columns that ``where`` and ``stats_of`` name.
 
     Raises:
         InvalidPredicateError, ColumnNotFoundError: the filter cannot be read; nothing was looked up for it.
     """
     tables, table_id = catalog.tables, table.table_id
     predicate = None if where is None else read_predicate(where, table.schema, str(table.name))
-    live = with_files_to_read(connection, catalog, table, predicate)
+    wanted = [table.schema.find(name, str(table.name)).id for name in stats_of]
+    live = with_files_to_read(connection, catalog, table, predicate, wanted)
     live = replace(live, files=(*(live.files or ()), *(table.files or ())))
     rows = read_inlined(connection, catalog, live)
     deletes = inlined_delete_marks(connection, catalog, table_id, table.snapshot.id)

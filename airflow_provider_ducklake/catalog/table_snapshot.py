@@ -76,15 +76,19 @@ def with_live_files(connection: Connection, catalog: Catalog, table: TableSnapsh
 
 
 def with_files_to_read(
-    connection: Connection, catalog: Catalog, table: TableSnapshot, where: Predicate | None
+    connection: Connection,
+    catalog: Catalog,
+    table: TableSnapshot,
+    where: Predicate | None,
+    stats_of: Collection[ColumnId] = (),
 ) -> TableSnapshot:
     """Return a table with its data files but those that the catalog can exclude by a filter.
 
-    They have the statistics of the columns that the filter names, and no others.
+    They have the statistics of the columns that the filter names, of ``stats_of``, and no others.
     """
     name = catalog.dialect.engine.dialect.name
     only = None if where is None else may_match(where, table.table_id, table.schema, catalog.tables, name)
-    columns = frozenset(() if where is None else column_ids(where))
+    columns = frozenset((*stats_of, *(() if where is None else column_ids(where))))
     return _with_files(connection, catalog, table, only, columns)
 
 

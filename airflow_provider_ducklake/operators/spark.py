@@ -134,6 +134,10 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     ) -> CommittedSnapshot | None:
         """Commit what the job wrote; None: there was nothing to commit. No job, no results."""
 
+    def has_files(self, results: Sequence[WriteResult]) -> bool:
+        """Whether the snapshot may name a file of the job."""
+        return any(result.data_files for result in results)
+
     @abstractmethod
     def summary(self, results: Sequence[WriteResult], committed: CommittedSnapshot | None) -> dict[str, Any]:
         """Return what the task hands on, and log it."""
@@ -309,7 +313,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         self, request: JobRequest, results: Sequence[WriteResult], storage_options: dict[str, Any]
     ) -> None:
         """Remove what only the job needed. The commit has landed: no failure here may fail the task."""
-        if not any(result.data_files for result in results):
+        if not self.has_files(results):
             self._remove_files(request, storage_options)
             return
         try:

@@ -2,8 +2,8 @@
 
 The operator writes ``request.json``. The job writes ``part-00000.json``, … (each after the files it names),
 where rows were deleted ``deletes-00000.json``, … too, and at last ``_DONE``, or else ``_ERROR.json``. Where
-the commit is left to another task, the operator adds ``stage.json`` and keeps it all until then. Storage options are fsspec's. Importing this
-loads neither pyspark nor pyarrow.
+the commit is left to another task, the operator adds ``stage.json`` and keeps it all until then. Storage
+options are fsspec's. Importing this loads neither pyspark nor pyarrow.
 """
 
 from __future__ import annotations

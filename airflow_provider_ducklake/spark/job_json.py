@@ -25,13 +25,13 @@ from airflow_provider_ducklake.spark.job_request import (
     TransformSource,
 )
 from airflow_provider_ducklake.spark.schema_json import decode_schema, encode_schema
+from airflow_provider_ducklake.spark.stats_json import decode_stats, encode_stats
 from airflow_provider_ducklake.spec.files import DataFile
 from airflow_provider_ducklake.spec.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId, SchemaId, SnapshotId, TableId
 from airflow_provider_ducklake.spec.options import Options
 from airflow_provider_ducklake.spec.partitioning import PartitionField, PartitionSpec, Transform
 from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
-from airflow_provider_ducklake.spec.stats import ColumnStats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -277,13 +277,13 @@ def encode_data_file(file: DataFile) -> Json:
         "file_size_bytes": file.file_size_bytes,
         "footer_size": file.footer_size,
         "partition_values": list(file.partition_values),
-        "column_stats": [_encode_stats(stats) for stats in file.column_stats.values()],
+        "column_stats": [encode_stats(stats) for stats in file.column_stats.values()],
     }
 
 
 def decode_data_file(item: Json) -> DataFile:
     """Return the written file; the inverse of ``encode_data_file``."""
-    stats = [_decode_stats(entry) for entry in item["column_stats"]]
+    stats = [decode_stats(entry) for entry in item["column_stats"]]
     return DataFile(
         path=item["path"],
         record_count=item["record_count"],
@@ -292,14 +292,6 @@ def decode_data_file(item: Json) -> DataFile:
         column_stats={entry.column_id: entry for entry in stats},
         partition_values=tuple(item["partition_values"]),
     )
-
-
-def _encode_stats(stats: ColumnStats) -> list[Any]:
-    return [getattr(stats, name) for name in ColumnStats.__dataclass_fields__]
-
-
-def _decode_stats(item: list[Any]) -> ColumnStats:
-    return ColumnStats(*item)
 
 
 def encode_summary(result: WriteResult) -> Json:

@@ -1,6 +1,7 @@
 """JSON of reads: a scan plan and a change feed's, explicit both ways as in ``job_json``.
 
-Statistics and partition values of files stay behind: they have done their work when the plan is made.
+Partition values of files stay behind: they have done their work when the plan is made. Statistics are those
+of the columns that the plan was asked for.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from airflow_provider_ducklake.planning.predicates import (
 )
 from airflow_provider_ducklake.planning.scan import InlinedRows, ScanPlan
 from airflow_provider_ducklake.spark.schema_json import Json, decode_schema, encode_schema
+from airflow_provider_ducklake.spark.stats_json import decode_stats, encode_stats
 from airflow_provider_ducklake.spec.files import LiveDataFile, LiveDeleteFile, MappedColumn, NameMapping
 from airflow_provider_ducklake.spec.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.ids import (
@@ -61,7 +63,7 @@ def encode_scan(plan: ScanPlan) -> Json:
     return {
         "table": _encode_table(plan.table),
         "columns": list(plan.columns),
-        "where": None if plan.where is None else _encode_predicate(plan.where),
+        "where": None if plan.where is None else encode_predicate(plan.where),
         "columns_since": list(plan.columns_since.items()),
         "files": encode_files(plan.files),
         "inlined_rows": _encode_inlined(plan.inlined_rows),
@@ -78,7 +80,7 @@ def decode_scan(item: Json) -> ScanPlan:
         columns=tuple(item["columns"]),
         inlined_rows=_decode_inlined(item["inlined_rows"]),
         inlined_deletes={DataFileId(file_id): tuple(places) for file_id, places in item["inlined_deletes"]},
-        where=None if item["where"] is None else _decode_predicate(item["where"]),
+        where=None if item["where"] is None else decode_predicate(item["where"]),
         columns_since=dict(item["columns_since"]),
     )
 
@@ -181,11 +183,13 @@ def _encode_file(file: LiveDataFile) -> Json:
         **{name: getattr(file, name) for name in _FILE},
         "snapshot_counts": list(file.snapshot_counts),
         "delete_file": None if file.delete_file is None else _encode_delete_file(file.delete_file),
+        "column_stats": [encode_stats(stats) for stats in file.column_stats.values()],
     }
 
 
 def _decode_file(item: Json, mappings: Mapping[MappingId, NameMapping]) -> LiveDataFile:
     delete_file = item["delete_file"]
+    stats = [decode_stats(one) for one in item["column_stats"]]
     return LiveDataFile(
         id=DataFileId(item["id"]),
         path=item["path"],
@@ -199,6 +203,7 @@ def _decode_file(item: Json, mappings: Mapping[MappingId, NameMapping]) -> LiveD
         partial_max=item["partial_max"],
         snapshot_counts=tuple((SnapshotId(snapshot), count) for snapshot, count in item["snapshot_counts"]),
         delete_file=None if delete_file is None else _decode_delete_file(delete_file),
+        column_stats={one.column_id: one for one in stats},
     )
 
 
@@ -293,12 +298,13 @@ def decode_cell(item: Cell) -> Any:  # noqa: ANN401 - whatever it was
 # --- filters
 
 
-def _encode_predicate(predicate: Predicate) -> Json:
+def encode_predicate(predicate: Predicate) -> Json:
+    """Return a filter as JSON."""
     match predicate:
         case AllOf(parts):
-            return {"all": [_encode_predicate(part) for part in parts]}
+            return {"all": [encode_predicate(part) for part in parts]}
         case AnyOf(parts):
-            return {"any": [_encode_predicate(part) for part in parts]}
+            return {"any": [encode_predicate(part) for part in parts]}
         case NullTest(column, negated):
             return {"null": column, "negated": negated}
         case Likeness(column, pattern, negated):
@@ -309,13 +315,14 @@ def _encode_predicate(predicate: Predicate) -> Json:
             return {"compare": column, "operator": operator.value, "value": encode_cell(value)}
 
 
-def _decode_predicate(item: Json) -> Predicate:
+def decode_predicate(item: Json) -> Predicate:
+    """Return the filter; the inverse of ``encode_predicate``."""
     (kind, content), *_ = item.items()
     match kind:
         case "all":
-            return AllOf(tuple(_decode_predicate(part) for part in content))
+            return AllOf(tuple(decode_predicate(part) for part in content))
         case "any":
-            return AnyOf(tuple(_decode_predicate(part) for part in content))
+            return AnyOf(tuple(decode_predicate(part) for part in content))
         case "null":
             return NullTest(ColumnId(content), item["negated"])
         case "like":

@@ -78,9 +78,7 @@ def _stripped(plan, like):
     )
     plan = replace(plan, table=table, **{inlined: parts})
     if hasattr(plan, "inlined_deletes"):
-        files = tuple(
-            replace(one, column_stats={}, partition_values=(), partition_id=None) for one in plan.files
-        )
+        files = tuple(replace(one, partition_values=(), partition_id=None) for one in plan.files)
         deletes = {key: tuple(places) for key, places in plan.inlined_deletes.items()}
         return replace(plan, files=files, inlined_deletes=deletes)
     return plan

@@ -65,8 +65,10 @@ class Twins:
         head, counts = self.lake.current_snapshot().id, []
         for query in (
             f"SELECT if(rowid < {first_new}, rowid, NULL), * FROM {table}",
-            (f"SELECT if(rowid < {first_new}, rowid, NULL) AS id, * EXCLUDE (rowid, snapshot_id) "
-            f"FROM ducklake_table_changes('lake', 'main', '{table}', {head}, {head})"),
+            (
+                f"SELECT if(rowid < {first_new}, rowid, NULL) AS id, * EXCLUDE (rowid, snapshot_id) "
+                f"FROM ducklake_table_changes('lake', 'main', '{table}', {head}, {head})"
+            ),
         ):
             theirs, ours = (sorted(map(repr, lake.sql(query))) for lake in self.lakes)
             assert ours == theirs, query
@@ -121,7 +123,7 @@ def test_merge(twins, spark):
     first = twins.next_row_id()
     twins.theirs.sql(
         "CREATE TEMP TABLE s AS SELECT range * 3 AS id, 'new' AS name FROM range(80); BEGIN;"
-        "DELETE FROM t WHERE id % 2 = 0 AND id IN (FROM s SELECT id) OR id > 190 AND id NOT IN (FROM s SELECT id);"
+        "DELETE FROM t WHERE if(id IN (SELECT id FROM s), id % 2 = 0, id > 190);"
         "MERGE INTO t USING (FROM s WHERE id < 200 AND id % 2 = 1) s ON t.id = s.id "
         "WHEN MATCHED THEN UPDATE SET name = s.name "
         "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, s.name);"
