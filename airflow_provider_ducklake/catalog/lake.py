@@ -15,11 +15,13 @@ from airflow_provider_ducklake.catalog import (
     consumers,
     jobs,
     maintenance,
+    overwrite,
     read,
     read_snapshots,
     watch,
 )
 from airflow_provider_ducklake.catalog.base_lake import CatalogBase, Definitions
+from airflow_provider_ducklake.catalog.base_rows import BaseRows
 from airflow_provider_ducklake.catalog.catalog import Catalog
 from airflow_provider_ducklake.catalog.change_feed import ChangeFeed
 from airflow_provider_ducklake.catalog.column_bounds import ColumnBounds, column_bounds
@@ -76,6 +78,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.questions import Question
     from airflow_provider_ducklake.catalog.read_snapshots import RecordedSnapshot
     from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.planning.overwrite import PartitionValues
     from airflow_provider_ducklake.planning.row_changes import RowChanges
     from airflow_provider_ducklake.planning.scan import ScanPlan
     from airflow_provider_ducklake.planning.staged import StagedWrite
@@ -690,6 +693,38 @@ class Lake:
         """
         with self._reading() as connection:
             return jobs.protected_prefixes(connection, self._catalog, stage_ttl)
+
+    def replacing_where(self, table: TableSnapshot, where: str) -> tuple[Change, ...]:
+        """Return the changes that take out the rows for which a condition is true, as the snapshot has them.
+
+        Raises:
+            InvalidPredicateError, ColumnNotFoundError: the condition cannot be read.
+            InvalidInputError: too many bytes would have to be read; see ``catalog.overwrite``.
+        """
+        plan = self._plan((table.name.schema, table.name.name), table.snapshot.id, (), where, ())
+        return tuple(overwrite.changes_of_condition(self._reading, self._catalog, plan, self.locate))
+
+    def replacing_partitions(
+        self, table: TableSnapshot, partitions: Collection[PartitionValues]
+    ) -> tuple[Change, ...]:
+        """Return the changes that take out the rows of partitions, as the snapshot has them.
+
+        Raises:
+            UnsupportedFeatureError: a file may hold rows of one beside others.
+        """
+        changes = overwrite.changes_of_partitions(
+            self._reading, self._catalog, table, partitions, self.locate
+        )
+        return tuple(changes)
+
+    def next_column_id(self, table: TableSnapshot) -> int:
+        """Return a column id that the table never had."""
+        with self._reading() as connection:
+            return read.next_column_id(connection, self._catalog.tables, table.table_id)
+
+    def has_live_rows(self, table: TableSnapshot) -> bool:
+        """Whether the table has a live data file, or live rows in the catalog."""
+        return BaseRows(self._catalog, self._reading).has_live(table)
 
     def keyed_commit(
         self, key: CommitKey, on_clear: OnClear = OnClear.REPLACE, *, starts_over: bool = False

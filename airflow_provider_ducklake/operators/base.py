@@ -84,8 +84,13 @@ def parse_at(value: object) -> int | datetime | None:
 
 def check_on_clear(value: object) -> None:
     """Refuse a word that cannot be meant; what a template will give is not known yet."""
-    if isinstance(value, str) and "{{" not in value and "{%" not in value:
+    if isinstance(value, str) and not is_template(value):
         parse_on_clear(value)
+
+
+def is_template(value: object) -> bool:
+    """Whether a template makes the value, which is not known before it runs."""
+    return isinstance(value, str) and ("{{" in value or "{%" in value)
 
 
 def parse_on_clear(word: str) -> OnClear:

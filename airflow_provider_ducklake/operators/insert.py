@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import (
@@ -10,14 +11,12 @@ from airflow_provider_ducklake.errors import (
     TableNotFoundError,
     TransactionConflictError,
 )
+from airflow_provider_ducklake.operators.base import is_template
+from airflow_provider_ducklake.operators.insert_modes import InsertChoice, parse_word
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-from airflow_provider_ducklake.planning.write import (
-    NewTable,
-    append_to_existing,
-    create_and_append,
-    plan_create,
-    plan_write,
-)
+from airflow_provider_ducklake.planning.evolution import SchemaEvolution
+from airflow_provider_ducklake.planning.overwrite import InsertMode
+from airflow_provider_ducklake.planning.write import NewTable, RowOrder, create_and_append, plan_create
 from airflow_provider_ducklake.spark.job_request import JobRequest, job_directory, source_of
 from airflow_provider_ducklake.spec.identifiers import QualifiedName
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.commit import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
     from airflow_provider_ducklake.planning.write import WriteResult
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 
 class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
-    """Append the rows of a source to a table, or create the table from them, as one snapshot.
+    """Insert the rows of a source into a table, or create the table from them, as one snapshot.
 
     Exactly one of ``source``, ``sql`` and ``transform`` says where the rows come from. Columns are matched by
     name; what is missing, too many or of another type is listed in one error before anything is written. No
-    rows: no file and no snapshot (a table to be created appears, empty).
+    rows: no file and no snapshot (a table to be created appears, empty; one to be overwritten gets empty).
 
     :param table: the table, as ``"schema.table"`` or ``("schema", "table")``. (templated)
     :param source: a path (its suffix says the format; Parquet without one), or
@@ -54,6 +54,16 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         snapshot.
     :param partition_by: partitioning of a table to be created: ``["region", "year(day)", "bucket(16, id)"]``;
         one that exists keeps its own. (templated)
+    :param mode: ``append``; ``overwrite``: in place of all rows; ``overwrite_partitions``: in place of the
+        rows of those partitions that the new rows are in. Where somebody else changed the table's rows meanwhile,
+        overwriting is a conflict, and the retry plans anew. (templated)
+    :param overwrite_where: in place of the rows for which a condition such as ``"day = '2026-01-31'"`` is
+        true; the new rows have to satisfy it. (templated)
+    :param schema_evolution: ``strict``; ``add_columns``: columns and fields that the table lacks are added,
+        in the same snapshot, and those that the rows lack get their default; ``add_and_widen``: types become
+        wider, too, where the rows' do not fit. (templated)
+    :param zorder_by: up to eight columns by which rows that are near each other in all of them come into the
+        same files, instead of by the table's sort keys; the job reads the source three times. (templated)
     :param engine: ``auto``, ``native`` (Spark's Parquet writer) or ``arrow`` (for lists, maps, uuids, …).
     :return: ``{"table": "sales.orders", "snapshot_id": 43, "rows_added": 3, "files_added": 1,
         "bytes_added": 700, "already_committed": False}``; ``snapshot_id`` is None where nothing was
@@ -69,6 +79,10 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         "transform",
         "sources",
         "partition_by",
+        "mode",
+        "overwrite_where",
+        "schema_evolution",
+        "zorder_by",
     )
     template_fields_renderers = {"sql": "sql", "source": "json", "sources": "json"}  # noqa: RUF012 - Airflow's
 
@@ -82,6 +96,10 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         sources: Mapping[str, str | Mapping[str, Any]] | None = None,
         create_table: bool = False,
         partition_by: str | Sequence[str] = (),
+        mode: str = InsertMode.APPEND.value,
+        overwrite_where: str | None = None,
+        schema_evolution: str = SchemaEvolution.STRICT.value,
+        zorder_by: str | Sequence[str] = (),
         engine: str = "auto",
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
@@ -99,8 +117,29 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         self.sources = sources
         self.create_table = create_table
         self.partition_by = partition_by
+        self.mode = mode
+        self.overwrite_where = overwrite_where
+        self.schema_evolution = schema_evolution
+        self.zorder_by = zorder_by
         self.engine = engine
+        if not any(is_template(word) for word in (mode, schema_evolution)):
+            self._choice()
         self._target: TableSnapshot | NewTable | None = None
+
+    def _choice(self) -> InsertChoice:
+        choice = InsertChoice(
+            parse_word("mode", self.mode, InsertMode),
+            self.overwrite_where,
+            parse_word("schema_evolution", self.schema_evolution, SchemaEvolution),
+            (self.zorder_by,) if isinstance(self.zorder_by, str) else tuple(self.zorder_by),
+        )
+        choice.check(stage_only=self.stage_only)
+        return choice
+
+    def begin(self, lake: Lake, identity: CommitIdentity, keyed: KeyedCommit) -> None:
+        """Look at what the task has committed before; overwriting replaces rows by what they are."""
+        if not self._choice().replaces:
+            super().begin(lake, identity, keyed)
 
     def make_request(self, lake: Lake, passwords: JdbcPasswords) -> JobRequest:
         """Look at the table and say where the job is to write."""
@@ -112,8 +151,9 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         if isinstance(self._target, NewTable):
             expressions = [self.partition_by] if isinstance(self.partition_by, str) else self.partition_by
             plan = plan_create(self._target, directory, expressions)
+            plan = replace(plan, row_order=RowOrder(zorder_by=self._choice().zorder_by))
         else:
-            plan = plan_write(self._target, directory)
+            plan = self._choice().plan(lake, self._target, directory)
         return JobRequest(job_id, self._source(passwords), (plan,), engine=self.engine)
 
     def _find(self, lake: Lake) -> TableSnapshot | NewTable:
@@ -142,7 +182,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         target = self.target()
         if isinstance(target, NewTable):
             return self._create(lake, target, result, info, keyed)
-        if keyed.seen.replaced:
+        if keyed.seen.replaced and not self._choice().replaces:
             target = _as_it_is_now(lake, target)
         return self._append(lake, target, result, info, keyed)
 
@@ -154,6 +194,8 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         try:
             return lake.commit(base, changes, info, keyed=keyed)
         except TransactionConflictError:
+            if self._choice().replaces:
+                raise
             try:
                 existing = lake.table_snapshot(target.name)
             except TableNotFoundError:
@@ -166,7 +208,9 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         self, lake: Lake, target: TableSnapshot, result: WriteResult, info: CommitInfo, keyed: KeyedCommit
     ) -> CommittedSnapshot | None:
         base = target.snapshot.id
-        changes = [*_replaced(lake, keyed, base), *append_to_existing(target, result)]
+        choice = self._choice()
+        replaced = () if choice.replaces else _replaced(lake, keyed, base)
+        changes = [*replaced, *choice.changes(lake, target, result)]
         return lake.commit(base, changes, info, keyed=keyed)
 
     def summary(self, results: Sequence[WriteResult], committed: CommittedSnapshot | None) -> dict[str, Any]:

@@ -275,7 +275,7 @@ def _of_calendar(transform: Transform, type_: DuckLakeType, text: str | None) ->
         return frozenset({partition_value(transform, type_, value)})
 
     if text is not None and transform.kind is TransformKind.YEAR and _YEAR.fullmatch(text):
-        low, high = _year(type_, int(text))
+        low, high = year_range(type_, int(text))
         return Evidence(low, high, has_nulls=False)
     return Evidence(has_nulls=text is None, part=text, transformed=transformed)
 
@@ -283,7 +283,7 @@ def _of_calendar(transform: Transform, type_: DuckLakeType, text: str | None) ->
 _YEAR = re.compile(r"-?\d+", re.ASCII)
 
 
-def _year(type_: DuckLakeType, year: int) -> tuple[int, int]:
+def year_range(type_: DuckLakeType, year: int) -> tuple[int, int]:
     """Return the first and the last moment of a year in units of the type."""
     per_day = units_per_second(type_) * 86_400
     first, end = (int(days_from_civil(one, 1, 1) * per_day) for one in (year, year + 1))

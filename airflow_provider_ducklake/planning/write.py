@@ -19,13 +19,15 @@ from airflow_provider_ducklake.transaction.changes import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from airflow_provider_ducklake.planning.predicates import Predicate
     from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.spec.identifiers import QualifiedName
-    from airflow_provider_ducklake.spec.ids import SchemaId
+    from airflow_provider_ducklake.spec.ids import ColumnId, SchemaId
     from airflow_provider_ducklake.spec.options import Options
     from airflow_provider_ducklake.spec.partitioning import PartitionField
     from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
+    from airflow_provider_ducklake.spec.sorting import SortField
 
 # Ours where nobody set the option: smaller files for less work than the format's snappy and V1.
 DEFAULT_COMPRESSION = "zstd"
@@ -40,6 +42,8 @@ class ParquetSettings:
 
     ``row_group_is_given`` says that the lake's options name the rows of a row group. Where they do not,
     Spark's own writer goes by bytes: row groups as small as the format's default cost it a sixth more time.
+    ``row_group_bytes`` limits a row group's size in memory besides. Where it ``gathers_rows``, rows of
+    several tasks are brought into one file up to the target size; else each task writes files of its own.
     """
 
     compression: str = DEFAULT_COMPRESSION
@@ -47,22 +51,48 @@ class ParquetSettings:
     page_version: str = DEFAULT_PAGE_VERSION
     row_group_rows: int = 122_880
     row_group_is_given: bool = False
+    row_group_bytes: int | None = None
     target_file_size_bytes: int = 512_000_000
     hive_file_pattern: bool = True
+    gathers_rows: bool = False
 
     @classmethod
     def of_options(cls, options: Options) -> ParquetSettings:
         """Return the settings that the lake's options ask for; unset ones take our defaults."""
-        level = options.get("parquet_compression_level")
+        level, size = (options.get(f"parquet_{key}") for key in ("compression_level", "row_group_size_bytes"))
         return cls(
             compression=str(options.get("parquet_compression") or DEFAULT_COMPRESSION),
             compression_level=level if isinstance(level, int) else None,
             page_version=str(options.get("parquet_version") or DEFAULT_PAGE_VERSION),
             row_group_rows=options.integer("parquet_row_group_size"),
             row_group_is_given=options.is_set("parquet_row_group_size"),
+            row_group_bytes=size if isinstance(size, int) else None,
             target_file_size_bytes=options.integer("target_file_size"),
             hive_file_pattern=options.flag("hive_file_pattern"),
+            gathers_rows=options.is_set("per_thread_output") and not options.flag("per_thread_output"),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class RowOrder:
+    """How rows lie in data files: by the table's sort keys, or clustered by columns that count alike."""
+
+    sort_by: tuple[SortField, ...] = ()
+    zorder_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """What a job may do to a table's columns where those that come in do not fit.
+
+    It adds columns and fields, numbered from ``next_column_id``, which the table never had; with ``widens``
+    it widens types, but of the columns ``fixed``. Of tables with ``inlining`` fewer names can be columns.
+    """
+
+    next_column_id: int
+    widens: bool = False
+    inlining: bool = True
+    fixed: tuple[ColumnId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +101,8 @@ class WritePlan:
 
     ``schema`` is None when the table is to be created from the incoming columns; then ``partition_by`` holds
     the user's expressions and ``partition_fields`` is empty. ``directory`` is the job's own folder below the
-    table's, an absolute lake path ending in ``/``; nothing else ever writes there.
+    table's, an absolute lake path ending in ``/``; nothing else ever writes there. Without ``evolution`` the
+    columns that come in have to be those of ``schema``. Rows for which ``where`` is not true are refused.
     """
 
     table: str
@@ -80,6 +111,9 @@ class WritePlan:
     partition_fields: tuple[PartitionField, ...] = ()
     partition_by: tuple[str, ...] = ()
     settings: ParquetSettings = ParquetSettings()
+    row_order: RowOrder = RowOrder()
+    evolution: Evolution | None = None
+    where: Predicate | None = None
 
     @property
     def target(self) -> TableSchema:
@@ -121,7 +155,15 @@ def plan_write(table: TableSnapshot, directory: str) -> WritePlan:
         schema=table.schema,
         partition_fields=spec.fields if spec is not None else (),
         settings=ParquetSettings.of_options(table.options),
+        row_order=RowOrder(sort_keys_of(table)),
     )
+
+
+def sort_keys_of(table: TableSnapshot) -> tuple[SortField, ...]:
+    """Return the sort keys that rows are written by; none where the option ``sort_on_insert`` is off."""
+    if table.sort_spec is None or not table.options.flag("sort_on_insert"):
+        return ()
+    return table.sort_spec.fields
 
 
 def plan_create(table: NewTable, directory: str, partition_by: Sequence[str]) -> WritePlan:

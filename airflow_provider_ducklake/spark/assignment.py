@@ -15,8 +15,10 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import SchemaMismatchError
+from airflow_provider_ducklake.spark.default_values import default_value, has_default
 from airflow_provider_ducklake.spark.job_errors import MARK_END, mark_start, marked
 from airflow_provider_ducklake.spark.local_times import fits_nanos, micros_of, nanos_of_text
+from airflow_provider_ducklake.spark.row_filter import condition
 from airflow_provider_ducklake.spark.spark_types import (
     FIELD_ID_KEY,
     carrier_type,
@@ -39,6 +41,8 @@ from airflow_provider_ducklake.spec.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from airflow_provider_ducklake.planning.predicates import Predicate
+
 _INTEGER_DIGITS = {"int8": 3, "int16": 5, "int32": 10, "int64": 19}
 _FLOATS_THAT_HOLD = {"int8": ("float32", "float64"), "int16": ("float32", "float64"), "int32": ("float64",)}
 _UNSIGNED_MAX = {"uint8": 2**8 - 1, "uint16": 2**16 - 1, "uint32": 2**32 - 1, "uint64": 2**64 - 1}
@@ -53,14 +57,17 @@ _CHECKED = {
     "date": ("timestamp_s", "timestamp_ms", "timestamp_ns"),
     **dict.fromkeys(_INTEGER_DIGITS, tuple(_UNSIGNED_MAX)),
 }
+_SHOWN = 300  # characters of a row in an error
 _HINTS = {
     ("timestamptz", "timestamp"): "; convert it with to_timestamp_ntz or CAST(… AS TIMESTAMP_NTZ)",
     ("timestamp", "timestamptz"): "; convert it with to_utc_timestamp or CAST(… AS TIMESTAMP)",
 }
 
 
-def assign(df: DataFrame, schema: TableSchema, table: str) -> DataFrame:
+def assign(df: DataFrame, schema: TableSchema, table: str, *, fills: bool = False) -> DataFrame:
     """Return ``df`` with the columns of ``schema``, in their carriers, with field ids in the metadata.
+
+    ``fills``: columns that are missing get their default, fields NULL.
 
     Raises:
         SchemaMismatchError: lists every missing, unknown and unfitting column; nothing has run.
@@ -68,7 +75,7 @@ def assign(df: DataFrame, schema: TableSchema, table: str) -> DataFrame:
     """
     for column in schema.columns:
         carrier_type(column)
-    differences = [*_name_differences(df.schema, schema)]
+    differences = [*_name_differences(df.schema, schema, fills=fills)]
     given = {fold(field.name): index for index, field in enumerate(df.schema)}
     pairs = [
         (column, df.schema[given[fold(column.name)]])
@@ -76,13 +83,30 @@ def assign(df: DataFrame, schema: TableSchema, table: str) -> DataFrame:
         if fold(column.name) in given
     ]
     for column, field in pairs:
-        differences += _type_differences(field.dataType, column, column.name)
+        differences += _type_differences(field.dataType, column, column.name, fills=fills)
     if differences:
         raise SchemaMismatchError(table, differences)
-    return df.select([_top_level(df, field, column) for column, field in pairs])
+    assigned = {column.id: _top_level(df, field, column) for column, field in pairs}
+    return df.select([assigned.get(column.id, _filled(column)) for column in schema.columns])
 
 
-def _name_differences(incoming: t.StructType, schema: TableSchema) -> Iterator[str]:
+def _filled(column: Column) -> SparkColumn:
+    return default_value(column).alias(column.name, metadata={FIELD_ID_KEY: column.id})
+
+
+def only_matching(df: DataFrame, where: Predicate, schema: TableSchema) -> DataFrame:
+    """Return ``df``, which ``assign`` made; a row for which the condition is not true fails the task."""
+    row = f.substring(f.to_json(f.struct("*")), 1, _SHOWN)
+    problem = f.concat(
+        f.lit(f"{mark_start()}A row does not satisfy overwrite_where: "),
+        row,
+        f.lit(f"; nothing was written.{MARK_END}"),
+    )
+    refused = f.raise_error(problem).cast("boolean")
+    return df.filter(f.when(condition(where, schema), f.lit(True)).otherwise(refused))  # noqa: FBT003
+
+
+def _name_differences(incoming: t.StructType, schema: TableSchema, *, fills: bool) -> Iterator[str]:
     wanted = {fold(column.name) for column in schema.columns}
     seen: set[str] = set()
     for field in incoming:
@@ -93,22 +117,23 @@ def _name_differences(incoming: t.StructType, schema: TableSchema) -> Iterator[s
             yield f"column {field.name} is not in the table"
         seen.add(folded)
     for column in schema.columns:
-        if fold(column.name) not in seen:
+        if fold(column.name) not in seen and not (fills and (column.nullable or has_default(column))):
             yield f"column {column.name} is missing"
 
 
-def _type_differences(incoming: t.DataType, column: Column, where: str) -> Iterator[str]:
+def _type_differences(incoming: t.DataType, column: Column, where: str, *, fills: bool) -> Iterator[str]:
     if isinstance(incoming, t.NullType):
         return
     match column.type:
         case StructType() if isinstance(incoming, t.StructType):
-            yield from _struct_differences(incoming, column, where)
+            yield from _struct_differences(incoming, column, where, fills=fills)
         case ListType() if isinstance(incoming, t.ArrayType):
-            yield from _type_differences(incoming.elementType, column.children[0], f"{where}.element")
+            element = column.children[0]
+            yield from _type_differences(incoming.elementType, element, f"{where}.element", fills=fills)
         case MapType() if isinstance(incoming, t.MapType):
             key, value = column.children
-            yield from _type_differences(incoming.keyType, key, f"{where}.key")
-            yield from _type_differences(incoming.valueType, value, f"{where}.value")
+            yield from _type_differences(incoming.keyType, key, f"{where}.key", fills=fills)
+            yield from _type_differences(incoming.valueType, value, f"{where}.value", fills=fills)
         case _ if not _fits(incoming, column.type):
             name, wanted = str(scalar_of_spark(incoming) or incoming.simpleString()), str(column.type)
             hint = _HINTS.get((name, wanted), "")
@@ -117,20 +142,23 @@ def _type_differences(incoming: t.DataType, column: Column, where: str) -> Itera
             pass
 
 
-def _struct_differences(incoming: t.StructType, column: Column, where: str) -> Iterator[str]:
+def _struct_differences(incoming: t.StructType, column: Column, where: str, *, fills: bool) -> Iterator[str]:
     children = TableSchema(column.children)
-    for difference in _name_differences(incoming, children):
+    for difference in _name_differences(incoming, children, fills=fills):
         yield difference.replace("column ", f"column {where}.", 1)
     given = {fold(field.name): field.dataType for field in incoming}
     for child in children.columns:
         if fold(child.name) in given:
-            yield from _type_differences(given[fold(child.name)], child, f"{where}.{child.name}")
+            yield from _type_differences(given[fold(child.name)], child, f"{where}.{child.name}", fills=fills)
 
 
 def _fits(incoming: t.DataType, target: DuckLakeType) -> bool:
     found = scalar_of_spark(incoming)
-    if found is None:
-        return False
+    return found is not None and fits(found, target)
+
+
+def fits(found: DuckLakeType, target: DuckLakeType) -> bool:
+    """Whether values of a type go into a column of another, if need be each value checked."""
     if can_promote(found, target):
         return True
     match found, target:
@@ -203,8 +231,11 @@ def _stored_struct(value: SparkColumn, incoming: t.StructType, column: Column, w
     given = {fold(field.name): field for field in incoming}
     members = []
     for child in column.children:
-        field = given[fold(child.name)]
-        member = _stored(value.getField(field.name), field.dataType, child, f"{where}.{child.name}")
+        field = given.get(fold(child.name))
+        if field is None:
+            member = f.lit(None).cast(carrier_type(child))
+        else:
+            member = _stored(value.getField(field.name), field.dataType, child, f"{where}.{child.name}")
         members.append(member.alias(child.name, metadata={FIELD_ID_KEY: child.id}))
     return f.when(value.isNotNull(), f.struct(*members))
 

@@ -10,7 +10,14 @@ from airflow_provider_ducklake import errors
 from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError
 from airflow_provider_ducklake.planning.row_changes import NewDeletes
 from airflow_provider_ducklake.planning.staged import StagedWrite, Target
-from airflow_provider_ducklake.planning.write import NewTable, ParquetSettings, WritePlan, WriteResult
+from airflow_provider_ducklake.planning.write import (
+    Evolution,
+    NewTable,
+    ParquetSettings,
+    RowOrder,
+    WritePlan,
+    WriteResult,
+)
 from airflow_provider_ducklake.spark.job_request import (
     Action,
     Clause,
@@ -32,11 +39,13 @@ from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId, SchemaId, 
 from airflow_provider_ducklake.spec.options import Options
 from airflow_provider_ducklake.spec.partitioning import PartitionField, PartitionSpec, Transform
 from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
+from airflow_provider_ducklake.spec.sorting import SortField
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_provider_ducklake.planning.change_feed import ChangeFeedPlan
+    from airflow_provider_ducklake.planning.predicates import Predicate
     from airflow_provider_ducklake.planning.scan import ScanPlan
 
 FORMAT_VERSION = 2
@@ -93,6 +102,9 @@ def encode_plan(plan: WritePlan) -> Json:
         "partition_fields": encode_partition_fields(plan.partition_fields),
         "partition_by": list(plan.partition_by),
         "settings": {name: getattr(settings, name) for name in ParquetSettings.__dataclass_fields__},
+        "row_order": _encode_row_order(plan.row_order),
+        "evolution": None if plan.evolution is None else _encode_evolution(plan.evolution),
+        "where": None if plan.where is None else _encode_predicate(plan.where),
     }
 
 
@@ -105,7 +117,47 @@ def decode_plan(item: Json) -> WritePlan:
         partition_fields=decode_partition_fields(item["partition_fields"]),
         partition_by=tuple(item["partition_by"]),
         settings=ParquetSettings(**item["settings"]),
+        row_order=_decode_row_order(item["row_order"]),
+        evolution=None if item["evolution"] is None else _decode_evolution(item["evolution"]),
+        where=None if item["where"] is None else _decode_predicate(item["where"]),
     )
+
+
+_SORT_FIELD = ("expression", "dialect", "direction", "null_order")
+
+
+def _encode_row_order(order: RowOrder) -> Json:
+    keys = [[getattr(key, name) for name in _SORT_FIELD] for key in order.sort_by]
+    return {"sort_by": keys, "zorder_by": list(order.zorder_by)}
+
+
+def _decode_row_order(item: Json) -> RowOrder:
+    return RowOrder(tuple(SortField(*key) for key in item["sort_by"]), tuple(item["zorder_by"]))
+
+
+def _encode_evolution(evolution: Evolution) -> Json:
+    return {**{name: getattr(evolution, name) for name in _EVOLUTION}, "fixed": list(evolution.fixed)}
+
+
+def _decode_evolution(item: Json) -> Evolution:
+    return Evolution(
+        **{name: item[name] for name in _EVOLUTION}, fixed=tuple(ColumnId(one) for one in item["fixed"])
+    )
+
+
+_EVOLUTION = ("next_column_id", "widens", "inlining")
+
+
+def _encode_predicate(predicate: Predicate) -> Json:
+    from airflow_provider_ducklake.spark import plan_json  # noqa: PLC0415 - no DAG file needs it
+
+    return plan_json.encode_predicate(predicate)
+
+
+def _decode_predicate(item: Json) -> Predicate:
+    from airflow_provider_ducklake.spark import plan_json  # noqa: PLC0415 - no DAG file needs it
+
+    return plan_json.decode_predicate(item)
 
 
 # --- requests

@@ -153,8 +153,26 @@ def clustered(df: DataFrame, keys: Sequence[str], target_file_size_bytes: int) -
     A group is split where its shuffled bytes pass a quarter of the target size (64 to 256 MiB), unless the
     user's own configuration says otherwise.
     """
+    return rebalanced(df, keys, target_file_size_bytes).sortWithinPartitions(*keys)
+
+
+def rebalanced(df: DataFrame, keys: Sequence[str], target_file_size_bytes: int) -> DataFrame:
+    """Return ``df`` with equal keys in one task, or without keys with rows in as few as their size needs.
+
+    A group is split where its shuffled bytes pass a quarter of the target size, as ``clustered`` says.
+    """
+    _set_task_size(df, target_file_size_bytes)
+    return df.hint("rebalance", *keys)
+
+
+def gathered(df: DataFrame, keys: Sequence[str], target_file_size_bytes: int) -> DataFrame:
+    """Return ``df`` with a range of keys in each task. Spark reads the rows once more to find the ranges."""
+    _set_task_size(df, target_file_size_bytes)
+    return df.repartitionByRange(*keys)
+
+
+def _set_task_size(df: DataFrame, target_file_size_bytes: int) -> None:
     spark = df.sparkSession
     if not spark.sparkContext.getConf().contains(_ADVISORY_SIZE):
         size = min(max(target_file_size_bytes // 4, 64 * 2**20), 256 * 2**20)
         spark.conf.set(_ADVISORY_SIZE, f"{size}b")
-    return df.hint("rebalance", *keys).sortWithinPartitions(*keys)

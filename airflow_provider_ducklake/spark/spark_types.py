@@ -151,6 +151,41 @@ def _struct_fields(type_: t.StructType, where: str, problems: list[str]) -> tupl
     )
 
 
+def without_nothing(schema: t.StructType) -> t.StructType:
+    """Return a schema without the columns and fields of which nothing is known but that they are NULL."""
+    return t.StructType(
+        [
+            t.StructField(field.name, _something(field.dataType), field.nullable)
+            for field in schema
+            if not _is_nothing(field.dataType)
+        ]
+    )
+
+
+def _something(type_: t.DataType) -> t.DataType:
+    match type_:
+        case t.StructType():
+            return without_nothing(type_)
+        case t.ArrayType():
+            return t.ArrayType(_something(type_.elementType))
+        case t.MapType():
+            return t.MapType(_something(type_.keyType), _something(type_.valueType))
+        case _:
+            return type_
+
+
+def _is_nothing(type_: t.DataType) -> bool:
+    match type_:
+        case t.StructType():
+            return all(_is_nothing(field.dataType) for field in type_)
+        case t.ArrayType():
+            return _is_nothing(type_.elementType)
+        case t.MapType():
+            return _is_nothing(type_.keyType) or _is_nothing(type_.valueType)
+        case _:
+            return isinstance(type_, t.NullType)
+
+
 def scalar_of_spark(type_: t.DataType) -> DecimalType | ScalarType | None:
     """Return the DuckLake type with just the values of a Spark type; None for others and nested ones."""
     if isinstance(type_, t.DecimalType):

@@ -21,6 +21,7 @@ from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 from airflow_provider_ducklake.spark import job_json
+from airflow_provider_ducklake.spark.row_order import ordered
 from airflow_provider_ducklake.spec.partitioning import hive_directory
 from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
 from airflow_provider_ducklake.storage.partition_split import values_of_row
@@ -37,6 +38,7 @@ _LONGEST_DIRECTORY = 200  # bytes of a value that names a directory
 
 def write(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> list[DataFile]:
     """Write the rows by one Spark action and return the files; ``keys`` name the last columns."""
+    df = ordered(df, keys, plan)
     rows = map_in_arrow(df, _task(plan, len(keys)), _RESULT).collect()
     return [job_json.decode_data_file(json.loads(row.file)) for row in rows]
 

@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame, DataFrameWriter
 from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.spark.footers import describe_files
-from airflow_provider_ducklake.spec.partitioning import PartitionField, TransformKind
+from airflow_provider_ducklake.spark.row_order import ordered
+from airflow_provider_ducklake.spec.partitioning import HIVE_NULL, PartitionField, TransformKind
 from airflow_provider_ducklake.spec.paths import hadoop_uri
 from airflow_provider_ducklake.storage.filesystem import delete_file, open_filesystem
 
@@ -34,6 +35,7 @@ def write(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> list[DataFile]
     """Write the rows by one Spark action and return the files; ``keys`` name the last columns."""
     directory = f"{plan.directory}{uuid.uuid4().hex[:8]}/"
     df, folders = _with_folders(df, keys, plan)
+    df = ordered(df, folders, plan)
     writer = _configured(df.write.mode("append"), df, plan.settings)
     if folders:
         writer = writer.partitionBy(*folders)
@@ -54,6 +56,8 @@ def _configured(writer: DataFrameWriter, df: DataFrame, settings: ParquetSetting
         "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "fs.file.impl.disable.cache": "true",
     }
+    if settings.row_group_bytes is not None:
+        options["parquet.block.size"] = str(settings.row_group_bytes)
     if settings.row_group_is_given:
         options["parquet.block.row.count.limit"] = str(settings.row_group_rows)
     if settings.compression_level is not None:
@@ -70,6 +74,7 @@ def _with_folders(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> tuple[
     """Replace the key columns by texts that name directories, one for each distinct key.
 
     Spark puts null and the empty string in one directory, and names have limits: odd values go by a hash.
+    Null goes by its name, for Spark would sort texts that may be null again, and not by what follows them.
     """
     schema = plan.target
     taken = {name.lower() for name in schema.names}
@@ -80,11 +85,12 @@ def _with_folders(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> tuple[
         odd = (
             (text == "")
             | text.startswith("#")
-            | (text == "__HIVE_DEFAULT_PARTITION__")
+            | (text == HIVE_NULL)
             | (f.octet_length(text) > _LONGEST_DIRECTORY)
         )
         hashed = f.concat(f.lit("#"), f.sha2(text.cast("binary"), 256))
-        df = df.withColumn(name, f.when(odd, hashed).otherwise(text)).drop(key)
+        folder = f.coalesce(f.when(odd, hashed).otherwise(text), f.lit(HIVE_NULL))
+        df = df.withColumn(name, folder).drop(key)
         folders.append(name)
     return df, folders
 

@@ -142,7 +142,7 @@ def new_columns(
     required = {fold(name) for name in not_null}
     ids = iter(range(first_id, 2**31))
     return TableSchema(
-        tuple(_number(field_, ids, nullable=fold(field_.name) not in required) for field_ in fields)
+        tuple(numbered(field_, ids, nullable=fold(field_.name) not in required) for field_ in fields)
     )
 
 
@@ -158,9 +158,10 @@ def _check_fields(fields: list[Field]) -> None:
         check_storable(field_.type, field_.name)
 
 
-def _number(field_: Field, ids: Iterator[int], *, nullable: bool = True) -> Column:
+def numbered(field_: Field, ids: Iterator[int], *, nullable: bool = True) -> Column:
+    """Return a new column with the next ids, depth-first."""
     column_id = ColumnId(next(ids))
-    children = tuple(_number(child, ids) for child in children_of(field_.type))
+    children = tuple(numbered(child, ids) for child in children_of(field_.type))
     return Column(column_id, field_.name, field_.type, nullable=nullable, children=children)
 
 

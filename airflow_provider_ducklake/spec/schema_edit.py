@@ -26,7 +26,7 @@ def add_column(schema: TableSchema, parent: ColumnId | None, column: Column) -> 
     """Return the schema with a column at the end of the table, or of the struct ``parent``."""
     if parent is None:
         return TableSchema((*schema.columns, column))
-    return _edited(schema, parent, lambda found: _with_children(found, (*found.children, column)))
+    return _edited(schema, parent, lambda found: with_fields(found, (*found.children, column)))
 
 
 def replace_column(schema: TableSchema, column: Column) -> TableSchema:
@@ -51,12 +51,13 @@ def _edited_columns(
         if column.id == column_id:
             edited.append(edit(column))
         elif any(below.id == column_id for below in column.walk()):
-            edited.append(_with_children(column, _edited_columns(column.children, column_id, edit)))
+            edited.append(with_fields(column, _edited_columns(column.children, column_id, edit)))
         else:
             edited.append(column)
     return tuple(column for column in edited if column is not None)
 
 
-def _with_children(column: Column, children: tuple[Column, ...]) -> Column:
+def with_fields(column: Column, children: tuple[Column, ...]) -> Column:
+    """Return a nested column with other fields, its type with them."""
     fields = tuple(Field(child.name, child.type) for child in children)
     return replace(column, type=with_children(column.catalog_type, fields), children=children)

@@ -152,7 +152,8 @@ class RollingWriter:
         if not self._buffered_rows:
             return False
         waiting: int = sum(batch.nbytes for batch in self._buffered)
-        return waiting >= self._settings.target_file_size_bytes
+        limit = self._settings.row_group_bytes or self._settings.target_file_size_bytes
+        return waiting >= min(limit, self._settings.target_file_size_bytes)
 
     def _flush(self) -> None:
         table = pa.Table.from_batches(self._buffered, schema=self._parquet_schema)

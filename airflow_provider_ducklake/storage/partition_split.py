@@ -36,6 +36,13 @@ def split_by_partition(
         yield tuple(group[name] for name in names), rows.take(group["row_list"])
 
 
+def partition_of_rows(
+    rows: pa.Table, schema: TableSchema, fields: Sequence[PartitionField]
+) -> list[tuple[str | None, ...]]:
+    """Return the partition values of each row."""
+    return list(zip(*(_key_texts(rows, schema, field).to_pylist() for field in fields), strict=True))
+
+
 def _key_texts(rows: pa.Table, schema: TableSchema, field: PartitionField) -> pa.Array:
     column = schema.by_id(field.column_id)
     values = rows.column(column.name).combine_chunks()

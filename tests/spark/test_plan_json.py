@@ -23,7 +23,9 @@ CELLS = [
 ]
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=repr)
+@pytest.mark.parametrize(
+    "cell", CELLS, ids=lambda cell: f"{type(cell).__name__} {str(cell)[:24]}".split(" at ")[0]
+)
 def test_cells_come_back_as_they_were(cell):
     found = decode_cell(json.loads(json.dumps(encode_cell(cell), allow_nan=False)))
 

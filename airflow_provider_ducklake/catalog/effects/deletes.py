@@ -36,7 +36,8 @@ def end_files(change: EndFiles, state: CommitState, tables: CatalogTables) -> It
     file = tables["data_file"]
     for ids in in_parts(change.file_ids):
         yield close(file, state, file.c.table_id == change.table_id, file.c.data_file_id.in_(ids))
-    state.record(ChangeRecord(ChangeKind.DELETED_FROM_TABLE, change.table_id))
+    if change.file_ids:
+        state.record(ChangeRecord(ChangeKind.DELETED_FROM_TABLE, change.table_id))
 
 
 def truncate(change: Truncate, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:

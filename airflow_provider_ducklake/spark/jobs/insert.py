@@ -11,13 +11,15 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.errors import SparkJobError
+from airflow_provider_ducklake.planning.evolution import evolved
 from airflow_provider_ducklake.planning.write import WritePlan, WriteResult
 from airflow_provider_ducklake.spark import sources, write_arrow, write_native
-from airflow_provider_ducklake.spark.assignment import assign
+from airflow_provider_ducklake.spark.assignment import assign, fits, only_matching
 from airflow_provider_ducklake.spark.engines import choose_engine
-from airflow_provider_ducklake.spark.partitions import clustered, with_keys
+from airflow_provider_ducklake.spark.partitions import with_keys
 from airflow_provider_ducklake.spark.progress import progress_lines
-from airflow_provider_ducklake.spark.spark_types import fields_of_spark
+from airflow_provider_ducklake.spark.row_order import placed
+from airflow_provider_ducklake.spark.spark_types import fields_of_spark, without_nothing
 from airflow_provider_ducklake.spec.partitioning import parse_partition_by
 from airflow_provider_ducklake.spec.schema import new_columns
 
@@ -63,7 +65,9 @@ def write(df: DataFrame, plan: WritePlan, engine: str = "auto") -> WriteResult:
 
 
 def _resolved(df: DataFrame, plan: WritePlan) -> WritePlan:
-    """Return ``plan`` with the columns and partition keys that a new table is to have."""
+    """Return ``plan`` with the columns and keys that a new table is to have, or one that is to evolve."""
+    if plan.evolution is not None:
+        return replace(plan, schema=evolved(plan, fields_of_spark(without_nothing(df.schema)), fits))
     if plan.schema is not None:
         return plan
     schema = new_columns(fields_of_spark(df.schema))
@@ -72,11 +76,11 @@ def _resolved(df: DataFrame, plan: WritePlan) -> WritePlan:
 
 
 def _prepared(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, list[str]]:
-    assigned = assign(df, plan.target, plan.table)
-    if not plan.partition_fields:
-        return assigned, []
+    assigned = assign(df, plan.target, plan.table, fills=plan.evolution is not None)
+    if plan.where is not None:
+        assigned = only_matching(assigned, plan.where, plan.target)
     keyed, keys = with_keys(assigned, plan.target, plan.partition_fields)
-    return clustered(keyed, keys, plan.settings.target_file_size_bytes), keys
+    return placed(keyed, keys, plan), keys
 
 
 def _checked_count(plan: WritePlan, files: list[DataFile], observed: int) -> int:

@@ -1,0 +1,140 @@
+"""Rows of a table that others replace, as its snapshot has them: those of a condition, or of partitions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.catalog import read, read_files
+from airflow_provider_ducklake.catalog.inlined_read import read_inlined
+from airflow_provider_ducklake.catalog.row_changes import delete_changes, read_targets
+from airflow_provider_ducklake.catalog.table_snapshot import has_inlined_data
+from airflow_provider_ducklake.errors import InvalidInputError, UnsupportedFeatureError
+from airflow_provider_ducklake.planning.covering import all_match
+from airflow_provider_ducklake.planning.overwrite import Partitions
+from airflow_provider_ducklake.transaction.changes import EndFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from airflow_provider_ducklake.catalog.base_rows import Reading
+    from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.planning.overwrite import PartitionValues
+    from airflow_provider_ducklake.planning.scan import InlinedRows, ScanPlan
+    from airflow_provider_ducklake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.storage.filesystem import Location
+    from airflow_provider_ducklake.transaction.changes import Change
+
+    Locate = Callable[[str], Location]
+
+MOST_BYTES_READ = 256 * 2**20
+
+
+def changes_of_condition(
+    reading: Reading, catalog: Catalog, plan: ScanPlan, locate: Locate
+) -> Iterator[Change]:
+    """Yield what takes out the rows that a plan with a condition reads.
+
+    Files of which all rows go, by their statistics, are ended unread; of the others this process reads the
+    condition's columns.
+
+    Raises:
+        InvalidInputError: those are more than ``MOST_BYTES_READ`` together.
+        StorageError: one is missing or damaged.
+    """
+    from airflow_provider_ducklake.catalog.given_rows import (  # noqa: PLC0415 - heavy
+        matching_positions,
+        matching_row_ids,
+    )
+
+    assert plan.where is not None
+    types = {column.id: column.type for column in plan.table.schema.walk()}
+    with reading() as connection:
+        specs = read.partition_specs(connection, catalog.tables, plan.table.table_id)
+    whole = [file for file in plan.files if all_match(plan.where, file, types, specs)]
+    ended = {file.id for file in whole}
+    partly = tuple(file for file in plan.files if file.id not in ended)
+    _check_size(plan.table, partly)
+    yield end_files(plan.table, whole)
+    positions = matching_positions(replace(plan, files=partly), locate)
+    row_ids = matching_row_ids(plan)
+    if positions or row_ids:
+        with reading() as connection:
+            targets = read_targets(connection, catalog, plan.table, positions, row_ids)
+        yield from delete_changes(targets, positions, row_ids, locate)
+
+
+def _check_size(table: TableSnapshot, files: Sequence[LiveDataFile]) -> None:
+    size = sum(file.file_size_bytes for file in files)
+    if size > MOST_BYTES_READ:
+        raise InvalidInputError(
+            f"{len(files)} files of {table.name}, {size} bytes, hold rows that overwrite_where replaces "
+            f"beside others that stay; this process reads {MOST_BYTES_READ} bytes at most to tell them apart. "
+            "Delete the rows with the DuckLakeSparkDeleteOperator first, choose a condition on the partition "
+            "keys, or have the table sorted or partitioned by what it names."
+        )
+
+
+def changes_of_partitions(
+    reading: Reading,
+    catalog: Catalog,
+    table: TableSnapshot,
+    partitions: Collection[PartitionValues],
+    locate: Locate,
+) -> Iterator[Change]:
+    """Yield what takes out the rows of partitions, by their values for the table's keys.
+
+    Raises:
+        UnsupportedFeatureError: a file holds rows of one beside others, or may.
+    """
+    assert table.partition_spec is not None
+    fields, wanted = table.partition_spec.fields, frozenset(partitions)
+    types = {column.id: column.type for column in table.schema.walk()}
+    keys = frozenset(field.column_id for field in fields)
+    with reading() as connection:
+        specs = read.partition_specs(connection, catalog.tables, table.table_id)
+        files = read_files.data_files(
+            connection, catalog.tables, table.snapshot.id, table.table_id, table.root, stats_of=keys
+        )
+        inlined = has_inlined_data(connection, catalog, table.snapshot, table.table_id)
+        rows = read_inlined(connection, catalog, replace(table, has_inlined_data=inlined))
+    found = Partitions(fields, wanted, types, specs).replaced(files)
+    if found.partly:
+        raise _shared(table, found.partly)
+    yield end_files(table, found.whole)
+    row_ids = _in_partitions(rows, table, wanted)
+    if row_ids:
+        with reading() as connection:
+            targets = read_targets(connection, catalog, table, (), row_ids)
+        yield from delete_changes(targets, {}, row_ids, locate)
+
+
+def _in_partitions(
+    inlined: Sequence[InlinedRows], table: TableSnapshot, wanted: frozenset[PartitionValues]
+) -> list[int]:
+    """Return the ids of the rows in the catalog that are in one of the partitions."""
+    row_ids = [row_id for part in inlined for row_id in part.row_ids]
+    if not row_ids:
+        return []
+    from airflow_provider_ducklake.storage.inlined_values import inlined_in_schema  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.storage.partition_split import partition_of_rows  # noqa: PLC0415
+
+    assert table.partition_spec is not None
+    rows = inlined_in_schema(inlined, table.schema)
+    values = partition_of_rows(rows, table.schema, table.partition_spec.fields)
+    return [row_id for row_id, one in zip(row_ids, values, strict=True) if one in wanted]
+
+
+def end_files(table: TableSnapshot, files: Sequence[LiveDataFile]) -> EndFiles:
+    """Return the end of files as the table's snapshot has them; none: that nobody added rows since."""
+    deletes = tuple(file.delete_file.id if file.delete_file else None for file in files)
+    return EndFiles(table.table_id, table.name, tuple(file.id for file in files), deletes)
+
+
+def _shared(table: TableSnapshot, files: Sequence[LiveDataFile]) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(
+        f"Cannot replace partitions of {table.name}: {files[0].path} may hold rows of one beside others "
+        f"({len(files)} such files), as it was written with other partition keys. Rewrite them, or name the "
+        "rows to be replaced by overwrite_where."
+    )

@@ -1,0 +1,125 @@
+"""What an insert does with the rows and columns that its table has: kept, replaced, evolved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.planning.evolution import SchemaEvolution, evolve_and_append
+from airflow_provider_ducklake.planning.overwrite import InsertMode
+from airflow_provider_ducklake.planning.predicates import column_ids
+from airflow_provider_ducklake.planning.write import Evolution, RowOrder, append_to_existing, plan_write
+from airflow_provider_ducklake.transaction.changes import EndFiles, Truncate
+
+if TYPE_CHECKING:
+    from enum import StrEnum
+
+    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.planning.write import WritePlan, WriteResult
+    from airflow_provider_ducklake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.transaction.changes import Change
+
+    Word = TypeVar("Word", bound=StrEnum)
+
+
+def parse_word(name: str, value: str, words: type[Word]) -> Word:
+    """Return the word that a user gave.
+
+    Raises:
+        InvalidInputError: lists those there are.
+    """
+    try:
+        return words(value)
+    except ValueError:
+        raise InvalidInputError(f"{name} is {value!r}; choose one of {', '.join(words)}.") from None
+
+
+@dataclass(frozen=True, slots=True)
+class InsertChoice:
+    """How rows go into a table that exists; ``where`` are the rows to be replaced, as a condition."""
+
+    mode: InsertMode = InsertMode.APPEND
+    where: str | None = None
+    evolution: SchemaEvolution = SchemaEvolution.STRICT
+    zorder_by: tuple[str, ...] = ()
+
+    @property
+    def replaces(self) -> bool:
+        """Whether rows that the table has give way to the new ones."""
+        return self.mode is not InsertMode.APPEND or self.where is not None
+
+    def check(self, *, stage_only: bool) -> None:
+        """Refuse what does not go together.
+
+        Raises:
+            InvalidInputError: says what.
+        """
+        if self.where is not None and self.mode is InsertMode.OVERWRITE_PARTITIONS:
+            raise InvalidInputError(
+                "overwrite_where and mode='overwrite_partitions' both say what is replaced: give one of them."
+            )
+        if stage_only and (self.replaces or self.evolution is not SchemaEvolution.STRICT):
+            raise InvalidInputError(
+                "stage_only=True appends: what several staged writes replace, or make of the columns, would "
+                "depend on their order. Leave mode, overwrite_where and schema_evolution out, or commit in "
+                "this task."
+            )
+
+    def plan(self, lake: Lake, table: TableSnapshot, directory: str) -> WritePlan:
+        """Return the plan for writing to a table.
+
+        Raises:
+            InvalidInputError: its partitions are to be replaced, and it has none.
+            InvalidPredicateError, ColumnNotFoundError: ``where`` or ``zorder_by`` cannot be meant.
+        """
+        if self.mode is InsertMode.OVERWRITE_PARTITIONS and table.partition_spec is None:
+            raise InvalidInputError(
+                f"mode='overwrite_partitions': {table.name} is not partitioned. Use mode='overwrite', or say "
+                "which rows are replaced by overwrite_where."
+            )
+        names = tuple(table.schema.find(name, str(table.name)).name for name in self.zorder_by)
+        plan = plan_write(table, directory)
+        plan = replace(plan, row_order=RowOrder(plan.row_order.sort_by, names))
+        if self.where is not None:
+            from airflow_provider_ducklake.sql.predicate import read_predicate  # noqa: PLC0415 - heavy
+
+            plan = replace(plan, where=read_predicate(self.where, table.schema, str(table.name)))
+        if self.evolution is not SchemaEvolution.STRICT:
+            plan = replace(plan, evolution=self._evolution(lake, table, plan))
+        return plan
+
+    def _evolution(self, lake: Lake, table: TableSnapshot, plan: WritePlan) -> Evolution:
+        return Evolution(
+            next_column_id=lake.next_column_id(table),
+            widens=self.evolution is SchemaEvolution.ADD_AND_WIDEN,
+            inlining=table.options.integer("data_inlining_row_limit") > 0,
+            fixed=() if plan.where is None else tuple(column_ids(plan.where)),
+        )
+
+    def changes(self, lake: Lake, table: TableSnapshot, result: WriteResult) -> tuple[Change, ...]:
+        """Return what a job's result makes of the table as it was planned.
+
+        Raises:
+            TransactionConflictError: the table is another one by now.
+            UnsupportedFeatureError: a file may hold rows of a partition to be replaced beside others.
+        """
+        changes = (*self._replacing(lake, table, result), *self._adding(lake, table, result))
+        is_idle = all(isinstance(change, EndFiles) and not change.file_ids for change in changes)
+        return () if is_idle else changes
+
+    def _replacing(self, lake: Lake, table: TableSnapshot, result: WriteResult) -> tuple[Change, ...]:
+        if self.where is not None:
+            return lake.replacing_where(table, self.where)
+        match self.mode:
+            case InsertMode.OVERWRITE if result.data_files or lake.has_live_rows(table):
+                return (Truncate(table.table_id, table.name),)
+            case InsertMode.OVERWRITE_PARTITIONS if result.data_files:
+                return lake.replacing_partitions(table, {file.partition_values for file in result.data_files})
+            case _:
+                return ()
+
+    def _adding(self, lake: Lake, table: TableSnapshot, result: WriteResult) -> tuple[Change, ...]:
+        if self.evolution is SchemaEvolution.STRICT:
+            return append_to_existing(table, result)
+        return evolve_and_append(table, result, lake.next_column_id(table))
