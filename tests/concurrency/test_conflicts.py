@@ -43,6 +43,7 @@ OURS_ON_TABLE = {
         lambda tx, n: tx.append_arrow(f"s{n}.t", ROWS.slice(1, 1)), "INSERT INTO s{n}.t (i) VALUES (1)"
     ),
     "delete": Ours(_each_file(*range(20)), "DELETE FROM s{n}.t WHERE i < 20"),
+    "delete of whole files": Ours(_on_table("delete_rows", "i < 50"), "DELETE FROM s{n}.t WHERE i < 50"),
     "inlined delete": Ours(_each_file(1), "DELETE FROM s{n}.t WHERE i = 1"),
     "inlined delete of an inlined row": Ours(
         lambda tx, n: tx.delete_at(f"s{n}.t", row_ids=[100]), "DELETE FROM s{n}.t WHERE i = 100"
@@ -224,10 +225,17 @@ BETTER = {
         ("delete", name): ("conflict", "the reference then counts the row twice (dossier §10.4, 5)")
         for name in ("inlined delete", "inlined update", "flush of deletes")
     },
-    ("delete", "inlined delete of an inlined row"): (
-        "conflict",
-        "one word of changes_made stands for this and for inlined deletes of the files' rows",
-    ),
+    **{
+        (kind, "inlined delete of an inlined row"): (
+            "conflict",
+            "one word of changes_made stands for this and for inlined deletes of the files' rows",
+        )
+        for kind in ("delete", "delete of whole files")
+    },
+    **{
+        ("delete of whole files", name): ("conflict", "rows that go with the file were deleted besides")
+        for name in ("inlined delete", "flush of deletes")
+    },
     **{
         ("truncate", name): ("committed", "all rows go, wherever they lie when we commit")
         for name in (

@@ -1,0 +1,353 @@
+"""Row changes of a job, committed by us, are for the reference what its own would be."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_ducklake.catalog.commit import PlannedCommit, commit
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import (
+    InvalidInputError,
+    TransactionConflictError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.storage.row_ids import ROW_ID_COLUMN
+from tests.interop.changed_rows import commit_changes, row_changes
+from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
+from tests.reference.duckdb_lake import open_lake
+
+ROWS = pa.table({"i": pa.array(range(20), pa.int64()), "s": [f"s{one}" for one in range(20)]})
+INSERT = "INSERT INTO t SELECT i, 's' || i FROM range({}, {}) r(i)"
+
+
+@pytest.fixture
+def lake(catalog):
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64", "s": "varchar"})
+        for first in (0, 20):
+            lake.append_arrow("t", rows(range(first, first + 20)))
+        yield lake
+
+
+def rows(numbers) -> pa.Table:
+    return pa.table({"i": pa.array(numbers, pa.int64()), "s": [f"s{one}" for one in numbers]})
+
+
+def updated(values: dict[int, int]) -> pa.Table:
+    """Return rows with new values, by their row ids."""
+    return rows(values.values()).append_column(ROW_ID_COLUMN, pa.array(values.keys(), pa.int64()))
+
+
+def change(lake: Lake, deleted: dict[int, list[int]], **more):
+    """Change rows at positions of the table's data files, which are named by their order."""
+    table = lake.table_snapshot("t", with_files=True)
+    chosen = {table.files[number].id: places for number, places in deleted.items()}
+    return commit_changes(lake, table, row_changes(lake, table, chosen, **more))
+
+
+def files_below(catalog) -> set[str]:
+    return {path.name for path in Path(catalog.data_path).rglob("*.parquet")}
+
+
+def named_files(catalog) -> set[str]:
+    dump = dump_catalog(catalog)
+    named = [row["path"] for name in ("data_file", "delete_file") for row in dump[f"ducklake_{name}"]]
+    named += [row["path"] for row in dump["ducklake_files_scheduled_for_deletion"]]
+    return {path.rpartition("/")[2] for path in named}
+
+
+# --- what the reference would have made of it ---
+
+
+def make_history(lake: Lake) -> None:
+    change(lake, {0: [3]})
+    change(lake, {0: [0, 19], 1: [5]})
+    change(lake, {0: [5, 7]}, updated=updated({5: 105, 7: 107}))
+    change(lake, {1: [1]}, inserted=rows([200, 201]))
+    change(lake, {0: [one for one in range(20) if one not in (0, 3, 5, 7, 19)]})
+
+
+HISTORY = """
+DELETE FROM t WHERE i = 3;
+DELETE FROM t WHERE i IN (0, 19, 25);
+UPDATE t SET i = i + 100, s = 's' || (i + 100) WHERE i IN (5, 7);
+BEGIN; DELETE FROM t WHERE i = 21; INSERT INTO t VALUES (200, 's200'), (201, 's201'); COMMIT;
+DELETE FROM t WHERE i < 20
+"""
+
+
+def make_reference_history(duck) -> None:
+    duck.sql("CALL lake.set_option('data_inlining_row_limit', 0)")
+    duck.sql("CREATE TABLE t (i bigint, s varchar)")
+    duck.sql(INSERT.format(0, 20))
+    duck.sql(INSERT.format(20, 40))
+    duck.sql(HISTORY)
+
+
+FEED = "SELECT * FROM ducklake_table_changes('lake', 'main', 't', 0, {}) ORDER BY ALL"
+LIVE = "SELECT rowid, * FROM t ORDER BY ALL"
+
+
+@pytest.mark.every_catalog
+def test_catalogs_rows_and_changes_are_the_references(catalog, new_catalog, lake):
+    reference_catalog = new_catalog("sqlite" if catalog.kind == "mariadb" else catalog.kind)
+    make_history(lake)
+    with open_lake(reference_catalog) as duck:  # which cannot insert twice through MariaDB
+        make_reference_history(duck)
+        live, feed = duck.sql(LIVE), duck.sql(FEED.format(8))
+        at_each = [
+            duck.sql(f"SELECT rowid, * FROM t AT (VERSION => {at}) ORDER BY ALL") for at in range(3, 9)
+        ]
+
+    assert_catalogs_equal(dump_catalog(catalog), dump_catalog(reference_catalog))
+    assert files_below(catalog) == named_files(catalog)
+    with open_lake(catalog) as duck:
+        assert duck.sql(LIVE) == live
+        assert duck.sql(FEED.format(8)) == feed
+        for at, expected in enumerate(at_each, start=3):
+            assert duck.sql(f"SELECT rowid, * FROM t AT (VERSION => {at}) ORDER BY ALL") == expected
+    assert sorted(lake.read_arrow("t")["i"].to_pylist()) == sorted(one for _, one, _ in live)
+
+
+GOES_ON = """
+DELETE FROM t WHERE i IN (22, 201);
+UPDATE t SET s = 'again' WHERE i IN (105, 30);
+INSERT INTO t VALUES (300, 's300');
+CALL ducklake_merge_adjacent_files('lake');
+CALL ducklake_rewrite_data_files('lake', 't', delete_threshold => 0);
+CALL ducklake_flush_inlined_data('lake');
+CALL ducklake_expire_snapshots('lake', older_than => now() + INTERVAL 1 DAY);
+CALL ducklake_cleanup_old_files('lake', cleanup_all => true);
+DELETE FROM t WHERE i < 30
+"""
+
+
+@pytest.mark.parametrize("limit", [0, 10])
+def test_the_reference_goes_on_where_we_stopped(catalog, reference_catalog, lake, limit):
+    make_history(lake)
+    seen = {}
+    for one in (catalog, reference_catalog):
+        with open_lake(one) as duck:
+            if one is reference_catalog:
+                make_reference_history(duck)
+            duck.sql(f"CALL lake.set_option('data_inlining_row_limit', {limit})")
+            seen[one.location] = []
+            for statement in GOES_ON.split(";"):
+                duck.sql(statement)
+                seen[one.location].append(duck.sql(LIVE))
+
+    assert seen[catalog.location] == seen[reference_catalog.location]
+    live = seen[catalog.location][-1]
+    assert sorted(lake.read_arrow("t")["i"].to_pylist()) == sorted(one for _, one, _ in live)
+
+
+@pytest.fixture
+def inlining_lake(catalog):
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64", "s": "varchar"})
+        for numbers in (range(20), range(20, 40), [100, 101]):
+            lake.append_arrow("t", rows(numbers))
+        yield lake
+
+
+def test_few_deletes_become_marks_as_the_references(catalog, reference_catalog, inlining_lake):
+    change(inlining_lake, {0: [3, 4]}, inlined=[41])
+    change(inlining_lake, {0: [5]})
+    change(inlining_lake, {0: range(6, 10), 1: range(10)})
+    with open_lake(reference_catalog) as duck:
+        duck.sql("CREATE TABLE t (i bigint, s varchar)")
+        duck.sql(INSERT.format(0, 20))
+        duck.sql(INSERT.format(20, 40))
+        duck.sql("INSERT INTO t VALUES (100, 's100'), (101, 's101')")
+        for condition in ("IN (3, 4, 101)", "= 5", "BETWEEN 6 AND 9 OR i BETWEEN 20 AND 29"):
+            duck.sql(f"DELETE FROM t WHERE i {condition}")
+
+    assert_catalogs_equal(dump_catalog(catalog), dump_catalog(reference_catalog))
+    assert files_below(catalog) == named_files(catalog)
+
+
+def test_deletes_beyond_the_limit_fold_marks_into_delete_files(catalog, inlining_lake):
+    """The reference leaves the marks beside the new file; one place for a row's end is safer."""
+    change(inlining_lake, {0: [3, 4]})
+    change(inlining_lake, {0: range(5, 17)})
+    change(inlining_lake, {0: [18], 1: [1]})
+
+    gone = [{3, 4}, {3, 4, *range(5, 17)}, {3, 4, *range(5, 17), 18, 21}]
+    every = {*range(40), 100, 101}
+    with open_lake(catalog) as duck:
+        for at, expected in enumerate(gone, start=5):
+            live = {one for (one,) in duck.sql(f"SELECT i FROM t AT (VERSION => {at})")}
+            assert live == every - expected
+        feed = duck.sql("SELECT snapshot_id, i FROM ducklake_table_deletions('lake', 'main', 't', 0, 7)")
+    assert sorted(feed) == sorted((at, one) for one in every for at in (5, 6, 7) if first_at(gone, one) == at)
+    dump = dump_catalog(catalog)
+    assert [(row["file_id"], row["row_id"]) for row in dump["ducklake_inlined_delete_1"]] == [(1, 1)]
+    assert [(row["begin_snapshot"], row["partial_max"]) for row in dump["ducklake_delete_file"]] == [(5, 7)]
+
+
+def first_at(gone: list[set[int]], row: int) -> int | None:
+    return next((at for at, one in enumerate(gone, start=5) if row in one), None)
+
+
+# --- stamps ---
+
+
+def commit_while_others_do(lake: Lake, others: int) -> tuple[int, list[str]]:
+    """Commit deletes while others commit during the first writes; return the snapshot and what was written.
+
+    The others commit in the same process: were the lock held, they could not.
+    """
+    written: list[str] = []
+
+    def locate(path: str):
+        if path.endswith("-delete.parquet") and path not in written and not Path(path).exists():
+            written.append(path)
+            if len(written) <= others:
+                with lake.transaction() as tx:
+                    tx.create_schema(f"s{len(written)}")
+        return lake.locate(path)
+
+    table = lake.table_snapshot("t", with_files=True)
+    stage = lake.row_changes(table, row_changes(lake, table, {table.files[0].id: [7]}))
+    committed = commit(lake._catalog, PlannedCommit((stage,), CommitInfo("me", "m")), locate)
+    return committed.id, written
+
+
+@pytest.mark.every_catalog
+@pytest.mark.parametrize("others", [0, 1, 2])
+def test_delete_files_hold_the_id_of_the_snapshot_that_they_became(catalog, lake, others):
+    change(lake, {0: [3]})
+
+    snapshot, written = commit_while_others_do(lake, others)
+
+    assert (snapshot, len(written)) == (5 + others, 1 + others)
+    assert [Path(path).exists() for path in written] == [False] * others + [True]
+    assert files_below(catalog) == named_files(catalog)
+    with open_lake(catalog) as duck:
+        for at in range(4, snapshot + 1):
+            live = f"SELECT i FROM t AT (VERSION => {at})"
+            gone = duck.sql(f"SELECT i FROM range(20) r(i) WHERE i NOT IN ({live})")
+            assert sorted(gone) == ([(3,)] if at < snapshot else [(3,), (7,)])
+
+
+def test_a_commit_that_fails_leaves_no_delete_file(catalog, lake):
+    change(lake, {0: [3]})
+    table = lake.table_snapshot("t", with_files=True)
+    stage = lake.row_changes(table, row_changes(lake, table, {table.files[0].id: [7]}))
+    before = files_below(catalog)
+    lake.append_arrow("t", rows([99]))
+
+    with pytest.raises(TransactionConflictError, match="added rows"):
+        lake.commit_stages([stage], CommitInfo("me", "m"))
+
+    assert len(files_below(catalog) - before) == 1  # the appended one
+
+
+# --- beside others ---
+
+
+def test_the_reference_loses_deletes_of_a_file_that_had_some_and_we_do_not(postgres_catalog):
+    """Both deletes of the reference land, and rows count twice (dossier 10.4): ours is a conflict."""
+    with (
+        Lake.create(postgres_catalog.sqlalchemy_url, postgres_catalog.data_path) as lake,
+        open_lake(postgres_catalog, data_inlining_row_limit=0) as one,
+        open_lake(postgres_catalog, data_inlining_row_limit=0) as other,
+    ):
+        for table in ("hole", "t"):
+            one.sql(f"CREATE TABLE {table} (i bigint, s varchar)")
+            one.sql(f"INSERT INTO {table} SELECT i, '' FROM range(20) r(i)")
+            one.sql(f"DELETE FROM {table} WHERE i = 3")
+        one.sql("BEGIN")
+        one.sql("DELETE FROM hole WHERE i = 4")
+        other.sql("DELETE FROM hole WHERE i = 5")
+        one.sql("COMMIT")
+        assert len(one.sql("FROM hole")) != 17
+
+        table = lake.table_snapshot("t", with_files=True)
+        changes = row_changes(lake, table, {table.files[0].id: [4]})
+        stage = lake.row_changes(table, changes)
+        other.sql("DELETE FROM t WHERE i = 5")
+        with pytest.raises(TransactionConflictError, match="other deletes"):
+            lake.row_changes(table, changes)
+        with pytest.raises(TransactionConflictError, match="other deletes"):
+            lake.commit_stages([stage], CommitInfo("me", "m"))
+        assert one.sql("SELECT count(*) FROM t") == [(18,)]
+
+        table = lake.table_snapshot("t", with_files=True)
+        commit_changes(lake, table, row_changes(lake, table, {table.files[0].id: [4]}))
+        assert one.sql("SELECT count(*) FROM t") == [(17,)]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_of_two_deletes_of_a_file_one_wins(lake, whole):
+    table = lake.table_snapshot("t", with_files=True)
+    first, second = (file.id for file in table.files)
+    places = range(20) if whole else [4]
+    stages = [
+        lake.row_changes(table, row_changes(lake, table, {first: places})),
+        lake.row_changes(table, row_changes(lake, table, {first: [5]})),
+        lake.row_changes(table, row_changes(lake, table, {second: [5]})),
+    ]
+    info = CommitInfo("me", "m")
+
+    lake.commit_stages(stages[:1], info)
+    with pytest.raises(TransactionConflictError, match="since"):
+        lake.commit_stages(stages[1:2], info)
+    lake.commit_stages(stages[2:], info)
+
+    assert lake.row_count("t") == 40 - len(places) - 1
+
+
+def test_two_stages_that_delete_from_one_file_are_refused(lake):
+    table = lake.table_snapshot("t", with_files=True)
+    stages = [
+        lake.row_changes(table, row_changes(lake, table, {table.files[0].id: [place]})) for place in (4, 5)
+    ]
+
+    with pytest.raises(UnsupportedFeatureError, match="Two parts of this commit"):
+        lake.commit_stages(stages, CommitInfo("me", "m"))
+
+    assert lake.row_count("t") == 40
+
+
+def test_a_file_that_was_merged_since_is_a_conflict(catalog, lake):
+    table = lake.table_snapshot("t", with_files=True)
+    changes = row_changes(lake, table, {table.files[0].id: [4]})
+    with open_lake(catalog) as duck:
+        duck.sql("CALL ducklake_merge_adjacent_files('lake')")
+
+    with pytest.raises(TransactionConflictError, match="no longer has data file"):
+        lake.row_changes(table, changes)
+
+
+def test_a_row_deleted_twice_is_refused(catalog, lake):
+    change(lake, {0: [3]})
+    before = files_below(catalog)
+
+    with pytest.raises(InvalidInputError, match=r"Position 3 .* deleted already"):
+        change(lake, {0: [3, 4]})
+
+    assert len(files_below(catalog) - before) == 1  # the job's own
+
+
+def test_a_file_ends_only_when_its_last_row_goes_whatever_the_catalog_counts(catalog, lake):
+    """Another writer may have counted more deletes than there are: their file is read first."""
+    with open_lake(catalog) as duck:
+        duck.sql("DELETE FROM t WHERE i IN (3, 4)")
+    inflate_delete_count(lake, 19)
+
+    change(lake, {0: [7]})
+
+    assert lake.row_count("t") == 37
+
+
+def inflate_delete_count(lake: Lake, count: int) -> None:
+    deletes = lake._catalog.tables["delete_file"]
+    with lake._catalog.dialect.writing() as connection:
+        connection.execute(deletes.update().values(delete_count=count))
+        connection.commit()
