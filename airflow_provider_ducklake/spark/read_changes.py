@@ -43,13 +43,18 @@ _EVENT = "__ducklake_event"
 
 
 def read_changes(
-    spark: SparkSession, plan: ChangeFeedPlan, *, storage_options: StorageOptions | None = None
+    spark: SparkSession,
+    plan: ChangeFeedPlan,
+    *,
+    only_seen: bool = False,
+    storage_options: StorageOptions | None = None,
 ) -> DataFrame:
     """Return ``snapshot_id``, ``rowid``, ``change_type`` and the table's columns, a row for each change.
 
     ``change_type`` is ``insert``, ``delete``, or for a row that a snapshot changed ``update_preimage`` and
     ``update_postimage``. Rows come in no order. Types, and what the session is set to, are those of
-    ``read_table``.
+    ``read_table``. With ``only_seen`` those are left out that came and went by one snapshot, as a row that a
+    transaction inserts and deletes: no reader ever saw them.
 
     Raises:
         UnsupportedFeatureError: a column's type, or a file, that cannot be read.
@@ -60,6 +65,8 @@ def read_changes(
     for column in columns:
         read_type(column)
     lives = _lives(spark, plan, storage_options)
+    if only_seen:
+        lives = lives.where(f.col(_DIED).isNull() | (f.col(_BORN) != f.col(_DIED)))
     events = _events(lives, plan)
     chosen = [presented(f.col(quoted(column.name)), column).alias(column.name) for column in columns]
     return events.select("snapshot_id", f.col(ROW_ID).alias("rowid"), "change_type", *chosen)
@@ -150,8 +157,7 @@ def _events(lives: DataFrame, plan: ChangeFeedPlan) -> DataFrame:
         return born.withColumns({"snapshot_id": f.col(_BORN), "change_type": f.lit("insert")})
     came = f.struct(f.col(_BORN).alias("snapshot_id"), f.lit("insert").alias("kind"))
     went = f.struct(f.col(_DIED).alias("snapshot_id"), f.lit("delete").alias("kind"))
-    outlived = f.col(_DIED).isNull() | (f.col(_BORN) != f.col(_DIED))
-    events = lives.where(outlived).withColumn(_EVENT, f.explode(f.array(came, went)))
+    events = lives.withColumn(_EVENT, f.explode(f.array(came, went)))
     events = events.where(f.col(_EVENT).getField("snapshot_id").between(plan.start, plan.end))
     events = events.withColumns(
         {"snapshot_id": f.col(_EVENT).getField("snapshot_id"), "kind": f.col(_EVENT).getField("kind")}

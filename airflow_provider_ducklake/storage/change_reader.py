@@ -28,13 +28,13 @@ def read_changes(plan: ChangeFeedPlan, locate: Callable[[str], Location]) -> pa.
     """Return the columns ``snapshot_id``, ``rowid``, ``change_type`` and the table's own at the end.
 
     ``change_type`` is ``insert``, ``delete``, or for a row that a snapshot changed ``update_preimage`` and
-    ``update_postimage``. Sorted by snapshot, row id, and what came first.
+    ``update_postimage``. A row that came and went by one snapshot is there as both, as the reference has it.
+    Sorted by snapshot, row id, and what came first.
 
     Raises:
         StorageError: a file is missing or damaged: an old one may have been cleaned up.
     """
     lives = pa.concat_tables([*_lives(plan, locate)])
-    lives = lives.filter(_differ(lives["inserted"], lives["deleted"]))
     born = lives.filter(_within(lives["inserted"], plan))
     died = lives.filter(_within(lives["deleted"], plan))
     born_keys, died_keys = _keys(born, "inserted"), _keys(died, "deleted")
@@ -133,11 +133,6 @@ def _deleted_by(
     if history.ended_by is None or history.ended_by in plan.rewrites:
         return deleted
     return pc.coalesce(deleted, pa.scalar(history.ended_by, pa.int64()))
-
-
-def _differ(inserted: pa.ChunkedArray, deleted: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Whether each row outlived the snapshot it came by."""
-    return pc.fill_null(pc.not_equal(inserted, deleted), True)  # noqa: FBT003 - the filling
 
 
 def _within(snapshots: pa.ChunkedArray, plan: ChangeFeedPlan) -> pa.ChunkedArray:

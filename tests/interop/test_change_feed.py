@@ -14,12 +14,19 @@ from airflow_provider_ducklake.errors import InvalidInputError, SnapshotNotFound
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind
 from tests.interop.comparison import multiset
 from tests.interop.corpus import History
-from tests.interop.test_reads_at_every_snapshot import FILES_ONLY, SCENARIOS, TABLE, as_multiset, fill
+from tests.interop.test_reads_at_every_snapshot import FILES_ONLY, MERGE, SCENARIOS, TABLE, as_multiset, fill
 from tests.reference.duckdb_lake import open_lake
 
 REWRITE = ChangeKind.REWRITE_DELETE
 PAIRS_IN_CI = 25
 HISTORIES = {"ci": (3, 30, 12), "full": (100, 80, 400)}  # how many; statements of each, pairs of snapshots
+
+INSERTED_AND_DELETED = [
+    f"BEGIN; {fill(0, 5)}; DELETE FROM t WHERE i IN (1, 3); COMMIT",
+    f"BEGIN; {fill(5, 15)}; DELETE FROM t WHERE i IN (2, 6); UPDATE t SET s = 'u' WHERE i IN (4, 7); COMMIT",
+    "BEGIN; UPDATE t SET s = 'v' WHERE i = 9; UPDATE t SET s = 'w' WHERE i = 9; COMMIT",
+    MERGE,
+]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -101,6 +108,17 @@ def compare_between(
     assert ours.column_names == theirs.column_names
     assert multiset(ours) == multiset(theirs.filter(pa.array(kept, pa.bool_())))
     return ours.num_rows
+
+
+def test_rows_that_a_transaction_inserts_and_deletes_came_and_went(sqlite_catalog):
+    with open_lake(sqlite_catalog) as reference:
+        for statement in [FILES_ONLY, TABLE, *INSERTED_AND_DELETED]:
+            reference.sql(statement)
+        with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+            for start, end in ((1, 2), (3, 3), (4, 4), (2, 5)):
+                compare(lake, reference, start, end, set())
+            assert lake.changes("t", 2, 2).read_arrow().num_rows == 5 + 2
+            assert lake.deletions("t", 2, 2).num_rows == 2
 
 
 @pytest.fixture

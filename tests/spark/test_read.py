@@ -113,6 +113,21 @@ def test_changes_of_rows(sqlite_catalog, spark, scenario):
             assert found > 8
 
 
+def test_changes_of_rows_that_no_snapshot_shows(sqlite_catalog, spark):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
+        duck.sql("CREATE TABLE t (i INT)")
+        duck.sql("BEGIN; INSERT INTO t FROM range(5); DELETE FROM t WHERE i IN (1, 3); COMMIT")
+        feed = duck.sql(
+            "SELECT snapshot_id, rowid, change_type, i FROM ducklake_table_changes('lake', 'main', 't', 2, 2)"
+        )
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        plan = lake.changes("t", 2, 2).plan
+
+    assert sorted(map(tuple, read_changes(spark, plan).collect())) == sorted(feed)
+    seen = read_changes(spark, plan, only_seen=True).collect()
+    assert sorted((row.change_type, row.i) for row in seen) == [("insert", one) for one in (0, 2, 4)]
+
+
 def test_files_of_others_by_name_and_folder(sqlite_catalog, spark, tmp_path):
     folder = tmp_path / "given" / "region=north%20sea"
     folder.mkdir(parents=True)

@@ -56,7 +56,7 @@ def rows_of(spark: SparkSession, source: LakeSource, plans: tuple[WritePlan, ...
 
 def _table(spark: SparkSession, plan: ScanPlan | ChangeFeedPlan, *, as_inserts: bool) -> DataFrame:
     if not isinstance(plan, ScanPlan):
-        return read_changes(spark, plan)
+        return read_changes(spark, plan, only_seen=True)
     if not as_inserts:
         return read_table(spark, plan)
     rows = read_table(spark, plan, row_ids=True)
