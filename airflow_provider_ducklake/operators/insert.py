@@ -55,7 +55,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
     :param partition_by: partitioning of a table to be created: ``["region", "year(day)", "bucket(16, id)"]``;
         one that exists keeps its own. (templated)
     :param mode: ``append``; ``overwrite``: in place of all rows; ``overwrite_partitions``: in place of the
-        rows of those partitions that the new rows are in. Where somebody else changed the table's rows meanwhile,
+        rows of those partitions that the new rows are in. Where somebody else changed its rows meanwhile,
         overwriting is a conflict, and the retry plans anew. (templated)
     :param overwrite_where: in place of the rows for which a condition such as ``"day = '2026-01-31'"`` is
         true; the new rows have to satisfy it. (templated)

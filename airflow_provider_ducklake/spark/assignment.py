@@ -22,6 +22,7 @@ from airflow_provider_ducklake.spark.row_filter import condition
 from airflow_provider_ducklake.spark.spark_types import (
     FIELD_ID_KEY,
     carrier_type,
+    is_nothing,
     is_time,
     scalar_carrier,
     scalar_of_spark,
@@ -67,7 +68,7 @@ _HINTS = {
 def assign(df: DataFrame, schema: TableSchema, table: str, *, fills: bool = False) -> DataFrame:
     """Return ``df`` with the columns of ``schema``, in their carriers, with field ids in the metadata.
 
-    ``fills``: columns that are missing get their default, fields NULL.
+    ``fills``: columns that are missing get their default, fields NULL; those of no type may be left over.
 
     Raises:
         SchemaMismatchError: lists every missing, unknown and unfitting column; nothing has run.
@@ -113,7 +114,7 @@ def _name_differences(incoming: t.StructType, schema: TableSchema, *, fills: boo
         folded = fold(field.name)
         if folded in seen:
             yield f"column {field.name} appears twice"
-        elif folded not in wanted:
+        elif folded not in wanted and not (fills and is_nothing(field.dataType)):
             yield f"column {field.name} is not in the table"
         seen.add(folded)
     for column in schema.columns:

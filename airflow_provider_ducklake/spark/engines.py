@@ -43,6 +43,8 @@ def _unfit_setting(plan: WritePlan) -> str | None:
         return f"Spark has no {codec} codec"
     if settings.compression_level is not None and codec == "gzip":
         return "Spark's writer takes a compression level for zstd only"
+    if plan.partition_fields and not settings.hive_file_pattern:
+        return "the lake wants no folders of partitions, which Spark's writer makes"
     return None
 
 

@@ -157,7 +157,7 @@ def without_nothing(schema: t.StructType) -> t.StructType:
         [
             t.StructField(field.name, _something(field.dataType), field.nullable)
             for field in schema
-            if not _is_nothing(field.dataType)
+            if not is_nothing(field.dataType)
         ]
     )
 
@@ -174,14 +174,15 @@ def _something(type_: t.DataType) -> t.DataType:
             return type_
 
 
-def _is_nothing(type_: t.DataType) -> bool:
+def is_nothing(type_: t.DataType) -> bool:
+    """Whether values of the type can only be NULL, or hold nothing else."""
     match type_:
         case t.StructType():
-            return all(_is_nothing(field.dataType) for field in type_)
+            return all(is_nothing(field.dataType) for field in type_)
         case t.ArrayType():
-            return _is_nothing(type_.elementType)
+            return is_nothing(type_.elementType)
         case t.MapType():
-            return _is_nothing(type_.keyType) or _is_nothing(type_.valueType)
+            return is_nothing(type_.keyType) or is_nothing(type_.valueType)
         case _:
             return isinstance(type_, t.NullType)
 

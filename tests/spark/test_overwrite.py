@@ -1,0 +1,171 @@
+"""Inserts that replace rows: which files end, which rows are deleted, and what is a conflict."""
+
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ducklake.errors import (
+    InvalidInputError,
+    TransactionConflictError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.operators.insert_modes import InsertChoice
+from airflow_provider_ducklake.planning.overwrite import InsertMode
+from airflow_provider_ducklake.spark.job_errors import typed
+from tests.reference.duckdb_lake import open_lake
+from tests.spark.inserting import insert, new_lake, rows_of
+
+PARTITIONS = InsertChoice(InsertMode.OVERWRITE_PARTITIONS)
+OVERWRITE = InsertChoice(InsertMode.OVERWRITE)
+ORDERS = (
+    "CREATE TABLE t (id INT, region VARCHAR, day DATE)",
+    "ALTER TABLE t SET PARTITIONED BY (region, year(day))",
+    "INSERT INTO t VALUES (1, 'eu', '2024-05-01'), (2, 'eu', '2025-05-01'), (3, NULL, '2024-01-01')",
+    "INSERT INTO t VALUES (4, 'us', '2024-05-01'), (5, 'eu', '2024-06-01')",
+)
+
+
+def orders(spark, *rows: tuple[int, str | None, str]):
+    return spark.createDataFrame(rows, "id INT, region STRING, day STRING").selectExpr(
+        "id", "region", "CAST(day AS DATE) AS day"
+    )
+
+
+def ids(catalog) -> list[int]:
+    return [row[0] for row in rows_of(catalog, "SELECT id FROM t ORDER BY id")]
+
+
+@pytest.mark.parametrize("inlined", [0, 10])
+def test_partitions_of_the_new_rows_are_replaced_wherever_their_rows_lie(spark, sqlite_catalog, inlined):
+    with new_lake(sqlite_catalog, *ORDERS, data_inlining_row_limit=inlined) as lake:
+        before = lake.current_snapshot().id
+        insert(lake, orders(spark, (10, "eu", "2024-12-31"), (11, None, "2024-02-02")), PARTITIONS)
+
+        assert lake.current_snapshot().id == before + 1
+    assert ids(sqlite_catalog) == [2, 4, 10, 11]
+    assert rows_of(sqlite_catalog, f"SELECT count(*) FROM t AT (VERSION => {before})") == [(5,)]
+
+
+def test_no_rows_replace_no_partition(spark, sqlite_catalog):
+    with new_lake(sqlite_catalog, *ORDERS) as lake:
+        assert insert(lake, orders(spark), PARTITIONS)[1] is None
+    assert ids(sqlite_catalog) == [1, 2, 3, 4, 5]
+
+
+def test_files_of_older_keys_are_replaced_where_their_values_decide(spark, sqlite_catalog):
+    with new_lake(
+        sqlite_catalog, *ORDERS, "ALTER TABLE t SET PARTITIONED BY (region)", data_inlining_row_limit=0
+    ) as lake:
+        insert(lake, orders(spark, (10, "eu", "2020-01-01")), PARTITIONS)
+
+    assert ids(sqlite_catalog) == [3, 4, 10]
+
+
+def test_a_file_of_older_keys_that_may_hold_such_rows_is_named(spark, sqlite_catalog):
+    older = (
+        "CREATE TABLE t (id INT, region VARCHAR, day DATE)",
+        "INSERT INTO t VALUES (1, 'ca', '2024-05-01'), (2, 'eu', '2025-05-01')",
+        "ALTER TABLE t SET PARTITIONED BY (region)",
+        "INSERT INTO t VALUES (3, 'us', '2024-05-01')",
+    )
+    with new_lake(sqlite_catalog, *older, data_inlining_row_limit=0) as lake:
+        with pytest.raises(UnsupportedFeatureError, match=r"\.parquet may hold rows"):
+            insert(lake, orders(spark, (10, "da", "2020-01-01")), PARTITIONS)
+        insert(lake, orders(spark, (11, "us", "2020-01-01")), PARTITIONS)  # beyond the file's bounds
+
+    assert ids(sqlite_catalog) == [1, 2, 11]
+
+
+@pytest.mark.parametrize(
+    ("choice", "statement"),
+    [
+        (PARTITIONS, "INSERT INTO t VALUES (9, 'xx', '2000-01-01')"),
+        (OVERWRITE, "INSERT INTO t VALUES (9, 'xx', '2000-01-01')"),
+        (InsertChoice(where="id = 10"), "INSERT INTO t VALUES (10, 'xx', '2000-01-01')"),
+        (PARTITIONS, "DELETE FROM t WHERE id = 1"),
+        (OVERWRITE, "DELETE FROM t WHERE id = 1"),
+        (OVERWRITE, "ALTER TABLE t ADD COLUMN more INT"),
+    ],
+)
+def test_what_others_do_to_the_rows_meanwhile_is_a_conflict(spark, sqlite_catalog, choice, statement):
+    def meanwhile() -> None:
+        with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+            reference.sql(statement)
+
+    with (
+        new_lake(sqlite_catalog, *ORDERS, data_inlining_row_limit=0) as lake,
+        pytest.raises(TransactionConflictError),
+    ):
+        insert(lake, orders(spark, (10, "new", "2024-12-31")), choice, meanwhile=meanwhile)
+
+
+def test_two_overwrites_at_a_time_are_a_conflict_also_of_an_empty_table(spark, sqlite_catalog):
+    with new_lake(sqlite_catalog, *ORDERS[:2]) as lake:
+        rows = orders(spark, (10, "new", "2024-12-31"))
+        for choice in (OVERWRITE, PARTITIONS, InsertChoice(where="id = 10")):
+            before = ids(sqlite_catalog)
+            with pytest.raises(TransactionConflictError):
+                insert(lake, rows, choice, meanwhile=lambda chosen=choice: insert(lake, rows, chosen))
+            assert ids(sqlite_catalog) == sorted({*before, 10})
+            insert(lake, rows.limit(0), OVERWRITE)
+
+
+def test_all_rows_are_replaced_and_none_may_come(spark, sqlite_catalog):
+    with new_lake(sqlite_catalog, *ORDERS) as lake:
+        insert(lake, orders(spark, (10, "eu", "2024-12-31")), OVERWRITE)
+        assert ids(sqlite_catalog) == [10]
+
+        insert(lake, orders(spark), OVERWRITE)
+        assert ids(sqlite_catalog) == []
+        assert insert(lake, orders(spark), OVERWRITE)[1] is None  # empty already
+
+
+@pytest.mark.parametrize("inlined", [0, 10])
+def test_rows_of_a_condition_are_replaced_in_files_and_in_the_catalog(spark, sqlite_catalog, inlined):
+    delete = ("DELETE FROM t WHERE id = 5",)
+    with new_lake(sqlite_catalog, *ORDERS, *delete, data_inlining_row_limit=inlined) as lake:
+        choice = InsertChoice(where="day >= DATE '2024-05-01' AND day < DATE '2025-01-01'")
+        insert(lake, orders(spark, (10, "eu", "2024-12-31"), (11, "xx", "2024-05-01")), choice)
+
+    assert ids(sqlite_catalog) == [2, 3, 10, 11]
+
+
+def test_files_that_a_condition_covers_are_ended_unread(spark, sqlite_catalog):
+    values = "range AS id, 'eu' AS region, DATE '2024-01-01' AS day FROM range"
+    statements = (*ORDERS[:1], *(f"INSERT INTO t SELECT {values}({n}, {n} + 100)" for n in (0, 100, 200)))
+    with new_lake(sqlite_catalog, *statements) as lake:
+        covered = [
+            file
+            for file in lake.table_snapshot("t", with_files=True).files
+            if int(file.column_stats[1].min_value) >= 100
+        ]
+        for file in covered:
+            Path(file.path).write_bytes(b"")
+        insert(lake, orders(spark, (1000, "eu", "2024-12-31")), InsertChoice(where="id >= 50"))
+
+    assert rows_of(sqlite_catalog, "SELECT count(*), max(id), max(id) FILTER (id < 1000) FROM t") == [
+        (51, 1000, 49)
+    ]
+
+
+def test_without_new_rows_a_condition_only_deletes(spark, sqlite_catalog):
+    with new_lake(sqlite_catalog, *ORDERS) as lake:
+        assert insert(lake, orders(spark), InsertChoice(where="id > 100"))[1] is None
+        insert(lake, orders(spark), InsertChoice(where="region IS NULL OR id = 1"))
+
+    assert ids(sqlite_catalog) == [2, 4, 5]
+
+
+@pytest.mark.parametrize("engine", ["native", "arrow"])
+def test_a_new_row_that_a_condition_does_not_cover_fails_the_job_and_is_named(spark, sqlite_catalog, engine):
+    with new_lake(sqlite_catalog, *ORDERS) as lake:
+        for row in ((77, "eu", "2024-12-31"), (77, None, "2024-12-31")):
+            with pytest.raises(Exception, match=r'overwrite_where: \{"id":77') as raised:
+                insert(
+                    lake,
+                    orders(spark, (1, "us", "2024-12-31"), row),
+                    InsertChoice(where="region = 'us'"),
+                    engine=engine,
+                )
+            assert isinstance(typed(raised.value), InvalidInputError)
+    assert ids(sqlite_catalog) == [1, 2, 3, 4, 5]
