@@ -192,8 +192,9 @@ def delete_changes(
     from airflow_provider_ducklake.storage.parallel import in_threads  # noqa: PLC0415 - heavy
 
     def loss(file_id: DataFileId) -> FileLoss:
-        file = targets.files[file_id]
-        return FileLoss(file, positions[file_id], _dead_count(targets, file, positions[file_id], locate))
+        file, chosen = targets.files[file_id], positions[file_id]
+        dead_count = _dead_count(targets, file, chosen, locate)
+        return FileLoss(file, chosen, dead_count, has_marks=file_id in targets.marks)
 
     plan = plan_row_deletes(in_threads(loss, positions), mark_limit=targets.mark_limit)
     table_id, name = targets.table.table_id, targets.table.name

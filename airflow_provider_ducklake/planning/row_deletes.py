@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileLoss:
-    """The live rows that one data file loses, and how many it had lost before."""
+    """The live rows that one data file loses, and how many it had lost before; some by marks in the catalog?"""
 
     file: LiveDataFile
     positions: RowPositions
     dead_count: int
+    has_marks: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,8 @@ class RowDeletes:
 def plan_row_deletes(losses: Iterable[FileLoss], *, mark_limit: int) -> RowDeletes:
     """Return what becomes of each file that loses a row.
 
-    Up to ``mark_limit`` rows of a file go to the catalog; a file that has a delete file gets a new one.
+    Up to ``mark_limit`` rows of a file go to the catalog; a file that has a delete file gets a new one. A
+    file with marks stays when its last row goes: the reference's change feed overlooks the end of such files.
 
     Raises:
         InvalidInputError: a file would lose more rows than it has.
@@ -54,7 +56,7 @@ def plan_row_deletes(losses: Iterable[FileLoss], *, mark_limit: int) -> RowDelet
             )
         if not count:
             continue
-        if left == 0:
+        if left == 0 and not loss.has_marks:
             ended.append(loss)
         elif count <= mark_limit and loss.file.delete_file is None:
             marked.append(loss)

@@ -1,5 +1,7 @@
 """Row changes of a job, committed by us, are for the reference what its own would be."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,20 +18,33 @@ from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.storage.row_ids import ROW_ID_COLUMN
 from tests.interop.changed_rows import commit_changes, row_changes
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
+from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
 ROWS = pa.table({"i": pa.array(range(20), pa.int64()), "s": [f"s{one}" for one in range(20)]})
 INSERT = "INSERT INTO t SELECT i, 's' || i FROM range({}, {}) r(i)"
 
 
-@pytest.fixture
-def lake(catalog):
+@contextmanager
+def new_lake(catalog: CatalogDatabase) -> Iterator[Lake]:
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
         lake.set_option("data_inlining_row_limit", 0)
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int64", "s": "varchar"})
         for first in (0, 20):
             lake.append_arrow("t", rows(range(first, first + 20)))
+        yield lake
+
+
+@pytest.fixture
+def lake(catalog):
+    with new_lake(catalog) as lake:
+        yield lake
+
+
+@pytest.fixture
+def sqlite_lake(sqlite_catalog):
+    with new_lake(sqlite_catalog) as lake:
         yield lake
 
 
@@ -159,12 +174,18 @@ def test_few_deletes_become_marks_as_the_references(catalog, reference_catalog, 
     change(inlining_lake, {0: [3, 4]}, inlined=[41])
     change(inlining_lake, {0: [5]})
     change(inlining_lake, {0: range(6, 10), 1: range(10)})
+    change(inlining_lake, {1: range(10, 20)})
     with open_lake(reference_catalog) as duck:
         duck.sql("CREATE TABLE t (i bigint, s varchar)")
         duck.sql(INSERT.format(0, 20))
         duck.sql(INSERT.format(20, 40))
         duck.sql("INSERT INTO t VALUES (100, 's100'), (101, 's101')")
-        for condition in ("IN (3, 4, 101)", "= 5", "BETWEEN 6 AND 9 OR i BETWEEN 20 AND 29"):
+        for condition in (
+            "IN (3, 4, 101)",
+            "= 5",
+            "BETWEEN 6 AND 9 OR i BETWEEN 20 AND 29",
+            "BETWEEN 30 AND 39",
+        ):
             duck.sql(f"DELETE FROM t WHERE i {condition}")
 
     assert_catalogs_equal(dump_catalog(catalog), dump_catalog(reference_catalog))
@@ -188,6 +209,41 @@ def test_deletes_beyond_the_limit_fold_marks_into_delete_files(catalog, inlining
     dump = dump_catalog(catalog)
     assert [(row["file_id"], row["row_id"]) for row in dump["ducklake_inlined_delete_1"]] == [(1, 1)]
     assert [(row["begin_snapshot"], row["partial_max"]) for row in dump["ducklake_delete_file"]] == [(5, 7)]
+
+
+def test_a_file_with_marks_stays_when_its_last_row_goes(catalog, inlining_lake):
+    """As for the reference, whose change feed would not say that the rows of an ended file went."""
+    change(inlining_lake, {1: range(9)})
+    change(inlining_lake, {1: range(9, 20)})
+
+    with open_lake(catalog) as duck:
+        for call in ("flush_inlined_data('lake')", "rewrite_data_files('lake', 't')"):
+            assert duck.sql("SELECT i FROM t WHERE i BETWEEN 20 AND 39") == []
+            at_first = duck.sql("SELECT i FROM t AT (VERSION => 5) WHERE i BETWEEN 20 AND 39 ORDER BY i")
+            assert at_first == [(one,) for one in range(29, 40)]
+            feed = duck.sql(
+                "SELECT snapshot_id, i FROM ducklake_table_deletions('lake', 'main', 't', 5, 6) ORDER BY ALL"
+            )
+            assert feed == [(5 + (one >= 29), one) for one in range(20, 40)]
+            duck.sql(f"CALL ducklake_{call}")
+    assert inlining_lake.row_count("t") == 22
+
+
+def test_rows_in_the_catalog_are_updated_into_files(catalog, inlining_lake):
+    change(inlining_lake, {0: [3]}, inlined=[41], updated=updated({3: 3000, 41: 4100}))
+
+    with open_lake(catalog) as duck:
+        assert duck.sql("SELECT rowid, i FROM t WHERE i > 1000 ORDER BY ALL") == [(3, 3000), (41, 4100)]
+        feed = duck.sql("SELECT * FROM ducklake_table_changes('lake', 'main', 't', 5, 5) ORDER BY ALL")
+        assert [(row_id, kind, i) for _, row_id, kind, i, _ in feed] == [
+            (3, "update_postimage", 3000),
+            (3, "update_preimage", 3),
+            (41, "update_postimage", 4100),
+            (41, "update_preimage", 101),
+        ]
+        duck.sql("CALL ducklake_flush_inlined_data('lake')")
+        duck.sql("UPDATE t SET i = i + 1 WHERE i > 1000")
+        assert duck.sql("SELECT rowid, i FROM t WHERE i > 1000 ORDER BY ALL") == [(3, 3001), (41, 4101)]
 
 
 def first_at(gone: list[set[int]], row: int) -> int | None:
@@ -219,8 +275,16 @@ def commit_while_others_do(lake: Lake, others: int) -> tuple[int, list[str]]:
 
 
 @pytest.mark.every_catalog
-@pytest.mark.parametrize("others", [0, 1, 2])
-def test_delete_files_hold_the_id_of_the_snapshot_that_they_became(catalog, lake, others):
+def test_delete_files_hold_the_id_of_the_snapshot_that_they_became(catalog, lake):
+    check_stamps(catalog, lake, 2)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_delete_files_are_written_as_often_as_it_takes(sqlite_catalog, sqlite_lake, others):
+    check_stamps(sqlite_catalog, sqlite_lake, others)
+
+
+def check_stamps(catalog: CatalogDatabase, lake: Lake, others: int) -> None:
     change(lake, {0: [3]})
 
     snapshot, written = commit_while_others_do(lake, others)
@@ -235,17 +299,17 @@ def test_delete_files_hold_the_id_of_the_snapshot_that_they_became(catalog, lake
             assert sorted(gone) == ([(3,)] if at < snapshot else [(3,), (7,)])
 
 
-def test_a_commit_that_fails_leaves_no_delete_file(catalog, lake):
-    change(lake, {0: [3]})
-    table = lake.table_snapshot("t", with_files=True)
-    stage = lake.row_changes(table, row_changes(lake, table, {table.files[0].id: [7]}))
-    before = files_below(catalog)
-    lake.append_arrow("t", rows([99]))
+def test_a_commit_that_fails_leaves_no_delete_file(sqlite_catalog, sqlite_lake):
+    change(sqlite_lake, {0: [3]})
+    table = sqlite_lake.table_snapshot("t", with_files=True)
+    stage = sqlite_lake.row_changes(table, row_changes(sqlite_lake, table, {table.files[0].id: [7]}))
+    before = files_below(sqlite_catalog)
+    sqlite_lake.append_arrow("t", rows([99]))
 
     with pytest.raises(TransactionConflictError, match="added rows"):
-        lake.commit_stages([stage], CommitInfo("me", "m"))
+        sqlite_lake.commit_stages([stage], CommitInfo("me", "m"))
 
-    assert len(files_below(catalog) - before) == 1  # the appended one
+    assert len(files_below(sqlite_catalog) - before) == 1  # the appended one
 
 
 # --- beside others ---
@@ -284,66 +348,67 @@ def test_the_reference_loses_deletes_of_a_file_that_had_some_and_we_do_not(postg
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_of_two_deletes_of_a_file_one_wins(lake, whole):
-    table = lake.table_snapshot("t", with_files=True)
+def test_of_two_deletes_of_a_file_one_wins(sqlite_lake, whole):
+    table = sqlite_lake.table_snapshot("t", with_files=True)
     first, second = (file.id for file in table.files)
     places = range(20) if whole else [4]
     stages = [
-        lake.row_changes(table, row_changes(lake, table, {first: places})),
-        lake.row_changes(table, row_changes(lake, table, {first: [5]})),
-        lake.row_changes(table, row_changes(lake, table, {second: [5]})),
+        sqlite_lake.row_changes(table, row_changes(sqlite_lake, table, {first: places})),
+        sqlite_lake.row_changes(table, row_changes(sqlite_lake, table, {first: [5]})),
+        sqlite_lake.row_changes(table, row_changes(sqlite_lake, table, {second: [5]})),
     ]
     info = CommitInfo("me", "m")
 
-    lake.commit_stages(stages[:1], info)
+    sqlite_lake.commit_stages(stages[:1], info)
     with pytest.raises(TransactionConflictError, match="since"):
-        lake.commit_stages(stages[1:2], info)
-    lake.commit_stages(stages[2:], info)
+        sqlite_lake.commit_stages(stages[1:2], info)
+    sqlite_lake.commit_stages(stages[2:], info)
 
-    assert lake.row_count("t") == 40 - len(places) - 1
+    assert sqlite_lake.row_count("t") == 40 - len(places) - 1
 
 
-def test_two_stages_that_delete_from_one_file_are_refused(lake):
-    table = lake.table_snapshot("t", with_files=True)
+def test_two_stages_that_delete_from_one_file_are_refused(sqlite_lake):
+    table = sqlite_lake.table_snapshot("t", with_files=True)
     stages = [
-        lake.row_changes(table, row_changes(lake, table, {table.files[0].id: [place]})) for place in (4, 5)
+        sqlite_lake.row_changes(table, row_changes(sqlite_lake, table, {table.files[0].id: [place]}))
+        for place in (4, 5)
     ]
 
     with pytest.raises(UnsupportedFeatureError, match="Two parts of this commit"):
-        lake.commit_stages(stages, CommitInfo("me", "m"))
+        sqlite_lake.commit_stages(stages, CommitInfo("me", "m"))
 
-    assert lake.row_count("t") == 40
+    assert sqlite_lake.row_count("t") == 40
 
 
-def test_a_file_that_was_merged_since_is_a_conflict(catalog, lake):
-    table = lake.table_snapshot("t", with_files=True)
-    changes = row_changes(lake, table, {table.files[0].id: [4]})
-    with open_lake(catalog) as duck:
+def test_a_file_that_was_merged_since_is_a_conflict(sqlite_catalog, sqlite_lake):
+    table = sqlite_lake.table_snapshot("t", with_files=True)
+    changes = row_changes(sqlite_lake, table, {table.files[0].id: [4]})
+    with open_lake(sqlite_catalog) as duck:
         duck.sql("CALL ducklake_merge_adjacent_files('lake')")
 
     with pytest.raises(TransactionConflictError, match="no longer has data file"):
-        lake.row_changes(table, changes)
+        sqlite_lake.row_changes(table, changes)
 
 
-def test_a_row_deleted_twice_is_refused(catalog, lake):
-    change(lake, {0: [3]})
-    before = files_below(catalog)
+def test_a_row_deleted_twice_is_refused(sqlite_catalog, sqlite_lake):
+    change(sqlite_lake, {0: [3]})
+    before = files_below(sqlite_catalog)
 
     with pytest.raises(InvalidInputError, match=r"Position 3 .* deleted already"):
-        change(lake, {0: [3, 4]})
+        change(sqlite_lake, {0: [3, 4]})
 
-    assert len(files_below(catalog) - before) == 1  # the job's own
+    assert len(files_below(sqlite_catalog) - before) == 1  # the job's own
 
 
-def test_a_file_ends_only_when_its_last_row_goes_whatever_the_catalog_counts(catalog, lake):
+def test_a_file_ends_only_when_its_last_row_goes_whatever_the_catalog_counts(sqlite_catalog, sqlite_lake):
     """Another writer may have counted more deletes than there are: their file is read first."""
-    with open_lake(catalog) as duck:
+    with open_lake(sqlite_catalog) as duck:
         duck.sql("DELETE FROM t WHERE i IN (3, 4)")
-    inflate_delete_count(lake, 19)
+    inflate_delete_count(sqlite_lake, 19)
 
-    change(lake, {0: [7]})
+    change(sqlite_lake, {0: [7]})
 
-    assert lake.row_count("t") == 37
+    assert sqlite_lake.row_count("t") == 37
 
 
 def inflate_delete_count(lake: Lake, count: int) -> None:
