@@ -38,10 +38,12 @@ INTERVAL = t.StructType(
 )
 _CARRIERS: dict[str, t.DataType] = {
     "timetz": t.LongType(),
+    "time_ns": t.LongType(),
+    "timestamp_ms": t.LongType(),  # whose infinities would be too many microseconds for Spark
     "interval": INTERVAL,
     "geometry": t.BinaryType(),
 }
-_CONVERTED = frozenset({"time", "timetz", "timestamp_ns", "uuid"})
+_CONVERTED = frozenset({"time", "timetz", "time_ns", "timestamp_ms", "timestamp_ns", "uuid"})
 
 
 def read_type(column: Column) -> t.DataType:
@@ -95,7 +97,7 @@ def presented(value: SparkColumn, column: Column) -> SparkColumn:
             ]
             return f.when(value.isNotNull(), f.struct(*members))
         case _:
-            return _TEXTS[str(column.type)](value)
+            return _ARRIVALS[str(column.type)](value)
 
 
 def _is_converted(column: Column) -> bool:
@@ -145,6 +147,23 @@ def _nanoseconds(value: SparkColumn) -> SparkColumn:
     return f.when(value == _INFINITE, "infinity").when(value == -_INFINITE, "-infinity").otherwise(text)
 
 
+def _time_in_nanoseconds(nanos: SparkColumn) -> SparkColumn:
+    return _clock(nanos, 9)
+
+
+_DAY_MILLIS = 86_400 * 10**3
+
+
+def _milliseconds(value: SparkColumn) -> SparkColumn:
+    """Return timestamps without zone; the infinite ones are the same number in every unit."""
+    days = _divided(value, _DAY_MILLIS)
+    seconds = ((value - days * _DAY_MILLIS) * f.lit(Decimal("0.001"))).cast("decimal(18,6)")
+    nothing = f.lit(0)
+    finite = _epoch() + f.make_dt_interval(days.cast("int"), nothing, nothing, seconds)
+    infinite = f.when(value == _INFINITE, _local_time(_INFINITE))
+    return infinite.when(value == -_INFINITE, _local_time(-_INFINITE)).otherwise(finite)
+
+
 def _uuid(value: SparkColumn) -> SparkColumn:
     digits = f.lower(f.hex(value))
     parts = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
@@ -156,10 +175,12 @@ def _null_if(text: SparkColumn, value: SparkColumn) -> SparkColumn:
     return f.when(value.isNotNull(), text)
 
 
-_TEXTS: dict[str, Callable[[SparkColumn], SparkColumn]] = {
+_ARRIVALS: dict[str, Callable[[SparkColumn], SparkColumn]] = {
     "uuid": _uuid,
     "time": lambda value: _null_if(_time(value), value),
     "timetz": lambda value: _null_if(_time_with_zone(value), value),
+    "time_ns": lambda value: _null_if(_time_in_nanoseconds(value), value),
+    "timestamp_ms": _milliseconds,
     "timestamp_ns": lambda value: _null_if(_nanoseconds(value), value),
 }
 
@@ -194,7 +215,11 @@ def _local_time(micros: int) -> SparkColumn:
     seconds = f.lit(Decimal(sign * rest).scaleb(-6)).cast("decimal(18,6)")
     nothing = f.lit(0)
     since = f.make_dt_interval(f.lit(sign * days), nothing, nothing, seconds)
-    return f.lit("1970-01-01 00:00:00").cast("timestamp_ntz") + since
+    return _epoch() + since
+
+
+def _epoch() -> SparkColumn:
+    return f.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
 
 
 _CONSTANTS: dict[str, Callable[[Any], SparkColumn]] = {
@@ -206,5 +231,4 @@ _CONSTANTS: dict[str, Callable[[Any], SparkColumn]] = {
     "timestamptz": lambda micros: f.timestamp_micros(f.lit(micros).cast("bigint")),
     "timestamp": _local_time,
     "timestamp_s": _local_time,
-    "timestamp_ms": lambda millis: _local_time(millis * 1000),
 }

@@ -27,6 +27,7 @@ from airflow_provider_ducklake.spec.types import (
     StructType,
     can_promote,
 )
+from airflow_provider_ducklake.spec.values import is_infinite
 from airflow_provider_ducklake.storage.reshape import (
     FIELD_ID_KEY,
     Reshaping,
@@ -360,8 +361,12 @@ def from_physical(type_: DuckLakeType, values: Sequence[Physical | None]) -> pa.
     if type_ == ScalarType("interval"):
         return pa.array([None if value is None else _interval(value) for value in values], target)
     if type_ == ScalarType("timestamp_s"):
-        values = [None if value is None else int(value) // 10**6 for value in values]
+        values = [None if value is None else _seconds(int(value)) for value in values]
     return cast_leaf(pa.array(values, _physical_type(target)), target)
+
+
+def _seconds(micros: int) -> int:
+    return micros if is_infinite(ScalarType("timestamp_s"), micros) else micros // 10**6
 
 
 def _interval(value: Physical) -> pa.MonthDayNano:

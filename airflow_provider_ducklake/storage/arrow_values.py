@@ -14,6 +14,7 @@ from airflow_provider_ducklake.spec.types import (
     ScalarType,
     StructType,
 )
+from airflow_provider_ducklake.spec.values import is_infinite
 from airflow_provider_ducklake.storage.arrow_types import from_physical
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _physical(array: pa.Array, type_: DuckLakeType) -> list[Any]:
         array = array.cast(pa.int64())
     values: list[Any] = array.to_pylist()
     if type_ == ScalarType("timestamp_s"):
-        return [None if value is None else value * 10**6 for value in values]
+        return [value if value is None or is_infinite(type_, value) else value * 10**6 for value in values]
     return values
 
 

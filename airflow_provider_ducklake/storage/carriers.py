@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.types import ScalarType
 
 _INTERVAL = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("microseconds", pa.int64())])
+_INFINITE = pa.array([1 - 2**63, 2**63 - 1])
 _CARRIERS = {
     "uint8": pa.int16(),
     "uint16": pa.int32(),
@@ -26,7 +27,8 @@ _CARRIERS = {
     "time": pa.int64(),
     "timetz": pa.int64(),
     "timestamp_s": pa.timestamp("us"),
-    "timestamp_ms": pa.timestamp("us"),
+    "time_ns": pa.int64(),
+    "timestamp_ms": pa.int64(),
     "timestamp_ns": pa.int64(),
     "interval": _INTERVAL,
     "uuid": pa.binary(),
@@ -62,7 +64,17 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
         array = array.storage
     if target == _INTERVAL:
         return _interval_parts(array)
+    if array.type == pa.timestamp("s"):
+        return _microseconds(array, target)
     return array.cast(target)
+
+
+def _microseconds(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return finite times in microseconds; the infinite ones are the same number in every unit."""
+    units = array.cast(pa.int64())
+    is_infinite = pc.is_in(units, value_set=_INFINITE)
+    finite = pc.if_else(is_infinite, pa.scalar(None, array.type), array).cast(target)
+    return pc.if_else(is_infinite, units.cast(target), finite)
 
 
 def _interval_parts(array: pa.Array) -> pa.StructArray:

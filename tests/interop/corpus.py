@@ -330,6 +330,11 @@ _NAMES = [
     'CREATE TABLE "s 2".t (i INT)',
     'INSERT INTO "s 2".t VALUES (1)',
 ]
+_INFINITE = [
+    "CREATE TABLE t (s TIMESTAMP_S, ms TIMESTAMP_MS, ns TIMESTAMP_NS, l TIMESTAMP_S[])",
+    "INSERT INTO t VALUES ('infinity', '-infinity', 'infinity', ['-infinity'])",
+    "INSERT INTO t VALUES ('-infinity', 'infinity', '-infinity', ['2020-01-01'])",
+]
 _RECREATED = [
     "CREATE TABLE t (i INT)", "INSERT INTO t VALUES (1), (2)", "DROP TABLE t",
     "CREATE TABLE t (s VARCHAR, i INT)", "INSERT INTO t VALUES ('a', 1)",
@@ -409,6 +414,7 @@ SCENARIOS = (
               f"{_ADD}groups.parquet')"),
     _scenario("names", _NAMES),
     _scenario("names in files", FILES_ONLY, _NAMES),
+    _scenario("infinite times in the catalog", _INFINITE),
     _scenario("recreated", _RECREATED),
     _scenario("recreated in files", FILES_ONLY, _RECREATED),
     _scenario("transactions", _TRANSACTIONS),
