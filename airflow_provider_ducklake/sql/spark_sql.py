@@ -299,13 +299,21 @@ class _Reader:
         for table in tree.find_all(exp.Table):
             if not isinstance(table.this, exp.Identifier) or self._is_local(table):
                 continue
+            if table.find_ancestor(exp.Hint):  # names an alias, and has its place in the hint's own text
+                continue
             if table.args.get("version") or table.args.get("when"):
                 raise self._unsupported(_end(table), "give the snapshot to the operator instead, as at=….")
             has_alias = bool(table.alias) or isinstance(table.parent, exp.Insert)  # TABLE takes none
             if not has_alias and table.args.get("sample"):
                 raise self._unsupported(_end(table), "give the table an alias behind TABLESAMPLE (…).")
             start, end = _start(table), _end(table)
-            yield _moved(Reference(self._name(table), start, end, has_alias, _in_columns(table)), shift)
+            in_columns = _in_columns(table)
+            if in_columns and _is_ambiguous(table):
+                raise self._unsupported(
+                    start,
+                    f"another {table.name} is named in the query: give both an alias, and their columns.",
+                )
+            yield _moved(Reference(self._name(table), start, end, has_alias, in_columns), shift)
 
     def _is_local(self, table: exp.Table) -> bool:
         """Whether a name is that of a common table expression, or of a view that the user made."""
@@ -357,6 +365,27 @@ def _in_columns(table: exp.Table) -> tuple[tuple[int, int], ...]:
         for parts in found
         if len(parts) > 2 and (fold(parts[0].name), fold(parts[1].name)) == wanted  # noqa: PLR2004
     )
+
+
+def _is_ambiguous(table: exp.Table) -> bool:
+    """Whether something else in the query goes by the table's name: a column's schema tells them apart."""
+    from sqlglot import exp  # noqa: PLC0415
+
+    wanted = fold(table.db), fold(table.name)
+    named = table.root().find_all(exp.Table, exp.Subquery, exp.CTE, exp.Lateral)
+    return any(
+        fold(one.alias_or_name) == wanted[1]
+        and (bool(one.alias) or (fold(one.text("db")), fold(one.name)) != wanted)
+        for one in named
+        if one is not table and not _is_written(one)
+    )
+
+
+def _is_written(named: exp.Expr) -> bool:
+    """Whether a table is the one that the statement writes."""
+    from sqlglot import exp  # noqa: PLC0415
+
+    return named.arg_key == "this" and isinstance(named.parent, exp.Insert | exp.Create | exp.Schema)
 
 
 def _moved(one: Reference, by: int) -> Reference:

@@ -39,6 +39,12 @@ def test_what_becomes_of_the_rows(text):
 
 
 QUERIES = {
+    "INSERT INTO t SELECT /*+ BROADCAST(o) */ o.a FROM s.o JOIN s.p": (
+        "SELECT /*+ BROADCAST(o) */ o.a FROM v0 AS `o` JOIN v1 AS `p`"
+    ),
+    "INSERT INTO p.o SELECT s.o.a FROM s.o WHERE s.o.a IN (SELECT s.o.b FROM s.o)": (
+        "SELECT o.a FROM v0 AS `o` WHERE o.a IN (SELECT o.b FROM v0 AS `o`)"
+    ),
     "INSERT INTO t SELECT * FROM s.o": "SELECT * FROM v0 AS `o`",
     "INSERT INTO t SELECT x.* FROM s.o x": "SELECT x.* FROM v0 x",
     "INSERT INTO t SELECT o.a, s.o.b, S.O.c.d FROM s.o": "SELECT o.a, o.b, O.c.d FROM v0 AS `o`",
@@ -138,6 +144,8 @@ def test_what_is_refused(text):
 
 
 UNSUPPORTED = {
+    "INSERT INTO t SELECT * FROM a.o WHERE EXISTS (SELECT 1 FROM b.o WHERE b.o.i = a.o.i)": "another o",
+    "INSERT INTO t SELECT * FROM a.o WHERE i IN (SELECT o.i FROM b.p AS o WHERE o.i = a.o.i)": "another o",
     "INSERT OVERWRITE t PARTITION (day) SELECT 1": "whole tables",
     "INSERT INTO t REPLACE WHERE a > 1 SELECT 2": "whole tables",
     "INSERT INTO t SELECT * FROM o VERSION AS OF 3": "at=",
