@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
 
-from airflow_provider_ducklake.errors import InvalidInputError, UnsupportedFeatureError
+from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.spark.default_values import default_value, has_default
 from airflow_provider_ducklake.spark.expressions import value_of
 from airflow_provider_ducklake.spark.identifiers import quoted
-from airflow_provider_ducklake.spark.read_types import literal, presented
-from airflow_provider_ducklake.spec.defaults import literal_physical
+from airflow_provider_ducklake.spark.read_types import presented
 from airflow_provider_ducklake.spec.identifiers import split_parts
-from airflow_provider_ducklake.spec.schema import NO_DEFAULT, TableSchema
+from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.spec.types import StructType
 
 if TYPE_CHECKING:
@@ -90,8 +90,10 @@ class Assignment:
         for column in self.schema.columns:
             if column.id in self.values:
                 columns.append(value_of(self.values[column.id]).alias(column.name))
-            elif column.nullable or column.default.value not in (None, NO_DEFAULT):
-                columns.append(default_of(column).alias(column.name))
+            elif has_default(column):
+                columns.append(presented(default_value(column), column).alias(column.name))
+            elif column.nullable:
+                columns.append(f.lit(None).alias(column.name))
         return columns
 
 
@@ -104,28 +106,3 @@ def _path_to(schema: TableSchema, path: str, table: str) -> list[Column]:
             raise InvalidInputError(f"{path!r}: {columns[-1].name} is no struct; assign all of it.")
         columns.append(TableSchema(columns[-1].children).find(part, f"{table} column {columns[-1].name}"))
     return columns
-
-
-def default_of(column: Column) -> SparkColumn:
-    """Return the default of a column as an insert takes it.
-
-    Raises:
-        UnsupportedFeatureError: it is an expression of another SQL dialect.
-    """
-    default = column.default
-    if default.value in (None, NO_DEFAULT):
-        return f.lit(None)
-    if default.kind != "literal":
-        raise _unknown(column)
-    try:
-        value = literal_physical(column.type, str(default.value))
-    except (ValueError, ArithmeticError):
-        raise _unknown(column) from None
-    return presented(literal(column.type, value), column)
-
-
-def _unknown(column: Column) -> UnsupportedFeatureError:
-    return UnsupportedFeatureError(
-        f"Column {column.name} has the default {column.default.value}, which this release does not compute; "
-        "give the column a value."
-    )

@@ -1,0 +1,209 @@
+"""The operators that delete, update and merge rows: the example by real Spark jobs, and what needs no job."""
+
+import gc
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
+from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
+from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
+from airflow_provider_ducklake.operators.row_changes import DuckLakeSparkRowChangeOperator
+from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
+from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
+from airflow_provider_ducklake.spark.job_request import Action, Clause, RowChangeSource
+from tests.airflow.dags import parse, sync_dag, xcom
+from tests.airflow.spark_submit import ROOT, SparkSubmit, recorded
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
+
+EXAMPLE = ROOT / "example_dags" / "example_ducklake_row_changes.py"
+OPERATORS = (DuckLakeSparkDeleteOperator, DuckLakeSparkUpdateOperator, DuckLakeSparkMergeOperator)
+
+
+@pytest.fixture
+def submit(connect, set_connection, sqlite_catalog, tmp_path, monkeypatch) -> Iterator[SparkSubmit]:
+    connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
+    set_connection("spark_default", conn_type="spark", host="local[2]")
+    yield recorded(tmp_path / "bin", monkeypatch)
+    gc.collect()
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
+@pytest.mark.usefixtures("airflow_db", "submit")
+def test_the_example_changes_what_it_says(sqlite_catalog: CatalogDatabase):
+    run = sync_dag(parse(EXAMPLE)).test()
+
+    assert run.state == "success"
+    with open_lake(sqlite_catalog) as lake:
+        assert lake.sql("FROM customers ORDER BY id") == [
+            (1, "a", "BERN"),
+            (2, "B", "BERLIN"),
+            (4, "d", "BERN"),
+            (5, "e", "BASEL"),
+            (8, "H", "Hamburg"),
+        ]
+        head = lake.sql("SELECT max(snapshot_id) FROM ducklake_snapshots('lake')")[0][0]
+        counts = ("rows_deleted", "rows_updated", "rows_inserted", "snapshot_id", "read_snapshot_id")
+        assert [
+            tuple(xcom(run, task)[count] for count in counts) for task in ("merge", "update", "forget")
+        ] == [
+            (1, 1, 1, head - 2, head - 3),
+            (0, 4, 0, head - 1, head - 2),
+            (1, 0, 0, head, head - 1),
+        ]
+        changed = lake.sql(
+            "SELECT change_type FROM "
+            f"ducklake_table_changes('lake', 'main', 'customers', {head - 1}, {head - 1})"
+        )
+        assert sorted(changed) == [("update_postimage",)] * 4 + [("update_preimage",)] * 4
+        named = {
+            path for (path,) in lake.sql("SELECT data_file FROM ducklake_list_files('lake', 'customers')")
+        }
+    left = {str(path) for path in Path(sqlite_catalog.data_path).rglob("ducklake-*/*/*.parquet")}
+    assert not list(Path(sqlite_catalog.data_path).rglob("*.json"))
+    assert left <= named | {path for path in left if "-delete" in path}
+
+
+# --- what is decided before any job
+
+
+@pytest.fixture
+def lake(sqlite_catalog: CatalogDatabase) -> Iterator[Lake]:
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
+        duck.sql("CREATE TABLE t (id BIGINT, day DATE, name VARCHAR, s STRUCT(a INT))")
+        for first in (0, 100, 200):
+            duck.sql(
+                f"INSERT INTO t SELECT i, DATE '2024-01-01' + (i // 100)::INT, 'n' || i, {{'a': i}} "
+                f"FROM range({first}, {first + 100}) r(i)"
+            )
+        duck.sql("CREATE TABLE empty (id BIGINT)")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        yield lake
+
+
+def planned(
+    lake: Lake, class_: type[DuckLakeSparkRowChangeOperator], **arguments: Any
+) -> RowChangeSource | None:
+    """Return what a job would be asked."""
+    with DAG("rows", schedule=None):
+        task = class_(task_id="rows", **{"table": "t", **arguments})
+    request = task.make_request(lake, JdbcPasswords())
+    if request is None:
+        return None
+    assert isinstance(request.source, RowChangeSource)
+    return request.source
+
+
+@pytest.mark.parametrize(
+    ("where", "files"),
+    [
+        ("id < 150 AND upper(name) LIKE '%9'", 2),
+        ("target.day = '2024-01-02'", 1),
+        ("day = DATE '2024-01-02' AND id > 250", 0),
+        ("id = '5' OR name = \"n5\"", 3),
+        ("s.a BETWEEN 20 AND 30", 1),
+    ],
+)
+def test_files_are_left_out_by_what_spark_and_we_read_alike(lake, where, files):
+    found = planned(lake, DuckLakeSparkDeleteOperator, where=where)
+
+    assert (0 if found is None else len(found.target.files)) == files
+    if found is not None:
+        assert found.target.where is None
+        assert found.not_matched_by_source == (Clause(Action.DELETE, where),)
+
+
+def test_nothing_that_can_be_hit_needs_no_job(lake):
+    assert planned(lake, DuckLakeSparkDeleteOperator, where="id > 300") is None
+    assert planned(lake, DuckLakeSparkUpdateOperator, table="empty", set={"id": "1"}) is None
+    merge = {"source": "/in/s.parquet", "on": ["id"], "table": "empty"}
+    assert planned(lake, DuckLakeSparkMergeOperator, update_all=True, **merge) is None
+    assert planned(lake, DuckLakeSparkMergeOperator, insert_all=True, **merge) is not None
+
+
+def test_what_a_merge_asks_for(lake):
+    found = planned(
+        lake,
+        DuckLakeSparkMergeOperator,
+        source_table="empty",
+        on=["id"],
+        when_matched=[{"condition": "target.id > 3", "delete": "True"}, {"update": {"s.a": "5"}}],
+        insert_all=True,
+        target_alias="old",
+    )
+
+    assert found is not None
+    assert found.on == "`old`.`id` = `source`.`id`"
+    assert found.matched == (
+        Clause(Action.DELETE, "target.id > 3"),
+        Clause(Action.UPDATE, None, {"s.a": "5"}),
+    )
+    assert found.not_matched == (Clause(Action.INSERT, None, None),)
+    assert {len(file.column_stats) for file in found.target.files} == {1}
+    assert found.source is not None
+    assert [one.query for one in found.source.steps] == ["SELECT * FROM `_ducklake_0`"]
+
+
+@pytest.mark.parametrize(
+    ("class_", "arguments", "message"),
+    [
+        (DuckLakeSparkDeleteOperator, {"where": " "}, "say which rows"),
+        (DuckLakeSparkUpdateOperator, {"set": {}}, "for each column"),
+        (DuckLakeSparkUpdateOperator, {"set": {"id": 5}}, "for each column"),
+        (DuckLakeSparkUpdateOperator, {"set": {"id": "5"}, "stage_only": True}, "commits its changes itself"),
+        (DuckLakeSparkMergeOperator, {"on": "a", "update_all": True}, "exactly one of source"),
+        (DuckLakeSparkMergeOperator, {"on": "a", "source": "x"}, "Nothing is to be done"),
+        (DuckLakeSparkMergeOperator, {"on": [], "source": "x", "update_all": True}, "names no column"),
+        (
+            DuckLakeSparkMergeOperator,
+            {"on": "a", "source": "x", "update_all": True, "source_alias": "Target"},
+            "two different names",
+        ),
+        *(
+            (DuckLakeSparkMergeOperator, {"on": "a", "source": "x", **clauses}, message)
+            for clauses, message in (
+                ({"update_all": True, "when_matched": [{"delete": True}]}, "one of each"),
+                ({"when_matched": [{"delete": True}, {"update": "*"}]}, "would never apply"),
+                ({"when_matched": [{"delete": True, "update": "*"}]}, "exactly one of"),
+                ({"when_matched": [{"insert": "*"}]}, "a clause is a dict"),
+                ({"when_matched": [{"delete": False}]}, "Leave the clause out"),
+                ({"when_matched": [{"condition": True, "delete": True}]}, "not a text"),
+                ({"when_matched": "update"}, "give a list"),
+                ({"when_not_matched": [{"delete": True}]}, "a clause is a dict"),
+                ({"when_not_matched_by_source": [{"update": "*"}]}, "name the columns"),
+            )
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_any_job(lake, class_, arguments, message):
+    with pytest.raises(InvalidInputError, match=re.escape(message)):
+        planned(lake, class_, **arguments)
+
+
+@pytest.mark.parametrize("class_", OPERATORS)
+def test_each_argument_is_explained_and_what_a_run_may_want_is_templated(class_):
+    of_parents = DuckLakeSparkRowChangeOperator.__doc__ + DuckLakeSparkOperator.__doc__
+    own = set(class_.__init__.__wrapped__.__kwdefaults__ or {}) | set(
+        class_.__init__.__wrapped__.__annotations__
+    )
+    own -= {"kwargs", "return"}
+
+    assert own <= set(re.findall(r":param (\w+):", class_.__doc__ + of_parents))
+    for argument in re.findall(r":param (\w+):(?:[^:]|:(?!param))*?\(templated", class_.__doc__):
+        assert argument in class_.template_fields
+
+
+def test_the_example_of_the_guide_is_a_dag_file(tmp_path):
+    page = (ROOT / "docs" / "row_changes.md").read_text()
+    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    (tmp_path / "example.py").write_text(code)
+
+    types = [task.task_type for task in parse(tmp_path / "example.py").tasks]
+    assert sorted(types) == sorted(class_.__name__ for class_ in OPERATORS)
