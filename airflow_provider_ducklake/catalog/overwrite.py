@@ -70,7 +70,7 @@ def _check_size(table: TableSnapshot, files: Sequence[LiveDataFile]) -> None:
     if size > MOST_BYTES_READ:
         raise InvalidInputError(
             f"{len(files)} files of {table.name}, {size} bytes, hold rows that overwrite_where replaces "
-            f"beside others that stay; this process reads {MOST_BYTES_READ} bytes at most to tell them apart. "
+            f"beside others that stay; this process reads {MOST_BYTES_READ} bytes at most to tell which. "
             "Delete the rows with the DuckLakeSparkDeleteOperator first, choose a condition on the partition "
             "keys, or have the table sorted or partitioned by what it names."
         )

@@ -14,9 +14,14 @@ from airflow_provider_ducklake.errors import (
 from airflow_provider_ducklake.operators.base import is_template
 from airflow_provider_ducklake.operators.insert_modes import InsertChoice, parse_word
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-from airflow_provider_ducklake.planning.evolution import SchemaEvolution
-from airflow_provider_ducklake.planning.overwrite import InsertMode
-from airflow_provider_ducklake.planning.write import NewTable, RowOrder, create_and_append, plan_create
+from airflow_provider_ducklake.planning.write import (
+    InsertMode,
+    NewTable,
+    RowOrder,
+    SchemaEvolution,
+    create_and_append,
+    plan_create,
+)
 from airflow_provider_ducklake.spark.job_request import JobRequest, job_directory, source_of
 from airflow_provider_ducklake.spec.identifiers import QualifiedName
 

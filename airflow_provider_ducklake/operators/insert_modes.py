@@ -6,10 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.planning.evolution import SchemaEvolution, evolve_and_append
-from airflow_provider_ducklake.planning.overwrite import InsertMode
-from airflow_provider_ducklake.planning.predicates import column_ids
-from airflow_provider_ducklake.planning.write import Evolution, RowOrder, append_to_existing, plan_write
+from airflow_provider_ducklake.planning.write import (
+    Evolution,
+    InsertMode,
+    RowOrder,
+    SchemaEvolution,
+    append_to_existing,
+    plan_write,
+)
 from airflow_provider_ducklake.transaction.changes import EndFiles, Truncate
 
 if TYPE_CHECKING:
@@ -90,6 +94,8 @@ class InsertChoice:
         return plan
 
     def _evolution(self, lake: Lake, table: TableSnapshot, plan: WritePlan) -> Evolution:
+        from airflow_provider_ducklake.planning.predicates import column_ids  # noqa: PLC0415 - no DAG needs it
+
         return Evolution(
             next_column_id=lake.next_column_id(table),
             widens=self.evolution is SchemaEvolution.ADD_AND_WIDEN,
@@ -122,4 +128,6 @@ class InsertChoice:
     def _adding(self, lake: Lake, table: TableSnapshot, result: WriteResult) -> tuple[Change, ...]:
         if self.evolution is SchemaEvolution.STRICT:
             return append_to_existing(table, result)
+        from airflow_provider_ducklake.planning.evolution import evolve_and_append  # noqa: PLC0415
+
         return evolve_and_append(table, result, lake.next_column_id(table))

@@ -7,7 +7,6 @@ check of the rows against the table says so, with all other differences.
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -39,14 +38,6 @@ if TYPE_CHECKING:
     Fits = Callable[[DuckLakeType, DuckLakeType], bool]
 
 _MOST_DIGITS = 38
-
-
-class SchemaEvolution(StrEnum):
-    """What may become of a table's columns when rows with others come in."""
-
-    STRICT = "strict"
-    ADD_COLUMNS = "add_columns"
-    ADD_AND_WIDEN = "add_and_widen"
 
 
 def evolved(plan: WritePlan, incoming: Sequence[Field], fits: Fits) -> TableSchema:

@@ -7,7 +7,6 @@ partition values tell, by whichever keys it was written, else its statistics.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -38,14 +37,6 @@ if TYPE_CHECKING:
 
 PartitionValues: TypeAlias = "tuple[str | None, ...]"
 _AS_TEXT = frozenset({"varchar", "json", "blob"})
-
-
-class InsertMode(StrEnum):
-    """What becomes of the rows that a table has when others are inserted."""
-
-    APPEND = "append"
-    OVERWRITE = "overwrite"
-    OVERWRITE_PARTITIONS = "overwrite_partitions"
 
 
 @dataclass(frozen=True, slots=True)

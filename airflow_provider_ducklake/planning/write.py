@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import TransactionConflictError
@@ -71,6 +72,22 @@ class ParquetSettings:
             hive_file_pattern=options.flag("hive_file_pattern"),
             gathers_rows=options.is_set("per_thread_output") and not options.flag("per_thread_output"),
         )
+
+
+class InsertMode(StrEnum):
+    """What becomes of the rows that a table has when others are inserted."""
+
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    OVERWRITE_PARTITIONS = "overwrite_partitions"
+
+
+class SchemaEvolution(StrEnum):
+    """What may become of a table's columns when rows with others come in."""
+
+    STRICT = "strict"
+    ADD_COLUMNS = "add_columns"
+    ADD_AND_WIDEN = "add_and_widen"
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,6 +178,65 @@ def test_the_last_line_of_the_log_has_the_numbers(rows, task_log):
     assert last == f"Committed snapshot 2 to main.orders: 3 rows, 1 data files, {size} bytes"
 
 
+# --- rows that are replaced ---
+
+
+def test_all_rows_are_replaced_in_one_snapshot(lake, rows, no_rows):
+    duckdb(lake, "INSERT INTO orders VALUES (9, 'z')")
+
+    assert insert(source=rows, mode="overwrite")["snapshot_id"] == 3
+    assert duckdb(lake, "SELECT id FROM orders ORDER BY id") == [(1,), (2,), (3,)]
+
+    assert insert(source=no_rows, mode="overwrite")["snapshot_id"] == 4
+    assert duckdb(lake, "FROM orders") == []
+
+
+def test_rows_of_a_condition_are_replaced(lake, rows):
+    duckdb(lake, "INSERT INTO orders VALUES (1, 'old'), (4, 'stays')")
+
+    insert(source=rows, overwrite_where="id <= 3")
+
+    assert duckdb(lake, "FROM orders ORDER BY id") == [(1, "a"), (2, "b"), (3, None), (4, "stays")]
+
+
+@pytest.mark.parametrize("choice", [{"mode": "overwrite"}, {"overwrite_where": "id <= 3"}])
+def test_rows_that_others_add_meanwhile_are_a_conflict_and_never_lost(lake, rows, submit, choice):
+    submit.meanwhile(elsewhere(lake, "INSERT INTO orders VALUES (9, 'z')"))
+
+    with pytest.raises(TransactionConflictError, match="added rows to it"):
+        insert(source=rows, **choice)
+
+    assert duckdb(lake, "FROM orders") == [(9, "z")]
+    assert len(files_below(lake)) == 1
+
+
+def test_a_table_to_be_overwritten_is_created_where_there_is_none(lake, rows, submit):
+    assert insert("main.fresh", source=rows, mode="overwrite", create_table=True)["snapshot_id"] == 2
+
+    submit.meanwhile(elsewhere(lake, "CREATE TABLE other (id INT, name VARCHAR)"))
+    with pytest.raises(TransactionConflictError):
+        insert("main.other", source=rows, mode="overwrite", create_table=True)
+
+
+@pytest.mark.usefixtures("lake")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"mode": "replace"}, "mode is 'replace'; choose one of append, overwrite, overwrite_partitions"),
+        ({"schema_evolution": "all"}, "choose one of strict, add_columns, add_and_widen"),
+        ({"mode": "overwrite_partitions", "overwrite_where": "id = 1"}, "give one of them"),
+        ({"mode": "overwrite_partitions"}, "main.orders is not partitioned"),
+        ({"mode": "overwrite", "stage_only": True}, "stage_only=True appends"),
+        ({"schema_evolution": "add_columns", "stage_only": True}, "stage_only=True appends"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_before_the_job(rows, submit, arguments, message):
+    with pytest.raises((InvalidInputError, AirflowFailException), match=message):
+        insert(source=rows, **arguments)
+
+    assert submit.calls == []
+
+
 # --- the table comes to be while the job runs ---
 
 

@@ -342,3 +342,23 @@ def test_a_word_that_a_template_gives_is_checked_before_anything_happens(tmp_pat
 
     with pytest.raises(AirflowFailException, match="on_clear is 'overwrite'; choose one of replace, append"):
         operator.execute({"ti": Try(1), "logical_date": None})
+
+
+# --- tasks that overwrite ---
+
+
+def test_a_task_that_overwrites_and_is_cleared_just_overwrites_again(lake, tmp_path):
+    task = make_task(source(tmp_path, 1, 2, 1000), mode="overwrite")
+    run = start_run(task.dag)
+    Unlucky.events += [loses_the_answer]
+    assert run_next_try(run, task) == "up_for_retry"
+    assert run_next_try(run, task) == "success"
+    assert (ids(lake), head(lake)) == ([1, 2], 3)
+
+    duckdb(
+        lake, "INSERT INTO orders VALUES (7); CALL ducklake_merge_adjacent_files('lake')"
+    )  # rows share a file
+    clear(run, "insert")
+    source(tmp_path, 3)
+    assert run_next_try(run, task) == "success"
+    assert ids(lake) == [3]

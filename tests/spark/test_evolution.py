@@ -10,8 +10,7 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.operators.insert_modes import InsertChoice
-from airflow_provider_ducklake.planning.evolution import SchemaEvolution
-from airflow_provider_ducklake.planning.overwrite import InsertMode
+from airflow_provider_ducklake.planning.write import InsertMode, SchemaEvolution
 from airflow_provider_ducklake.sql.ddl import parse_ddl
 from tests.differential.twin import Twin
 from tests.reference.duckdb_lake import open_lake

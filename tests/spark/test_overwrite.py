@@ -10,7 +10,7 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.operators.insert_modes import InsertChoice
-from airflow_provider_ducklake.planning.overwrite import InsertMode
+from airflow_provider_ducklake.planning.write import InsertMode
 from airflow_provider_ducklake.spark.job_errors import typed
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.inserting import insert, new_lake, rows_of

@@ -7,6 +7,7 @@ import pytest
 
 from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidInputError, UnsupportedFeatureError
 from airflow_provider_ducklake.operators.insert_modes import InsertChoice
+from airflow_provider_ducklake.spark.jobs import insert as insert_job
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.inserting import insert, new_lake, rows_of
 
@@ -138,3 +139,16 @@ def test_row_groups_and_levels_are_as_the_options_say(spark, sqlite_catalog, eng
 
     assert sizes[0][0] == 1
     assert sizes[1][0] > 1
+
+
+def test_thousands_of_partitions_are_written_file_by_file_and_warned_of(spark, sqlite_catalog, monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(insert_job.log, "warning", lambda text, *values: said.append(text % values))
+    create = ("CREATE TABLE t (id BIGINT, p BIGINT)", "ALTER TABLE t SET PARTITIONED BY (p)")
+    with new_lake(sqlite_catalog, *create) as lake:
+        rows = spark.range(0, 6_000, 1, 2).selectExpr("id", "id % 1500 AS p")
+        result, _ = insert(lake, rows, APPEND, engine="arrow")
+
+    assert len(result.data_files) == 1500  # not one more: each task sees all rows of a partition at once
+    assert "main.t: the rows are in 1500 partitions, 1500 files of" in said[0]
+    assert rows_of(sqlite_catalog, "SELECT count(*), count(DISTINCT p) FROM t") == [(6000, 1500)]

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_MANY_PARTITIONS = 1_000
+_SMALL_FILE_BYTES = 4 * 2**20
+
 
 def insert(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]:
     """Load the request's rows and write them.
@@ -59,6 +62,7 @@ def write(df: DataFrame, plan: WritePlan, engine: str = "auto") -> WriteResult:
     prepared = prepared.observe(rows, f.count(f.lit(1)).alias("count"))
     with progress_lines(df.sparkSession.sparkContext):
         files = (write_native if engine == "native" else write_arrow).write(prepared, keys, plan)
+    _warn_of_many_partitions(plan, files)
     count = _checked_count(plan, files, int(rows.get["count"]))
     details = _details(df.sparkSession, reason, time.monotonic() - started)
     return WriteResult(plan.target, plan.partition_fields, tuple(files), count, engine, details)
@@ -81,6 +85,22 @@ def _prepared(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, list[str]]:
         assigned = only_matching(assigned, plan.where, plan.target)
     keyed, keys = with_keys(assigned, plan.target, plan.partition_fields)
     return placed(keyed, keys, plan), keys
+
+
+def _warn_of_many_partitions(plan: WritePlan, files: list[DataFile]) -> None:
+    """Say what so many files cost; writing them is safe: a task has one file open at a time."""
+    partitions = len({file.partition_values for file in files})
+    size = sum(file.file_size_bytes for file in files) // max(1, len(files))
+    if partitions >= _MANY_PARTITIONS and size < _SMALL_FILE_BYTES:
+        log.warning(
+            "%s: the rows are in %d partitions, %d files of %d bytes on average. Each file has rows in the "
+            "catalog for all its columns, and is opened by each scan: partition by fewer values, such as "
+            "year(…), month(…) or bucket(…).",
+            plan.table,
+            partitions,
+            len(files),
+            size,
+        )
 
 
 def _checked_count(plan: WritePlan, files: list[DataFile], observed: int) -> int:
