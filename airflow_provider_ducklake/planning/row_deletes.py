@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileLoss:
-    """The live rows that one data file loses, and how many it had lost before; some by marks in the catalog?"""
+    """The live rows that one data file loses, and how many it had lost before; marks are in the catalog."""
 
     file: LiveDataFile
     positions: RowPositions

@@ -21,19 +21,15 @@ from airflow_provider_ducklake.errors import (
     TransactionConflictError,
     ZombieCommitError,
 )
-from airflow_provider_ducklake.planning.row_changes import NewDeletes, RowChanges
 from airflow_provider_ducklake.planning.write import ParquetSettings, WriteResult, append_to_existing
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
-from airflow_provider_ducklake.spec.ids import ColumnId
-from airflow_provider_ducklake.spec.schema import Column, TableSchema
-from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
-from airflow_provider_ducklake.spec.types import ScalarType
-from airflow_provider_ducklake.storage.delete_files import write_delete_file
+from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
-from airflow_provider_ducklake.storage.row_ids import ROW_ID_COLUMN, ROW_ID_FIELD_ID
+from airflow_provider_ducklake.storage.row_ids import ROW_ID_COLUMN
 from airflow_provider_ducklake.transaction.changes import Change
 from tests.concurrency.faults import before_commit
 from tests.concurrency.keyed_writer import ROWS, append_once
+from tests.interop.changed_rows import row_changes
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
@@ -61,23 +57,6 @@ def append_to(lake: Lake, first: int, table: str = "t") -> tuple[Change, ...]:
     with RollingWriter(target.schema, lambda: f"{target.root}{uuid.uuid4()}.parquet", settings) as writer:
         writer.write(pa.table({"i": pa.array(range(first, first + 3), pa.int64())}))
     return append_to_existing(target, WriteResult(target.schema, (), tuple(writer.files), 3, "arrow", {}))
-
-
-def update_of_first_row(lake: Lake, table: TableSnapshot, value: int) -> RowChanges:
-    """Write what a job writes that updates the first row of the table's first file."""
-    file = table.files[0]
-    row_id = Column(ColumnId(ROW_ID_FIELD_ID), ROW_ID_COLUMN, ScalarType("int64"))
-    schema = TableSchema((*table.schema.columns, row_id))
-    path = f"{table.root}{uuid.uuid4()}-delete.parquet"
-    size, footer = write_delete_file(lake.locate(path), file.path, pa.table({"pos": [0]}))
-    with RollingWriter(schema, lambda: f"{table.root}{uuid.uuid4()}.parquet", ParquetSettings()) as writer:
-        writer.write(pa.table({"i": [value], ROW_ID_COLUMN: [file.row_id_start]}))
-    return RowChanges(
-        (NewDeletes(file.id, path, 1, size, footer),),
-        (),
-        WriteResult(table.schema, (), tuple(writer.files), 1, "arrow", {}),
-        WriteResult(table.schema, (), (), 0, "arrow", {}),
-    )
 
 
 def commit(lake: Lake, keyed: KeyedCommit, first: int) -> CommittedSnapshot:
@@ -402,7 +381,9 @@ def test_rows_that_the_same_commit_updated_stay(catalog, lake):
     keyed = lake.keyed_commit(key(1))
     target = lake.table_snapshot("t", with_files=True)
     added = append_to(lake, 10)
-    stage = lake.row_changes(target, update_of_first_row(lake, target, 1098))
+    file = target.files[0]
+    updated = pa.table({"i": [1098], ROW_ID_COLUMN: [file.row_id_start]})
+    stage = lake.row_changes(target, row_changes(lake, target, {file.id: [0]}, updated=updated))
     lake.commit_stages([Stage(stage.base, (*stage.changes, *added))], INFO, keyed=keyed)
     assert values(catalog) == [10, 11, 12, 99, 1098]
 
