@@ -103,9 +103,10 @@ def layouts(
 def _is_present(file: LiveDataFile, columns: Sequence[Column], since: Mapping[ColumnId, SnapshotId]) -> bool:
     """Whether the file was written after the columns came to be as they are.
 
-    The snapshot of the change itself may hold files from before it: one transaction can do both.
+    The snapshot of the change itself may hold files from before it: one transaction can do both. A file whose
+    rows bring their ids may be a rewritten one, which the reference gives the columns of the file it replaces.
     """
-    if file.mapping_id is not None:
+    if file.mapping_id is not None or file.row_id_start is None:
         return False
     return all(
         inner.id in since and since[inner.id] < file.begin_snapshot

@@ -169,6 +169,19 @@ def test_files_of_others_by_name_and_folder(sqlite_catalog, spark, tmp_path):
             assert assert_same_rows(spark, lake, duck, columns=("region",)) == 4
 
 
+def test_a_rewritten_file_keeps_the_columns_of_the_old_one(sqlite_catalog, spark):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
+        duck.sql("CREATE TABLE t (i INT, st STRUCT(a BIGINT, b INT))")
+        duck.sql("INSERT INTO t SELECT x, {'a': x, 'b': x} FROM range(4) r(x)")
+        duck.sql("ALTER TABLE t ADD COLUMN late INT DEFAULT 7")
+        duck.sql("ALTER TABLE t RENAME COLUMN st.a TO old")
+        duck.sql("ALTER TABLE t ADD COLUMN st.a VARCHAR")
+        duck.sql("DELETE FROM t WHERE i = 2")
+        duck.sql("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0)")
+        with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+            assert assert_same_rows(spark, lake, duck) == 3
+
+
 NAMES = ["plain", "a b%20c#d?e", "[x]{y}*", "ü漢\u00a0\u3000'+&=;@,!~^`|"]
 
 
