@@ -104,7 +104,7 @@ def _is_present(file: LiveDataFile, columns: Sequence[Column], since: Mapping[Co
     """Whether the file was written after the columns came to be as they are.
 
     The snapshot of the change itself may hold files from before it: one transaction can do both. A file whose
-    rows bring their ids may be a rewritten one, which the reference gives the columns of the file it replaces.
+    rows bring their ids may be a rewritten one, which the reference gives the columns of the file before it.
     """
     if file.mapping_id is not None or file.row_id_start is None:
         return False
