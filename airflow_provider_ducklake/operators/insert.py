@@ -19,6 +19,7 @@ from airflow_provider_ducklake.planning.write import (
     NewTable,
     RowOrder,
     SchemaEvolution,
+    append_to_existing,
     create_and_append,
     plan_create,
 )
@@ -206,7 +207,9 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
             except TableNotFoundError:
                 pass
             else:  # the table came to be meanwhile
-                return self._append(lake, existing, result, info, keyed)
+                base = existing.snapshot.id
+                changes = [*_replaced(lake, keyed, base), *append_to_existing(existing, result)]
+                return lake.commit(base, changes, info, keyed=keyed)
             raise
 
     def _append(

@@ -140,7 +140,16 @@ def _extends(table: TableSnapshot, result: WriteResult, next_column_id: int) -> 
     spec = table.partition_spec
     return (
         before.keys() <= after.keys()
-        and all(after[one].name == column.name for one, column in before.items())
+        and all(_continues(column, after[one]) for one, column in before.items())
         and all(one >= next_column_id for one in after.keys() - before.keys())
         and (spec.fields if spec is not None else ()) == result.partition_fields
     )
+
+
+def _continues(before: Column, after: Column) -> bool:
+    """Whether a column may have become another by evolution; their fields are looked at by themselves."""
+    if (before.name, before.nullable) != (after.name, after.nullable):
+        return False
+    if before.children:
+        return type(before.type) is type(after.type)
+    return can_promote(before.type, after.type)

@@ -147,19 +147,11 @@ def _as_bytes(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
             )
 
 
-def clustered(df: DataFrame, keys: Sequence[str], target_file_size_bytes: int) -> DataFrame:
-    """Return ``df`` with equal keys brought together, large groups split, each task sorted by key.
-
-    A group is split where its shuffled bytes pass a quarter of the target size (64 to 256 MiB), unless the
-    user's own configuration says otherwise.
-    """
-    return rebalanced(df, keys, target_file_size_bytes).sortWithinPartitions(*keys)
-
-
 def rebalanced(df: DataFrame, keys: Sequence[str], target_file_size_bytes: int) -> DataFrame:
     """Return ``df`` with equal keys in one task, or without keys with rows in as few as their size needs.
 
-    A group is split where its shuffled bytes pass a quarter of the target size, as ``clustered`` says.
+    A group is split where its shuffled bytes pass a quarter of the target size (64 to 256 MiB), unless the
+    user's own configuration says otherwise.
     """
     _set_task_size(df, target_file_size_bytes)
     return df.hint("rebalance", *keys)

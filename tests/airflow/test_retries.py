@@ -280,16 +280,16 @@ def test_a_cleared_task_without_rows_takes_the_old_ones_out(lake, tmp_path, task
     assert execute(source(tmp_path, 3), 3, 2)["already_committed"]
 
 
-def test_rows_that_cannot_be_replaced_fail_the_task_before_its_job(lake, submit, tmp_path):
+@pytest.mark.usefixtures("submit")
+def test_rows_that_came_into_one_file_with_others_are_replaced_there(lake, tmp_path):
     path = source(tmp_path, 1, 2)
     execute(path, 1)
     duckdb(lake, "CALL ducklake_merge_adjacent_files('lake')")
 
-    with pytest.raises(AirflowFailException, match="UnsupportedFeatureError: Cannot replace what snapshot 3"):
-        execute(path, 2, 2)
+    source(tmp_path, 3)
+    assert execute(path, 2, 2)["rows_added"] == 1
 
-    assert len(submit.calls) == 1
-    assert execute(path, 2, 2, on_clear="append")["rows_added"] == 2
+    assert duckdb(lake, "SELECT id FROM orders ORDER BY id") == [(3,), (1000,)]
 
 
 def test_rows_rewritten_while_the_job_runs_are_replaced_where_they_went(lake, submit, tmp_path):
@@ -347,6 +347,7 @@ def test_a_word_that_a_template_gives_is_checked_before_anything_happens(tmp_pat
 # --- tasks that overwrite ---
 
 
+@pytest.mark.usefixtures("submit")
 def test_a_task_that_overwrites_and_is_cleared_just_overwrites_again(lake, tmp_path):
     task = make_task(source(tmp_path, 1, 2, 1000), mode="overwrite")
     run = start_run(task.dag)
