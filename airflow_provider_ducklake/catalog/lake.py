@@ -416,7 +416,7 @@ class Lake:
         """
         return self._plan(table, at, columns, where, (), stats_of=stats_of)
 
-    def _plan(
+    def _plan(  # noqa: PLR0913 - the last has a default
         self,
         table: TableName,
         at: At,

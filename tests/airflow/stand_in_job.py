@@ -1,4 +1,4 @@
-"""What the stand-in for `spark-submit` runs, in a second: inserts of a Parquet file, SQL by DuckDB.
+"""What the stand-in for `spark-submit` runs, in a second: inserts of a file, SQL and deletes by DuckDB.
 
 Other sources have no rows, and partitions are not split.
 
@@ -14,21 +14,28 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_provider_ducklake.planning.row_changes import NewDeletes, RowChanges
 from airflow_provider_ducklake.planning.scan import ScanPlan
 from airflow_provider_ducklake.planning.write import WritePlan, WriteResult
 from airflow_provider_ducklake.spark import job_io
-from airflow_provider_ducklake.spark.job_request import LakeSource
+from airflow_provider_ducklake.spark.job_request import JobRequest, LakeSource, RowChangeSource
 from airflow_provider_ducklake.spec.partitioning import parse_partition_by
 from airflow_provider_ducklake.spec.schema import new_columns
 from airflow_provider_ducklake.storage.arrow_types import arrow_schema, check_and_cast, fields_of_arrow
 from airflow_provider_ducklake.storage.change_reader import read_changes
+from airflow_provider_ducklake.storage.delete_files import write_delete_file
 from airflow_provider_ducklake.storage.filesystem import open_filesystem
 from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
-from airflow_provider_ducklake.storage.table_reader import read_rows
+from airflow_provider_ducklake.storage.table_reader import read_rows, visible_rows
 
 
 def main(uri: str) -> None:
     request = job_io.read_request(uri)
+    if isinstance(request.source, RowChangeSource):
+        changes = deleted_rows(request, request.source)
+        exec(os.environ.get("STAND_IN_MEANWHILE", ""), {"request": request})
+        job_io.write_row_changes(request, changes)
+        return
     if isinstance(request.source, LakeSource):
         rows = rows_of_sql(request.source, len(request.plans))
     else:
@@ -38,6 +45,22 @@ def main(uri: str) -> None:
     results = [write(plan, table) for plan, table in zip(request.plans, rows, strict=True)]
     exec(os.environ.get("STAND_IN_MEANWHILE", ""), {"request": request})
     job_io.write_results(request, results)
+
+
+def deleted_rows(request: JobRequest, source: RowChangeSource) -> RowChanges:
+    """Delete the rows of data files for which the only condition holds; it is one for DuckDB, too."""
+    (clause,) = source.clauses
+    connection, deletes = duckdb.connect(), []
+    for file in source.target.files:
+        connection.register("rows", visible_rows(source.target, file, open_filesystem, numbered=True))
+        places = connection.sql(
+            f"SELECT pos FROM rows WHERE {clause.condition} ORDER BY pos"
+        ).to_arrow_table()
+        path = f"{request.directory}deletes/{file.id}-delete.parquet"
+        sizes = write_delete_file(open_filesystem(path), file.path, places)
+        deletes.append(NewDeletes(file.id, path, places.num_rows, *sizes))
+    nothing = [WriteResult(plan.target, plan.partition_fields, (), 0, "arrow", {}) for plan in request.plans]
+    return RowChanges(tuple(one for one in deletes if one.count), (), *nothing)
 
 
 def rows_of_sql(source: LakeSource, count: int) -> list[pa.Table]:

@@ -2,10 +2,12 @@
 
 import gc
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import pyarrow as pa
 import pytest
 from airflow.sdk import DAG
 
@@ -18,8 +20,9 @@ from airflow_provider_ducklake.operators.row_changes import DuckLakeSparkRowChan
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
 from airflow_provider_ducklake.spark.job_request import Action, Clause, RowChangeSource
-from tests.airflow.dags import parse, sync_dag, xcom
-from tests.airflow.spark_submit import ROOT, SparkSubmit, recorded
+from tests.airflow.dags import clear, parse, run_next_try, start_run, sync_dag, xcom
+from tests.airflow.spark_submit import ROOT, SparkSubmit, recorded, stand_in
+from tests.airflow.unlucky import UnluckyCommits, dies_before_commit, loses_the_answer
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
@@ -69,6 +72,81 @@ def test_the_example_changes_what_it_says(sqlite_catalog: CatalogDatabase):
     left = {str(path) for path in Path(sqlite_catalog.data_path).rglob("ducklake-*/*/*.parquet")}
     assert not list(Path(sqlite_catalog.data_path).rglob("*.json"))
     assert left <= named | {path for path in left if "-delete" in path}
+
+
+# --- what may happen around a commit; DuckDB takes Spark's place
+
+
+class Unlucky(UnluckyCommits, DuckLakeSparkDeleteOperator):
+    events: ClassVar[list[Callable[[Lake], Any]]] = []
+
+
+def make_task(**arguments: Any) -> Unlucky:
+    with DAG("rows", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None) as dag:
+        task = Unlucky(task_id="rows", retries=2, retry_delay=timedelta(0), **arguments)
+    sync_dag(dag)
+    return task
+
+
+@pytest.fixture
+def others(connect, set_connection, sqlite_catalog, tmp_path, monkeypatch) -> Iterator[SparkSubmit]:
+    connect(sqlite_catalog)
+    set_connection("spark_default", conn_type="spark", host="local[2]")
+    yield stand_in(tmp_path / "bin", monkeypatch)
+    Unlucky.events.clear()
+    gc.collect()
+
+
+def files_of(lake: Lake) -> set[str]:
+    return {path.name for path in Path(lake.table_snapshot("t").root).rglob("*") if path.is_file()}
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+@pytest.mark.usefixtures("airflow_db", "others")
+def test_a_change_is_made_once_and_again_when_the_task_is_cleared(lake):
+    before = lake.current_snapshot().id
+    Unlucky.events[:] = [dies_before_commit, loses_the_answer]
+    task = make_task(table="t", where="id % 10 = 3")
+    run = start_run(task.dag)
+
+    states = [run_next_try(run, task) for _ in range(3)]
+
+    assert states == ["up_for_retry", "up_for_retry", "success"]
+    assert lake.current_snapshot().id == before + 1
+    assert xcom(run, "rows")["already_committed"] is True
+    assert xcom(run, "rows")["snapshot_id"] == before + 1
+    assert lake.row_count("t") == 270
+    with lake.transaction() as tx:
+        more = lake.read_arrow("t", where="id < 20")
+        tx.append_arrow("t", more.set_column(0, "id", pa.array([13] * more.num_rows)))
+
+    clear(run, "rows")
+
+    assert run_next_try(run, task) == "success"
+    assert xcom(run, "rows")["rows_deleted"] == 18
+    assert (xcom(run, "rows")["snapshot_id"], lake.row_count("t")) == (before + 3, 270)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+@pytest.mark.usefixtures("airflow_db")
+def test_a_delete_in_between_is_a_conflict_that_leaves_nothing_behind(lake, others, sqlite_catalog):
+    files = files_of(lake)
+    others.meanwhile(
+        "from airflow_provider_ducklake.catalog.lake import Lake\n"
+        f"with Lake.connect({sqlite_catalog.sqlalchemy_url!r}) as lake, lake.transaction() as tx:\n"
+        "    tx.delete_rows('t', 'id = 4')"
+    )
+    task = make_task(table="t", where="id < 50")
+    run = start_run(task.dag)
+
+    assert run_next_try(run, task) == "up_for_retry"
+    assert lake.row_count("t") == 299
+    assert {name for name in files_of(lake) - files if not name.startswith("ducklake-")} == set()
+    others.meanwhile("")
+    assert run_next_try(run, task) == "success"
+    assert (xcom(run, "rows")["rows_deleted"], lake.row_count("t")) == (49, 250)
 
 
 # --- what is decided before any job

@@ -1,6 +1,7 @@
 """Rows that a job deletes, updates and merges: what DuckDB's own statements make of a twin of the lake."""
 
 import random
+import re
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any, Self
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, StorageError
 from airflow_provider_ducklake.planning.row_changes import RowChanges
 from airflow_provider_ducklake.planning.write import plan_write
 from airflow_provider_ducklake.spark.job_json import decode_request, encode_request
@@ -324,3 +326,116 @@ def test_clauses_in_their_order(twins, spark):
     )
 
     assert (done.rows_deleted, done.updated.rows_written, done.inserted.rows_written) == (40, 39, 13)
+
+
+# --- what is refused, and what is not looked at
+
+
+@pytest.fixture
+def orders(twins: Twins) -> Twins:
+    """Two files of a hundred rows, none of them NULL."""
+    twins.sql(
+        "CREATE TABLE t (id BIGINT NOT NULL, price INT, s STRUCT(a INT), day TIMESTAMP DEFAULT '2024-01-01')",
+        *(
+            f"INSERT INTO t SELECT i, 2 * i, {{'a': i}}, NULL FROM range({first}, {first + 100}) r(i)"
+            for first in (0, 100)
+        ),
+    )
+    return twins
+
+
+def merge(query: str, on: str = "target.id = source.id", **clauses: Any) -> dict[str, Any]:
+    return {"source": SqlSource(query, {}), "on": on, **clauses}
+
+
+UPDATED = (Clause(Action.UPDATE, None, None),)
+REFUSED = (
+    (delete("rand() > 0.5"), "gives another value each time"),
+    (delete("uuid() = 'x'"), "gives another value each time"),
+    (delete("price > (SELECT 1)"), "holds a query"),
+    (delete("sum(price) > 3"), "cannot be run"),
+    (delete("row_number() OVER (ORDER BY id) > 3"), "cannot be run"),
+    (delete("explode(array(true))"), "cannot be run"),
+    (delete("nowhere = 1"), "nowhere"),
+    (delete("price +"), "cannot be run"),
+    (delete("price"), "neither true nor false but int"),
+    (delete("source.id = 1"), "source"),
+    (update(None, nowhere="1"), "nowhere"),
+    (update(None, price="rand()"), "gives another value each time"),
+    (update(None, price="id"), "price is int32 in the table; int64 does not fit"),
+    (update(None, price="max(price)"), "cannot be run"),
+    (update(None, s="NULL", **{"s.a": "1"}), "two values"),
+    (update(None, **{"price.a": "1"}), "price is no struct"),
+    (merge("SELECT 1L AS id", "id = 1", matched=UPDATED), "AMBIGUOUS"),
+    (merge("SELECT 1L AS id", "source.id", matched=UPDATED), "neither true nor false"),
+    (merge("SELECT 1L AS id", matched=UPDATED), "price"),
+    (merge("SELECT 1L AS id, 2 AS _ducklake_x", matched=UPDATED), "a name of ours"),
+    (
+        merge("SELECT 1L AS id", not_matched=(Clause(Action.INSERT, "target.price > 1", {"id": "id"}),)),
+        "target",
+    ),
+    (merge("SELECT 1L AS id", not_matched=(Clause(Action.INSERT, None, {"price": "1"}),)), "id is missing"),
+)
+
+
+def test_what_is_no_change_of_single_rows_is_refused_before_any_work(orders, spark):
+    head = orders.head()
+    for changes, message in REFUSED:
+        with pytest.raises(DuckLakeError, match=re.escape(message)):
+            orders.change(spark, **changes)
+    assert orders.head() == head
+    assert not list(Path(orders.lake.table_snapshot("t").root).glob("*/deletes/*"))
+
+
+def test_rows_that_the_source_has_twice_are_named(orders, spark):
+    source = "SELECT CAST(id % 150 AS BIGINT) AS id, 5 AS price, CAST(id AS STRING) AS more FROM range(152)"
+
+    with pytest.raises(
+        InvalidInputError, match=r"match the same row of main.t, for one: id=[01](; id=[01])?\."
+    ):
+        orders.change(
+            spark, **merge(source, matched=(Clause(Action.UPDATE, None, {"price": "source.price"}),))
+        )
+
+    only_one = (Clause(Action.UPDATE, "source.more = '150'", {"price": "source.price"}),)
+    done = orders.change(spark, **merge(source, matched=only_one))
+    assert (done.updated.rows_written, done.inserted.rows_written) == (1, 0)
+
+
+def test_the_source_is_read_once_and_null_matches_nothing(orders, spark):
+    """A second look would find other rows than the first: the job counts what it writes."""
+    source = "SELECT IF(id % 50 = 49, NULL, id) AS id, 7 AS price, TIMESTAMP_NTZ '2025-01-01' AS day "
+    source += "FROM range(100, 300) WHERE rand() < 0.5"
+    clauses = {
+        "matched": (Clause(Action.UPDATE, None, {"price": "source.price", "s.a": "source.price + s.a"}),),
+        "not_matched": (Clause(Action.INSERT, "price = 7", {"id": "coalesce(id, -1)", "price": "8"}),),
+    }
+
+    done = orders.change(spark, **merge(source, **clauses))
+
+    updated, inserted = done.updated.rows_written, done.inserted.rows_written
+    assert 20 < updated < 80 < inserted + 60
+    query = "SELECT count(*) FROM t WHERE {}"
+    assert orders.ours.sql(query.format("price = 7 AND s.a = id + 7 AND day IS NULL")) == [(updated,)]
+    assert orders.ours.sql(query.format("price = 8 AND s IS NULL AND day = '2024-01-01'")) == [(inserted,)]
+
+
+def test_files_that_no_row_of_the_source_can_match_are_not_read(orders, spark):
+    first, second = sorted(orders.lake.scan("t").files, key=lambda file: file.id)
+    Path(first.path).unlink()
+    changes = {"matched": (Clause(Action.DELETE, None),)}
+
+    done = orders.change(spark, **merge("SELECT CAST(id AS INT) AS id FROM range(150, 160)", **changes))
+
+    assert [(one.data_file_id, one.count) for one in done.deletes] == [(second.id, 10)]
+    with pytest.raises(StorageError, match=Path(first.path).name):
+        orders.change(spark, **merge("SELECT id FROM range(90, 160)", **changes))
+
+
+def test_a_null_for_a_column_that_takes_none_fails(orders, spark):
+    head = orders.head()
+
+    with pytest.raises(InvalidInputError, match="Column id is NOT NULL"):
+        orders.change(spark, **update("id = 5", id="IF(price > 3, NULL, id)"))
+
+    assert orders.head() == head
