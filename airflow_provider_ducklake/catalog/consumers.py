@@ -123,7 +123,7 @@ def record_effects(catalog: Catalog, consumed: Consumed, now: datetime) -> Itera
     is_marked = table.c.table_id.in_({one.table_id for one in consumed.ranges})
     yield Effect(table.delete().where(is_ours, is_marked, table.c.snapshot_id < oldest))
     keys = {one.commit_key for one in consumed.ranges}
-    yield Effect(table.delete().where(is_ours, table.c.commit_key.in_(keys)))
+    yield Effect(table.delete().where(is_ours, is_marked, table.c.commit_key.in_(keys)))
     yield insert(
         table,
         *(

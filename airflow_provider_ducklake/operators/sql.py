@@ -11,7 +11,7 @@ from airflow_provider_ducklake.planning.consumption import Log, changed
 from airflow_provider_ducklake.spark.job_request import Dataset, JobRequest, LakeSource, check_function
 from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.spec.consumption import Consumer
-from airflow_provider_ducklake.spec.identifiers import DEFAULT_SCHEMA, QualifiedName
+from airflow_provider_ducklake.spec.identifiers import DEFAULT_SCHEMA, QualifiedName, split_parts
 from airflow_provider_ducklake.sql.spark_sql import parse_spark_sql
 from airflow_provider_ducklake.sql.spark_statements import WriteMode, WriteStatement
 
@@ -160,7 +160,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
                 seen.add(one.table.folded)
                 modes[one.table] = one.mode
         for name, word in (self.targets or {}).items():
-            modes[QualifiedName.of(name)] = _mode(name, word)
+            modes[self._qualified(name)] = _mode(name, word)
         if not modes:
             raise InvalidInputError("Nothing is written: no statement but temporary views, or no targets.")
         return modes
@@ -176,7 +176,12 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
             return None
         names = [self.incremental] if isinstance(self.incremental, str) else self.incremental
         assert not isinstance(names, bool)
-        return frozenset(QualifiedName.of(name).folded for name in names)
+        return frozenset(self._qualified(name).folded for name in names)
+
+    def _qualified(self, name: str) -> QualifiedName:
+        """Return the name of a table; one without a schema lies where those of the statements do."""
+        parts = split_parts(name)
+        return QualifiedName.of((self.schema, parts[0]) if len(parts) == 1 else name)
 
     # What the job does
 
@@ -235,7 +240,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
             targets = {target.name.folded: target for target in self._targets}
             return steps_of(self._statements, self._reads, targets, job_id)
         for name in [self.tables] if isinstance(self.tables, str) else self.tables:
-            self._reads.view_of(QualifiedName.of(name), str(QualifiedName.of(name)))
+            self._reads.view_of(self._qualified(name), str(self._qualified(name)))
         plans = [target.plan(job_id, number) for number, target in enumerate(self._targets)]
         return self._reads.steps, plans
 

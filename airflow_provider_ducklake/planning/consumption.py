@@ -57,4 +57,4 @@ class Log:
 
 def changed(ranges: Iterable[Consumption]) -> tuple[Consumption, ...]:
     """Return the ranges with a snapshot in them: others need no note."""
-    return tuple(one for one in ranges if one.after != one.upto)
+    return tuple(one for one in ranges if one.after is None or one.after < one.upto)

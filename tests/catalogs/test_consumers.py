@@ -98,6 +98,22 @@ def test_old_ranges_go_with_their_snapshots(lake):
     assert len(left) == 3
 
 
+def test_a_cut_down_task_leaves_the_marks_of_other_tables(lake):
+    with lake.transaction() as tx:
+        tx.create_table("u", {"i": "int64"})
+    upto = lake.current_snapshot().id
+    both = [lake.table_snapshot(name).table_id for name in ("t", "u")]
+    ranges = tuple(Consumption(one, None, upto, KEY.digest, KEY.generation) for one in both)
+    lake.commit_stages([], CommitInfo(), consumed=Consumed(US, ranges, lake.consumptions(US)))
+    add_snapshot(lake)
+    later = lake.current_snapshot().id
+    again = Consumption(both[0], upto, later, KEY.digest, KEY.generation + 1)
+
+    lake.commit_stages([], CommitInfo(), consumed=Consumed(US, (again,), lake.consumptions(US)))
+
+    assert lake.consumptions(US) == (ranges[1], again)
+
+
 def test_changes_after_a_snapshot_that_is_followed_by_a_gap(lake):
     for _ in range(3):
         add_snapshot(lake)
