@@ -12,8 +12,6 @@ from airflow_provider_ducklake.planning.write import plan_write
 from airflow_provider_ducklake.spark import job_io
 from airflow_provider_ducklake.spark.job_request import JobRequest, job_directory
 from airflow_provider_ducklake.spec.identifiers import QualifiedName
-from airflow_provider_ducklake.sql.spark_filter import readable_filter
-from airflow_provider_ducklake.transaction.changes import AddDeletes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spark.job_request import RowChangeSource
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
+    from airflow_provider_ducklake.transaction.changes import AddDeletes
 
 TARGET_ALIAS = "target"
 
@@ -100,6 +99,8 @@ class DuckLakeSparkRowChangeOperator(DuckLakeSparkOperator):
         return super().has_files(results) or bool(self._delete_files())
 
     def _delete_files(self) -> list[AddDeletes]:
+        from airflow_provider_ducklake.transaction.changes import AddDeletes  # noqa: PLC0415 - heavy
+
         changes = () if self._stage is None else self._stage.changes
         return [change for change in changes if isinstance(change, AddDeletes)]
 
@@ -160,6 +161,8 @@ def plan_target(
     Raises:
         TableNotFoundError: there is no such table.
     """
+    from airflow_provider_ducklake.sql.spark_filter import readable_filter  # noqa: PLC0415 - heavy
+
     found = lake.table_snapshot(table)
     where = None
     if condition is not None:

@@ -7,6 +7,7 @@ written from them, and only the files that have rows to update are read again.
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ from airflow_provider_ducklake.spark.row_change_checks import check, condition_c
 from airflow_provider_ducklake.spark.session import exact_filters, prepare_reading
 from airflow_provider_ducklake.spark.source_bounds import bounds_of, equal_columns, files_that_may_match
 from airflow_provider_ducklake.spec.schema import TableSchema
+from airflow_provider_ducklake.spec.types import is_float
 from airflow_provider_ducklake.storage import table_reader
 
 if TYPE_CHECKING:
@@ -66,10 +68,16 @@ def change_rows(spark: SparkSession, request: JobRequest) -> RowChanges:
     assert isinstance(changes, RowChangeSource)
     prepare_reading(spark)
     try:
-        with exact_filters(spark):
+        with exact_filters(spark) if _looks_at_floats(changes) else nullcontext():
             return _changed(spark, request, changes)
     except PySparkException as error:
         raise read_error(error, [changes.target]) from error
+
+
+def _looks_at_floats(changes: RowChangeSource) -> bool:
+    schema = changes.target.table.schema
+    columns = (schema.find(name) for name in condition_columns(changes))
+    return any(is_float(leaf.type) for column in columns for leaf in column.leaves())
 
 
 def _changed(spark: SparkSession, request: JobRequest, changes: RowChangeSource) -> RowChanges:
