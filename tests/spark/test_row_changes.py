@@ -277,7 +277,7 @@ class Drawn:
         return path
 
 
-SIZES = {"ci": (1, 4), "full": (12, 8)}  # lakes of each kind, changes of each
+SIZES = {"ci": (1, 3), "full": (12, 8)}  # lakes of each kind, changes of each
 
 
 @pytest.mark.parametrize("inlining_limit", [0, 10], ids=["files", "inlined"])
