@@ -144,7 +144,7 @@ def snapshot_of_job(connection: Connection, catalog: Catalog, job_id: str) -> Sn
     None: the lake has no such files.
     """
     file, scheduled = catalog.tables["data_file"], catalog.tables["files_scheduled_for_deletion"]
-    pattern = f"%ducklake-{job_id}/%"
+    pattern = f"%ducklake-{job_id}%"  # its directory, or files in those of partitions
     found = union_all(
         select(file.c.begin_snapshot.label("id")).where(file.c.path.like(pattern)),
         select(literal(0).label("id")).where(scheduled.c.path.like(pattern)),

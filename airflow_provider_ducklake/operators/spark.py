@@ -303,9 +303,11 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
             self._remove_files(request, lake.storage_options)
             raise
 
-    def _remove_files(self, request: JobRequest, storage_options: dict[str, Any]) -> None:
+    def _remove_files(
+        self, request: JobRequest, storage_options: dict[str, Any], *, has_files: bool = True
+    ) -> None:
         try:
-            job_io.delete_job_directories(request, storage_options)
+            job_io.delete_job_directories(request, storage_options, has_files=has_files)
         except Exception as error:  # noqa: BLE001 - a clean-up must not hide why
             self.log.warning("Cannot remove %s: %s", request.directory, error)
 
@@ -314,7 +316,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     ) -> None:
         """Remove what only the job needed. The commit has landed: no failure here may fail the task."""
         if not self.has_files(results):
-            self._remove_files(request, storage_options)
+            self._remove_files(request, storage_options, has_files=False)
             return
         try:
             job_io.delete_job_files(request, storage_options)

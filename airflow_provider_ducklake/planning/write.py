@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import TransactionConflictError
+from airflow_provider_ducklake.spec.partitioning import hive_directory
 from airflow_provider_ducklake.spec.paths import directory_name, relative_to
 from airflow_provider_ducklake.transaction.changes import (
     AppendFiles,
@@ -118,7 +120,8 @@ class WritePlan:
 
     ``schema`` is None when the table is to be created from the incoming columns; then ``partition_by`` holds
     the user's expressions and ``partition_fields`` is empty. ``directory`` is the job's own folder below the
-    table's, an absolute lake path ending in ``/``; nothing else ever writes there. Without ``evolution`` the
+    table's, an absolute lake path ending in ``/``; nothing else ever writes there. Files of a partition lie
+    in its ``partition_folder`` instead, by names that begin with ``prefix``. Without ``evolution`` the
     columns that come in have to be those of ``schema``. Rows for which ``where`` is not true are refused.
     """
 
@@ -137,6 +140,31 @@ class WritePlan:
         """The columns of the files, once they are known."""
         assert self.schema is not None
         return self.schema
+
+    @property
+    def root(self) -> str:
+        """The table's directory; it ends in ``/``."""
+        return _JOB_DIRECTORY.sub("", self.directory)
+
+    @property
+    def prefix(self) -> str:
+        """What the names of the job's files begin with where others write as well."""
+        return self.directory[len(self.root) :].partition("/")[0] + "-"
+
+    def partition_folder(self, values: Sequence[str | None]) -> str | None:
+        """Return the absolute folder of a partition, ending in ``/``; None: its files lie in ``directory``.
+
+        DuckDB compacts files of one partition only where they share a folder below the table's.
+        """
+        if not (self.partition_fields and self.settings.hive_file_pattern):
+            return None
+        folder = hive_directory(self.partition_fields, self.target, values)
+        longest = max(len(part.encode()) for part in folder.split("/"))
+        return self.root + folder if longest <= _LONGEST_FOLDER else None
+
+
+_JOB_DIRECTORY = re.compile(r"(?<=/)ducklake-[0-9a-f-]{36}/.*\Z", re.DOTALL)
+_LONGEST_FOLDER = 200  # bytes of its name
 
 
 @dataclass(frozen=True, slots=True)

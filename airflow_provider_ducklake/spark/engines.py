@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spark.spark_types import why_not_native
 from airflow_provider_ducklake.spec.paths import hadoop_uri
+from airflow_provider_ducklake.storage.filesystem import split_scheme
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +32,7 @@ def choose_engine(spark: SparkSession, wanted: str, plan: WritePlan) -> tuple[st
                 f"engine='native' cannot write {plan.table}: {obstacle}. Use engine='arrow' or 'auto'."
             )
         return "native", "asked for"
+    obstacle = obstacle or _costs_copies(plan)
     if obstacle is not None:
         return "arrow", obstacle
     return "native", "Spark's writer can store every column"
@@ -45,6 +47,13 @@ def _unfit_setting(plan: WritePlan) -> str | None:
         return "Spark's writer takes a compression level for zstd only"
     if plan.partition_fields and not settings.hive_file_pattern:
         return "the lake wants no folders of partitions, which Spark's writer makes"
+    return None
+
+
+def _costs_copies(plan: WritePlan) -> str | None:
+    """Return why another engine is better although Spark's writer could do it."""
+    if plan.partition_fields and split_scheme(plan.directory)[0] != "file":
+        return "files of a partition share a folder of the table, to which Spark's writer would have to copy"
     return None
 
 

@@ -246,12 +246,20 @@ def _delete_job_files(directory: str, job_id: str, storage_options: StorageOptio
         delete_file(directory + name, storage_options)
 
 
-def delete_job_directories(request: JobRequest, storage_options: StorageOptions = None) -> None:
-    """Delete everything the job wrote: the clean-up when its files will certainly never be committed."""
-    from airflow_provider_ducklake.storage.filesystem import delete_tree  # noqa: PLC0415 - loads pyarrow
+def delete_job_directories(
+    request: JobRequest, storage_options: StorageOptions = None, *, has_files: bool = True
+) -> None:
+    """Delete everything the job wrote: the clean-up when its files will certainly never be committed.
+
+    Folders of partitions are listed for its files, if it ``has_files``.
+    """
+    from airflow_provider_ducklake.storage import filesystem  # noqa: PLC0415 - loads pyarrow
 
     for directory in request.directories:
-        delete_tree(directory, storage_options)
+        filesystem.delete_tree(directory, storage_options)
+    partitioned = [plan for plan in request.plans if plan.partition_fields or plan.partition_by]
+    for root, prefix in {(plan.root, plan.prefix) for plan in partitioned if has_files}:
+        filesystem.delete_by_name(root, prefix, storage_options)
 
 
 def write_stage(staged: StagedWrite, storage_options: StorageOptions = None) -> str:
@@ -309,9 +317,15 @@ def _check_files(uri: str, staged: StagedWrite, storage_options: StorageOptions)
     from airflow_provider_ducklake.storage.filesystem import file_sizes  # noqa: PLC0415 - loads pyarrow
 
     directory = uri.removesuffix(STAGE)
-    sizes = file_sizes(directory, storage_options)
+    folders = {file.path.rpartition("/")[0] + "/" for file in staged.result.data_files}
+    folders = {directory if folder.startswith(directory) else folder for folder in folders}
+    sizes = {
+        folder + name: size
+        for folder in folders
+        for name, size in file_sizes(folder, storage_options).items()
+    }
     for file in staged.result.data_files:
-        if sizes.get(file.path.removeprefix(directory)) != file.file_size_bytes:
+        if sizes.get(file.path) != file.file_size_bytes:
             raise _incomplete(uri, file.path)
 
 
@@ -332,10 +346,22 @@ def delete_stage_files(uri: str, storage_options: StorageOptions = None) -> None
 
 def delete_stage(uri: str, storage_options: StorageOptions = None) -> None:
     """Delete a staged write with its data files."""
-    from airflow_provider_ducklake.storage.filesystem import delete_tree  # noqa: PLC0415 - loads pyarrow
+    from airflow_provider_ducklake.storage import filesystem  # noqa: PLC0415 - loads pyarrow
 
-    job_of_stage(uri)
-    delete_tree(uri.removesuffix(STAGE), storage_options)
+    job_id, directory = job_of_stage(uri), uri.removesuffix(STAGE)
+    for path in _paths_left(directory, job_id, storage_options):
+        if not path.startswith(directory):  # in the folder of its partition
+            filesystem.delete_file(path, storage_options)
+    filesystem.delete_tree(directory, storage_options)
+
+
+def _paths_left(directory: str, job_id: str, storage_options: StorageOptions) -> Iterator[str]:
+    """Yield the paths of a job's data files, as far as its result is still there."""
+    done = _read(directory + DONE, job_id, storage_options)
+    for result in done["results"] if done is not None else ():
+        for name in result["parts"]:
+            part = _read(directory + name, job_id, storage_options)
+            yield from (item["path"] for item in part["data_files"]) if part is not None else ()
 
 
 def _write(path: str, document: job_json.Json, storage_options: StorageOptions) -> None:

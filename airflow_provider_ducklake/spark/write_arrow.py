@@ -22,7 +22,6 @@ from pyspark.util import PythonEvalType
 
 from airflow_provider_ducklake.spark import job_json
 from airflow_provider_ducklake.spark.row_order import ordered
-from airflow_provider_ducklake.spec.partitioning import hive_directory
 from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
 from airflow_provider_ducklake.storage.partition_split import values_of_row
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _RESULT = t.StructType([t.StructField("file", t.StringType(), nullable=False)])
 _ARROW_RESULT = pa.schema([pa.field("file", pa.string(), nullable=False)])
-_LONGEST_DIRECTORY = 200  # bytes of a value that names a directory
 
 
 def write(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> list[DataFile]:
@@ -90,18 +88,12 @@ class _Group:
     def __init__(self, key: tuple[object, ...], first: pa.RecordBatch, plan: WritePlan, name: str) -> None:
         self.key = key
         self.values = values_of_row(first, plan.target, plan.partition_fields)
-        folder = plan.directory + self._folder(plan)
+        folder = plan.partition_folder(self.values)
+        start = plan.directory + "part-" if folder is None else folder + plan.prefix
         numbers = iter(range(2**31))
         self.writer = RollingWriter(
-            plan.target, lambda: f"{folder}part-{name}-{next(numbers)}.parquet", plan.settings
+            plan.target, lambda: f"{start}{name}-{next(numbers)}.parquet", plan.settings
         )
-
-    def _folder(self, plan: WritePlan) -> str:
-        if not (plan.partition_fields and plan.settings.hive_file_pattern):
-            return ""
-        folder = hive_directory(plan.partition_fields, plan.target, self.values)
-        longest = max(len(part) for part in folder.split("/"))
-        return folder if longest <= _LONGEST_DIRECTORY else ""
 
     def close(self) -> list[DataFile]:
         return [replace(file, partition_values=self.values) for file in self.writer.close()]

@@ -1,12 +1,14 @@
 """The native engine: Spark's own Parquet writer, files adopted where it puts them.
 
 Spark's committer moves the files of successful task attempts only. They lie below a directory that this run
-of the job made and no other knows, so listing it gives exactly those. Nothing is renamed by us.
+of the job made and no other knows, so listing it gives exactly those. Files of a partition then move to
+its folder, which is a copy in an object store.
 """
 
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
@@ -18,7 +20,7 @@ from airflow_provider_ducklake.spark.footers import describe_files
 from airflow_provider_ducklake.spark.row_order import ordered
 from airflow_provider_ducklake.spec.partitioning import HIVE_NULL, PartitionField, TransformKind
 from airflow_provider_ducklake.spec.paths import hadoop_uri
-from airflow_provider_ducklake.storage.filesystem import delete_file, open_filesystem
+from airflow_provider_ducklake.storage.filesystem import delete_file, move_file, open_filesystem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +42,17 @@ def write(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> list[DataFile]
     if folders:
         writer = writer.partitionBy(*folders)
     writer.parquet(hadoop_uri(directory))
-    return [file for file in describe_files(df.sparkSession, _written(directory), plan) if _has_rows(file)]
+    files = describe_files(df.sparkSession, _written(directory), plan)
+    return [_in_its_folder(file, plan) for file in files if _has_rows(file)]
+
+
+def _in_its_folder(file: DataFile, plan: WritePlan) -> DataFile:
+    folder = plan.partition_folder(file.partition_values)
+    if folder is None:
+        return file
+    path = folder + plan.prefix + uuid.uuid4().hex + ".parquet"
+    move_file(file.path, path)
+    return replace(file, path=path)
 
 
 def _configured(writer: DataFrameWriter, df: DataFrame, settings: ParquetSettings) -> DataFrameWriter:

@@ -241,6 +241,30 @@ def delete_file_at(location: Location) -> bool:
         return True
 
 
+def move_file(source: str, target: str, storage_options: StorageOptions | None = None) -> None:
+    """Move a file to another place in the same store, where it is whole at once.
+
+    Raises:
+        StorageError: it cannot be moved.
+    """
+    start, end = open_filesystem(source, storage_options), open_filesystem(target, storage_options)
+    with naming_errors(target, "write"):
+        if end.is_local:
+            Path(end.path).parent.mkdir(parents=True, exist_ok=True)
+        start.filesystem.move(start.path, end.path)
+
+
+def delete_by_name(path: str, prefix: str, storage_options: StorageOptions | None = None) -> None:
+    """Delete all files below a directory whose names begin with ``prefix``; it is listed for that.
+
+    Raises:
+        StorageError: one could not be deleted.
+    """
+    for name in file_sizes(path, storage_options):
+        if name.rpartition("/")[2].startswith(prefix):
+            delete_file(path + name, storage_options)
+
+
 def delete_tree(path: str, storage_options: StorageOptions | None = None) -> None:
     """Delete a directory or prefix with all that it holds; nothing there is fine.
 

@@ -24,7 +24,12 @@ from airflow_provider_ducklake.spark.job_request import (
 )
 from airflow_provider_ducklake.spec.files import DataFile
 from airflow_provider_ducklake.spec.ids import ColumnId
-from airflow_provider_ducklake.spec.partitioning import PartitionField, Transform, TransformKind
+from airflow_provider_ducklake.spec.partitioning import (
+    PartitionField,
+    Transform,
+    TransformKind,
+    parse_partition_by,
+)
 from airflow_provider_ducklake.spec.schema import TableSchema, new_columns
 from airflow_provider_ducklake.spec.stats import ColumnStats
 from airflow_provider_ducklake.spec.types import (
@@ -270,6 +275,23 @@ def test_cleaning_up_leaves_data_files_or_nothing(tmp_path):
 
     job_io.delete_job_directories(request)
     assert not directory.exists()
+
+
+def test_cleaning_up_takes_the_jobs_files_out_of_folders_of_partitions(tmp_path):
+    schema = a_schema()
+    directory = job_io.job_directory(f"{tmp_path}/", JOB_ID)
+    plan = WritePlan("main.t", directory, schema, parse_partition_by(["a"], schema, "main.t"))
+    request = JobRequest(JOB_ID, source_of("in.csv"), (plan,))
+    folder = Path(plan.partition_folder(("1",)))
+    folder.mkdir()
+    names = [f"ducklake-{JOB_ID}-x.parquet", "ducklake-0190f3c1-0000-7000-8000-000000000099-x.parquet"]
+    for name in names:
+        (folder / name).touch()
+
+    job_io.delete_job_directories(request)
+
+    assert folder == tmp_path / "a=1"
+    assert [path.name for path in folder.iterdir()] == names[1:]
 
 
 @pytest.mark.parametrize(
