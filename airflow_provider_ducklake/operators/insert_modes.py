@@ -14,7 +14,6 @@ from airflow_provider_ducklake.planning.write import (
     append_to_existing,
     plan_write,
 )
-from airflow_provider_ducklake.transaction.changes import EndFiles, Truncate
 
 if TYPE_CHECKING:
     from enum import StrEnum
@@ -110,6 +109,8 @@ class InsertChoice:
             TransactionConflictError: the table is another one by now.
             UnsupportedFeatureError: a file may hold rows of a partition to be replaced beside others.
         """
+        from airflow_provider_ducklake.transaction.changes import EndFiles  # noqa: PLC0415 - no DAG file needs it
+
         changes = (*self._replacing(lake, table, result), *self._adding(lake, table, result))
         is_idle = all(isinstance(change, EndFiles) and not change.file_ids for change in changes)
         return () if is_idle else changes
@@ -119,6 +120,8 @@ class InsertChoice:
             return lake.replacing_where(table, self.where)
         match self.mode:
             case InsertMode.OVERWRITE if result.data_files or lake.has_live_rows(table):
+                from airflow_provider_ducklake.transaction.changes import Truncate  # noqa: PLC0415 - no DAG file needs it
+
                 return (Truncate(table.table_id, table.name),)
             case InsertMode.OVERWRITE_PARTITIONS if result.data_files:
                 return lake.replacing_partitions(table, {file.partition_values for file in result.data_files})

@@ -17,7 +17,6 @@ from airflow_provider_ducklake.spec.files import LiveDataFile
 from airflow_provider_ducklake.spec.ids import DataFileId, SnapshotId, TableId
 from airflow_provider_ducklake.spec.partitioning import PartitionSpec
 from airflow_provider_ducklake.spec.snapshots import TableSnapshot
-from airflow_provider_ducklake.transaction.changes import AppendFiles, Change, NewTableRef
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.write import WriteResult
     from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.spec.identifiers import FoldedName, QualifiedName
+    from airflow_provider_ducklake.transaction.changes import Change, NewTableRef
 
 Target: TypeAlias = TableSnapshot | NewTable
 _NO_TABLE_YET, _NO_FILE_YET = TableId(-1), DataFileId(-1)
@@ -75,7 +75,7 @@ def plan_stages(
         elif name in creators:
             yield one.base, _append_to_new(*creators[name], one)
         else:
-            ref = NewTableRef(len(creators))
+            ref = _new_ref(len(creators))
             creators[name] = one, ref
             yield one.base, create_and_append(one.target, one.result, ref)
 
@@ -86,6 +86,12 @@ def _refuse_twice(staged: Collection[StagedWrite]) -> None:
         if one.job_id in seen:
             raise InvalidInputError(f"The staged write in {one.directory} is given twice; give it once.")
         seen.add(one.job_id)
+
+
+def _new_ref(number: int) -> NewTableRef:
+    from airflow_provider_ducklake.transaction.changes import NewTableRef  # noqa: PLC0415 - no DAG file needs it
+
+    return NewTableRef(number)
 
 
 def _append_to_new(creator: StagedWrite, ref: NewTableRef, one: StagedWrite) -> tuple[Change, ...]:
@@ -99,6 +105,8 @@ def _append_to_new(creator: StagedWrite, ref: NewTableRef, one: StagedWrite) -> 
     if not result.data_files:
         return ()
     files = placed_below(creator.target.root, result)
+    from airflow_provider_ducklake.transaction.changes import AppendFiles  # noqa: PLC0415 - no DAG file needs it
+
     return (AppendFiles(ref, creator.target.name, made.schema, files),)
 
 

@@ -10,14 +10,6 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.errors import TransactionConflictError
 from airflow_provider_ducklake.spec.partitioning import hive_directory
 from airflow_provider_ducklake.spec.paths import directory_name, relative_to
-from airflow_provider_ducklake.transaction.changes import (
-    AppendFiles,
-    Change,
-    CreateTable,
-    NewTableRef,
-    RegisterLayout,
-    SetPartitioning,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,12 +23,11 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
     from airflow_provider_ducklake.spec.sorting import SortField
+    from airflow_provider_ducklake.transaction.changes import Change, NewTableRef
 
 # Ours where nobody set the option: smaller files for less work than the format's snappy and V1.
 DEFAULT_COMPRESSION = "zstd"
 DEFAULT_PAGE_VERSION = "V2"
-
-_ONLY_TABLE = NewTableRef(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,19 +214,22 @@ def plan_create(table: NewTable, directory: str, partition_by: Sequence[str]) ->
 
 
 def create_and_append(
-    table: NewTable, result: WriteResult, ref: NewTableRef = _ONLY_TABLE
+    table: NewTable, result: WriteResult, ref: NewTableRef | None = None
 ) -> tuple[Change, ...]:
     """Return the changes that make a table appear together with its rows, if there are any."""
+    from airflow_provider_ducklake.transaction import changes as kinds  # noqa: PLC0415 - no DAG file needs it
+
+    ref = ref or kinds.NewTableRef(0)
     directory = directory_name(table.name.name, table.uuid)
     changes: list[Change] = [
-        CreateTable(ref, table.schema_id, table.name, table.uuid, directory, result.schema)
+        kinds.CreateTable(ref, table.schema_id, table.name, table.uuid, directory, result.schema)
     ]
     if result.partition_fields:
-        changes.append(SetPartitioning(ref, table.name, result.partition_fields))
+        changes.append(kinds.SetPartitioning(ref, table.name, result.partition_fields))
     if table.options.integer("data_inlining_row_limit"):
-        changes.append(RegisterLayout(ref, table.name, result.schema))
+        changes.append(kinds.RegisterLayout(ref, table.name, result.schema))
     if result.data_files:
-        changes.append(AppendFiles(ref, table.name, result.schema, placed_below(table.root, result)))
+        changes.append(kinds.AppendFiles(ref, table.name, result.schema, placed_below(table.root, result)))
     return tuple(changes)
 
 
@@ -246,6 +240,8 @@ def append_to_existing(table: TableSnapshot, result: WriteResult) -> tuple[Chang
         TransactionConflictError: the table's columns or partitioning are not those the files were written
             with.
     """
+    from airflow_provider_ducklake.transaction.changes import AppendFiles  # noqa: PLC0415 - no DAG file needs it
+
     spec = table.partition_spec
     fields = spec.fields if spec is not None else ()
     if not same_columns(table.schema, result.schema) or fields != result.partition_fields:
