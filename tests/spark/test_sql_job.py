@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError, SchemaMismatchError
+from airflow_provider_ducklake.errors import InvalidInputError, SchemaMismatchError, StorageError
 from airflow_provider_ducklake.planning.write import plan_write
 from airflow_provider_ducklake.spark.job_json import decode_request, encode_request
 from airflow_provider_ducklake.spark.job_request import Dataset, JobRequest, LakeSource, Step, job_directory
@@ -148,6 +148,18 @@ def test_a_function_gets_tables_by_name(lake, run, tmp_path, monkeypatch):
     }.items():
         with pytest.raises(InvalidInputError, match=message):
             run(source(function))
+
+
+def test_a_missing_file_is_named_with_its_table(lake, run):
+    with lake.transaction() as tx:
+        tx.create_table("big", {"id": "int64"})
+        tx.append_arrow("big", pa.table({"id": pa.array(range(100), pa.int64())}))
+    plan = lake.scan("big")
+    Path(plan.files[0].path).unlink()
+    step = Step("SELECT DATE '2026-01-01', id FROM big", plan=0, columns=("day", "count"))
+
+    with pytest.raises(StorageError, match=r"main\.big"):
+        run(LakeSource({"big": plan}, steps=(step,)))
 
 
 def test_columns_that_do_not_fit(lake, run):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -14,6 +15,7 @@ from airflow_provider_ducklake.spark.identifiers import quoted
 from airflow_provider_ducklake.spark.job_request import LakeSource
 from airflow_provider_ducklake.spark.jobs.insert import write
 from airflow_provider_ducklake.spark.read import read_changes, read_table
+from airflow_provider_ducklake.spark.read_errors import read_error
 from airflow_provider_ducklake.spec.identifiers import QualifiedName
 
 if TYPE_CHECKING:
@@ -34,8 +36,12 @@ def run_sql(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]
     """
     source = request.source
     assert isinstance(source, LakeSource)
-    rows = rows_of(spark, source, request.plans)
-    return tuple(write(df, plan, request.engine) for df, plan in zip(rows, request.plans, strict=True))
+    try:
+        rows = rows_of(spark, source, request.plans)
+        return tuple(write(df, plan, request.engine) for df, plan in zip(rows, request.plans, strict=True))
+    except PySparkException as error:
+        scans = [plan for plan in source.tables.values() if isinstance(plan, ScanPlan)]
+        raise read_error(error, scans) from error
 
 
 def rows_of(spark: SparkSession, source: LakeSource, plans: tuple[WritePlan, ...]) -> list[DataFrame]:
