@@ -18,8 +18,9 @@ from airflow_provider_ducklake.spark.read_arrow import ROW_ID
 from airflow_provider_ducklake.spark.read_changes import read_changes
 from airflow_provider_ducklake.spark.read_deletes import FILE_ID, POSITION
 from airflow_provider_ducklake.spark.read_files import Read, rows_of
-from airflow_provider_ducklake.spark.read_types import presented, read_type
+from airflow_provider_ducklake.spark.read_types import is_converted, presented, read_type
 from airflow_provider_ducklake.spark.row_filter import condition
+from airflow_provider_ducklake.spark.selecting import renamed, select
 from airflow_provider_ducklake.spark.session import prepare_reading
 from airflow_provider_ducklake.spec.identifiers import fold
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from airflow_provider_ducklake.planning.scan import ScanPlan
+    from airflow_provider_ducklake.spark.selecting import Expression
+    from airflow_provider_ducklake.spec.schema import Column
     from airflow_provider_ducklake.storage.filesystem import StorageOptions
 
 __all__ = ["read_changes", "read_table"]
@@ -67,11 +70,16 @@ def read_table(
     rows = rows_of(Read(spark, plan, columns, is_numbered=bool(added), storage_options=storage_options))
     if plan.where is not None:
         rows = rows.where(condition(plan.where, plan.table.schema))
-    chosen = [
-        presented(f.col(quoted(column.name)), column).alias(column.name)
-        for column in columns[: len(plan.columns)]
-    ]
-    return rows.select(*chosen, *(f.col(inner).alias(name) for name, inner in added))
+    wanted = columns[: len(plan.columns)]
+    if columns == wanted and not added and not any(is_converted(column) for column in wanted):
+        return rows
+    return select(rows, [*map(_shown, wanted), *(renamed(inner, name) for name, inner in added)])
+
+
+def _shown(column: Column) -> Expression:
+    if is_converted(column):
+        return presented(f.col(quoted(column.name)), column).alias(column.name)
+    return quoted(column.name)
 
 
 def _check_free(plan: ScanPlan, added: Sequence[str]) -> None:

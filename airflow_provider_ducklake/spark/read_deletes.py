@@ -45,6 +45,9 @@ _TABLE = t.StructType(
 )
 _THREADS = 16
 _WORD_BITS = 64
+# no word, no bit: the bitmap ends at its last one
+_WORD = f"get({_GONE}, CAST(shiftright({POSITION}, 6) AS INT))"
+_IS_UNSET = f"coalesce(getbit({_WORD}, CAST({POSITION} & 63 AS INT)) = 0, true)"
 
 
 def numbered(
@@ -58,9 +61,12 @@ def numbered(
         StorageError: a delete file is missing or damaged.
     """
     known = _files(rows.sparkSession, plan, files, locate)
-    rows = rows.withColumns({POSITION: f.col("_metadata.row_index"), _KEY: f.xxhash64("_metadata.file_path")})
-    joined = rows.join(f.broadcast(known), _KEY, "left")
-    return joined.where(_is_live(plan)).drop(_KEY, _GONE)
+    keyed = rows.selectExpr("*", f"_metadata.row_index AS {POSITION}", _hashed("_metadata.file_path"))
+    return keyed.join(f.broadcast(known), _KEY, "left").where(_is_live(plan))
+
+
+def _hashed(path: str) -> str:
+    return f"xxhash64({path}) AS {_KEY}"
 
 
 def _is_live(plan: ScanPlan) -> SparkColumn:
@@ -70,35 +76,36 @@ def _is_live(plan: ScanPlan) -> SparkColumn:
         "its deleted rows cannot be told.",
         StorageError,
     )
-    word = f.get(_GONE, f.shiftright(POSITION, 6).cast("int"))
-    bit = f.getbit(word, f.col(POSITION).bitwiseAND(f.lit(_WORD_BITS - 1)).cast("int"))
     unknown = f.raise_error(f.lit(problem)).cast("boolean")
-    return f.when(f.col(FILE_ID).isNull(), unknown).otherwise(f.coalesce(bit == 0, f.lit(True)))  # noqa: FBT003
+    return f.when(f.isnull(FILE_ID), unknown).otherwise(f.expr(_IS_UNSET))
 
 
 def _files(
     spark: SparkSession, plan: ScanPlan, files: Sequence[LiveDataFile], locate: Callable[[str], Location]
 ) -> DataFrame:
     with ThreadPoolExecutor(_THREADS) as threads:
-        gone = list(threads.map(lambda file: _bitmap(gone_positions(plan, file, locate)), files))
+        gone = list(threads.map(lambda file: gone_positions(plan, file, locate), files))
     table = pa.table(
         {
             _KEY: [spark_path(file.path) for file in files],
             FILE_ID: pa.array([file.id for file in files], pa.int64()),
             ROW_ID_START: pa.array([file.row_id_start or 0 for file in files], pa.int64()),
-            _GONE: _lists(gone),
+            _GONE: _lists(_bitmaps(gone)),
         }
     )
-    return spark.createDataFrame(table, _TABLE).withColumn(_KEY, f.xxhash64(_KEY))
+    return spark.createDataFrame(table, _TABLE).selectExpr(_hashed(_KEY), FILE_ID, ROW_ID_START, _GONE)
 
 
-def _bitmap(positions: pa.Array) -> pa.Array:
-    """Return positions as bits of int64 words, the lowest bit first."""
-    if not len(positions):
-        return pa.array([], pa.int64())
-    words = pc.max(positions).as_py() // _WORD_BITS + 1
-    bits = pc.is_in(ordinals(words * _WORD_BITS), value_set=positions)
-    return pa.Array.from_buffers(pa.int64(), words, [None, bits.buffers()[1]])
+def _bitmaps(gone: Sequence[pa.Array]) -> list[pa.Array]:
+    """Return each file's positions as bits of int64 words, the lowest bit first."""
+    words = [pc.max(one).as_py() // _WORD_BITS + 1 if len(one) else 0 for one in gone]
+    places = ordinals(max(words) * _WORD_BITS)
+    return [_bitmap(one, places[: count * _WORD_BITS]) for one, count in zip(gone, words, strict=True)]
+
+
+def _bitmap(positions: pa.Array, places: pa.Array) -> pa.Array:
+    bits = pc.is_in(places, value_set=positions)
+    return pa.Array.from_buffers(pa.int64(), len(places) // _WORD_BITS, [None, bits.buffers()[1]])
 
 
 def _lists(arrays: Sequence[pa.Array]) -> pa.Array:

@@ -11,15 +11,14 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.spark import read_arrow, read_native
 from airflow_provider_ducklake.spark.identifiers import quoted
 from airflow_provider_ducklake.spark.read_arrow import NUMBERS, ROW_ID
 from airflow_provider_ducklake.spark.read_deletes import FILE_ID, POSITION, ROW_ID_START, numbered, spark_path
 from airflow_provider_ducklake.spark.read_layout import layouts
+from airflow_provider_ducklake.spark.selecting import select
 from airflow_provider_ducklake.storage import table_reader
 from airflow_provider_ducklake.storage.filesystem import open_filesystem
 from airflow_provider_ducklake.storage.parquet_reader import folder_values, unreadable
@@ -119,10 +118,10 @@ def _scanned(read: Read, group: Group, files: list[LiveDataFile]) -> DataFrame:
     if group.has_deletes or read.is_numbered:
         rows = numbered(rows, read.plan, files, read.locate)
     if group.hides_later:
-        snapshot = f.col(table_reader.SNAPSHOT_ID.name)
-        rows = rows.where(snapshot.isNull() | (snapshot <= read.plan.table.snapshot.id))
+        snapshot = table_reader.SNAPSHOT_ID.name
+        rows = rows.where(f"{snapshot} IS NULL OR {snapshot} <= {read.plan.table.snapshot.id}")
     values = read_native.carried(group.layout, read.columns, dict(group.constants))
-    return rows.select(*values, *_numbers(read, group))
+    return select(rows, [*values, *_numbers(read, group)])
 
 
 def _reserved(read: Read, group: Group) -> list[Column]:
@@ -130,12 +129,12 @@ def _reserved(read: Read, group: Group) -> list[Column]:
     return [*snapshots, *([table_reader.ROW_ID] if read.is_numbered else [])]
 
 
-def _numbers(read: Read, group: Group) -> list[SparkColumn]:
+def _numbers(read: Read, group: Group) -> list[str]:
     if not read.is_numbered:
         return []
-    counted = f.col(ROW_ID_START) + f.col(POSITION)
-    row_id = counted if group.layout.is_mapped else f.coalesce(table_reader.ROW_ID.name, counted)
-    return [row_id.alias(ROW_ID), f.col(FILE_ID), f.col(POSITION)]
+    counted = f"{ROW_ID_START} + {POSITION}"
+    row_id = counted if group.layout.is_mapped else f"coalesce({table_reader.ROW_ID.name}, {counted})"
+    return [f"{row_id} AS {ROW_ID}", FILE_ID, POSITION]
 
 
 def _missing(read: Read, files: Sequence[LiveDataFile], error: AnalysisException) -> Exception:

@@ -17,6 +17,7 @@ from pyspark.sql import types as t
 
 from airflow_provider_ducklake.spark.identifiers import quoted
 from airflow_provider_ducklake.spark.read_types import literal, read_type
+from airflow_provider_ducklake.spark.selecting import renamed
 from airflow_provider_ducklake.spark.spark_types import FIELD_ID_KEY
 from airflow_provider_ducklake.spec.literals import parse_scalar
 from airflow_provider_ducklake.spec.paths import hadoop_uri
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_provider_ducklake.spark.read_layout import Layout, StoredField
+    from airflow_provider_ducklake.spark.selecting import Expression
     from airflow_provider_ducklake.spec.ids import ColumnId
     from airflow_provider_ducklake.spec.schema import Column
     from airflow_provider_ducklake.spec.values import Physical
@@ -97,13 +99,15 @@ def _type(stored: StoredField, column: Column, *, is_mapped: bool) -> t.DataType
 
 def carried(
     layout: Layout, columns: Sequence[Column], constants: Mapping[ColumnId, Physical | None]
-) -> list[SparkColumn]:
+) -> list[Expression]:
     """Return the columns of a scan in their carriers, with the table's names.
 
     ``constants`` are the values of columns that lie outside the files.
     """
     return [
-        _value(stored, column, constants).alias(column.name)
+        renamed(stored.name, column.name)
+        if stored is not None and stored.type == read_type(column) and column.id not in constants
+        else _value(stored, column, constants).alias(column.name)
         for stored, column in zip(layout.columns, columns, strict=True)
     ]
 

@@ -83,7 +83,7 @@ def scalar_read_type(type_: DuckLakeType, where: str) -> t.DataType:
 
 def presented(value: SparkColumn, column: Column) -> SparkColumn:
     """Return values of a carrier as an insert takes them: UUIDs and times of day as text, and so on."""
-    if not _is_converted(column):
+    if not is_converted(column):
         return value
     match column.type:
         case ListType():
@@ -100,15 +100,16 @@ def presented(value: SparkColumn, column: Column) -> SparkColumn:
             return _ARRIVALS[str(column.type)](value)
 
 
-def _is_converted(column: Column) -> bool:
+def is_converted(column: Column) -> bool:
+    """Whether values of the carrier are not what an insert takes."""
     return any(str(inner.type) in _CONVERTED for inner in column.walk())
 
 
 def _presented_map(value: SparkColumn, column: Column) -> SparkColumn:
     key, item = column.children
-    if _is_converted(item):
+    if is_converted(item):
         value = f.transform_values(value, lambda _, entry: presented(entry, item))
-    if _is_converted(key):
+    if is_converted(key):
         value = f.transform_keys(value, lambda entry, _: presented(entry, key))
     return value
 
