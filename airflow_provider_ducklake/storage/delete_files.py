@@ -1,6 +1,8 @@
 """Delete files: the positions of a data file's deleted rows, with the snapshots that deleted them.
 
-*Source:* what the reference writes and reads (dossier §5); ids and column names are those of Iceberg.
+*Source:* what the reference writes and reads (dossier §5). The columns that name rows have the ids and the
+nullability that Iceberg's specification gives them. The reference writes other ids, by which Iceberg finds no
+column (its issue 378), and reads columns by their place.
 """
 
 from __future__ import annotations
@@ -23,13 +25,14 @@ _SNAPSHOT_ID = "_ducklake_internal_snapshot_id"
 
 
 def _field(name: str, type_: pa.DataType, field_id: int) -> pa.Field:
-    return pa.field(name, type_, metadata={b"PARQUET:field_id": str(field_id).encode()})
+    metadata = {b"PARQUET:field_id": str(field_id).encode()}
+    return pa.field(name, type_, nullable=False, metadata=metadata)
 
 
 _SCHEMA = pa.schema(
     [
-        _field("file_path", pa.dictionary(pa.int32(), pa.string()), 2147483646),  # in Parquet a plain string
-        _field("pos", pa.int64(), 2147483645),
+        _field("file_path", pa.dictionary(pa.int32(), pa.string()), 2147483546),  # in Parquet a plain string
+        _field("pos", pa.int64(), 2147483545),
     ]
 )
 _STAMPED_SCHEMA = _SCHEMA.append(_field(_SNAPSHOT_ID, pa.int64(), 2147483539))

@@ -1,6 +1,7 @@
 """Rows that we delete by position are deleted for the reference, now and at every snapshot since."""
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
@@ -54,6 +55,19 @@ def test_deletes_in_files_keep_their_snapshots(catalog, lake):
         duck.sql("DELETE FROM t WHERE i = 5")
         duck.sql("CALL ducklake_rewrite_data_files('lake', 't', delete_threshold => 0)")
         assert values(duck) == [one for one in range(20) if one not in {0, 3, 5, 10, 19}]
+
+
+def test_delete_files_name_rows_by_the_columns_of_icebergs(lake):
+    lake.set_option("data_inlining_row_limit", 0)
+    delete(lake, 3)
+    delete(lake, 0)
+
+    (file,) = lake.table_snapshot("t", with_files=True).files
+    rows = pq.read_table(file.delete_file.path)
+    ids = {field.name: (int(field.metadata[b"PARQUET:field_id"]), field.nullable) for field in rows.schema}
+    assert ids.pop("_ducklake_internal_snapshot_id")[0] == 2147483539
+    assert ids == {"file_path": (2147483546, False), "pos": (2147483545, False)}
+    assert rows.select(ids).to_pydict() == {"file_path": [file.path] * 2, "pos": [0, 3]}
 
 
 def test_catalogs_equal_the_references(catalog, reference_catalog, lake):
