@@ -16,7 +16,6 @@ import argparse
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,20 +24,16 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent
-PEERS = ROOT / "build" / "merge-peers"
+ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
+
+from scripts import spark_peers  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
-PACKAGES = (
-    "io.delta:delta-spark_4.1_2.13:4.4.0",
-    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
-)
 EXTENSIONS = (
     "io.delta.sql.DeltaSparkSessionExtension",
     "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
@@ -310,8 +305,7 @@ def start_spark(folder: Path) -> SparkSession:
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
-        "spark.jars.packages": ",".join(PACKAGES),
-        "spark.jars.ivy": str(PEERS / "ivy"),
+        **spark_peers.jars(spark_peers.DELTA, spark_peers.ICEBERG),
         "spark.sql.extensions": ",".join(EXTENSIONS),
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
@@ -386,11 +380,8 @@ def main() -> None:
     parser.add_argument("--who", nargs="+", default=[*SYSTEMS], choices=[*SYSTEMS])
     parser.add_argument("--only", nargs="+", default=[*WORK], choices=[*WORK])
     arguments = parser.parse_args()
-    if not sys.executable.startswith(str(PEERS)):
-        prepare_peers()
-        os.environ["PYSPARK_PYTHON"] = str(PEERS / "bin" / "python")
-        os.environ.pop("SPARK_HOME", None)
-        os.execv(PEERS / "bin" / "python", [str(PEERS / "bin" / "python"), *sys.argv])
+    if not sys.executable.startswith(str(spark_peers.FOLDER)):
+        spark_peers.run(["python", *sys.argv])
     folder = Path(tempfile.mkdtemp(prefix="merge-"))
     try:
         make_data(folder, arguments.rows)
@@ -403,16 +394,6 @@ def main() -> None:
         spark.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def prepare_peers() -> None:
-    """Make the environment, once."""
-    if (PEERS / "done").exists():
-        return
-    python = str(PEERS / "bin" / "python")
-    subprocess.run(["uv", "venv", "-q", "--clear", "-p", sys.executable, PEERS], check=True)
-    subprocess.run(["uv", "pip", "install", "-q", "-p", python, "-r", HERE / "merge-peers.txt"], check=True)
-    (PEERS / "done").touch()
 
 
 if __name__ == "__main__":
