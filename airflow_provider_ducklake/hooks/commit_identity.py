@@ -31,6 +31,13 @@ class CommitIdentity:
     starts_over: bool
     extra: dict[str, JsonValue]
 
+    @property
+    def task(self) -> str:
+        """The DAG's and the task's id, with the index of a mapped task."""
+        airflow: Any = self.extra["airflow"]
+        mapped = f"[{airflow['map_index']}]" if airflow["map_index"] >= 0 else ""
+        return f"{airflow['dag_id']}.{airflow['task_id']}{mapped}"
+
 
 def generation(try_number: int, max_tries: int, retries: int | None) -> int:
     """Return the number of the first try since the task was last cleared; all its retries share it.

@@ -1,28 +1,17 @@
-"""What the operators that run a Spark job have in common: request, submission, result, clean-up."""
+"""What the operators have in common that commit what their Spark job wrote, all at once."""
 
 from __future__ import annotations
 
-import tempfile
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
-
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.providers.common.compat.sdk import (
-    AirflowException,
-    AirflowNotFoundException,
-    BaseHook,
-)
 
 from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
     DuckLakeError,
-    InvalidInputError,
-    SparkJobError,
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity, commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
 from airflow_provider_ducklake.operators.base import (
     announce_earlier,
     announce_replaced,
@@ -30,16 +19,15 @@ from airflow_provider_ducklake.operators.base import (
     no_retry_on_user_errors,
     parse_on_clear,
 )
+from airflow_provider_ducklake.operators.spark_job import DuckLakeSparkJobOperator
 from airflow_provider_ducklake.planning.staged import StagedWrite
 from airflow_provider_ducklake.spark import job_io
-from airflow_provider_ducklake.spark.package_zip import application_file, package_zip
 from airflow_provider_ducklake.spec.commit_key import OnClear
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from airflow.sdk import Connection, Context
+    from airflow.sdk import Context
 
     from airflow_provider_ducklake.catalog.commit import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
@@ -47,82 +35,41 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.write import WriteResult
     from airflow_provider_ducklake.spark.job_io import JobRequest
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
-    from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
+    from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 
 
-class DuckLakeSparkOperator(SparkSubmitOperator):
+class DuckLakeSparkOperator(DuckLakeSparkJobOperator):
     """Plan on the lake, let a Spark job write files, commit them as one snapshot, exactly once.
 
     A retry of a task whose commit landed finds it, and succeeds without another job.
 
-    Takes every argument of ``SparkSubmitOperator`` under its name, and passes it on. Two are the operator's
-    own: ``application_args`` belong to the job, and ``durable`` is always off, as each try writes files of
-    its own and must not wait for the job of another.
-
-    :param ducklake_conn_id: the connection of the lake. (templated)
-    :param spark_conn_id: the connection of the Spark cluster; ``conn_id`` means the same.
-    :param commit_message: what the snapshot says of itself; default: the DAG's and the task's id. (templated)
     :param on_clear: what becomes of the rows that the task committed before a person cleared it, or before
         its run was deleted and made anew: ``replace`` takes them out in the snapshot that adds the new ones,
         ``append`` keeps them, ``skip`` keeps them and adds nothing. (templated)
     :param stage_only: write the files and leave their commit to a ``DuckLakeCommitOperator``, which takes
         what this task returns: ``{"staged": "…/stage.json", "table": "sales.orders", "rows_staged": 3,
         "files_staged": 1, "bytes_staged": 700}``. The other's ``commit_message`` and ``on_clear`` count.
-    :param application: another file to submit instead of the provider's own launcher, as
-        ``local:///opt/ducklake/main.py`` inside an image. (templated)
     """
 
-    template_fields: Sequence[str] = (
-        *(field for field in SparkSubmitOperator.template_fields if field != "application_args"),
-        "ducklake_conn_id",
-        "commit_message",
-        "on_clear",
-    )
+    template_fields: Sequence[str] = (*DuckLakeSparkJobOperator.template_fields, "on_clear")
     template_ext: Sequence[str] = (".sql",)
-    overwrite_rtif_after_execution = True  # what was really submitted is known only then
 
     # What we look at ourselves is named here: default_args reach an argument by its name only.
     def __init__(
         self,
         *,
-        ducklake_conn_id: str = DuckLakeHook.default_conn_name,
-        spark_conn_id: str | None = None,
-        conn_id: str | None = None,
-        commit_message: str | None = None,
         on_clear: str = OnClear.REPLACE.value,
         stage_only: bool = False,
-        application: str | None = None,
-        deploy_mode: str | None = None,
-        durable: bool | None = None,
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
-        if "application_args" in kwargs:
-            raise InvalidInputError("application_args belong to the job itself; they cannot be given.")
-        if durable:
-            raise InvalidInputError(
-                "durable=True is not supported: a retry would wait for the job of an earlier try, whose "
-                "files nobody commits. Each try submits a job of its own."
-            )
         check_on_clear(on_clear)
-        spark_conn_id = spark_conn_id or conn_id or "spark_default"
-        super().__init__(
-            application=application or "", conn_id=spark_conn_id, deploy_mode=deploy_mode, **kwargs
-        )
-        self.durable = False
-        self.ducklake_conn_id = ducklake_conn_id
-        self.spark_conn_id = spark_conn_id
-        self.commit_message = commit_message
+        super().__init__(**kwargs)
         self.on_clear = on_clear
         self.stage_only = stage_only
-        self.own_deploy_mode = deploy_mode
 
     def begin(self, lake: Lake, identity: CommitIdentity, keyed: KeyedCommit) -> None:  # noqa: ARG002
         """Look, before any work, at what the task has committed before."""
         announce_replaced(self.log, lake, keyed)
-
-    @abstractmethod
-    def make_request(self, lake: Lake, passwords: JdbcPasswords) -> JobRequest | None:
-        """Plan on the lake's newest snapshot and return what the job is to do; None: nothing."""
 
     def target(self) -> Target:
         """Return the one table that the last request is about, as it was planned: for ``stage_only``."""
@@ -167,13 +114,6 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     def _already_committed(self, lake: Lake, records: Sequence[CommitRecord]) -> dict[str, Any]:
         announce_earlier(self.log, records)
         return self.summary_of_records(lake, records)
-
-    def _plan(self, lake: Lake) -> tuple[JobRequest | None, JdbcPasswords]:
-        spark_connection = self._spark_connection()
-        passwords = JdbcPasswords()
-        request = self.make_request(lake, passwords)
-        _check_deploy_mode(passwords, self._deploy_mode_of(spark_connection))
-        return request, passwords
 
     def _write_and_stage(self, context: Context, lake: Lake) -> dict[str, Any]:
         """Run the job and write down what its files are for; nothing of them is visible."""
@@ -229,64 +169,6 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         self._tidy_up(request, results, lake.storage_options)
         return summary
 
-    def _spark_connection(self) -> Connection:
-        """Return the Spark connection. SparkSubmitOperator would take YARN for one that does not exist."""
-        try:
-            return BaseHook.get_connection(self.spark_conn_id)
-        except AirflowNotFoundException:
-            raise InvalidInputError(
-                f"The Spark connection {self.spark_conn_id!r} does not exist. Create it (type spark, host "
-                "local[2], yarn, spark://… or k8s://…) or name another one as spark_conn_id."
-            ) from None
-
-    def _deploy_mode_of(self, connection: Connection) -> str:
-        return (
-            self.own_deploy_mode
-            or connection.extra_dejson.get("deploy-mode")
-            or (self.conf or {}).get("spark.submit.deployMode")
-            or "client"
-        )
-
-    def _run_job(
-        self,
-        context: Context,
-        request: JobRequest,
-        passwords: JdbcPasswords,
-        storage_options: dict[str, Any],
-    ) -> tuple[WriteResult, ...]:
-        try:
-            with passwords.in_environment():
-                self._submit(context, request, storage_options)
-            return job_io.read_results(request, storage_options)
-        except BaseException:
-            self._remove_files(request, storage_options)
-            raise
-
-    def _submit(self, context: Context, request: JobRequest, storage_options: dict[str, Any]) -> None:
-        """Run the job through the parent; its own error, which it left beside its request, says more."""
-        uri = job_io.write_request(request, storage_options)
-        with tempfile.TemporaryDirectory(prefix="ducklake-") as folder:
-            self._set_submission(uri, str(package_zip(folder)))
-            try:
-                super().execute(context)
-            except FileNotFoundError as error:
-                raise SparkJobError(
-                    f"{error.filename} was not found. Install airflow-provider-ducklake-spark[pyspark] and "
-                    "have its bin folder on the PATH, or name the binary in the Spark connection."
-                ) from error
-            except AirflowException as error:
-                typed = job_io.read_error(request, storage_options)
-                raise (typed or SparkJobError(f"The Spark job {request.job_id} failed: {error}")) from error
-            except BaseException:  # a time-out, say: the job still runs and writes
-                self.on_kill()
-                raise
-
-    def _set_submission(self, uri: str, zip_file: str) -> None:
-        self.application = self.application or str(application_file())
-        self.application_args = [uri]
-        self.py_files = ",".join(filter(None, [zip_file, self.py_files]))
-        self.conf = {"spark.log.level": "WARN", **(self.conf or {})}
-
     def _commit(
         self,
         lake: Lake,
@@ -303,14 +185,6 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
             self._remove_files(request, lake.storage_options)
             raise
 
-    def _remove_files(
-        self, request: JobRequest, storage_options: dict[str, Any], *, has_files: bool = True
-    ) -> None:
-        try:
-            job_io.delete_job_directories(request, storage_options, has_files=has_files)
-        except Exception as error:  # noqa: BLE001 - a clean-up must not hide why
-            self.log.warning("Cannot remove %s: %s", request.directory, error)
-
     def _tidy_up(
         self, request: JobRequest, results: Sequence[WriteResult], storage_options: dict[str, Any]
     ) -> None:
@@ -322,18 +196,3 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
             job_io.delete_job_files(request, storage_options)
         except Exception as error:  # noqa: BLE001 - a retry would write the rows again
             self.log.warning("Cannot remove the job's own files from %s: %s", request.directory, error)
-
-    def _commit_info(self, context: Context, identity: CommitIdentity) -> CommitInfo:
-        ti = context["ti"]
-        return CommitInfo("airflow", self.commit_message or f"{ti.dag_id}.{ti.task_id}", identity.extra)
-
-
-def _check_deploy_mode(passwords: JdbcPasswords, deploy_mode: str) -> None:
-    if passwords and deploy_mode != "client":
-        raise InvalidInputError(
-            "A jdbc source with a password runs in client mode only; this job's deploy mode is "
-            f"{deploy_mode!r}, where the password would have to travel on a command line. Use Spark's own "
-            "credential providers there: a Hadoop credential store "
-            "(spark.hadoop.hadoop.security.credential.provider.path) or the reader's "
-            "connectionProvider option."
-        )

@@ -363,8 +363,7 @@ def _consumer(name: str | None, identity: CommitIdentity) -> Consumer:
     if name is not None:
         return Consumer(name)
     airflow: Any = identity.extra["airflow"]
-    mapped = f"[{airflow['map_index']}]" if airflow["map_index"] >= 0 else ""
-    return Consumer(f"{airflow['dag_id']}.{airflow['task_id']}{mapped}", airflow["namespace"])
+    return Consumer(identity.task, airflow["namespace"])
 
 
 def _grouped(
