@@ -45,6 +45,7 @@ __all__ = [
     "delete_stage",
     "delete_stage_files",
     "has_stage",
+    "incomplete_file",
     "job_directory",
     "job_of_stage",
     "read_error",
@@ -309,24 +310,30 @@ def read_stage(uri: str, storage_options: StorageOptions = None) -> StagedWrite:
         raise _incomplete(uri, uri if document is None else directory + DONE)
     (result,) = results
     staged = job_json.decode_staged(document, result)
-    _check_files(uri, staged, storage_options)
+    missing = incomplete_file(staged.result.data_files, storage_options, directory)
+    if missing is not None:
+        raise _incomplete(uri, missing)
     return staged
 
 
-def _check_files(uri: str, staged: StagedWrite, storage_options: StorageOptions) -> None:
+def incomplete_file(
+    data_files: Sequence[DataFile], storage_options: StorageOptions = None, directory: str | None = None
+) -> str | None:
+    """Return the first of the files that is missing or of another length; None: they are complete.
+
+    Those below ``directory`` are found by one listing, others by one for each folder.
+    """
     from airflow_provider_ducklake.storage.filesystem import file_sizes  # noqa: PLC0415 - loads pyarrow
 
-    directory = uri.removesuffix(STAGE)
-    folders = {file.path.rpartition("/")[0] + "/" for file in staged.result.data_files}
-    folders = {directory if folder.startswith(directory) else folder for folder in folders}
+    folders = {file.path.rpartition("/")[0] + "/" for file in data_files}
+    if directory is not None:
+        folders = {directory if folder.startswith(directory) else folder for folder in folders}
     sizes = {
         folder + name: size
         for folder in folders
         for name, size in file_sizes(folder, storage_options).items()
     }
-    for file in staged.result.data_files:
-        if sizes.get(file.path) != file.file_size_bytes:
-            raise _incomplete(uri, file.path)
+    return next((one.path for one in data_files if sizes.get(one.path) != one.file_size_bytes), None)
 
 
 def _incomplete(uri: str, path: str) -> StorageError:

@@ -29,6 +29,7 @@ from airflow_provider_ducklake.spark.job_request import (
     Source,
     SqlSource,
     Step,
+    StreamSource,
     TransformSource,
 )
 from airflow_provider_ducklake.spark.schema_json import decode_schema, encode_schema
@@ -195,6 +196,9 @@ def _encode_source(source: Source) -> Json:
             return {"kind": "transform", "function": function, "datasets": _encode_datasets(datasets)}
         case LakeSource():
             return _encode_lake_source(source)
+        case StreamSource(rows, checkpoint, staging_id):
+            encoded = _encode_source(rows)
+            return {"kind": "stream", "rows": encoded, "checkpoint": checkpoint, "staging_id": staging_id}
         case RowChangeSource():
             return _encode_row_changes(source)
         case _:
@@ -211,6 +215,8 @@ def _decode_source(item: Json) -> Source:
             return TransformSource(item["function"], _decode_datasets(item["datasets"]))
         case "lake":
             return _decode_lake_source(item)
+        case "stream":
+            return _decode_stream(item)
         case "row changes":
             return _decode_row_changes(item)
         case kind:
@@ -241,6 +247,12 @@ def _decode_lake_source(item: Json) -> LakeSource:
     )
 
 
+def _decode_stream(item: Json) -> StreamSource:
+    rows = _decode_source(item["rows"])
+    assert isinstance(rows, TransformSource)
+    return StreamSource(rows, item["checkpoint"], item["staging_id"])
+
+
 def _encode_row_changes(source: RowChangeSource) -> Json:
     return {
         "kind": "row changes",
@@ -259,7 +271,7 @@ def _decode_row_changes(item: Json) -> RowChangeSource:
     target = _decode_read(item["target"])
     source = None if item["source"] is None else _decode_source(item["source"])
     assert isinstance(target, ScanPlan)
-    assert not isinstance(source, RowChangeSource)
+    assert not isinstance(source, RowChangeSource | StreamSource)
     return RowChangeSource(
         target,
         source,

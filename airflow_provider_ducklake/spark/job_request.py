@@ -170,6 +170,19 @@ class LakeSource:
     as_inserts: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class StreamSource:
+    """The rows of a streaming DataFrame that are new to its ``checkpoint``, a directory that ends in ``/``.
+
+    The files of its batches lie in a directory named by ``staging_id``: they outlive the job, as Spark reads
+    those rows no more.
+    """
+
+    rows: TransformSource
+    checkpoint: str
+    staging_id: str
+
+
 class Action(StrEnum):
     """What a clause does with a row."""
 
@@ -215,7 +228,7 @@ class RowChangeSource:
         return (*self.matched, *self.not_matched, *self.not_matched_by_source)
 
 
-Source: TypeAlias = DatasetSource | SqlSource | TransformSource | LakeSource | RowChangeSource
+Source: TypeAlias = DatasetSource | SqlSource | TransformSource | LakeSource | StreamSource | RowChangeSource
 UserDataset: TypeAlias = str | Mapping[str, object]
 
 

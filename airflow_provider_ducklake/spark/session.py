@@ -71,14 +71,32 @@ def prepare(spark: SparkSession) -> None:
 
 
 _PUSHDOWN = "spark.sql.parquet.filterPushdown"
+_ADAPTIVE = "spark.sql.adaptive.enabled"
 
 
 @contextmanager
 def exact_filters(spark: SparkSession) -> Iterator[None]:
     """Have Spark look at rows instead of Parquet's bounds, which leave NaN out, as long as this lasts."""
-    before = spark.conf.get(_PUSHDOWN) or "true"
-    spark.conf.set(_PUSHDOWN, "false")
+    with _set(spark, _PUSHDOWN, "false"):
+        yield
+
+
+@contextmanager
+def adaptive_as_in(other: SparkSession, spark: SparkSession) -> Iterator[None]:
+    """Have Spark plan adaptively if another session does, as long as this lasts.
+
+    The session of a streaming query may not; without it rows that are brought together come into as many
+    files as there are shuffle partitions.
+    """
+    with _set(spark, _ADAPTIVE, other.conf.get(_ADAPTIVE) or "true"):
+        yield
+
+
+@contextmanager
+def _set(spark: SparkSession, key: str, value: str) -> Iterator[None]:
+    before = spark.conf.get(key) or "true"
+    spark.conf.set(key, value)
     try:
         yield
     finally:
-        spark.conf.set(_PUSHDOWN, before)
+        spark.conf.set(key, before)

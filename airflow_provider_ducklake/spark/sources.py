@@ -24,6 +24,7 @@ from airflow_provider_ducklake.spark.job_request import (
     RowChangeSource,
     Source,
     SqlSource,
+    StreamSource,
     TransformSource,
 )
 from airflow_provider_ducklake.spark.spark_types import carrier_type
@@ -56,8 +57,8 @@ def load(spark: SparkSession, source: Source, target: TableSchema | None) -> Dat
             return query(spark, sql)
         case TransformSource(name, datasets):
             return _transformed(spark, name, read_all(spark, datasets))
-        case LakeSource() | RowChangeSource():
-            raise AssertionError("a job over tables of the lake is not an insert")
+        case LakeSource() | StreamSource() | RowChangeSource():
+            raise AssertionError("a job over tables of the lake, or over a stream, is not an insert")
 
 
 def read_all(spark: SparkSession, datasets: Mapping[str, Dataset]) -> dict[str, DataFrame]:

@@ -12,6 +12,7 @@ from airflow_provider_ducklake.spark.job_errors import typed
 from airflow_provider_ducklake.spark.jobs.insert import insert
 from airflow_provider_ducklake.spark.jobs.row_changes import change_rows
 from airflow_provider_ducklake.spark.jobs.sql import run_sql
+from airflow_provider_ducklake.spark.jobs.stream import run_stream
 from airflow_provider_ducklake.spark.session import start_session
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 _VERBS: dict[str, Callable[[SparkSession, JobRequest], tuple[WriteResult, ...] | RowChanges]] = {
     "insert": insert,
     "sql": run_sql,
+    "stream": run_stream,
     "delete": change_rows,
     "update": change_rows,
     "merge": change_rows,

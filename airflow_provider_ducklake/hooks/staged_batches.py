@@ -1,0 +1,98 @@
+"""Commit the batches that a stream's jobs staged: each as one snapshot, in order, once."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.errors import TransactionConflictError, UnsupportedFeatureError
+from airflow_provider_ducklake.planning.write import append_to_existing
+from airflow_provider_ducklake.spark import stream_io
+from airflow_provider_ducklake.spec.commit_key import OnClear
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.planning.batches import StagedBatch
+    from airflow_provider_ducklake.spec.snapshots import (
+        CommitInfo,
+        CommittedSnapshot,
+        JsonValue,
+        TableSnapshot,
+    )
+    from airflow_provider_ducklake.transaction.changes import Change
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedBatch:
+    """A batch and the snapshot that it became."""
+
+    batch: StagedBatch
+    snapshot: CommittedSnapshot
+
+
+def commit_batches(
+    lake: Lake, table: TableSnapshot, checkpoint: str, info: CommitInfo, job_ids: Collection[str] = ()
+) -> Iterator[CommittedBatch]:
+    """Commit the batches of the checkpoint's query that nobody has committed; yield each when it has landed.
+
+    ``table`` is the newest. Where a batch cannot be committed, those before it are, and it stays staged with
+    those after it. At last the jobs that wrote the batches are released, and those with ``job_ids``.
+
+    Raises:
+        StorageError: files of a batch are missing.
+        UnsupportedFeatureError: the table got other columns or partitioning after a batch was written.
+        CommitError, CommitStateUnknownError: as the words say.
+    """
+    base, options = table.snapshot.id, lake.storage_options
+    query_id = stream_io.query_id(checkpoint, options)
+    batch_ids = [] if query_id is None else stream_io.batch_ids(checkpoint, query_id, options)
+    writers = set(job_ids)
+    for batch_id in batch_ids:
+        batch = stream_io.read_batch(checkpoint, str(query_id), batch_id, options)
+        writers.add(batch.job_id)
+        keyed = lake.keyed_commit(batch.key, OnClear.SKIP)
+        if keyed.seen.done:
+            continue
+        stream_io.check_files(checkpoint, batch, options)
+        changes = _changes(table, checkpoint, batch)
+        committed = lake.commit(base, changes, _info(info, batch), keyed=keyed)
+        assert committed is not None, "a batch without rows is not staged"
+        if not committed.is_earlier:
+            base = committed.id  # the commit has looked at what came before it
+            yield CommittedBatch(batch, committed)
+    _tidy_up(lake, checkpoint, str(query_id), batch_ids[:-1], writers)
+
+
+def _info(info: CommitInfo, batch: StagedBatch) -> CommitInfo:
+    stream: JsonValue = {"query_id": batch.query_id, "batch_id": batch.batch_id}
+    return replace(info, extra={**(info.extra or {}), "stream": stream})
+
+
+def _changes(table: TableSnapshot, checkpoint: str, batch: StagedBatch) -> tuple[Change, ...]:
+    try:
+        return append_to_existing(table, batch.result)
+    except TransactionConflictError as error:
+        uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
+        raise UnsupportedFeatureError(
+            f"Batch {batch.batch_id} was written before somebody changed columns or partitioning of "
+            f"{table.name}; this release does not write it anew. Add its files, which {uri} names, with "
+            "DuckLakeAddFilesOperator, and then remove that record."
+        ) from error
+
+
+def _tidy_up(
+    lake: Lake, checkpoint: str, query_id: str, batch_ids: Collection[int], job_ids: Collection[str]
+) -> None:
+    """Remove records and release jobs. All has landed: a failure is left to the next time."""
+    try:
+        for batch_id in batch_ids:
+            stream_io.delete_batch(checkpoint, query_id, batch_id, lake.storage_options)
+        for job_id in job_ids:
+            lake.release_job(job_id)
+    except Exception as error:  # noqa: BLE001 - the commits count
+        log.warning("Cannot remove the records of committed batches from %s: %s", checkpoint, error)

@@ -1,0 +1,405 @@
+"""The rows of a stream are in the table once, whatever happens to the task; judged by DuckDB.
+
+Spark mostly runs in this process, which saves its start for each try.
+"""
+
+import gc
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import CommitStateUnknownError, SparkJobError
+from airflow_provider_ducklake.hooks.staged_batches import commit_batches
+from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
+from airflow_provider_ducklake.spark import job_io
+from airflow_provider_ducklake.spark.job_errors import typed
+from airflow_provider_ducklake.spark.job_request import JobRequest
+from airflow_provider_ducklake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from tests.airflow import streams
+from tests.airflow.spark_submit import recorded
+from tests.airflow.unlucky import loses_the_answer
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
+from tests.spark.conftest import spark  # noqa: F401 - a fixture
+
+# SparkSubmitHook leaves its process and the pipe of it to the garbage collector.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
+]
+
+
+class WorkerKilledError(BaseException):
+    """No code of the task runs after it."""
+
+
+class InProcess(DuckLakeSparkStreamOperator):
+    """Comes without `spark-submit`; the worker may die when the job is done."""
+
+    dies = False
+
+    def _submit(self, _context: Any, request: JobRequest, storage_options: dict[str, Any]) -> None:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - the fixture has started it
+
+        from airflow_provider_ducklake.spark.jobs.stream import run_stream  # noqa: PLC0415
+
+        request = job_io.read_request(job_io.write_request(request, storage_options))
+        try:
+            job_io.write_results(request, run_stream(SparkSession.active(), request))
+        except Exception as error:
+            raise typed(error) from error
+        if self.dies:
+            raise WorkerKilledError
+
+
+class Try:
+    """A task instance at some try."""
+
+    dag_id, run_id, map_index = "dag", "run", -1
+    log_url = "http://localhost:8080/dags/dag"
+
+    def __init__(self, try_number: int, task_id: str = "stream") -> None:
+        self.try_number = try_number
+        self.max_tries = 9
+        self.task_id = task_id
+
+
+class Stream:
+    """A folder of JSON files, a table `events (id INT, kind VARCHAR)` and what is between them."""
+
+    def __init__(self, catalog: CatalogDatabase, folder: Path) -> None:
+        self.catalog = catalog
+        self.folder = folder / "events"
+        self.checkpoint = folder / "checkpoint"
+        self.folder.mkdir()
+        self._count = 0
+        self.sql("CREATE TABLE events (id INT, kind VARCHAR)")
+
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        with open_lake(self.catalog, data_inlining_row_limit=0) as lake:
+            return lake.sql(statement)
+
+    def add(self, *files: list[tuple[int, str]]) -> None:
+        """Add files, each of which becomes a batch, in order."""
+        for rows in files:
+            self._count += 1
+            path = self.folder / f"{self._count:03d}.json"
+            path.write_text("".join(json.dumps({"id": key, "kind": kind}) + "\n" for key, kind in rows))
+            os.utime(path, (self._count, self._count))
+
+    def run(self, transform: str = "events", class_: type = InProcess, **arguments: Any) -> dict[str, Any]:
+        fields = {"task_id": "stream", "retries": 9, "table": "events", "checkpoint": str(self.checkpoint)}
+        dies = arguments.pop("dies", False)
+        operator = class_(**fields | {"transform": f"{streams.__name__}:{transform}"} | arguments)
+        operator.dies = dies
+        return operator.execute({"ti": Try(2, operator.task_id), "logical_date": None})
+
+    @property
+    def ids(self) -> list[int]:
+        return [key for (key,) in self.sql("SELECT id FROM events ORDER BY id")]
+
+    @property
+    def snapshots(self) -> int:
+        return self.sql("SELECT count(*) FROM ducklake_snapshots('lake') WHERE author = 'airflow'")[0][0]
+
+    @property
+    def records(self) -> list[str]:
+        return sorted(path.name for path in self.checkpoint.glob("ducklake/*/*.json"))
+
+    def lake(self) -> Any:
+        return closing(Lake.connect(self.catalog.sqlalchemy_url))
+
+    def waiting(self) -> frozenset[str]:
+        with self.lake() as lake:
+            return lake.protected_prefixes(timedelta(days=1))
+
+    def spark_forgets(self, batch_id: int) -> None:
+        """Have Spark run a batch again."""
+        for name in (f"{batch_id}", f".{batch_id}.crc"):
+            (self.checkpoint / "commits" / name).unlink()
+
+
+@pytest.fixture
+def stream(
+    sqlite_catalog: CatalogDatabase,
+    connect: Callable[..., str],
+    set_connection: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    spark: Any,  # noqa: ARG001, F811 - it runs
+) -> Iterator[Stream]:
+    connect(sqlite_catalog)
+    set_connection("spark_default", conn_type="spark", host="local[2]")
+    found = Stream(sqlite_catalog, tmp_path)
+    monkeypatch.setenv("STREAM_FOLDER", str(found.folder))
+    yield found
+    gc.collect()
+
+
+def test_each_batch_becomes_a_snapshot_and_the_next_run_goes_on(stream):
+    stream.add([(1, "a"), (2, "b")], [(3, "a")], [(4, "c")])
+
+    first = stream.run()
+
+    assert {key: first[key] for key in ("table", "batches", "rows_added", "files_added")} == {
+        "table": "main.events",
+        "batches": 3,
+        "rows_added": 4,
+        "files_added": 3,
+    }
+    assert (stream.ids, stream.snapshots) == ([1, 2, 3, 4], 3)
+    assert first["snapshot_id"] == stream.sql("SELECT max(snapshot_id) FROM ducklake_snapshots('lake')")[0][0]
+    assert stream.run()["snapshot_id"] is None
+    stream.add([(5, "a")], [])
+    assert (stream.run()["rows_added"], stream.ids, stream.snapshots) == (1, [1, 2, 3, 4, 5], 4)
+    assert stream.records == ["3.json"]  # that of the newest batch with rows
+    assert stream.waiting() == frozenset()
+    ((extra,),) = stream.sql(
+        "SELECT commit_extra_info FROM ducklake_snapshots('lake') ORDER BY snapshot_id DESC LIMIT 1"
+    )
+    assert json.loads(extra)["stream"]["batch_id"] == 3
+    assert json.loads(extra)["airflow"]["task_id"] == "stream"
+
+
+def test_what_a_killed_worker_had_staged_is_committed_by_the_next_try(stream):
+    stream.add([(1, "a")], [(2, "b")])
+    with pytest.raises(WorkerKilledError):
+        stream.run(dies=True)
+    assert (stream.ids, stream.records, len(stream.waiting())) == ([], ["0.json", "1.json"], 1)
+
+    stream.add([(3, "c")])
+    result = stream.run()
+
+    assert (result["batches"], stream.ids, stream.snapshots) == (3, [1, 2, 3], 3)
+    assert (stream.records, stream.waiting()) == (["2.json"], frozenset())
+
+
+@pytest.mark.parametrize("landed", [1, 2])
+def test_a_worker_may_die_after_each_commit(stream, landed):
+    stream.add([(1, "a")], [(2, "b")])
+    with pytest.raises(WorkerKilledError):
+        stream.run(dies=True)
+    with stream.lake() as lake:
+        table = lake.table_snapshot("main.events")
+        commits = commit_batches(lake, table, f"{stream.checkpoint}/", CommitInfo("airflow", "x"))
+        assert len(list(islice(commits, landed))) == landed
+        commits.close()
+    assert (len(stream.ids), stream.records) == (landed, ["0.json", "1.json"])
+
+    assert stream.run()["batches"] == 2 - landed
+
+    assert (stream.ids, stream.snapshots, stream.records) == ([1, 2], 2, ["1.json"])
+    assert stream.waiting() == frozenset()
+
+
+def test_a_commit_whose_answer_is_lost_is_found(stream):
+    stream.add([(1, "a")], [(2, "b")])
+    with pytest.raises(WorkerKilledError):
+        stream.run(dies=True)
+    with stream.lake() as lake:
+        table = lake.table_snapshot("main.events")
+        lake.keyed_commit(CommitKey(("another",)))  # makes the table of keys
+        commits = commit_batches(lake, table, f"{stream.checkpoint}/", CommitInfo("airflow", "x"))
+        with loses_the_answer(lake), pytest.raises(CommitStateUnknownError):
+            next(commits)
+
+    stream.run()
+
+    assert (stream.ids, stream.snapshots) == ([1, 2], 2)
+
+
+def test_a_batch_that_spark_runs_again_is_passed_over(stream):
+    stream.add([(1, "a")], [(2, "b")])
+    stream.run()
+    stream.spark_forgets(1)
+
+    assert stream.run()["batches"] == 0
+
+    stream.add([(3, "c")])
+    with pytest.raises(WorkerKilledError):
+        stream.run(dies=True)
+    stream.spark_forgets(2)
+    stream.add([(4, "d")])
+    assert stream.run()["batches"] == 2
+    assert (stream.ids, stream.snapshots) == ([1, 2, 3, 4], 4)
+
+
+def test_a_checkpoint_that_was_set_back_is_refused(stream):
+    stream.add([(1, "a")], [(2, "b")])
+    stream.run()
+    for log in ("commits", "offsets"):
+        shutil.rmtree(stream.checkpoint / log)
+
+    with pytest.raises(AirflowFailException, match="was set back: Spark runs batch 0, after batch 1"):
+        stream.run()
+    assert stream.ids == [1, 2]
+
+
+def test_a_new_checkpoint_begins_with_the_first_row(stream):
+    stream.add([(1, "a")])
+    stream.run()
+    shutil.rmtree(stream.checkpoint)
+
+    assert stream.run()["rows_added"] == 1
+    assert stream.ids == [1, 1]
+
+
+def test_batches_before_one_that_fails_are_committed(stream):
+    stream.add([(1, "a")], [(2, "b"), (3, "poison")], [(4, "c")])
+
+    with pytest.raises(SparkJobError, match="a poisoned row"):
+        stream.run("with_poison")
+
+    assert (stream.ids, stream.waiting()) == ([1], frozenset())
+    assert stream.run()["batches"] == 2  # the function was mended
+    assert (stream.ids, stream.snapshots) == ([1, 2, 3, 4], 3)
+
+
+def test_the_first_error_is_told_though_staged_batches_cannot_be_committed(stream):
+    stream.add([(1, "a")], [(3, "poison")])
+
+    class Altered(InProcess):
+        def _submit(self, *arguments: Any) -> None:
+            try:
+                super()._submit(*arguments)
+            finally:
+                stream.sql("ALTER TABLE events ADD COLUMN note VARCHAR")
+
+    with pytest.raises(SparkJobError, match="a poisoned row"):
+        stream.run("with_poison", Altered)
+    with pytest.raises(AirflowFailException, match="Batch 0 was written before somebody changed columns"):
+        stream.run("with_poison")
+    assert (stream.ids, stream.records, len(stream.waiting())) == ([], ["0.json"], 1)
+
+
+def test_columns_that_do_not_fit_are_refused_before_the_first_batch(stream):
+    stream.add([(1, "a")])
+
+    with pytest.raises(AirflowFailException, match="column sort is not in the table"):
+        stream.run("other_columns")
+
+    assert not (stream.checkpoint / "offsets").exists()
+    assert stream.run()["rows_added"] == 1
+
+
+@pytest.mark.parametrize(
+    ("transform", "message"),
+    [("not_a_stream", "does not stream"), ("totals", "cannot be appended to a table")],
+)
+def test_what_cannot_be_appended_is_refused(stream, transform, message):
+    with pytest.raises(AirflowFailException, match=message):
+        stream.run(transform)
+
+
+def test_a_checkpoint_belongs_to_one_task_and_one_table(stream):
+    stream.add([(1, "a")])
+    stream.run()
+    stream.sql("CREATE TABLE others (id INT, kind VARCHAR)")
+
+    with pytest.raises(AirflowFailException, match=r"belongs to the table main\.events"):
+        stream.run(table="others")
+    with pytest.raises(AirflowFailException, match=r"belongs to the task dag\.stream, not to dag\.other"):
+        stream.run(task_id="other")
+    with pytest.raises(AirflowFailException, match="is relative"):
+        stream.run(checkpoint="checkpoints/events")
+    stream.sql("DROP TABLE events; CREATE TABLE events (id INT, kind VARCHAR)")
+    with pytest.raises(AirflowFailException, match=r"also one that was made anew"):
+        stream.run()
+
+
+def test_a_staged_file_that_is_gone_stops_the_stream(stream):
+    stream.add([(1, "a")], [(2, "b")])
+    with pytest.raises(WorkerKilledError):
+        stream.run(dies=True)
+    (folder,) = stream.waiting()
+    (file,) = Path(folder, "1").rglob("*.parquet")
+    file.unlink()
+
+    with pytest.raises(Exception, match=rf"Batch 1 of the stream is incomplete: {file}"):
+        stream.run()
+
+    assert stream.ids == [1]
+
+
+def test_what_a_query_remembers_goes_on_through_a_batch_that_is_passed_over(stream):
+    stream.add([(1, "a"), (2, "b"), (3, "a")], [(4, "b"), (5, "c")])
+    stream.run("first_of_each_kind")
+    stream.spark_forgets(1)
+    stream.add([(6, "c"), (7, "d")])
+
+    assert stream.run("first_of_each_kind")["rows_added"] == 1
+
+    assert stream.sql("SELECT kind, count(*) FROM events GROUP BY kind ORDER BY kind") == [
+        (kind, 1) for kind in "abcd"
+    ]
+
+
+def test_rows_are_brought_together_as_those_of_other_inserts(stream):
+    stream.sql("CALL lake.set_option('per_thread_output', false)")
+    stream.add([(number, f"kind {number}") for number in range(20)])
+    assert stream.run("first_of_each_kind")["files_added"] == 1
+
+    stream.sql("ALTER TABLE events SET PARTITIONED BY (kind)")
+    stream.add([(20, "x"), (21, "y"), (22, "z")])
+    assert stream.run("first_of_each_kind")["files_added"] == 3
+    assert stream.sql("SELECT id FROM events WHERE kind = 'y'") == [(21,)]
+
+
+def test_a_stream_is_joined_with_other_sources(stream, tmp_path):
+    stream.add([(1, "a"), (2, "b")])
+    (tmp_path / "kinds.csv").write_text("kind\nb\n")
+
+    stream.run("known_kinds", sources={"kinds": str(tmp_path / "kinds.csv")})
+
+    assert stream.ids == [2]
+
+
+def work(stream: Stream, tries: int) -> None:
+    """Execute the task, as a worker does."""
+    fields = {"task_id": "stream", "retries": 9, "table": "events", "checkpoint": str(stream.checkpoint)}
+    operator = DuckLakeSparkStreamOperator(**fields, transform="streams:slow", py_files=streams.__file__)
+    operator.execute({"ti": Try(tries), "logical_date": None})
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_worker_killed_in_the_middle_of_a_batch_leaves_a_job_that_harms_nobody(
+    stream, tmp_path, monkeypatch
+):
+    recorded(tmp_path / "bin", monkeypatch)
+    mark = tmp_path / "mark"
+    monkeypatch.setenv("STREAM_MARK", str(mark))
+    monkeypatch.chdir(tmp_path)
+    stream.add([(1, "a")], [(2, "slow")], [(3, "c")])
+    context = multiprocessing.get_context("fork")
+    worker = context.Process(target=work, args=(stream, 1))
+    worker.start()
+    while not mark.exists():
+        assert worker.is_alive()
+        time.sleep(0.05)
+    worker.kill()  # its Spark driver goes on
+    worker.join()
+    assert (worker.exitcode, stream.ids) == (-signal.SIGKILL, [])
+
+    stream.add([(4, "d")])
+    for tries in range(2, 6):
+        worker = context.Process(target=work, args=(stream, tries))
+        worker.start()
+        worker.join()
+        if worker.exitcode == 0:
+            break
+
+    assert (worker.exitcode, stream.ids) == (0, [1, 2, 3, 4])
