@@ -45,8 +45,7 @@ class ChangedRows:
     def inserted(self, number: int) -> DataFrame:
         """Return the rows that the clause of that number inserts."""
         assert self.source is not None
-        hits = self._hits(number).select(SOURCE_ID)
-        rows = self.source.join(broadcast_if_small(hits, self.found.count([number])), SOURCE_ID, "left_semi")
+        rows = self.found.unmatched(self.source, self.changes, number)
         return rows.alias(self.changes.source_alias).select(assignments(self.changes)[number].inserted())
 
     def updated(self, number: int) -> DataFrame:

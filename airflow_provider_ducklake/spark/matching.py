@@ -1,6 +1,6 @@
 """Which rows a clause applies to: rows of a table, found by their places, and rows of a source.
 
-Only the columns that conditions name are read. What is found is kept, since more than one job uses it.
+Only the columns that conditions name are read. What is found is kept, since several jobs use it.
 """
 
 from __future__ import annotations
@@ -35,24 +35,33 @@ _SHOWN_DUPLICATES = 3
 
 def broadcast_if_small(rows: DataFrame, count: int) -> DataFrame:
     """Return rows for a join; Spark does not know how many there are in what was kept."""
+    return f.broadcast(rows) if is_small(rows, count) else rows
+
+
+def is_small(rows: DataFrame, count: int) -> bool:
+    """Whether Spark would send that many rows to each task of a join."""
     session = rows.sparkSession
     limit = session._jsparkSession.sessionState().conf().autoBroadcastJoinThreshold()  # noqa: SLF001 - no public way
     row_bytes = rows._jdf.schema().defaultSize()  # noqa: SLF001
-    return f.broadcast(rows) if count * row_bytes <= limit else rows
+    return bool(count * row_bytes <= limit)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Rows to which a clause applies, with the columns ``PLACE``, ``SOURCE_ID`` and ``CLAUSE``.
+    """Rows of the table that match or are to change: columns ``PLACE``, ``SOURCE_ID`` and ``CLAUSE``.
 
-    A row of the table has no source id where no row of the source matches it; a row of the source that
-    matches none has no place. ``counts`` says how many rows there are by file (None: in the catalog, or no
-    row of the table) and by clause. ``kept`` is to be let go.
+    A row that no row of the source matches has no source id, one that matches but stays has no clause; a row
+    that several rows of the source match is there as often. ``counts`` says how many there are by file (None:
+    in the catalog) and by clause.
     """
 
-    rows: DataFrame
-    counts: dict[tuple[int | None, int], int]
-    kept: tuple[DataFrame, ...]
+    pairs: DataFrame
+    counts: dict[tuple[int | None, int | None], int]
+
+    @property
+    def rows(self) -> DataFrame:
+        """Those to which a clause applies."""
+        return self.pairs.where(f.col(CLAUSE).isNotNull())
 
     def count(self, clauses: Sequence[int]) -> int:
         """Return the number of rows to which one of the clauses applies."""
@@ -62,10 +71,16 @@ class Found:
         """Return the data files that have such rows."""
         return {file for (file, clause) in self.counts if file is not None and clause in clauses}
 
+    def unmatched(self, source: DataFrame, request: RowChangeSource, number: int) -> DataFrame:
+        """Return the rows of the source that match no row, to which the clause of that number applies."""
+        clause = _first(request.not_matched, len(request.matched))
+        rows = source.alias(request.source_alias).where(clause == number)
+        matched = broadcast_if_small(self.pairs.select(SOURCE_ID), sum(self.counts.values()))
+        return rows.join(matched, SOURCE_ID, "left_anti")
+
     def close(self) -> None:
         """Let go of what is kept in memory and on the executors' disks."""
-        for one in self.kept:
-            one.unpersist()
+        self.pairs.unpersist()
 
 
 def numbers(request: RowChangeSource, *actions: Action) -> list[int]:
@@ -74,13 +89,10 @@ def numbers(request: RowChangeSource, *actions: Action) -> list[int]:
 
 
 def find(target: DataFrame, source: DataFrame | None, request: RowChangeSource) -> Found:
-    """Return the rows to which a clause applies.
+    """Return the rows of the table to which a clause applies.
 
     ``target`` has the columns that conditions name, and ``PLACE``; ``source`` all of its own, and
     ``SOURCE_ID``.
-
-    Raises:
-        InvalidInputError: several rows of the source apply to the same row of the table; names some.
     """
     target = target.alias(request.target_alias)
     if request.not_matched_by_source:
@@ -90,20 +102,14 @@ def find(target: DataFrame, source: DataFrame | None, request: RowChangeSource) 
     if source is None:
         none = f.lit(None).cast("bigint").alias(SOURCE_ID)
         rows = target.where(f.col(_ALONE).isNotNull())
-        kept: tuple[DataFrame, ...] = (rows.select(*PLACE, none, f.col(_ALONE).alias(CLAUSE)).persist(),)
-        return Found(kept[0], _counts(kept[0]), kept)
-    pairs = _pairs(target, source.alias(request.source_alias), request).persist()
-    found = pairs.where(f.col(CLAUSE).isNotNull())
-    if request.not_matched:
-        found = found.union(_unmatched(source.alias(request.source_alias), pairs, request))
-    found = found.persist()
+        pairs = rows.select(*PLACE, none, f.col(_ALONE).alias(CLAUSE)).persist()
+    else:
+        pairs = _pairs(target, source.alias(request.source_alias), request).persist()
     try:
-        counts = _checked_counts(found, source, request)
+        return Found(pairs, _counts(pairs))
     except BaseException:
-        found.unpersist()
         pairs.unpersist()
         raise
-    return Found(found, counts, (found, pairs))
 
 
 def _pairs(target: DataFrame, source: DataFrame, request: RowChangeSource) -> DataFrame:
@@ -116,13 +122,6 @@ def _pairs(target: DataFrame, source: DataFrame, request: RowChangeSource) -> Da
         clause = f.when(f.col(SOURCE_ID).isNull(), f.col(_ALONE)).otherwise(clause)
     chosen = joined.select(*PLACE, SOURCE_ID, clause.alias(CLAUSE))
     return chosen.where(f.col(SOURCE_ID).isNotNull() | f.col(CLAUSE).isNotNull())
-
-
-def _unmatched(source: DataFrame, pairs: DataFrame, request: RowChangeSource) -> DataFrame:
-    clause = _first(request.not_matched, len(request.matched))
-    rows = source.select(SOURCE_ID, clause.alias(CLAUSE)).where(f.col(CLAUSE).isNotNull())
-    nowhere = (f.lit(None).cast("bigint").alias(name) for name in PLACE)
-    return rows.join(pairs.select(SOURCE_ID), SOURCE_ID, "left_anti").select(*nowhere, SOURCE_ID, CLAUSE)
 
 
 def _first(clauses: Sequence[Clause], number: int) -> SparkColumn:
@@ -138,33 +137,19 @@ def _holds(clause: Clause) -> SparkColumn:
     return f.lit(True) if clause.condition is None else value_of(clause.condition)  # noqa: FBT003 - a value
 
 
-# --- how many rows, and that no row changes twice
-
-
-def _counts(rows: DataFrame) -> dict[tuple[int | None, int], int]:
+def _counts(rows: DataFrame) -> dict[tuple[int | None, int | None], int]:
     counted = rows.groupBy(FILE_ID, CLAUSE).count().collect()
     return {(row[FILE_ID], row[CLAUSE]): row["count"] for row in counted}
 
 
-def _checked_counts(
-    found: DataFrame, source: DataFrame, request: RowChangeSource
-) -> dict[tuple[int | None, int], int]:
-    is_new = f.col(ROW_ID).isNull()
-    of_source = f.when(is_new, f.col(SOURCE_ID)).alias("of_source")
-    places = found.groupBy(*PLACE, of_source).agg(f.count("*").alias("times"), f.min(CLAUSE).alias(CLAUSE))
-    counted = places.groupBy(FILE_ID, CLAUSE).agg(f.count("*").alias("count"), f.max("times").alias("times"))
-    rows = counted.collect()
-    if any(row["times"] > 1 for row in rows):
-        raise _changed_twice(found, source, request)
-    return {(row[FILE_ID], row[CLAUSE]): row["count"] for row in rows}
+def changed_twice(found: Found, source: DataFrame, request: RowChangeSource) -> InvalidInputError | None:
+    """Return the error that several rows of the source apply to the same row of the table, if they do.
 
-
-def _changed_twice(found: DataFrame, source: DataFrame, request: RowChangeSource) -> InvalidInputError:
-    """Return the error that names rows of the source by the columns that the match looks at."""
+    It names rows of the source by the columns that the match looks at.
+    """
     own = [name for name in source.columns if name != SOURCE_ID]
     names = named_columns([request.on or ""], own) or tuple(own)
-    places = found.where(f.col(ROW_ID).isNotNull())
-    twice = places.groupBy(*PLACE).agg(f.count("*").alias("times"), f.min(SOURCE_ID).alias(SOURCE_ID))
+    twice = found.rows.groupBy(*PLACE).agg(f.count("*").alias("times"), f.min(SOURCE_ID).alias(SOURCE_ID))
     rows = (
         twice.where(f.col("times") > 1)
         .join(source, SOURCE_ID)
@@ -173,6 +158,8 @@ def _changed_twice(found: DataFrame, source: DataFrame, request: RowChangeSource
         .limit(_SHOWN_DUPLICATES)
         .collect()
     )
+    if not rows:
+        return None
     shown = "; ".join(
         ", ".join(f"{name}={value!r}" for name, value in zip(names, row, strict=True)) for row in rows
     )

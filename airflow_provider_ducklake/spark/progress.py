@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_LINES = 20.0
+_one_speaks = threading.Lock()  # of actions that run side by side
 
 
 @contextmanager
@@ -36,14 +37,25 @@ def progress_lines(
 def _report(
     context: SparkContext, seconds: float, say: Callable[[str], None], stopped: threading.Event
 ) -> None:
-    tracker = context.statusTracker()
+    speaks = False
     elapsed = 0.0
-    while not stopped.wait(seconds):
-        elapsed += seconds
-        for stage_id in tracker.getActiveStageIds():
-            stage = tracker.getStageInfo(stage_id)
-            if stage is not None:
-                say(
-                    f"Stage {stage_id}: {stage.numCompletedTasks} of {stage.numTasks} tasks done, "
-                    f"{stage.numActiveTasks} running, after {elapsed:.0f} s"
-                )
+    try:
+        while not stopped.wait(seconds):
+            elapsed += seconds
+            speaks = speaks or _one_speaks.acquire(blocking=False)
+            if speaks:
+                _say_stages(context, elapsed, say)
+    finally:
+        if speaks:
+            _one_speaks.release()
+
+
+def _say_stages(context: SparkContext, elapsed: float, say: Callable[[str], None]) -> None:
+    tracker = context.statusTracker()
+    for stage_id in tracker.getActiveStageIds():
+        stage = tracker.getStageInfo(stage_id)
+        if stage is not None:
+            say(
+                f"Stage {stage_id}: {stage.numCompletedTasks} of {stage.numTasks} tasks done, "
+                f"{stage.numActiveTasks} running, after {elapsed:.0f} s"
+            )

@@ -25,7 +25,7 @@ from airflow_provider_ducklake.spark.session import prepare_reading
 from airflow_provider_ducklake.spec.identifiers import fold
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -41,20 +41,22 @@ _ROW_IDS = (("_ducklake_row_id", ROW_ID),)
 _POSITIONS = (("_ducklake_file_id", FILE_ID), ("_ducklake_position", POSITION))
 
 
-def read_table(
+def read_table(  # noqa: PLR0913 - callers name them
     spark: SparkSession,
     plan: ScanPlan,
     *,
     storage_options: StorageOptions | None = None,
     row_ids: bool = False,
     positions: bool = False,
+    keep: Callable[[DataFrame], DataFrame] | None = None,
 ) -> DataFrame:
     """Return the rows of a scan plan (``lake.scan(…)``), with its columns in the types that an insert takes.
 
     ``row_ids`` adds ``_ducklake_row_id``. ``positions`` adds ``_ducklake_file_id``, the id of the data file
     (NULL for a row in the catalog), and ``_ducklake_position``, the row's place in it from 0. The session is
     set to find columns by field id. ``storage_options`` are those of fsspec, for what is not read by Spark
-    itself: footers, delete files and files that need pyarrow.
+    itself: footers, delete files and files that need pyarrow. ``keep`` may leave out rows that nobody wants
+    before more is done for them, by the columns in their carriers; not every row comes by it.
 
     Raises:
         UnsupportedFeatureError: a column's type, or a file, that cannot be read.
@@ -67,7 +69,8 @@ def read_table(
     columns = columns_to_read(plan)
     for column in columns:
         read_type(column)
-    rows = rows_of(Read(spark, plan, columns, is_numbered=bool(added), storage_options=storage_options))
+    read = Read(spark, plan, columns, is_numbered=bool(added), storage_options=storage_options, keep=keep)
+    rows = rows_of(read)
     if plan.where is not None:
         rows = rows.where(condition(plan.where, plan.table.schema))
     wanted = columns[: len(plan.columns)]

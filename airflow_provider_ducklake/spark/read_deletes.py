@@ -35,6 +35,14 @@ FILE_ID, ROW_ID_START, POSITION = "__ducklake_file_id", "__ducklake_row_id_start
 _KEY, _GONE = "__ducklake_file_key", "__ducklake_gone"
 # What a column of a file must not be called; the last two are Spark's own.
 INTERNAL = frozenset({FILE_ID, ROW_ID_START, POSITION, _KEY, _GONE, "_metadata", "_tmp_metadata_row_index"})
+
+
+def _hashed(path: str) -> str:
+    return f"xxhash64({path}) AS {_KEY}"
+
+
+# Where a row lies, as SQL, among rows straight from Spark's reader of the files.
+PLACE = (f"_metadata.row_index AS {POSITION}", _hashed("_metadata.file_path"))
 _TABLE = t.StructType(
     [
         t.StructField(_KEY, t.StringType()),
@@ -53,20 +61,13 @@ _IS_UNSET = f"coalesce(getbit({_WORD}, CAST({POSITION} & 63 AS INT)) = 0, true)"
 def numbered(
     rows: DataFrame, plan: ScanPlan, files: Sequence[LiveDataFile], locate: Callable[[str], Location]
 ) -> DataFrame:
-    """Return the live rows of files with the columns ``FILE_ID``, ``ROW_ID_START`` and ``POSITION``.
-
-    ``rows`` come straight from Spark's reader of the files.
+    """Return the live ones of rows with ``PLACE``, with the columns ``FILE_ID`` and ``ROW_ID_START``.
 
     Raises:
         StorageError: a delete file is missing or damaged.
     """
     known = _files(rows.sparkSession, plan, files, locate)
-    keyed = rows.selectExpr("*", f"_metadata.row_index AS {POSITION}", _hashed("_metadata.file_path"))
-    return keyed.join(f.broadcast(known), _KEY, "left").where(_is_live(plan))
-
-
-def _hashed(path: str) -> str:
-    return f"xxhash64({path}) AS {_KEY}"
+    return rows.join(f.broadcast(known), _KEY, "left").where(_is_live(plan))
 
 
 def _is_live(plan: ScanPlan) -> SparkColumn:

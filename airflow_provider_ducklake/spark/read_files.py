@@ -16,7 +16,14 @@ from pyspark.sql import DataFrame
 from airflow_provider_ducklake.spark import read_arrow, read_native
 from airflow_provider_ducklake.spark.identifiers import quoted
 from airflow_provider_ducklake.spark.read_arrow import NUMBERS, ROW_ID
-from airflow_provider_ducklake.spark.read_deletes import FILE_ID, POSITION, ROW_ID_START, numbered, spark_path
+from airflow_provider_ducklake.spark.read_deletes import (
+    FILE_ID,
+    PLACE,
+    POSITION,
+    ROW_ID_START,
+    numbered,
+    spark_path,
+)
 from airflow_provider_ducklake.spark.read_layout import layouts
 from airflow_provider_ducklake.spark.selecting import select
 from airflow_provider_ducklake.storage import table_reader
@@ -24,7 +31,7 @@ from airflow_provider_ducklake.storage.filesystem import open_filesystem
 from airflow_provider_ducklake.storage.parquet_reader import folder_values, unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -46,6 +53,7 @@ class Read:
     columns: tuple[Column, ...]
     is_numbered: bool
     storage_options: StorageOptions | None
+    keep: Callable[[DataFrame], DataFrame] | None = None
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -115,13 +123,20 @@ def _scanned(read: Read, group: Group, files: list[LiveDataFile]) -> DataFrame:
         rows = read_native.scan(read.spark, paths, group.layout, read.columns, reserved)
     except AnalysisException as error:
         raise _missing(read, files, error) from error
-    if group.has_deletes or read.is_numbered:
-        rows = numbered(rows, read.plan, files, read.locate)
     if group.hides_later:
         snapshot = table_reader.SNAPSHOT_ID.name
         rows = rows.where(f"{snapshot} IS NULL OR {snapshot} <= {read.plan.table.snapshot.id}")
     values = read_native.carried(group.layout, read.columns, dict(group.constants))
-    return select(rows, [*values, *_numbers(read, group)])
+    if not group.has_deletes and not read.is_numbered:
+        return _kept(read, select(rows, values))
+    stored = [table_reader.ROW_ID.name] if table_reader.ROW_ID in reserved else []
+    placed = _kept(read, select(rows, [*values, *PLACE, *stored]))
+    names = [quoted(column.name) for column in read.columns]
+    return select(numbered(placed, read.plan, files, read.locate), [*names, *_numbers(read, group)])
+
+
+def _kept(read: Read, rows: DataFrame) -> DataFrame:
+    return rows if read.keep is None else read.keep(rows)
 
 
 def _reserved(read: Read, group: Group) -> list[Column]:

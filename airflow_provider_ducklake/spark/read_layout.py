@@ -94,7 +94,7 @@ def layouts(
 
     def readable(file: LiveDataFile) -> Layout | None:
         found = layout(file)
-        return None if found is None or _clashes(found) else found
+        return None if found is None or _clashes(found, columns) else found
 
     with ThreadPoolExecutor(_THREADS) as threads:
         return list(threads.map(readable, plan.files))
@@ -115,9 +115,11 @@ def _is_present(file: LiveDataFile, columns: Sequence[Column], since: Mapping[Co
     )
 
 
-def _clashes(layout: Layout) -> bool:
-    """Whether a file has a column of a name that a scan needs for itself."""
-    return any(stored is not None and stored.name.lower() in INTERNAL for stored in layout.columns)
+def _clashes(layout: Layout, columns: Sequence[Column]) -> bool:
+    """Whether a column has, or has in a file, a name that a scan needs for itself."""
+    names = [column.name for column in columns]
+    names += [stored.name for stored in layout.columns if stored is not None]
+    return any(name.lower() in INTERNAL for name in names)
 
 
 class _NotNativeError(Exception):

@@ -12,6 +12,7 @@ from airflow_provider_ducklake.planning.predicates import NEVER, AllOf, Comparis
 from airflow_provider_ducklake.planning.pruning import may_match
 from airflow_provider_ducklake.spark.identifiers import quoted
 from airflow_provider_ducklake.spark.local_times import micros_of
+from airflow_provider_ducklake.spark.selecting import renamed
 from airflow_provider_ducklake.spark.spark_types import scalar_of_spark
 
 if TYPE_CHECKING:
@@ -68,13 +69,18 @@ _PHYSICAL: dict[str, Callable[[SparkColumn], SparkColumn]] = {
 }
 
 
+def comparable(source: DataFrame, keys: Keys, plan: ScanPlan) -> Keys:
+    """Return the keys whose values are equal, and ordered, as their columns' types say."""
+    find = plan.table.schema.find
+    return [(name, other) for name, other in keys if _is_comparable(source, find(name), quoted(other))]
+
+
 def bounds_of(source: DataFrame, keys: Keys, plan: ScanPlan) -> tuple[int, Predicate]:
     """Return the number of a source's rows, and what is true for every row of the table that can match one.
 
-    One job; the condition says nothing of keys whose types order their values differently.
+    One job; ``keys`` are comparable.
     """
-    columns = [(plan.table.schema.find(name), quoted(other)) for name, other in keys]
-    usable = [(column, other) for column, other in columns if _is_comparable(source, column, other)]
+    usable = [(plan.table.schema.find(name), quoted(other)) for name, other in keys]
     values = [_PHYSICAL[str(column.type)](f.col(other)) for column, other in usable]
     ends = [end for value in values for end in (f.min(value), f.max(value))]
     count, *found = source.agg(f.count("*"), *ends).collect()[0]
@@ -84,6 +90,14 @@ def bounds_of(source: DataFrame, keys: Keys, plan: ScanPlan) -> tuple[int, Predi
             for place, (column, _) in enumerate(usable)
         )
     )
+
+
+def only_matching(source: DataFrame, keys: Keys) -> Callable[[DataFrame], DataFrame]:
+    """Return what leaves rows of the table out whose keys no row of a small source has."""
+    names = [f"_ducklake_key_{number}" for number in range(len(keys))]
+    wanted = source.selectExpr(*(renamed(other, name) for (_, other), name in zip(keys, names, strict=True)))
+    same = " AND ".join(f"{quoted(key)} = {name}" for (key, _), name in zip(keys, names, strict=True))
+    return lambda rows: rows.join(f.broadcast(wanted), f.expr(same), "left_semi")
 
 
 def _is_comparable(source: DataFrame, column: Column, other: str) -> bool:

@@ -21,6 +21,7 @@ from airflow_provider_ducklake.spark.write_arrow import map_in_arrow
 from airflow_provider_ducklake.spec.ids import DataFileId
 from airflow_provider_ducklake.storage.delete_files import write_delete_file
 from airflow_provider_ducklake.storage.filesystem import open_filesystem
+from airflow_provider_ducklake.storage.parallel import in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,13 +33,17 @@ if TYPE_CHECKING:
 _RESULT = t.StructType([t.StructField("file", t.StringType(), nullable=False)])
 _ARROW_RESULT = pa.schema([pa.field("file", pa.string(), nullable=False)])
 _TASKS_PER_CORE = 2
+_FEW_ROWS = 2**20  # 16 MiB of places
 
 
-def write(rows: DataFrame, paths: Mapping[int, str], directory: str) -> tuple[NewDeletes, ...]:
+def write(rows: DataFrame, count: int, paths: Mapping[int, str], directory: str) -> tuple[NewDeletes, ...]:
     """Write a delete file for each data file of ``paths``, its path by its id, and return what is in them.
 
-    ``rows`` have the columns ``FILE_ID`` and ``POSITION``, each pair once. ``directory`` ends in ``/``.
+    ``rows``, ``count`` of them, have the columns ``FILE_ID`` and ``POSITION``; a row that comes again is
+    written once. ``directory`` ends in ``/``.
     """
+    if count <= _FEW_ROWS:
+        return _write_here(rows, paths, directory)
     cores = rows.sparkSession.sparkContext.defaultParallelism
     tasks = max(1, min(len(paths), cores * _TASKS_PER_CORE))
     sorted_rows = (
@@ -48,6 +53,14 @@ def write(rows: DataFrame, paths: Mapping[int, str], directory: str) -> tuple[Ne
     )
     written = map_in_arrow(sorted_rows, _task(dict(paths), directory), _RESULT).collect()
     return tuple(job_json.decode_deletes(json.loads(row.file)) for row in written)
+
+
+def _write_here(rows: DataFrame, paths: Mapping[int, str], directory: str) -> tuple[NewDeletes, ...]:
+    """Write them in this process: sooner done than tasks have begun."""
+    places = rows.select(FILE_ID, POSITION).toArrow()
+    in_order = places.sort_by([(FILE_ID, "ascending"), (POSITION, "ascending")])
+    files = list(positions_by_file(iter(in_order.to_batches())))
+    return tuple(in_threads(lambda one: write_one(one[0], one[1], paths[one[0]], directory), files))
 
 
 def _task(paths: dict[int, str], directory: str) -> BatchFunction:
@@ -81,8 +94,9 @@ def positions_by_file(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, 
         yield current, pa.chunked_array(chunks, pa.int64())
 
 
-def write_one(file_id: int, positions: pa.ChunkedArray, data_file_path: str, directory: str) -> NewDeletes:
-    """Write the delete file of one data file."""
+def write_one(file_id: int, found: pa.ChunkedArray, data_file_path: str, directory: str) -> NewDeletes:
+    """Write the delete file of one data file, of positions in their order."""
     path = f"{directory}ducklake-{uuid.uuid4()}-delete.parquet"
+    positions = found.unique()
     size, footer_size = write_delete_file(open_filesystem(path), data_file_path, pa.table({"pos": positions}))
     return NewDeletes(DataFileId(file_id), path, len(positions), size, footer_size)

@@ -18,7 +18,7 @@ from airflow_provider_ducklake.spark.job_request import job_directory
 from airflow_provider_ducklake.spark.jobs.insert import write
 from airflow_provider_ducklake.spark.plan_json import decode_read, encode_read
 from airflow_provider_ducklake.spark.read import read_changes, read_table
-from airflow_provider_ducklake.spark.read_deletes import numbered
+from airflow_provider_ducklake.spark.read_deletes import PLACE, numbered
 from airflow_provider_ducklake.spark.read_errors import read_error
 from airflow_provider_ducklake.spark.read_layout import present_layout
 from airflow_provider_ducklake.spark.read_native import scan
@@ -207,7 +207,7 @@ def test_rows_of_a_file_that_is_not_known_are_never_taken_for_live(sqlite_catalo
         rows = scan(spark, [file.path for file in plan.files], present_layout(columns), columns)
 
         with pytest.raises(Exception, match=r"Spark names a data file of main\.t in a way"):
-            numbered(rows, plan, plan.files[:1], lake.locate).collect()
+            numbered(rows.selectExpr(*PLACE), plan, plan.files[:1], lake.locate).collect()
 
 
 def test_row_ids_and_positions(sqlite_catalog, spark):

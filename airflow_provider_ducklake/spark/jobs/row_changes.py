@@ -7,6 +7,7 @@ written from them, and only the files that have rows to update are read again.
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -27,20 +28,28 @@ from airflow_provider_ducklake.spark.matching import (
     ROW_ID,
     SOURCE_ID,
     broadcast_if_small,
+    changed_twice,
     find,
+    is_small,
     numbers,
 )
 from airflow_provider_ducklake.spark.read import read_table
 from airflow_provider_ducklake.spark.read_errors import read_error
 from airflow_provider_ducklake.spark.row_change_checks import check, condition_columns
 from airflow_provider_ducklake.spark.session import exact_filters, prepare_reading
-from airflow_provider_ducklake.spark.source_bounds import bounds_of, equal_columns, files_that_may_match
+from airflow_provider_ducklake.spark.source_bounds import (
+    bounds_of,
+    comparable,
+    equal_columns,
+    files_that_may_match,
+    only_matching,
+)
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.spec.types import is_float
 from airflow_provider_ducklake.storage import table_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -83,13 +92,13 @@ def _looks_at_floats(changes: RowChangeSource) -> bool:
 def _changed(spark: SparkSession, request: JobRequest, changes: RowChangeSource) -> RowChanges:
     source = _source_rows(spark, changes, request.plans)
     frames = check(spark, changes, source)
-    found_by = source
+    found_by, keep = source, None
     if source is not None:  # evaluated once: another time it might have other rows
         source = source.withColumn(SOURCE_ID, f.monotonically_increasing_id()).localCheckpoint()
-        changes, found_by = _narrowed(changes, frames, source)
+        changes, found_by, keep = _narrowed(changes, frames, source)
     plan = replace(changes.target, columns=condition_columns(changes))
     log.info("Looking for rows of %s in %d data files", plan.table.name, len(plan.files))
-    target = read_table(spark, plan, row_ids=True, positions=True)
+    target = read_table(spark, plan, row_ids=True, positions=True, keep=keep)
     found = find(target, found_by, changes)
     try:
         return _Writer(request, changes, found, ChangedRows(changes, source, frames, found)).write()
@@ -111,16 +120,22 @@ def _source_rows(
 
 def _narrowed(
     changes: RowChangeSource, frames: Frames, source: DataFrame
-) -> tuple[RowChangeSource, DataFrame]:
-    """Return the change without files that no row of the source can match, and the source for a join."""
+) -> tuple[RowChangeSource, DataFrame, Callable[[DataFrame], DataFrame] | None]:
+    """Return the change without files that no row of the source can match, and the source for a join.
+
+    Last, what leaves out rows without a match before they are joined.
+    """
     assert frames.source is not None
     assert changes.on is not None
     joined = frames.target.join(frames.source, f.expr(changes.on))
-    keys = equal_columns(joined, frames.target, frames.source)
+    found = equal_columns(joined, frames.target, frames.source)
+    keys = comparable(source, found, changes.target)
     count, bounds = bounds_of(source, keys, changes.target)
+    keep = None
     if not changes.not_matched_by_source:
         changes = replace(changes, target=files_that_may_match(changes.target, bounds))
-    return changes, broadcast_if_small(source, count)
+        keep = only_matching(source, keys) if keys and is_small(source, count) else None
+    return changes, broadcast_if_small(source, count), keep
 
 
 @dataclass(frozen=True)
@@ -136,17 +151,27 @@ class _Writer:
         updates = numbers(self.changes, Action.UPDATE)
         inserts = numbers(self.changes, Action.INSERT)
         gone = [*updates, *numbers(self.changes, Action.DELETE)]
-        done = RowChanges(
-            self._deletes(gone), self._inlined(gone), self._updated(updates), self._inserted(inserts)
-        )
-        wanted = [self.found.count(clauses) for clauses in (gone, updates, inserts)]
-        written = [done.rows_gone, done.updated.rows_written, done.inserted.rows_written]
-        if wanted != written:
-            raise SparkJobError(
-                f"{self.changes.target.table.name}: {wanted} rows were found to go, to update and to insert, "
-                f"but {written} were written. Nothing will be committed; rerun the task."
-            )
+        with ThreadPoolExecutor() as threads:  # each is a job whose tasks alone do not fill a cluster
+            deletes = threads.submit(self._deletes, gone)
+            inlined = threads.submit(self._inlined, gone)
+            updated = threads.submit(self._updated, updates)
+            inserted = threads.submit(self._inserted, inserts)
+        done = RowChanges(deletes.result(), inlined.result(), updated.result(), inserted.result())
+        self._check(done, [self.found.count(clauses) for clauses in (gone, updates)])
         return done
+
+    def _check(self, done: RowChanges, wanted: list[int]) -> None:
+        written = [done.rows_gone, done.updated.rows_written]
+        if wanted == written:
+            return
+        if self.rows.source is not None:
+            error = changed_twice(self.found, self.rows.source, self.changes)
+            if error is not None:
+                raise error
+        raise SparkJobError(
+            f"{self.changes.target.table.name}: {wanted} rows were found to go and to update, but {written} "
+            "were written. Nothing will be committed; rerun the task."
+        )
 
     def _deletes(self, gone: Sequence[int]) -> tuple[NewDeletes, ...]:
         touched = self.found.files(gone)
@@ -154,33 +179,28 @@ class _Writer:
             return ()
         paths = {int(file.id): file.path for file in self.changes.target.files if file.id in touched}
         rows = self.found.rows.where(f.col(FILE_ID).isNotNull())
-        return write_deletes.write(rows, paths, f"{self.request.directory}deletes/")
+        return write_deletes.write(rows, self.found.count(gone), paths, f"{self.request.directory}deletes/")
 
     def _inlined(self, gone: Sequence[int]) -> tuple[int, ...]:
         if not any((None, number) in self.found.counts for number in gone):
             return ()
-        rows = self.found.rows.where(f.col(FILE_ID).isNull() & f.col(ROW_ID).isNotNull())
-        return tuple(sorted(rows.select(ROW_ID).toArrow()[ROW_ID].to_pylist()))
+        rows = self.found.rows.where(f.col(FILE_ID).isNull())
+        return tuple(sorted(set(rows.select(ROW_ID).toArrow()[ROW_ID].to_pylist())))
 
     def _updated(self, clauses: Sequence[int]) -> WriteResult:
         plan = self.request.plans[0]
         with_ids = replace(plan, schema=TableSchema((*plan.target.columns, table_reader.ROW_ID)))
         results = [
             write(self.rows.updated(number), with_ids, self.request.engine)
-            for number in self._that_write(clauses)
+            for number in clauses
+            if self.found.count([number])
         ]
         return self._together(plan, results)
 
     def _inserted(self, clauses: Sequence[int]) -> WriteResult:
         plan = self.request.plans[1]
-        results = [
-            write(self.rows.inserted(number), plan, self.request.engine)
-            for number in self._that_write(clauses)
-        ]
+        results = [write(self.rows.inserted(number), plan, self.request.engine) for number in clauses]
         return self._together(plan, results)
-
-    def _that_write(self, clauses: Sequence[int]) -> list[int]:
-        return [number for number in clauses if self.found.count([number])]
 
     def _together(self, plan: WritePlan, results: Sequence[WriteResult]) -> WriteResult:
         """Return the results of all clauses as one, without statistics of row ids."""
