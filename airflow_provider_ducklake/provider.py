@@ -35,6 +35,7 @@ def get_provider_info() -> dict[str, Any]:
             "operators.insert",
             "operators.merge",
             "operators.sql",
+            "operators.stream",
             "operators.update",
         ),
         "sensors": _modules("sensors.snapshot"),

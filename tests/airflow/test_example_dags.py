@@ -91,6 +91,28 @@ def test_daily_counts_are_kept_up_to_date(
     gc.collect()
 
 
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
+@pytest.mark.usefixtures("airflow_db")
+def test_files_are_streamed(
+    sqlite_catalog: CatalogDatabase,
+    connect: Callable[..., str],
+    set_connection: SetConnection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
+    set_connection("spark_default", conn_type="spark", host="local[2]")
+    recorded(tmp_path / "bin", monkeypatch)
+
+    run = sync_dag(parse(EXAMPLES / "example_ducklake_stream.py")).test()
+
+    assert run.state == "success"
+    assert (xcom(run, "stream")["table"], xcom(run, "stream")["batches"]) == ("main.clicks", 2)
+    with open_lake(sqlite_catalog) as lake:
+        assert lake.sql("SELECT page FROM clicks ORDER BY clicked, page") == [("home",), ("prices",)]
+    gc.collect()
+
+
 def columns_of(lake: DuckLakeConnection, table: str) -> dict[str, str]:
     return {name: type_ for name, type_, *_ in lake.sql(f"DESCRIBE nyc.{table}")}
 

@@ -7,6 +7,7 @@ import gc
 import json
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import time
@@ -30,7 +31,8 @@ from airflow_provider_ducklake.spark.job_request import JobRequest
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from tests.airflow import streams
-from tests.airflow.spark_submit import recorded
+from tests.airflow.dags import parse
+from tests.airflow.spark_submit import ROOT, recorded
 from tests.airflow.unlucky import loses_the_answer
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
@@ -366,6 +368,19 @@ def test_a_stream_is_joined_with_other_sources(stream, tmp_path):
     stream.run("known_kinds", sources={"kinds": str(tmp_path / "kinds.csv")})
 
     assert stream.ids == [2]
+
+
+def test_the_guide_shows_a_dag_file_and_explains_each_argument(tmp_path):
+    page = (ROOT / "docs" / "streaming.md").read_text()
+    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    (tmp_path / "example.py").write_text(code)
+
+    assert [task.task_type for task in parse(tmp_path / "example.py").tasks] == [
+        "DuckLakeSparkStreamOperator"
+    ]
+    own = set(DuckLakeSparkStreamOperator.__init__.__wrapped__.__annotations__) - {"kwargs", "return"}
+    assert own == set(re.findall(r":param (\w+):", DuckLakeSparkStreamOperator.__doc__))
+    assert own <= set(re.findall(r"^\| `(\w+)`", page, re.MULTILINE))
 
 
 def work(stream: Stream, tries: int) -> None:
