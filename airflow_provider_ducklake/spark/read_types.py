@@ -15,6 +15,7 @@ from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spark.spark_types import scalar_carrier
+from airflow_provider_ducklake.spec import intervals
 from airflow_provider_ducklake.spec.types import (
     DecimalType,
     DuckLakeType,
@@ -205,6 +206,12 @@ def _text(value: Physical) -> SparkColumn:
     return f.lit(value.decode())
 
 
+def _interval(value: Physical) -> SparkColumn:
+    assert isinstance(value, bytes)
+    parts = zip(INTERVAL.fields, intervals.INTERVAL.unpack(value), strict=True)
+    return f.struct(*(f.lit(part).cast(field.dataType).alias(field.name) for field, part in parts))
+
+
 _ENOUGH_DIGITS = Context(prec=80)
 _DAY_MICROS = 86_400 * 10**6
 
@@ -232,4 +239,5 @@ _CONSTANTS: dict[str, Callable[[Any], SparkColumn]] = {
     "timestamptz": lambda micros: f.timestamp_micros(f.lit(micros).cast("bigint")),
     "timestamp": _local_time,
     "timestamp_s": _local_time,
+    "interval": _interval,
 }

@@ -15,14 +15,19 @@ BOUNDS_EVERY = 4  # snapshots
 def tables_of(reference: DuckLakeConnection) -> Iterator[tuple[int, dict[QualifiedName, pa.Table]]]:
     """Yield the snapshots, each with the rows of all tables as the reference reads them."""
     reference.sql("SET arrow_lossless_conversion = true")
-    lives = _lives(reference)
-    for (version,) in reference.sql("SELECT snapshot_id FROM ducklake_snapshots('lake') ORDER BY 1"):
-        names = sorted(name for name, begin, end in lives if begin <= version < (end or version + 1))
+    for version, names in names_of(reference):
         at = f"AT (VERSION => {version})"
         yield (
             version,
             {name: reference.arrow(f"FROM {quote(name.schema)}.{quote(name.name)} {at}") for name in names},
         )
+
+
+def names_of(reference: DuckLakeConnection) -> Iterator[tuple[int, list[QualifiedName]]]:
+    """Yield the snapshots, each with the names of its tables."""
+    lives = _lives(reference)
+    for (version,) in reference.sql("SELECT snapshot_id FROM ducklake_snapshots('lake') ORDER BY 1"):
+        yield version, sorted(name for name, begin, end in lives if begin <= version < (end or version + 1))
 
 
 def differences(

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.spark.read import read_table
+from airflow_provider_ducklake.spec.identifiers import QualifiedName, quote
 from tests.reference.duckdb_lake import DuckLakeConnection
 
 INTERVAL = "to_months({0}.months) + to_days({0}.days) + to_microseconds({0}.microseconds)"
@@ -41,13 +42,14 @@ def assert_same_rows(
     spark: SparkSession,
     lake: Lake,
     duck: DuckLakeConnection,
-    table: str = "t",
+    table: str | QualifiedName = "t",
     at: int | None = None,
     **chosen: object,
 ) -> int:
     """Compare Spark's rows with the reader's without Spark; return their number."""
     version = "" if at is None else f" AT (VERSION => {at})"
-    types = types_of(duck, f"{table}{version}")
+    sql = table if isinstance(table, str) else f"{quote(table.schema)}.{quote(table.name)}"
+    types = types_of(duck, f"{sql}{version}")
     ours = lake.read_arrow(table, at=at, **chosen)
     types = {name: types[name] for name in ours.column_names}
     by_spark = read_table(spark, lake.scan(table, at=at, **chosen)).toArrow()
