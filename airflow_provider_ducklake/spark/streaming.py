@@ -80,6 +80,7 @@ class _Batches:
         self.staged: list[WriteResult] = []
         self.error: Exception | None = None
         self._spark, self._plan, self._source, self._engine = spark, plan, source, engine
+        self._newest = _newest(source.checkpoint)  # before another driver adds some
 
     def stage(self, df: DataFrame, batch_id: int) -> None:
         try:
@@ -92,15 +93,14 @@ class _Batches:
         checkpoint = self._source.checkpoint
         query_id = stream_io.query_id(checkpoint)
         assert query_id is not None, "Spark writes it before the first batch"
-        known = stream_io.batch_ids(checkpoint, query_id)
-        if batch_id in known:
+        if batch_id in stream_io.batch_ids(checkpoint, query_id):
             log.info("Batch %d is staged already; its rows are passed over", batch_id)
             _consume(df)
             return
-        if known and batch_id < known[-1]:
+        if batch_id < self._newest:
             raise InvalidInputError(
                 f"The checkpoint {checkpoint} was set back: Spark runs batch {batch_id}, after batch "
-                f"{known[-1]} was staged. Rows would be missing or there twice; take a new checkpoint."
+                f"{self._newest} was staged. Rows would be missing or there twice; take a new checkpoint."
             )
         result = self._write(df, batch_id)
         if result.data_files:
@@ -120,6 +120,13 @@ class _Batches:
             with suppress(StorageError):
                 delete_tree(directory)
             raise
+
+
+def _newest(checkpoint: str) -> int:
+    """Return the newest batch with a record, -1 where there is none."""
+    query_id = stream_io.query_id(checkpoint)
+    known = [] if query_id is None else stream_io.batch_ids(checkpoint, query_id)
+    return known[-1] if known else -1
 
 
 def _consume(df: DataFrame) -> None:

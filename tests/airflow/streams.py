@@ -41,6 +41,10 @@ def other_columns(spark: SparkSession, sources: dict[str, DataFrame]) -> DataFra
     return events(spark, sources).withColumnRenamed("kind", "sort")
 
 
+def with_note(spark: SparkSession, sources: dict[str, DataFrame]) -> DataFrame:
+    return events(spark, sources).withColumn("note", f.lit("new"))
+
+
 def slow(spark: SparkSession, sources: dict[str, DataFrame]) -> DataFrame:
     """Leave a mark when the second batch is under way, which then takes its time."""
 

@@ -24,6 +24,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import CommitStateUnknownError, SparkJobError
 from airflow_provider_ducklake.hooks.staged_batches import commit_batches
+from airflow_provider_ducklake.operators.add_files import DuckLakeAddFilesOperator
 from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
 from airflow_provider_ducklake.spark import job_io
 from airflow_provider_ducklake.spark.job_errors import typed
@@ -271,7 +272,7 @@ def test_batches_before_one_that_fails_are_committed(stream):
     assert (stream.ids, stream.snapshots) == ([1, 2, 3, 4], 3)
 
 
-def test_the_first_error_is_told_though_staged_batches_cannot_be_committed(stream):
+def test_a_table_altered_before_the_commit_takes_the_batch_by_its_files(stream):
     stream.add([(1, "a")], [(3, "poison")])
 
     class Altered(InProcess):
@@ -279,13 +280,22 @@ def test_the_first_error_is_told_though_staged_batches_cannot_be_committed(strea
             try:
                 super()._submit(*arguments)
             finally:
-                stream.sql("ALTER TABLE events ADD COLUMN note VARCHAR")
+                stream.sql("ALTER TABLE events ADD COLUMN note VARCHAR DEFAULT 'none'")
 
-    with pytest.raises(SparkJobError, match="a poisoned row"):
+    with pytest.raises(SparkJobError, match="a poisoned row"):  # which is the first error
         stream.run("with_poison", Altered)
     with pytest.raises(AirflowFailException, match="Batch 0 was written before somebody changed columns"):
         stream.run("with_poison")
     assert (stream.ids, stream.records, len(stream.waiting())) == ([], ["0.json"], 1)
+
+    (record,) = stream.checkpoint.glob("ducklake/*/0.json")
+    paths = [file["path"] for file in json.loads(record.read_text())["data_files"]]
+    DuckLakeAddFilesOperator(
+        task_id="add", table="main.events", paths=paths, allow_missing=True, retries=0
+    ).execute({"ti": Try(1, "add"), "logical_date": None})
+    record.unlink()
+    assert stream.run("with_note")["batches"] == 1
+    assert stream.sql("SELECT id, note FROM events ORDER BY id") == [(1, "none"), (3, "new")]
 
 
 def test_columns_that_do_not_fit_are_refused_before_the_first_batch(stream):
