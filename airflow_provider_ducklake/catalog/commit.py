@@ -23,6 +23,7 @@ from airflow_provider_ducklake.catalog.delete_writer import DeleteWriter, OtherS
 from airflow_provider_ducklake.catalog.effects import effects_of
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.effects.inlined import lacks_layout
+from airflow_provider_ducklake.catalog.ended_files import with_marks_in_files
 from airflow_provider_ducklake.catalog.known_stats import known_stats, stats_questions
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
 from airflow_provider_ducklake.catalog.unused_files import remove_unused
@@ -124,6 +125,7 @@ def commit(
     """
     if not planned.changes:
         return None if planned.consumed is None else _note_consumed(catalog, planned, planned.consumed, retry)
+    planned = replace(planned, stages=[with_marks_in_files(catalog, stage) for stage in planned.stages])
     deletes = DeleteWriter(planned.changes, locate)
     try:
         committed = _commit(catalog, planned, deletes, retry)

@@ -36,6 +36,7 @@ from airflow_provider_ducklake.transaction.changes import (
     SetPartitioning,
     SetSorting,
     Truncate,
+    UnwrittenDeletes,
 )
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
@@ -231,7 +232,7 @@ def check_targets(
     seen: set[DataFileId] = set()
     for change in changes:
         planned = _planned_targets(change)
-        if twice := sorted(seen & planned.keys()):
+        if (twice := sorted(seen & planned.keys())) and not _loses_nothing(change):
             raise UnsupportedFeatureError(
                 f"Two parts of this commit delete rows of data file {twice[0]} of {change.name}. Delete them "
                 "in one, or commit one after the other."
@@ -273,6 +274,13 @@ def _planned_targets(change: Change) -> Mapping[DataFileId, DeleteFileId | None]
             return dict.fromkeys(positions)
         case _:
             return {}
+
+
+def _loses_nothing(change: Change) -> bool:
+    """Whether delete files only repeat what their data files had lost, as before those end."""
+    return isinstance(change, AddDeletes) and all(
+        isinstance(file, UnwrittenDeletes) and not file.positions.count for file in change.files
+    )
 
 
 def _conflict(own: _Ours, record: ChangeRecord) -> bool:

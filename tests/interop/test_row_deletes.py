@@ -6,6 +6,7 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError, TransactionConflictError
+from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.duckdb_lake import open_lake
 
@@ -210,3 +211,40 @@ def test_positions_that_cannot_be_deleted_are_refused(lake, positions, said):
         tx.delete_at("t", {only_file(lake): positions})
     with lake.transaction() as tx, pytest.raises(InvalidInputError, match="no live data file 77"):
         tx.delete_at("t", {77: [1]})
+
+
+def truncate(lake: Lake) -> None:
+    with lake.transaction() as tx:
+        tx.truncate("t")
+
+
+def replace_all(lake: Lake) -> None:
+    table = lake.table_snapshot("t")
+    lake.commit(table.snapshot.id, lake.replacing_where(table, "i >= 0"), CommitInfo())
+
+
+@pytest.mark.parametrize("end", [truncate, replace_all])
+def test_rows_marked_before_their_file_ended_went_before(catalog, lake, end):
+    with open_lake(catalog, data_inlining_row_limit=10) as duck:
+        duck.sql("DELETE FROM t WHERE i IN (3, 4)")
+        duck.sql("DELETE FROM t WHERE i = 9")
+    end(lake)
+
+    with open_lake(catalog) as duck:
+        last = duck.sql("SELECT max(snapshot_id) FROM ducklake_snapshots('lake')")[0][0]
+        assert [len(values(duck, f"AT (VERSION => {at})")) for at in range(last - 3, last + 1)] == [
+            20,
+            18,
+            17,
+            0,
+        ]
+        gone = duck.sql(
+            f"SELECT snapshot_id, i FROM ducklake_table_deletions('lake', 'main', 't', 0, {last})"
+        )
+        assert sorted(gone) == [(last - 2, 3), (last - 2, 4), (last - 1, 9)] + [
+            (last, one) for one in range(20) if one not in {3, 4, 9}
+        ]
+        assert sorted(lake.deletions("t", 0, last)["i"].to_pylist()) == list(range(20))
+        duck.sql("CALL ducklake_expire_snapshots('lake', older_than => now())")
+        duck.sql("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
+        assert values(duck) == []

@@ -1,0 +1,82 @@
+"""Data files that end although rows of theirs are marked as deleted: the marks become a delete file first.
+
+*Source:* of a file that ends while it has marks, the reference's change feed says that all its rows go then,
+also those that went before; with the delete file that a flush makes of the marks it does not (observed on
+1.5.5). It never ends such a file itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.catalog import read_files, read_snapshots
+from airflow_provider_ducklake.catalog.inlined_read import inlined_delete_snapshots
+from airflow_provider_ducklake.catalog.questions import in_parts
+from airflow_provider_ducklake.catalog.table_snapshot import find_table
+from airflow_provider_ducklake.transaction.changes import (
+    AddDeletes,
+    EndFiles,
+    Positions,
+    Truncate,
+    UnwrittenDeletes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.catalog.commit import Stage
+    from airflow_provider_ducklake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.spec.ids import DataFileId, SnapshotId
+
+
+def with_marks_in_files(catalog: Catalog, stage: Stage) -> Stage:
+    """Return a stage that writes the marks of the files that it ends."""
+    ending = [change for change in stage.changes if isinstance(change, EndFiles | Truncate)]
+    if not ending:
+        return stage
+    with catalog.dialect.reading() as connection:
+        folds = [fold for change in ending for fold in _folds(connection, catalog, stage.base, change)]
+    return replace(stage, changes=(*stage.changes, *folds)) if folds else stage
+
+
+def _folds(
+    connection: Connection, catalog: Catalog, base: SnapshotId, change: EndFiles | Truncate
+) -> Iterator[AddDeletes]:
+    marks = inlined_delete_snapshots(connection, catalog, change.table_id, base)
+    ids = list(marks) if isinstance(change, Truncate) else [one for one in change.file_ids if one in marks]
+    if not ids:
+        return
+    root, files = _files(connection, catalog, base, change, ids)
+    if files:
+        written = tuple(
+            UnwrittenDeletes(file.id, file.path, root, Positions(b""), file.delete_file, marks[file.id])
+            for file in files
+        )
+        yield AddDeletes(change.table_id, change.name, written, tuple(file.id for file in files))
+
+
+def _files(
+    connection: Connection,
+    catalog: Catalog,
+    base: SnapshotId,
+    change: EndFiles | Truncate,
+    ids: list[DataFileId],
+) -> tuple[str, list[LiveDataFile]]:
+    """Return the table's directory, and those of the files that it has at the snapshot."""
+    tables = catalog.tables
+    snapshot = read_snapshots.snapshot_by_id(connection, tables, base)
+    row = find_table(connection, tables, snapshot, change.name)
+    root = row.path.below(row.schema.path.below(catalog.data_path))
+    file_id = tables["data_file"].c.data_file_id
+    found = [
+        file
+        for part in in_parts(ids)
+        for file in read_files.data_files(
+            connection, tables, base, change.table_id, root, only=file_id.in_(part), stats_of=()
+        )
+    ]
+    return root, found
