@@ -4,7 +4,7 @@ SHELL := /bin/bash
 RUN := scripts/run
 ARGS ?=
 
-.PHONY: help setup demo test test-fast test-full check format bench docs changelog clean distclean
+.PHONY: help setup demo test test-fast test-full iceberg check format bench docs changelog clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -21,8 +21,12 @@ test: ## Run every test at CI sizes; more arguments by ARGS="-k insert"
 test-fast: ## Run the unit and property tests only
 	@$(RUN) pytest tests/unit tests/properties $(ARGS)
 
-test-full: ## Run every test at full sizes
+test-full: ## Run every test at full sizes, and those with Iceberg
 	@$(RUN) pytest -n 2 --size=full $(ARGS)
+	@$(MAKE) iceberg ARGS=
+
+iceberg: ## Have Iceberg read our files, in an environment of its own; needs Maven Central
+	@$(RUN) python scripts/spark_peers.py python -m pytest --confcutdir=tests/iceberg tests/iceberg $(ARGS)
 
 check: ## Lock, format, lint, layer contracts, types
 	@$(RUN) scripts/check

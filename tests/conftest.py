@@ -23,6 +23,8 @@ from tests.reference.catalogs import (
     file_catalog,
 )
 
+collect_ignore = ["iceberg"]  # it runs in an environment of its own: make iceberg
+
 NewCatalog = Callable[[CatalogKind], CatalogDatabase]
 Server = postgres.PostgresServer | mariadb.MariaDbServer
 
