@@ -65,7 +65,8 @@ def data_files(  # noqa: PLR0913 - the last one has a default
             row,
             root,
             mappings,
-            delete_file=deletes.get(row.data_file_id),
+            delete_file=deletes[row.data_file_id][-1] if row.data_file_id in deletes else None,
+            older_delete_files=tuple(deletes.get(row.data_file_id, ())[:-1]),
             column_stats=stats.get(row.data_file_id, {}),
             partition_values=tuple(values.get(row.data_file_id, ())),
         )
@@ -114,14 +115,17 @@ def _delete_files(  # noqa: PLR0913 - as ``data_files``
     root: str,
     *,
     ids: Any,  # noqa: ANN401 - numbers, or a subquery
-) -> dict[int, LiveDeleteFile]:
+) -> dict[int, list[LiveDeleteFile]]:
     delete = tables["delete_file"]
     rows = connection.execute(
-        select(delete).where(
-            visible(delete, at), delete.c.table_id == table_id, delete.c.data_file_id.in_(ids)
-        )
+        select(delete)
+        .where(visible(delete, at), delete.c.table_id == table_id, delete.c.data_file_id.in_(ids))
+        .order_by(delete.c.delete_file_id)
     )
-    return {row.data_file_id: live_delete_file(row, root) for row in rows}
+    found: dict[int, list[LiveDeleteFile]] = {}
+    for row in rows:
+        found.setdefault(row.data_file_id, []).append(live_delete_file(row, root))
+    return found
 
 
 def live_delete_file(row: Row[Any], root: str) -> LiveDeleteFile:

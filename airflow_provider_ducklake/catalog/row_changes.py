@@ -12,7 +12,7 @@ from airflow_provider_ducklake.catalog.commit import Stage
 from airflow_provider_ducklake.catalog.inlined_read import inlined_delete_snapshots, missing_row_ids
 from airflow_provider_ducklake.catalog.inlined_tables import why_not_inlined
 from airflow_provider_ducklake.catalog.questions import in_parts
-from airflow_provider_ducklake.errors import TransactionConflictError
+from airflow_provider_ducklake.errors import TransactionConflictError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.row_deletes import FileLoss, plan_row_deletes
 from airflow_provider_ducklake.planning.write import append_to_existing
 from airflow_provider_ducklake.spec.paths import relative_to
@@ -124,6 +124,11 @@ def _files(
 
 def _check_not_replaced(table: TableSnapshot, file: LiveDataFile) -> None:
     """Refuse a delete file that took the place of an older one after the table's snapshot, under its age."""
+    if file.older_delete_files:
+        raise UnsupportedFeatureError(
+            f"Data file {file.id} of {table.name} has {len(file.older_delete_files) + 1} delete files: other "
+            "clients show its rows as often. Make the table anew first."
+        )
     live = file.delete_file
     if live is not None and live.partial_max is not None and live.partial_max > table.snapshot.id:
         raise TransactionConflictError(

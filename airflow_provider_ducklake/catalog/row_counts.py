@@ -59,7 +59,8 @@ def _doubtful(catalog: Catalog, table: TableSnapshot, marks: Table | None) -> Co
     def is_in(files: Select[Any]) -> ColumnElement[bool]:
         return file.c.data_file_id.in_(files)
 
-    conditions: list[ColumnElement[bool]] = []
+    several = deleted_from.group_by(deletes.c.data_file_id).having(func.count() > 1)
+    conditions: list[ColumnElement[bool]] = [is_in(several)]
     if "partial_max" in file.c:
         # a flush does not say of which snapshots its deletes are, only of which its rows
         unsaid = is_in(deleted_from.where(deletes.c.partial_max.is_(None)))

@@ -183,6 +183,7 @@ def _encode_file(file: LiveDataFile) -> Json:
         **{name: getattr(file, name) for name in _FILE},
         "snapshot_counts": list(file.snapshot_counts),
         "delete_file": None if file.delete_file is None else _encode_delete_file(file.delete_file),
+        "older_delete_files": [_encode_delete_file(one) for one in file.older_delete_files],
         "column_stats": [encode_stats(stats) for stats in file.column_stats.values()],
     }
 
@@ -203,6 +204,7 @@ def _decode_file(item: Json, mappings: Mapping[MappingId, NameMapping]) -> LiveD
         partial_max=item["partial_max"],
         snapshot_counts=tuple((SnapshotId(snapshot), count) for snapshot, count in item["snapshot_counts"]),
         delete_file=None if delete_file is None else _decode_delete_file(delete_file),
+        older_delete_files=tuple(_decode_delete_file(one) for one in item["older_delete_files"]),
         column_stats={one.column_id: one for one in stats},
     )
 

@@ -160,10 +160,11 @@ def gone_positions(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], L
         marked = pa.concat_arrays([marked, later])
     if file.delete_file is None:
         return marked
-    delete = file.delete_file
-    rows = deleted_rows(locate(delete.path), delete.format, delete.begin_snapshot)
-    by_now = rows.filter(pc.less_equal(rows["snapshot_id"], plan.table.snapshot.id))
-    return pa.concat_arrays([*by_now["pos"].chunks, marked])
+    gone = [marked]
+    for delete in (*file.older_delete_files, file.delete_file):
+        rows = deleted_rows(locate(delete.path), delete.format, delete.begin_snapshot)
+        gone += rows.filter(pc.less_equal(rows["snapshot_id"], plan.table.snapshot.id))["pos"].chunks
+    return pa.concat_arrays(gone)
 
 
 def ordinals(count: int) -> pa.Array:

@@ -35,7 +35,7 @@ def _quoted(name: str) -> str:
 def types_of(duck: DuckLakeConnection, source: str) -> dict[str, str]:
     """Return the reference's types of a table's columns; WKB stands for shapes."""
     described = duck.sql(f"DESCRIBE SELECT * FROM {source}")
-    return {name: re.sub(r"GEOMETRY.*", "BLOB", type_) for name, type_, *_ in described}
+    return {name: re.sub(r"GEOMETRY(\([^)]*\))?", "BLOB", type_) for name, type_, *_ in described}
 
 
 def assert_same_rows(
