@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
 
-from airflow_provider_ducklake.spark.expressions import can_be_computed
+from airflow_provider_ducklake.spark.expressions import looks_at
 from airflow_provider_ducklake.spark.matching import (
     CLAUSE,
     FILE_ID,
@@ -55,7 +55,7 @@ class ChangedRows:
         """
         assigned = assignments(self.changes)[number]
         rows = self._places(number)
-        if assigned.needs_target or not self._is_from_source(assigned):
+        if assigned.needs_target or self._looks_at_target(assigned, number):
             same_row = f.col(FILE_ID).eqNullSafe(f.col(_FILE)) & (_place() == f.col(_PLACE))
             rows = self._read_again(number).join(rows, same_row)
         if self.source is not None and number < len(self.changes.matched):
@@ -75,9 +75,10 @@ class ChangedRows:
         )
         return broadcast_if_small(rows, self.found.count([number]))
 
-    def _is_from_source(self, assigned: Assignment) -> bool:
-        source = self.frames.source
-        return source is not None and all(can_be_computed(source, text) for text in assigned.values.values())
+    def _looks_at_target(self, assigned: Assignment, number: int) -> bool:
+        target = self.frames.target
+        seen = self.frames.pairs if number < len(self.changes.matched) else target
+        return any(looks_at(seen, text, target) for text in assigned.values.values())
 
     def _read_again(self, number: int) -> DataFrame:
         """Return all of the files, and of the rows in the catalog, that have rows to update."""

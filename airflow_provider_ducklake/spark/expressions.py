@@ -35,9 +35,10 @@ def check_value(rows: DataFrame, text: str, what: str) -> t.DataType:
     """Return the type of an expression over a row of ``rows``.
 
     Raises:
-        InvalidInputError: Spark cannot read it, or it is random or looks at other rows.
+        InvalidInputError: Spark cannot read it, or it is random, looks at other rows, or has a star.
     """
     try:
+        _check_has_no_star(rows, text, what)
         value = f.expr(text)
         found = rows.select(value.alias("value")).schema[0].dataType
         _check_alone(rows.where(value.isNull()), text, what)
@@ -46,13 +47,25 @@ def check_value(rows: DataFrame, text: str, what: str) -> t.DataType:
     return found
 
 
-def can_be_computed(rows: DataFrame, text: str) -> bool:
-    """Whether the columns of ``rows`` are all that an expression needs."""
-    try:
-        rows.select(f.expr(text))
-    except AnalysisException:
-        return False
-    return True
+def _check_has_no_star(rows: DataFrame, text: str, what: str) -> None:
+    """Refuse ``struct(*)`` and the like: rows have columns of ours beside their own."""
+    if "*" not in text:
+        return
+    parser = rows.sparkSession._jsparkSession.sessionState().sqlParser()  # noqa: SLF001 - no public way
+    nodes = [parser.parseExpression(text)]
+    while nodes:
+        node = nodes.pop()
+        if node.nodeName().startswith("UnresolvedStar"):
+            raise InvalidInputError(f"{what}: {text!r} has a star for all columns. Name the columns.")
+        children = node.children()
+        nodes += [children.apply(place) for place in range(children.size())]
+
+
+def looks_at(rows: DataFrame, text: str, columns: DataFrame) -> bool:
+    """Whether an expression over a row of ``rows`` needs one of the columns that it has from ``columns``."""
+    needed = rows.select(value_of(text))._jdf.queryExecution().analyzed().references()  # noqa: SLF001 - no public way
+    own = columns._jdf.queryExecution().analyzed().outputSet()  # noqa: SLF001
+    return not needed.intersect(own).isEmpty()
 
 
 def _check_alone(filtered: DataFrame, text: str, what: str) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
+from pyspark.errors import AnalysisException
+
 from airflow_provider_ducklake import errors
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError
+from airflow_provider_ducklake.spark.sources import message_of
 
 _MARKED = re.compile(r"<<(\w+)\|(.*?)>>", re.DOTALL)
 _LONGEST = 2_000
@@ -33,7 +36,9 @@ def typed(error: Exception) -> DuckLakeError:
     """Return the error of ours that ``error`` is or carries; anything else becomes a ``SparkJobError``."""
     if isinstance(error, DuckLakeError):
         return error
-    text = str(error)
+    text = (
+        message_of(error) if isinstance(error, AnalysisException) else str(error)
+    )  # not its plan, with marks
     found = _MARKED.search(text)
     class_ = getattr(errors, found[1], None) if found is not None else None
     if found is not None and isinstance(class_, type) and issubclass(class_, DuckLakeError):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ROW_ID, FILE_ID, POSITION = "_ducklake_row_id", "_ducklake_file_id", "_ducklake_position"
 # of a row of the source; and the clause that applies, by its number
 SOURCE_ID, CLAUSE = "_ducklake_source_id", "_ducklake_clause"
-_ALONE = "_ducklake_clause_alone"
+_TIMES = "_ducklake_times"
 PLACE = (FILE_ID, POSITION, ROW_ID)
 _SHOWN_DUPLICATES = 3
 
@@ -95,14 +95,10 @@ def find(target: DataFrame, source: DataFrame | None, request: RowChangeSource) 
     ``SOURCE_ID``.
     """
     target = target.alias(request.target_alias)
-    if request.not_matched_by_source:
-        number = len(request.matched) + len(request.not_matched)
-        alone = _first(request.not_matched_by_source, number)
-        target = target.withColumn(_ALONE, alone).alias(request.target_alias)
     if source is None:
         none = f.lit(None).cast("bigint").alias(SOURCE_ID)
-        rows = target.where(f.col(_ALONE).isNotNull())
-        pairs = rows.select(*PLACE, none, f.col(_ALONE).alias(CLAUSE)).persist()
+        rows = target.select(*PLACE, none, _of_lone_row(request).alias(CLAUSE))
+        pairs = rows.where(f.col(CLAUSE).isNotNull()).persist()
     else:
         pairs = _pairs(target, source.alias(request.source_alias), request).persist()
     try:
@@ -118,10 +114,17 @@ def _pairs(target: DataFrame, source: DataFrame, request: RowChangeSource) -> Da
     how = "left" if request.not_matched_by_source else "inner"
     joined = target.join(source, value_of(request.on), how)
     clause = _first(request.matched, 0)
-    if request.not_matched_by_source:
-        clause = f.when(f.col(SOURCE_ID).isNull(), f.col(_ALONE)).otherwise(clause)
+    if request.not_matched_by_source:  # whose conditions see the table's names only, and no row that matches
+        joined = joined.select(f"{request.target_alias}.*", SOURCE_ID, clause.alias(CLAUSE))
+        joined = joined.alias(request.target_alias)
+        clause = f.when(f.col(SOURCE_ID).isNull(), _of_lone_row(request)).otherwise(f.col(CLAUSE))
     chosen = joined.select(*PLACE, SOURCE_ID, clause.alias(CLAUSE))
     return chosen.where(f.col(SOURCE_ID).isNotNull() | f.col(CLAUSE).isNotNull())
+
+
+def _of_lone_row(request: RowChangeSource) -> SparkColumn:
+    """Return the number of the clause for a row of the table that no row of the source matches."""
+    return _first(request.not_matched_by_source, len(request.matched) + len(request.not_matched))
 
 
 def _first(clauses: Sequence[Clause], number: int) -> SparkColumn:
@@ -149,15 +152,10 @@ def changed_twice(found: Found, source: DataFrame, request: RowChangeSource) -> 
     """
     own = [name for name in source.columns if name != SOURCE_ID]
     names = named_columns([request.on or ""], own) or tuple(own)
-    twice = found.rows.groupBy(*PLACE).agg(f.count("*").alias("times"), f.min(SOURCE_ID).alias(SOURCE_ID))
-    rows = (
-        twice.where(f.col("times") > 1)
-        .join(source, SOURCE_ID)
-        .select(*(f.col(quoted(name)) for name in names))
-        .distinct()
-        .limit(_SHOWN_DUPLICATES)
-        .collect()
-    )
+    first = f.min(SOURCE_ID).alias(SOURCE_ID)
+    twice = found.rows.groupBy(*PLACE).agg(f.count("*").alias(_TIMES), first).where(f.col(_TIMES) > 1)
+    some = twice.select(SOURCE_ID).distinct().limit(_SHOWN_DUPLICATES)
+    rows = source.join(some, SOURCE_ID, "left_semi").select(*map(quoted, names)).collect()
     if not rows:
         return None
     shown = "; ".join(

@@ -64,7 +64,7 @@ def read_table(  # noqa: PLR0913 - callers name them
         InvalidInputError: a column of the table has the name of one that is to be added.
     """
     added = (*(_ROW_IDS if row_ids else ()), *(_POSITIONS if positions else ()))
-    _check_free(plan, [name for name, _ in added])
+    _check_free(plan, [name for pair in added for name in pair])
     prepare_reading(spark)
     columns = columns_to_read(plan)
     for column in columns:

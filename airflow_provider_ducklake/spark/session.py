@@ -21,13 +21,14 @@ _REQUIRED = {
     "spark.sql.parquet.writeLegacyFormat": "false",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
-# ... or read other columns, texts or times than the files have.
+# ... or read other columns, texts or times than the files have, or take names in backticks for patterns.
 _REQUIRED_TO_READ = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.parquet.fieldId.read.enabled": "true",
     "spark.sql.parquet.fieldId.read.ignoreMissing": "false",
     "spark.sql.parquet.binaryAsString": "false",
     "spark.sql.legacy.parquet.nanosAsLong": "true",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
 # Spark 4 asks Arrow for a batch's size after each row, half of the Arrow engine's time (ADR 0009).

@@ -52,10 +52,19 @@ def _ids(rows: DataFrame) -> dict[int | None, str]:
 
 
 def _id(node: Any) -> int | None:  # noqa: ANN401 - Spark's own, of the JVM
-    """Return the id of the column that an expression is, whatever type it is compared in."""
-    while node.nodeName() == "Cast":
+    """Return the id of the column that an expression is, or is as a larger integer."""
+    while node.nodeName() == "Cast" and _is_widening(node):
         node = node.child()
     return int(node.exprId().id()) if node.nodeName() == "AttributeReference" else None
+
+
+_BY_SIZE = ("tinyint", "smallint", "int", "bigint")
+
+
+def _is_widening(cast: Any) -> bool:  # noqa: ANN401
+    """Whether a cast keeps every value apart from others: as dates, two times may be equal."""
+    before, after = (one.dataType().catalogString() for one in (cast.child(), cast))
+    return before in _BY_SIZE and after in _BY_SIZE[_BY_SIZE.index(before) :]
 
 
 _INTEGERS = ("int8", "int16", "int32", "int64")

@@ -356,6 +356,8 @@ REFUSED = (
     (delete("sum(price) > 3"), "cannot be run"),
     (delete("row_number() OVER (ORDER BY id) > 3"), "cannot be run"),
     (delete("explode(array(true))"), "cannot be run"),
+    (delete("hash(target.*) = 1"), "has a star"),
+    (update(None, price="size(array(*))"), "has a star"),
     (delete("nowhere = 1"), "nowhere"),
     (delete("price +"), "cannot be run"),
     (delete("price"), "neither true nor false but int"),
@@ -400,6 +402,50 @@ def test_rows_that_the_source_has_twice_are_named(orders, spark):
     only_one = (Clause(Action.UPDATE, "source.more = '150'", {"price": "source.price"}),)
     done = orders.change(spark, **merge(source, matched=only_one))
     assert (done.updated.rows_written, done.inserted.rows_written) == (1, 0)
+
+
+def test_rows_that_the_source_has_twice_are_named_whatever_columns_tell_them(twins, spark):
+    twins.sql("CREATE TABLE t (id BIGINT, times INT)", "INSERT INTO t VALUES (1, 7)")
+    source = "SELECT map('id', 1L) AS key, times FROM VALUES (7), (7) AS rows (times)"
+    on = "target.id = source.key['id'] AND target.times = source.times"
+
+    with pytest.raises(InvalidInputError, match=r"for one: key=\{'id': 1\}, times=7\."):
+        twins.change(spark, **merge(source, on, matched=(Clause(Action.DELETE, None),)))
+
+
+def test_keys_that_are_only_equal_after_a_cast_match(twins, spark):
+    twins.sql(
+        "CREATE TABLE t (id BIGINT, code VARCHAR, day TIMESTAMP)",
+        "INSERT INTO t VALUES (1, '007', '2024-05-01 10:00'), (2, '7', '2024-05-02')",
+    )
+    source = "SELECT ' 7' AS code, TIMESTAMP_NTZ '2024-05-01 03:00:00' AS day, CAST(1 AS TINYINT) AS id"
+    on = (
+        "CAST(target.code AS INT) = CAST(source.code AS INT) AND target.id = source.id "
+        "AND CAST(target.day AS DATE) = CAST(source.day AS DATE)"
+    )
+
+    twins.change(spark, **merge(source, on, matched=(Clause(Action.UPDATE, None, {"code": "source.code"}),)))
+
+    assert twins.ours.sql("SELECT id, code FROM t ORDER BY id") == [(1, " 7"), (2, "7")]
+
+
+def test_a_name_means_the_same_in_rows_that_are_written_as_in_rows_that_are_checked(twins, spark):
+    """The source has columns of the table's names, and one of the table's own name."""
+    twins.sql("CREATE TABLE t (id BIGINT, price INT)", "INSERT INTO t VALUES (1, 10), (2, 20), (3, 30)")
+    source = "SELECT id, 5 AS price, named_struct('price', 77) AS target FROM range(1, 3)"
+
+    twins.change(
+        spark,
+        **merge(
+            source,
+            matched=(Clause(Action.UPDATE, None, {"id": "source.id", "price": "target.price + 1"}),),
+            not_matched_by_source=(
+                Clause(Action.UPDATE, "1 / (id - 1) < 1", {"id": "id + 6", "price": "price + 2"}),
+            ),
+        ),
+    )
+
+    assert twins.ours.sql("FROM t ORDER BY id") == [(1, 11), (2, 21), (9, 32)]
 
 
 def test_the_source_is_read_once_and_null_matches_nothing(orders, spark):
