@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.planning.scan import columns_to_read
 from airflow_provider_ducklake.spark.identifiers import quoted
-from airflow_provider_ducklake.spark.read_arrow import ROW_ID
+from airflow_provider_ducklake.spark.read_arrow import NUMBERS, ROW_ID
 from airflow_provider_ducklake.spark.read_changes import read_changes
 from airflow_provider_ducklake.spark.read_deletes import FILE_ID, POSITION
 from airflow_provider_ducklake.spark.read_files import Read, rows_of
@@ -64,7 +64,7 @@ def read_table(  # noqa: PLR0913 - callers name them
         InvalidInputError: a column of the table has the name of one that is to be added.
     """
     added = (*(_ROW_IDS if row_ids else ()), *(_POSITIONS if positions else ()))
-    _check_free(plan, [name for pair in added for name in pair])
+    _check_free(plan, [*(name for name, _ in added), *NUMBERS])
     prepare_reading(spark)
     columns = columns_to_read(plan)
     for column in columns:

@@ -237,6 +237,7 @@ def test_row_ids_and_positions(sqlite_catalog, spark):
 
 
 def test_columns_with_the_names_of_those_that_a_read_adds(sqlite_catalog, spark):
+    spark.conf.set("spark.sql.parser.quotedRegexColumnNames", "true")  # the read itself sets it back
     with open_lake(sqlite_catalog) as duck:
         duck.sql('CREATE TABLE t ("_Ducklake_Row_ID" BIGINT, "__ducklake_gone" BIGINT, _metadata BIGINT)')
         duck.sql('ALTER TABLE t ADD COLUMN "a.`b" STRUCT("c.d" UUID, _metadata INT)')
@@ -250,6 +251,9 @@ def test_columns_with_the_names_of_those_that_a_read_adds(sqlite_catalog, spark)
             with pytest.raises(InvalidInputError, match="_ducklake_row_id"):
                 read_table(spark, lake.scan("t"), row_ids=True)
             assert read_table(spark, lake.scan("t"), positions=True).count() == 89
+            duck.sql('ALTER TABLE t ADD COLUMN "__ducklake_Position" INT')
+            with pytest.raises(InvalidInputError, match="__ducklake_position"):
+                read_table(spark, lake.scan("t"))
 
 
 def test_no_columns_and_no_rows(sqlite_catalog, spark):
