@@ -16,13 +16,13 @@ demo: ## Run the main job through a real DAG run: SQLite catalog, local files, l
 	@scripts/demo
 
 test: ## Run every test at CI sizes; more arguments by ARGS="-k insert"
-	@$(RUN) pytest -n 2 $(ARGS)
+	@$(RUN) pytest -n 2 --dist worksteal $(ARGS)
 
 test-fast: ## Run the unit and property tests only
 	@$(RUN) pytest tests/unit tests/properties $(ARGS)
 
 test-full: ## Run every test at full sizes, and those with Iceberg
-	@$(RUN) pytest -n 2 --size=full $(ARGS)
+	@$(RUN) pytest -n 2 --dist worksteal --size=full $(ARGS)
 	@$(MAKE) iceberg ARGS=
 
 iceberg: ## Have Iceberg read our files, in an environment of its own; needs Maven Central
