@@ -70,6 +70,7 @@ def read_targets(
 
     Raises:
         TransactionConflictError: other rows of such a file were deleted since the snapshot.
+        UnsupportedFeatureError: such a file has two delete files.
     """
     if not file_ids:
         return _targets(connection, catalog, table, (), row_ids)
@@ -86,7 +87,7 @@ def read_targets_where(
     """Return what a table's snapshot says of those data files for which a condition on their rows holds.
 
     Raises:
-        TransactionConflictError: as ``read_targets``.
+        TransactionConflictError, UnsupportedFeatureError: as ``read_targets``.
     """
     return _targets(connection, catalog, table, _files(connection, catalog, table, condition))
 
@@ -100,6 +101,7 @@ def _targets(
 ) -> Targets:
     files = {file.id: file for file in found}
     for file in files.values():
+        _check_has_one_delete_file(table, file)
         _check_not_replaced(table, file)
     marks = inlined_delete_snapshots(connection, catalog, table.table_id, table.snapshot.id) if files else {}
     dialect_name = catalog.dialect.engine.dialect.name
@@ -122,13 +124,16 @@ def _files(
     )
 
 
-def _check_not_replaced(table: TableSnapshot, file: LiveDataFile) -> None:
-    """Refuse a delete file that took the place of an older one after the table's snapshot, under its age."""
+def _check_has_one_delete_file(table: TableSnapshot, file: LiveDataFile) -> None:
     if file.older_delete_files:
         raise UnsupportedFeatureError(
             f"Data file {file.id} of {table.name} has {len(file.older_delete_files) + 1} delete files: other "
             "clients show its rows as often. Make the table anew first."
         )
+
+
+def _check_not_replaced(table: TableSnapshot, file: LiveDataFile) -> None:
+    """Refuse a delete file that took the place of an older one after the table's snapshot, under its age."""
     live = file.delete_file
     if live is not None and live.partial_max is not None and live.partial_max > table.snapshot.id:
         raise TransactionConflictError(

@@ -36,9 +36,8 @@ def typed(error: Exception) -> DuckLakeError:
     """Return the error of ours that ``error`` is or carries; anything else becomes a ``SparkJobError``."""
     if isinstance(error, DuckLakeError):
         return error
-    text = (
-        message_of(error) if isinstance(error, AnalysisException) else str(error)
-    )  # not its plan, with marks
+    # an analysis shows its plan behind its message, with the marks of errors that did not happen
+    text = message_of(error) if isinstance(error, AnalysisException) else str(error)
     found = _MARKED.search(text)
     class_ = getattr(errors, found[1], None) if found is not None else None
     if found is not None and isinstance(class_, type) and issubclass(class_, DuckLakeError):

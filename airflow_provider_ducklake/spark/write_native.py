@@ -21,6 +21,7 @@ from airflow_provider_ducklake.spark.row_order import ordered
 from airflow_provider_ducklake.spec.partitioning import HIVE_NULL, PartitionField, TransformKind
 from airflow_provider_ducklake.spec.paths import hadoop_uri
 from airflow_provider_ducklake.storage.filesystem import delete_file, move_file, open_filesystem
+from airflow_provider_ducklake.storage.parallel import in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +44,7 @@ def write(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> list[DataFile]
         writer = writer.partitionBy(*folders)
     writer.parquet(hadoop_uri(directory))
     files = describe_files(df.sparkSession, _written(directory), plan)
-    return [_in_its_folder(file, plan) for file in files if _has_rows(file)]
+    return in_threads(lambda file: _in_its_folder(file, plan), filter(_has_rows, files))
 
 
 def _in_its_folder(file: DataFile, plan: WritePlan) -> DataFile:

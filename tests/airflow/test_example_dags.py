@@ -24,6 +24,21 @@ EXAMPLES = ROOT / "example_dags"
 TABLES = ("airlines", "airports", "flights", "planes", "weather")
 
 
+@pytest.fixture
+def lake_of_examples(
+    sqlite_catalog: CatalogDatabase,
+    connect: Callable[..., str],
+    set_connection: SetConnection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> CatalogDatabase:
+    """Make the connections of the examples; Spark is the real one."""
+    connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
+    set_connection("spark_default", conn_type="spark", host="local[2]")
+    recorded(tmp_path / "bin", monkeypatch)
+    return sqlite_catalog
+
+
 def test_all_examples_parse():
     bag = DagBag(str(EXAMPLES))
 
@@ -35,21 +50,14 @@ def test_all_examples_parse():
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
 @pytest.mark.usefixtures("airflow_db")
 def test_the_quickstart_makes_the_lake_that_its_data_say(
-    sqlite_catalog: CatalogDatabase,
-    connect: Callable[..., str],
-    set_connection: SetConnection,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    lake_of_examples: CatalogDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
-    set_connection("spark_default", conn_type="spark", host="local[2]")
-    recorded(tmp_path / "bin", monkeypatch)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     run = sync_dag(parse(EXAMPLES / "example_ducklake_quickstart.py")).test()
 
     assert run.state == "success"
-    with open_lake(sqlite_catalog) as lake:
+    with open_lake(lake_of_examples) as lake:
         for table in TABLES:
             assert summary_of_lake(lake, table) == summary_of_csv(lake, table)
         months = lake.sql(
@@ -67,25 +75,16 @@ def test_the_quickstart_makes_the_lake_that_its_data_say(
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
 @pytest.mark.usefixtures("airflow_db")
-def test_daily_counts_are_kept_up_to_date(
-    sqlite_catalog: CatalogDatabase,
-    connect: Callable[..., str],
-    set_connection: SetConnection,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-):
-    connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
-    set_connection("spark_default", conn_type="spark", host="local[2]")
-    recorded(tmp_path / "bin", monkeypatch)
+def test_daily_counts_are_kept_up_to_date(lake_of_examples: CatalogDatabase):
     example = sync_dag(parse(EXAMPLES / "example_ducklake_daily_counts.py"))
 
     assert example.test().state == "success"
-    with open_lake(sqlite_catalog) as lake:
+    with open_lake(lake_of_examples) as lake:
         lake.sql("UPDATE trips SET passengers = 9 WHERE passengers = 4")
     run = example.test()
 
     assert run.state == "success"
-    with open_lake(sqlite_catalog) as lake:
+    with open_lake(lake_of_examples) as lake:
         assert lake.sql("SELECT trips, passengers FROM daily") == [(6, 19)]
     assert xcom(run, "count")["rows_added"] == 1
     gc.collect()
@@ -93,22 +92,12 @@ def test_daily_counts_are_kept_up_to_date(
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
 @pytest.mark.usefixtures("airflow_db")
-def test_files_are_streamed(
-    sqlite_catalog: CatalogDatabase,
-    connect: Callable[..., str],
-    set_connection: SetConnection,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-):
-    connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
-    set_connection("spark_default", conn_type="spark", host="local[2]")
-    recorded(tmp_path / "bin", monkeypatch)
-
+def test_files_are_streamed(lake_of_examples: CatalogDatabase):
     run = sync_dag(parse(EXAMPLES / "example_ducklake_stream.py")).test()
 
     assert run.state == "success"
     assert (xcom(run, "stream")["table"], xcom(run, "stream")["batches"]) == ("main.clicks", 2)
-    with open_lake(sqlite_catalog) as lake:
+    with open_lake(lake_of_examples) as lake:
         assert lake.sql("SELECT page FROM clicks ORDER BY clicked, page") == [("home",), ("prices",)]
     gc.collect()
 

@@ -7,6 +7,7 @@ import pytest
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError, TransactionConflictError
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.transaction.changes import Truncate
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.duckdb_lake import open_lake
 
@@ -248,3 +249,17 @@ def test_rows_marked_before_their_file_ended_went_before(catalog, lake, end):
         duck.sql("CALL ducklake_expire_snapshots('lake', older_than => now())")
         duck.sql("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
         assert values(duck) == []
+
+
+def test_a_row_marked_while_we_empty_the_table_is_a_conflict(catalog, lake):
+    with open_lake(catalog, data_inlining_row_limit=10) as duck:
+        duck.sql("DELETE FROM t WHERE i = 3")
+        table = lake.table_snapshot("t")
+        duck.sql("DELETE FROM t WHERE i = 4")
+        with pytest.raises(TransactionConflictError):
+            lake.commit(table.snapshot.id, [Truncate(table.table_id, table.name)], CommitInfo())
+        assert [len(values(duck, f"AT (VERSION => {at})")) for at in (3, 4)] == [19, 18]
+    truncate(lake)
+
+    with open_lake(catalog) as duck:
+        assert [len(values(duck, f"AT (VERSION => {at})")) for at in (2, 3, 4, 5)] == [20, 19, 18, 0]

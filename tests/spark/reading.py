@@ -10,22 +10,18 @@ from airflow_provider_ducklake.spark.read import read_table
 from airflow_provider_ducklake.spec.identifiers import QualifiedName, quote
 from tests.reference.duckdb_lake import DuckLakeConnection
 
-INTERVAL = "to_months({0}.months) + to_days({0}.days) + to_microseconds({0}.microseconds)"
+PARTS = pa.struct(
+    [("months", pa.int32()), ("days", pa.int32()), ("microseconds", pa.int64())]
+)  # of an interval
 
 
 def shown(duck: DuckLakeConnection, rows: pa.Table, types: dict[str, str]) -> list[tuple[str | None, ...]]:
     """Return rows as the texts that the reference has for their values in its own types, sorted."""
     duck.raw.register("rows", rows)
-    values = [_cast(_quoted(name), type_) for name, type_ in types.items()]
-    found = duck.sql(f"SELECT {', '.join(f'({value})::VARCHAR' for value in values)} FROM rows")
+    texts = [f"CAST({_quoted(name)} AS {type_})::VARCHAR" for name, type_ in types.items()]
+    found = duck.sql(f"SELECT {', '.join(texts)} FROM rows")
     duck.raw.unregister("rows")
     return sorted(found, key=repr)
-
-
-def _cast(name: str, type_: str) -> str:
-    if type_ == "INTERVAL":
-        return INTERVAL.format(name)
-    return f"CAST({name} AS {type_})"
 
 
 def _quoted(name: str) -> str:
@@ -33,9 +29,14 @@ def _quoted(name: str) -> str:
 
 
 def types_of(duck: DuckLakeConnection, source: str) -> dict[str, str]:
-    """Return the reference's types of a table's columns; WKB stands for shapes."""
+    """Return the reference's types of a table's columns; WKB stands for shapes, parts for intervals."""
     described = duck.sql(f"DESCRIBE SELECT * FROM {source}")
-    return {name: re.sub(r"GEOMETRY(\([^)]*\))?", "BLOB", type_) for name, type_, *_ in described}
+    return {name: _as_compared(type_) for name, type_, *_ in described}
+
+
+def _as_compared(type_: str) -> str:
+    parts = "STRUCT(months INTEGER, days INTEGER, microseconds BIGINT)"
+    return re.sub(r"\bINTERVAL\b", parts, re.sub(r"GEOMETRY(\([^)]*\))?", "BLOB", type_))
 
 
 def assert_same_rows(
@@ -61,15 +62,28 @@ def assert_same_rows(
 
 def _plain(rows: pa.Table) -> pa.Table:
     """Return rows with intervals in parts, as Spark has them."""
-    for place, name in enumerate(rows.column_names):
-        if pa.types.is_interval(rows[name].type):
-            parts = [
-                None if one is None else {"months": one[0], "days": one[1], "microseconds": one[2] // 1000}
-                for one in rows[name].to_pylist()
-            ]
-            type_ = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("microseconds", pa.int64())])
-            rows = rows.set_column(place, name, pa.array(parts, type_))
-    return rows
+    return pa.table([_in_parts(column.combine_chunks()) for column in rows.columns], rows.column_names)
+
+
+def _in_parts(array: pa.Array) -> pa.Array:
+    type_ = array.type
+    if pa.types.is_interval(type_):
+        return pa.array([_parts(one) for one in array.to_pylist()], PARTS)
+    if pa.types.is_struct(type_):
+        members = [_in_parts(member) for member in array.flatten()]
+        return pa.StructArray.from_arrays(members, [field.name for field in type_], mask=array.is_null())
+    if pa.types.is_list(type_):
+        return pa.ListArray.from_arrays(array.offsets, _in_parts(array.values), mask=array.is_null())
+    if pa.types.is_map(type_):
+        keys, items = _in_parts(array.keys), _in_parts(array.items)
+        return pa.MapArray.from_arrays(array.offsets, keys, items, mask=array.is_null())
+    return array
+
+
+def _parts(interval: pa.MonthDayNano | None) -> dict[str, int] | None:
+    if interval is None:
+        return None
+    return {"months": interval[0], "days": interval[1], "microseconds": interval[2] // 1000}
 
 
 def assert_same_at_every_snapshot(
