@@ -19,6 +19,7 @@ from airflow_provider_ducklake.transaction.changes import (
     EndFiles,
     InlineDeletes,
     InlineRows,
+    MergeAdjacent,
     RegisterLayout,
     Truncate,
 )
@@ -65,7 +66,7 @@ def known_stats(
         layouts=answers.get("layouts", {}),
         dialect_name=dialect_name,
     )
-    if any(isinstance(change, AddDeletes | EndFiles | InlineDeletes) for change in changes):
+    if any(isinstance(change, AddDeletes | EndFiles | InlineDeletes | MergeAdjacent) for change in changes):
         known = with_targets(connection, catalog, changes, known)
     return with_foreign_files(connection, catalog, changes, known)
 

@@ -6,8 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog import read_files
+from airflow_provider_ducklake.catalog.compaction import files_with_deletes
 from airflow_provider_ducklake.catalog.inlined_tables import inlined_delete_table
-from airflow_provider_ducklake.transaction.changes import AddDeletes, Change, EndFiles, InlineDeletes
+from airflow_provider_ducklake.transaction.changes import (
+    AddDeletes,
+    Change,
+    EndFiles,
+    InlineDeletes,
+    MergeAdjacent,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -15,6 +22,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.spec.ids import DataFileId
     from airflow_provider_ducklake.transaction.commit_state import KnownStats
 
 
@@ -30,7 +38,15 @@ def with_targets(
         elif isinstance(change, EndFiles) and change.delete_files is not None:
             targets = read_files.live_targets(connection, catalog.tables, change.file_ids)
             known = replace(known, targets={**known.targets, **targets})
+        elif isinstance(change, MergeAdjacent):
+            known = replace(known, sources={**known.sources, **_sources(connection, catalog, change)})
     return known
+
+
+def _sources(connection: Connection, catalog: Catalog, change: MergeAdjacent) -> dict[DataFileId, str]:
+    touched = files_with_deletes(connection, catalog, change.table_id)
+    paths = read_files.live_file_paths(connection, catalog.tables, change.table_id, change.sources)
+    return {file_id: path for file_id, path in paths.items() if file_id not in touched}
 
 
 def _of_delete_files(

@@ -29,6 +29,7 @@ from airflow_provider_ducklake.catalog.commit import KeyedCommit, PlannedCommit,
 from airflow_provider_ducklake.catalog.connect import catalog_file, open_engine, parse_url, shown
 from airflow_provider_ducklake.catalog.dialects import dialect_of
 from airflow_provider_ducklake.catalog.indexes import create_indexes
+from airflow_provider_ducklake.catalog.compaction import plan_merge
 from airflow_provider_ducklake.catalog.options import write_option
 from airflow_provider_ducklake.catalog.read_changes import check_complete, plan_changes
 from airflow_provider_ducklake.catalog.registered_files import registered
@@ -89,6 +90,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.views import ViewDefinition
     from airflow_provider_ducklake.storage.filesystem import Location
     from airflow_provider_ducklake.transaction.changes import Change
+    from airflow_provider_ducklake.planning.compaction import Compaction
+    from airflow_provider_ducklake.planning.findings import Finding
 
 At = int | datetime | None
 STAGE_TTL = timedelta(days=7)
@@ -447,6 +450,44 @@ class Lake:
             name = None if table is None else QualifiedName.of(table)
             if name is not None:
                 find_table(connection, self._catalog.tables, snapshot, name)
+    def plan_merge(
+        self,
+        table: TableName,
+        *,
+        where: str | None = None,
+        older_than: datetime | None = None,
+        **limits: int | None,
+    ) -> Compaction:
+        """Return which small files of a table can become one, without that any snapshot shows other rows.
+
+        ``where``: only files that may hold a row for which it is true. ``older_than``: only files of
+        snapshots before that time. ``limits`` are fields of ``MergeRule``; ``target_file_size`` is the lake's
+        option unless it is given.
+
+        Raises:
+            InvalidInputError: limits that leave nothing to do.
+            InvalidPredicateError, ColumnNotFoundError, TableNotFoundError, SchemaNotFoundError: as the words
+                say.
+        """
+        self._refuse_unwritable()
+        with self._reading() as connection:
+            snapshot = self._snapshot(connection, None)
+            found = load_table(connection, self._catalog, snapshot, QualifiedName.of(table), with_files=False)
+            before = None if older_than is None else self._first_since(connection, older_than)
+            target = limits.pop("target_file_size", None) or found.options.integer("target_file_size")
+            rule = MergeRule(target_file_size=target, before=before, **limits)
+            files = None
+            if where is not None:
+                files = plan_table(connection, self._catalog, found, (), where).files
+            return plan_merge(connection, self._catalog, found, rule, files)
+
+    def _first_since(self, connection: Connection, time: datetime) -> SnapshotId | None:
+        """Return the first snapshot at or after a time; None: there is none yet."""
+        try:
+            return self._first_snapshot(connection, time).id
+        except SnapshotNotFoundError:
+            return None
+
             return table_infos(connection, self._catalog, snapshot.id, name)
 
     def files(self, table: TableName, at: At = None) -> list[ListedFile]:

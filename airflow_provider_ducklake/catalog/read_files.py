@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import Column as SqlColumn
 from sqlalchemy import Connection, Row, and_, select, true
 
 from airflow_provider_ducklake.catalog.questions import in_parts
@@ -214,20 +215,44 @@ def delete_file_paths(
     connection: Connection, tables: CatalogTables, table_id: int, delete_file_ids: Collection[int]
 ) -> dict[DeleteFileId, str]:
     """Return the paths of delete files as the schedule of deletions has them: below the data path."""
-    if not delete_file_ids:
+    deletes = tables["delete_file"]
+    paths = _scheduled_paths(connection, tables, table_id, deletes.c.delete_file_id, delete_file_ids)
+    return {DeleteFileId(one): path for one, path in paths.items()}
+
+
+def live_file_paths(
+    connection: Connection, tables: CatalogTables, table_id: int, file_ids: Collection[int]
+) -> dict[DataFileId, str]:
+    """Return the paths of those of the data files that are live, as the schedule of deletions has them."""
+    file = tables["data_file"]
+    is_live = file.c.end_snapshot.is_(None)
+    paths = _scheduled_paths(connection, tables, table_id, file.c.data_file_id, file_ids, is_live)
+    return {DataFileId(one): path for one, path in paths.items()}
+
+
+def _scheduled_paths(  # noqa: PLR0913, PLR0917 - the last has a default
+    connection: Connection,
+    tables: CatalogTables,
+    table_id: int,
+    id_column: SqlColumn[int],
+    ids: Collection[int],
+    condition: ColumnElement[bool] | None = None,
+) -> dict[int, str]:
+    if not ids:
         return {}
-    table, schema, deletes = tables["table"], tables["schema"], tables["delete_file"]
+    table, schema, file = tables["table"], tables["schema"], id_column.table
     places = connection.execute(
         select(table.c.path, table.c.path_is_relative, schema.c.path, schema.c.path_is_relative)
         .join(schema, schema.c.schema_id == table.c.schema_id)
         .where(table.c.table_id == table_id, table.c.end_snapshot.is_(None), schema.c.end_snapshot.is_(None))
     ).one()
     root = CatalogPath(places[0], places[1]).below(CatalogPath(places[2], places[3]).below(""))
-    query = select(deletes.c.delete_file_id, deletes.c.path, deletes.c.path_is_relative)
+    query = select(id_column.label("id"), file.c.path, file.c.path_is_relative)
+    query = query.where(true() if condition is None else condition)
     return {
-        DeleteFileId(row.delete_file_id): CatalogPath(row.path, row.path_is_relative).below(root)
-        for ids in in_parts(delete_file_ids)
-        for row in connection.execute(query.where(deletes.c.delete_file_id.in_(ids)))
+        row.id: CatalogPath(row.path, row.path_is_relative).below(root)
+        for part in in_parts(ids)
+        for row in connection.execute(query.where(id_column.in_(part)))
     }
 
 

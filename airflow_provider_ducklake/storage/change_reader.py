@@ -85,22 +85,27 @@ def lives_of_file(plan: ChangeFeedPlan, history: FileHistory, locate: Callable[[
         locate=locate,
     )
     places = ordinals(read.num_rows)
-    begin = _begins(file, read.num_rows, is_rewritten=file.begin_snapshot in plan.rewrites)
+    begin = pc.coalesce(read[SNAPSHOT_ID.name], _begins(file, read.num_rows))
     numbered = pc.add(places, file.row_id_start if file.row_id_start is not None else 0)
     rows = _with_life(
         read.select(table.schema.names),
-        pc.coalesce(read[SNAPSHOT_ID.name], begin),
+        _but_of_rewrites(begin, plan),
         _deleted_by(plan, history, places, locate),
         pc.coalesce(read[ROW_ID.name], numbered),
     )
     return rows.filter(pc.less_equal(rows["inserted"], plan.end))
 
 
-def _begins(file: LiveDataFile, row_count: int, *, is_rewritten: bool) -> pa.Array:
+def _but_of_rewrites(begin: pa.ChunkedArray, plan: ChangeFeedPlan) -> pa.ChunkedArray:
+    """Return the snapshots that rows came by; what a rewrite moved, and perhaps a merge since, was there."""
+    moved = pc.is_in(begin, value_set=pa.array(sorted(plan.rewrites), pa.int64()))
+    return pc.if_else(moved, _BEFORE_ALL, begin)
+
+
+def _begins(file: LiveDataFile, row_count: int) -> pa.Array:
     """Return the snapshot that each row came by, as far as the catalog says it."""
     if not file.snapshot_counts:
-        begin = _BEFORE_ALL if is_rewritten else file.begin_snapshot
-        return pa.repeat(pa.scalar(begin, pa.int64()), row_count)
+        return pa.repeat(pa.scalar(file.begin_snapshot, pa.int64()), row_count)
     parts, done = [], 0
     for snapshot, count in file.snapshot_counts:
         parts.append(pa.repeat(pa.scalar(snapshot, pa.int64()), count - done))

@@ -57,6 +57,26 @@ def read_data_file(  # noqa: PLR0913 - table and snapshot are for the messages
         return _read(pq.ParquetFile(source, pre_buffer=not location.is_local), wanted, file)
 
 
+def read_row_groups(
+    file: LiveDataFile,
+    schema: TableSchema,
+    *,
+    table: str,
+    snapshot_id: SnapshotId,
+    locate: Callable[[str], Location] = open_filesystem,
+) -> Iterator[pa.Table]:
+    """Yield what ``read_data_file`` returns with all columns, a row group at a time.
+
+    Raises:
+        StorageError, UnsupportedFeatureError: as ``read_data_file``.
+    """
+    location = locate(file.path)
+    with naming_file(file, table, snapshot_id), open_input(location) as source:
+        parquet = pq.ParquetFile(source, pre_buffer=not location.is_local)
+        for group in range(parquet.num_row_groups):
+            yield _read(parquet, schema.columns, file, [group])
+
+
 @contextmanager
 def naming_file(file: LiveDataFile, table: str, snapshot_id: SnapshotId) -> Iterator[None]:
     """Name the data file, its table and the snapshot in errors of whoever reads the file."""
@@ -101,10 +121,18 @@ def _identified(schema: pa.Schema, file: LiveDataFile) -> pa.Schema:
     return with_field_ids(schema, file.mapping, file.path)
 
 
-def _read(source: pq.ParquetFile, columns: Sequence[Column], file: LiveDataFile) -> pa.Table:
+def _read(
+    source: pq.ParquetFile, columns: Sequence[Column], file: LiveDataFile, row_groups: list[int] | None = None
+) -> pa.Table:
+    """Return the rows of a file, or of some of its row groups."""
     stored = _identified(source.schema_arrow, file)
     names = {field_id(field): field.name for field in stored}
-    rows = source.read(columns=[names[column.id] for column in columns if column.id in names])
+    wanted = [names[column.id] for column in columns if column.id in names]
+    rows = (
+        source.read(columns=wanted)
+        if row_groups is None
+        else source.read_row_groups(row_groups, columns=wanted)
+    )
     identified = pa.schema([stored.field(name) for name in rows.column_names])
     rows = rows if rows.schema.equals(identified, check_metadata=True) else rows.cast(identified)
     return in_schema(rows, columns, file.path, folder_values(file, columns))

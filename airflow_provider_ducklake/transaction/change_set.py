@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.transaction.changes import (
     AddDeletes,
     AppendFiles,
@@ -23,6 +24,7 @@ from airflow_provider_ducklake.transaction.changes import (
     EndFiles,
     InlineDeletes,
     InlineRows,
+    MergeAdjacent,
     NewTableRef,
     RegisterLayout,
     RenameTable,
@@ -44,15 +46,25 @@ _STAGES: tuple[tuple[type, ...], ...] = (
     (CommentOnTable, CommentOnColumn, CommentOnView),
     (RegisterLayout,),
     (EndFiles, InlineDeletes, Truncate),
+    (MergeAdjacent,),
 )
-_DATA = (AppendFiles, InlineRows, EndFiles, AddDeletes, InlineDeletes, Truncate)
+_UPKEEP = (MergeAdjacent,)
+_DATA = (AppendFiles, InlineRows, EndFiles, AddDeletes, InlineDeletes, Truncate, *_UPKEEP)
 
 
 def ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
     """Return the changes in commit order: drops, creations, alterations, then each table's rows, files first.
 
     Existing tables come before new ones and by id, and delete files last, as the reference numbers files.
+
+    Raises:
+        UnsupportedFeatureError: compaction together with anything else: readers tell by the snapshot that no
+            row changed.
     """
+    changes = tuple(changes)
+    upkeep = [isinstance(change, _UPKEEP) for change in changes]
+    if any(upkeep) and not all(upkeep):
+        raise UnsupportedFeatureError("Compaction makes a snapshot of its own. Commit other changes apart.")
     others: list[Change] = []
     inlined: list[AppendFiles | InlineRows] = []
     deletes: list[AddDeletes] = []

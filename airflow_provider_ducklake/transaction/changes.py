@@ -411,6 +411,36 @@ class Truncate:
     name: QualifiedName
 
 
+@dataclass(frozen=True, slots=True)
+class MergedFile:
+    """A file with the rows of ``sources``, which it replaces: live files that never lost a row.
+
+    Its path is relative to the table's directory. ``begin_snapshot`` is that of its oldest row; with a
+    ``partial_max``, that of the newest, each row says its own. ``row_id_start`` None: rows say their ids.
+    """
+
+    file: DataFile
+    sources: tuple[DataFileId, ...]
+    begin_snapshot: SnapshotId
+    partial_max: SnapshotId | None = None
+    row_id_start: int | None = None
+    partition_id: PartitionId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergeAdjacent:
+    """Files in the place of others, with the same rows at every snapshot."""
+
+    table_id: TableId
+    name: QualifiedName
+    files: tuple[MergedFile, ...]
+
+    @property
+    def sources(self) -> tuple[DataFileId, ...]:
+        """The files that go."""
+        return tuple(one for file in self.files for one in file.sources)
+
+
 Change: TypeAlias = (
     CreateSchema
     | DropSchema
@@ -434,4 +464,5 @@ Change: TypeAlias = (
     | AddDeletes
     | InlineDeletes
     | Truncate
+    | MergeAdjacent
 )

@@ -31,6 +31,7 @@ from airflow_provider_ducklake.transaction.changes import (
     EndFiles,
     InlineDeletes,
     InlineRows,
+    MergeAdjacent,
     RenameTable,
     RenameView,
     SetPartitioning,
@@ -88,6 +89,7 @@ class Deed(Enum):
     RENAME_VIEW = "rename the view"
     DROP_VIEW = "drop the view"
     DROP_MACRO = "drop the macro"
+    MERGE = "merge files of it"
 
 
 def _same_id(*kinds: ChangeKind) -> dict[ChangeKind, Fact]:
@@ -115,6 +117,7 @@ CONFLICTS: dict[Deed, dict[ChangeKind, Fact]] = {
     Deed.RENAME_VIEW: {**_CREATE, **_same_id(_K.DROPPED_VIEW)},
     Deed.DROP_VIEW: _same_id(_K.DROPPED_VIEW),
     Deed.DROP_MACRO: _same_id(_K.DROPPED_SCALAR_MACRO, _K.DROPPED_TABLE_MACRO),
+    Deed.MERGE: _same_id(_K.DROPPED_TABLE),  # and what became of each file: see check_sources
 }
 
 _THEY_DID = {
@@ -169,6 +172,8 @@ def _ours(change: Change) -> _Ours | None:  # noqa: C901, PLR0911, PLR0912 - one
             return _Ours(Deed.INLINE_DELETE if positions else Deed.END_INLINED, str(name), table_id)
         case Truncate(table_id, name):
             return _Ours(Deed.TRUNCATE, str(name), table_id)
+        case MergeAdjacent(table_id, name):
+            return _Ours(Deed.MERGE, str(name), table_id)
         case ChangeColumns(table_id, name, without_nulls=without_nulls):
             return _Ours(Deed.FORBID_NULL if without_nulls else Deed.ALTER, str(name), table_id)
         case (
@@ -244,6 +249,23 @@ def check_targets(
                 raise TransactionConflictError(
                     f"delete rows of data file {file_id}", f"{did} since", str(change.name), head
                 )
+
+
+def check_sources(changes: Iterable[Change], sources: Collection[DataFileId], head: SnapshotId) -> None:
+    """Compare the files to be merged with what they were when we planned: live, and without deletes ever.
+
+    The reference compares tables, not files, and misses deletes in the catalog (dossier §10.4).
+
+    Raises:
+        TransactionConflictError: names the first file that is not.
+    """
+    for change in changes:
+        if isinstance(change, MergeAdjacent):
+            for file_id in change.sources:
+                if file_id not in sources:
+                    raise TransactionConflictError(
+                        f"merge data file {file_id}", "deleted or moved rows of it", str(change.name), head
+                    )
 
 
 def check_not_registered(changes: Iterable[Change], registered: Collection[str], head: SnapshotId) -> None:

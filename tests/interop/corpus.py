@@ -9,7 +9,7 @@ carries one out; a `History` draws statements. `tests.interop.comparison` compar
 import random
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -454,19 +454,27 @@ def build(scenario: Scenario, catalog: CatalogDatabase, given: Path) -> None:
 
 @dataclass
 class History:
-    """Draws statements on a few tables; some fail in the reference, which then changes nothing."""
+    """Draws statements on a few tables; some fail in the reference, which then changes nothing.
+
+    ``kinds`` None: of all kinds, each as often.
+    """
 
     random: random.Random
     carried_out: Counter[str]  # by their kinds
     statements: list[str] = field(default_factory=list)
+    kinds: Sequence[str] | None = None
 
     def play(self, reference: DuckLakeConnection, steps: int) -> None:
         for number in range(3):
             reference.sql(
                 f"CREATE TABLE t{number} (i INT, s VARCHAR, n DECIMAL(9,2), st STRUCT(a INT, b VARCHAR))"
             )
+        self.play_on(reference, steps)
+
+    def play_on(self, reference: DuckLakeConnection, steps: int) -> None:
+        """Carry out so many more statements."""
         for _ in range(steps):
-            kind = self.random.choice(list(_DRAWN))
+            kind = self.random.choice(self.kinds or list(_DRAWN))
             table = f"t{self.random.randrange(3)}"
             count = self.random.choice([1, 1, 2, 2, 3]) if kind in _TOGETHER else 1
             parts = [_DRAWN[kind](self.random, table)]

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from airflow_provider_ducklake.catalog.effects import comments, deletes, files, inlined, layout, schemas
+from airflow_provider_ducklake.catalog.effects import (
+    comments,
+    compaction,
+    deletes,
+    files,
+    inlined,
+    layout,
+    schemas,
+)
 from airflow_provider_ducklake.catalog.effects import tables as of_tables
 from airflow_provider_ducklake.transaction.changes import (
     AddDeletes,
@@ -24,6 +32,7 @@ from airflow_provider_ducklake.transaction.changes import (
     EndFiles,
     InlineDeletes,
     InlineRows,
+    MergeAdjacent,
     RegisterLayout,
     RenameTable,
     RenameView,
@@ -89,5 +98,7 @@ def effects_of(  # noqa: C901, PLR0912 - one line for each kind, checked to be e
             yield from deletes.inline_deletes(change, state, tables)
         case Truncate():
             yield from deletes.truncate(change, state, tables)
+        case MergeAdjacent():
+            yield from compaction.merge_adjacent(change, state, tables)
         case _:
             assert_never(change)

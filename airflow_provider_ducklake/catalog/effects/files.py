@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.effects.statistics import add_to_stats
@@ -37,9 +37,9 @@ def append_files(change: AppendFiles, state: CommitState, tables: CatalogTables)
             mappings[file.path] = mapping_id
         files.append((state.new_file_id(), file))
     yield insert(tables["data_file"], *_file_rows(change, files, mappings, state, before))
-    if stats := list(_stats_rows(files, table_id)):
+    if stats := list(stats_rows(files, table_id)):
         yield insert(tables["file_column_stats"], *stats)
-    if values := list(_partition_rows(change, files, table_id)):
+    if values := list(partition_rows(files, table_id, str(change.name))):
         yield insert(tables["file_partition_value"], *values)
     incoming = merge_files((file.column_stats for file in change.files), change.schema.leaf_types())
     size = sum(file.file_size_bytes for file in change.files)
@@ -69,12 +69,12 @@ def _mapping(
         yield insert(tables["name_mapping"], *rows)
 
 
-_Files = Sequence[tuple[DataFileId, DataFile]]
+Files: TypeAlias = Sequence[tuple[DataFileId, DataFile]]
 
 
 def _file_rows(
     change: AppendFiles,
-    files: _Files,
+    files: Files,
     mappings: Mapping[str, MappingId],
     state: CommitState,
     before: TableStats,
@@ -86,20 +86,10 @@ def _file_rows(
     starts = accumulate((file.record_count for file in change.files), initial=before.next_row_id)
     return [
         {
-            "data_file_id": file_id,
-            "table_id": table_id,
+            **file_row(file_id, file, table_id),
             "begin_snapshot": state.snapshot_id,
-            "end_snapshot": None,
-            "file_order": None,
-            "path": file.path,
-            "path_is_relative": not is_absolute(file.path),
-            "file_format": "parquet",
-            "record_count": file.record_count,
-            "file_size_bytes": file.file_size_bytes,
-            "footer_size": file.footer_size,
             "row_id_start": row_id_start,
             "partition_id": partition_id,
-            "encryption_key": None,
             "mapping_id": mappings.get(file.path),
             "partial_max": None,
         }
@@ -107,7 +97,25 @@ def _file_rows(
     ]
 
 
-def _stats_rows(files: _Files, table_id: TableId) -> Iterator[dict[str, Any]]:
+def file_row(file_id: DataFileId, file: DataFile, table_id: TableId) -> dict[str, Any]:
+    """Return what a new file's row says of the file itself; whose rows it has is said by others."""
+    return {
+        "data_file_id": file_id,
+        "table_id": table_id,
+        "end_snapshot": None,
+        "file_order": None,
+        "path": file.path,
+        "path_is_relative": not is_absolute(file.path),
+        "file_format": "parquet",
+        "record_count": file.record_count,
+        "file_size_bytes": file.file_size_bytes,
+        "footer_size": file.footer_size,
+        "encryption_key": None,
+    }
+
+
+def stats_rows(files: Files, table_id: TableId) -> Iterator[dict[str, Any]]:
+    """Yield the statistics of new files."""
     for file_id, file in files:
         for column_id, stats in sorted(file.column_stats.items()):
             yield {
@@ -124,9 +132,10 @@ def _stats_rows(files: _Files, table_id: TableId) -> Iterator[dict[str, Any]]:
             }
 
 
-def _partition_rows(change: AppendFiles, files: _Files, table_id: TableId) -> Iterator[dict[str, Any]]:
+def partition_rows(files: Files, table_id: TableId, table: str) -> Iterator[dict[str, Any]]:
+    """Yield the partition values of new files; ``table`` is for the message of one that cannot be stored."""
     for file_id, file in files:
-        check_partition_values(file.partition_values, str(change.name))
+        check_partition_values(file.partition_values, table)
         for index, value in enumerate(file.partition_values):
             yield {
                 "data_file_id": file_id,

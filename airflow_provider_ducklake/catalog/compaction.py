@@ -1,0 +1,79 @@
+"""Which files of a table become which, and the changes that say so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select
+
+from airflow_provider_ducklake.catalog import read, read_files
+from airflow_provider_ducklake.catalog.inlined_tables import inlined_delete_table
+from airflow_provider_ducklake.planning.compaction import Bin, Compaction, plan_bins
+from airflow_provider_ducklake.spec.ids import DataFileId, SnapshotId
+from airflow_provider_ducklake.spec.paths import relative_to
+from airflow_provider_ducklake.transaction.changes import MergeAdjacent
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.planning.compaction import MergeRule
+    from airflow_provider_ducklake.spec.files import DataFile, LiveDataFile
+    from airflow_provider_ducklake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.transaction.changes import MergedFile
+
+
+def plan_merge(
+    connection: Connection,
+    catalog: Catalog,
+    table: TableSnapshot,
+    rule: MergeRule,
+    files: Collection[LiveDataFile] | None = None,
+) -> Compaction:
+    """Return how small files of a table are to be merged; ``files``: those of them that may be."""
+    tables, at = catalog.tables, table.snapshot.id
+    if files is None:
+        files = read_files.data_files(connection, tables, at, table.table_id, table.root, stats_of=())
+    changed = _column_changes(connection, tables, table.table_id)
+    touched = files_with_deletes(connection, catalog, table.table_id)
+    schemas = {}
+    bins = []
+    for found in plan_bins(files, rule, changed, touched):
+        version = max((one for one in changed if one <= found[0].begin_snapshot), default=0)
+        if version not in schemas:
+            schemas[version] = read.columns(connection, tables, found[0].begin_snapshot, table.table_id)
+        bins.append(Bin(schemas[version], found))
+    return Compaction(table, tuple(bins))
+
+
+def _column_changes(connection: Connection, tables: CatalogTables, table_id: int) -> frozenset[SnapshotId]:
+    """Return the snapshots that changed the columns of a table."""
+    column = tables["column"]
+    query = select(column.c.begin_snapshot, column.c.end_snapshot).where(column.c.table_id == table_id)
+    bounds = {one for row in connection.execute(query) for one in row}
+    return frozenset(SnapshotId(one) for one in bounds if one is not None)
+
+
+def files_with_deletes(connection: Connection, catalog: Catalog, table_id: int) -> frozenset[DataFileId]:
+    """Return the data files of a table of which rows were deleted, now or at any snapshot."""
+    deletes = catalog.tables["delete_file"]
+    query = select(deletes.c.data_file_id).where(deletes.c.table_id == table_id).distinct()
+    found = set(connection.execute(query).scalars())
+    marks = inlined_delete_table(table_id, catalog.tables.metadata_schema)
+    if catalog.dialect.has_table(connection, marks.name, marks.schema):
+        found.update(connection.execute(select(marks.c.file_id).distinct()).scalars())
+    return frozenset(DataFileId(one) for one in found)
+
+
+def merge_change(table: TableSnapshot, merged: Iterable[MergedFile]) -> MergeAdjacent:
+    """Return the change that puts files, by their absolute paths, in the place of others."""
+    files = tuple(replace(one, file=_below(table.root, one.file)) for one in merged)
+    return MergeAdjacent(table.table_id, table.name, files)
+
+
+def _below(root: str, file: DataFile) -> DataFile:
+    return replace(file, path=relative_to(file.path, root).path or "")

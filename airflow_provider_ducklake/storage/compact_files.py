@@ -1,0 +1,133 @@
+"""Write the rows of a bin's files as one file: in their order, with the ids and snapshots that they have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.spec.schema import TableSchema
+from airflow_provider_ducklake.storage.filesystem import open_filesystem
+from airflow_provider_ducklake.storage.parquet_reader import read_row_groups
+from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
+from airflow_provider_ducklake.storage.table_reader import ROW_ID, SNAPSHOT_ID, ordinals
+from airflow_provider_ducklake.transaction.changes import MergedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from airflow_provider_ducklake.planning.compaction import Bin
+    from airflow_provider_ducklake.planning.write import ParquetSettings
+    from airflow_provider_ducklake.spec.files import DataFile, LiveDataFile
+    from airflow_provider_ducklake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.storage.filesystem import Location
+
+_ENDLESS = 2**62  # bytes: a bin becomes one file, however large
+
+
+class _OtherRowIdsError(Exception):
+    """A row has another id than the catalog says of its file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merging:
+    """How bins of a table become files; table and snapshot are for the messages."""
+
+    table: str
+    snapshot_id: SnapshotId
+    settings: ParquetSettings
+    locate: Callable[[str], Location] = open_filesystem
+
+    def merge(self, files: Bin, path: str) -> MergedFile:
+        """Write the rows of a bin to ``path``; little more than a row group of them is held at a time.
+
+        Raises:
+            StorageError: a file is missing, damaged or has another number of rows than the catalog says.
+            UnsupportedFeatureError: a file has a layout that this release cannot read.
+        """
+        if files.row_id_start is not None:
+            try:
+                return merged_file(files, self._write(files, path, files.row_id_start), files.row_id_start)
+            except _OtherRowIdsError:
+                pass
+        return merged_file(files, self._write(files, path, None), None)
+
+    def _write(self, files: Bin, path: str, row_id_start: int | None) -> DataFile:
+        """Write the file; the rows say their ids unless those are consecutive from ``row_id_start``.
+
+        Raises:
+            _OtherRowIdsError: they are not.
+        """
+        target = merged_schema(files, with_row_ids=row_id_start is None)
+        names = [column.name for column in target.columns]
+        with RollingWriter(target, lambda: path, in_one_file(self.settings), locate=self.locate) as writer:
+            for file in files.files:
+                for rows in self.numbered_rows(file, files.schema):
+                    if row_id_start is not None:
+                        _check_consecutive(rows[ROW_ID.name], row_id_start)
+                        row_id_start += rows.num_rows
+                    writer.write(rows.select(names))
+        (written,) = writer.files
+        return written
+
+    def numbered_rows(self, file: LiveDataFile, schema: TableSchema) -> Iterator[pa.Table]:
+        """Yield all rows of a file, a row group at a time, and behind them their ids and snapshots."""
+        read = TableSchema((*schema.columns, ROW_ID, SNAPSHOT_ID))
+        seen = 0
+        for rows in read_row_groups(
+            file, read, table=self.table, snapshot_id=self.snapshot_id, locate=self.locate
+        ):
+            yield _numbered(file, rows, seen)
+            seen += rows.num_rows
+        if seen != file.record_count:
+            raise StorageError(
+                f"Data file {file.path} of {self.table} has {seen} rows, and {file.record_count} by the "
+                "catalog. It was changed behind the catalog's back; restore it from a backup."
+            )
+
+
+def merged_schema(files: Bin, *, with_row_ids: bool) -> TableSchema:
+    """Return the columns of the file that a bin becomes; those that say ids and snapshots come last."""
+    row_ids = (ROW_ID,) if with_row_ids else ()
+    snapshots = () if files.partial_max is None else (SNAPSHOT_ID,)
+    return TableSchema((*files.schema.columns, *row_ids, *snapshots))
+
+
+def in_one_file(settings: ParquetSettings) -> ParquetSettings:
+    """Return settings by which a writer never begins another file."""
+    limit = settings.row_group_bytes or settings.target_file_size_bytes
+    return replace(settings, row_group_bytes=limit, target_file_size_bytes=_ENDLESS)
+
+
+def merged_file(files: Bin, written: DataFile, row_id_start: int | None) -> MergedFile:
+    """Return what the catalog is to know of the file that a bin became."""
+    own = (ROW_ID.id, SNAPSHOT_ID.id)
+    stats = {one: known for one, known in written.column_stats.items() if one not in own}
+    return MergedFile(
+        replace(written, column_stats=stats, partition_values=files.partition_values),
+        tuple(file.id for file in files.files),
+        files.begin_snapshot,
+        files.partial_max,
+        row_id_start,
+        files.partition_id,
+    )
+
+
+def _numbered(file: LiveDataFile, rows: pa.Table, before: int) -> pa.Table:
+    """Return rows with an id and a snapshot each; ``before`` rows of the file come before them."""
+    row_ids, snapshots = rows[ROW_ID.name], pc.fill_null(rows[SNAPSHOT_ID.name], file.begin_snapshot)
+    if file.row_id_start is not None:
+        row_ids = pc.coalesce(row_ids, pc.add(ordinals(rows.num_rows), file.row_id_start + before))
+    if row_ids.null_count:
+        raise UnsupportedFeatureError(f"{file.path} has rows without ids, and the catalog does not say them.")
+    plain = rows.drop_columns([ROW_ID.name, SNAPSHOT_ID.name])
+    return plain.append_column(ROW_ID.name, row_ids).append_column(SNAPSHOT_ID.name, snapshots)
+
+
+def _check_consecutive(row_ids: pa.ChunkedArray, start: int) -> None:
+    expected = pc.add(ordinals(len(row_ids)), start)
+    if not row_ids.equals(pa.chunked_array([expected])):
+        raise _OtherRowIdsError
