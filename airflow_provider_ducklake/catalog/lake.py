@@ -61,6 +61,7 @@ from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
 from airflow_provider_ducklake.spec.options import OptionRow, Options, option_text
 from airflow_provider_ducklake.spec.paths import directory_name, directory_path, is_absolute
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, Snapshot, TableSnapshot
+from airflow_provider_ducklake.planning.compaction import MergeRule
 from airflow_provider_ducklake.spec.versions import CURRENT, SpecVersion
 from airflow_provider_ducklake.transaction.replay import Replay, replay_of
 
@@ -89,9 +90,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.snapshots import JsonValue
     from airflow_provider_ducklake.spec.views import ViewDefinition
     from airflow_provider_ducklake.storage.filesystem import Location
-    from airflow_provider_ducklake.transaction.changes import Change
     from airflow_provider_ducklake.planning.compaction import Compaction
     from airflow_provider_ducklake.planning.findings import Finding
+    from airflow_provider_ducklake.transaction.changes import Change
 
 At = int | datetime | None
 STAGE_TTL = timedelta(days=7)
