@@ -56,6 +56,7 @@ from airflow_provider_ducklake.errors import (
 )
 from airflow_provider_ducklake.planning.expiry import ExpiryRule
 from airflow_provider_ducklake.planning.write import NewTable
+    SnapshotNotFoundError,
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
 from airflow_provider_ducklake.spec.options import OptionRow, Options, option_text

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 
 from airflow_provider_ducklake.catalog.lake import Lake
@@ -12,15 +13,24 @@ from tests.reference.duckdb_lake import DuckLakeConnection
 BOUNDS_EVERY = 4  # snapshots
 
 
-def tables_of(reference: DuckLakeConnection) -> Iterator[tuple[int, dict[QualifiedName, pa.Table]]]:
-    """Yield the snapshots, each with the rows of all tables as the reference reads them."""
+Tables = dict[QualifiedName, pa.Table | None]
+
+
+def tables_of(reference: DuckLakeConnection) -> Iterator[tuple[int, Tables]]:
+    """Yield the snapshots, each with the rows of all tables as the reference reads them; None: it cannot."""
     reference.sql("SET arrow_lossless_conversion = true")
     for version, names in names_of(reference):
-        at = f"AT (VERSION => {version})"
-        yield (
-            version,
-            {name: reference.arrow(f"FROM {quote(name.schema)}.{quote(name.name)} {at}") for name in names},
-        )
+        yield version, {name: _rows(reference, name, version) for name in names}
+
+
+def _rows(reference: DuckLakeConnection, name: QualifiedName, version: int) -> pa.Table | None:
+    """Return a table's rows; None: one in the catalog has other fields in a struct than the table by now."""
+    try:
+        return reference.arrow(f"FROM {quote(name.schema)}.{quote(name.name)} AT (VERSION => {version})")
+    except duckdb.ConversionException as error:
+        if "Failed to read inlined data" not in str(error):
+            raise
+        return None
 
 
 def names_of(reference: DuckLakeConnection) -> Iterator[tuple[int, list[QualifiedName]]]:
@@ -31,17 +41,19 @@ def names_of(reference: DuckLakeConnection) -> Iterator[tuple[int, list[Qualifie
 
 
 def differences(
-    lake: Lake, theirs: Iterable[tuple[int, dict[QualifiedName, pa.Table]]], *, with_bounds: bool = True
+    lake: Lake, theirs: Iterable[tuple[int, Tables]], *, with_bounds: bool = True
 ) -> Iterator[str | None]:
     """Compare every table at every snapshot; yield how each differs, or None.
 
-    Bounds of columns are compared at some: there is a question for each. Left out are tables of which the
-    reference shows a file twice.
+    Bounds of columns are compared at some: there is a question for each. Left out are tables that the
+    reference cannot read, or of which it shows a file twice.
     """
     for version, tables in theirs:
         if (ours := lake.tables(at=version)) != list(tables):
             yield f"at {version} the tables {ours} and {list(tables)}"
         for name, rows in tables.items():
+            if rows is None:
+                continue
             asks = with_bounds and version % BOUNDS_EVERY == 0
             found = difference(lake, name, version, rows, with_bounds=asks)
             if found is None or not _is_shown_twice(lake, name, version, rows):
