@@ -43,6 +43,7 @@ from airflow_provider_ducklake.catalog.table_info import ListedFile, TableInfo, 
 from airflow_provider_ducklake.catalog.table_snapshot import find_table, load_table
 from airflow_provider_ducklake.catalog.tables import catalog_tables
 from airflow_provider_ducklake.catalog.transaction import LakeTransaction, TableName
+from airflow_provider_ducklake.catalog.verify import verification
 from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
     CatalogRefusedError,
@@ -850,6 +851,32 @@ class Lake:
             return watch.table_changes(
                 connection, self._catalog.tables, QualifiedName.of(table), since, kinds
             )
+
+    def verify(
+        self,
+        tables: Collection[TableName] | None = None,
+        *,
+        sample: float = 1.0,
+        with_notes: bool = False,
+    ) -> list[Finding]:
+        """Return which invariants of the format the lake breaks; nothing found is an empty list.
+
+        ``tables``: only those as they are named now, and nothing that concerns the whole lake. ``sample`` is
+        the share of the files that are opened, drawn anew each time; with 0 only the catalog is read.
+        ``with_notes``: also what is legal and worth knowing, as files outside the data path.
+
+        Raises:
+            TableNotFoundError: no such table.
+            InvalidInputError: ``sample`` is not from 0 to 1.
+            UnsupportedVersionError: the catalog is older than 1.0.
+            UnsupportedFeatureError: the lake is encrypted.
+        """
+        self._refuse_unwritable()
+        with self._reading() as connection:
+            only = verification.table_ids(connection, self._catalog, tables)
+        return verification.verify(
+            self._catalog, self._reading, self.locate, only=only, sample=sample, with_notes=with_notes
+        )
 
     def _refuse_unwritable(self) -> None:
         """Refuse to change lakes whose files or catalog we cannot work on, before anything starts."""

@@ -48,6 +48,8 @@ from airflow_provider_ducklake.spec.versions import SpecVersion
 from airflow_provider_ducklake.spec.views import ViewDefinition, parse_aliases
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from airflow_provider_ducklake.catalog.tables import CatalogTables
 
 
@@ -207,6 +209,11 @@ def columns(connection: Connection, tables: CatalogTables, at: int, table_id: in
         .where(visible(column, at), column.c.table_id == table_id)
         .order_by(column.c.column_order, column.c.column_id)
     )
+    return schema_of(rows)
+
+
+def schema_of(rows: Iterable[Row[Any]]) -> TableSchema:
+    """Return the columns that rows of ``ducklake_column`` make, in their order."""
     return assemble((_column(row), row.parent_column, row.column_type) for row in rows)
 
 

@@ -57,8 +57,8 @@ def data_files(  # noqa: PLR0913 - the last one has a default
     if not rows:
         return ()
     deletes = _delete_files(connection, tables, at, table_id, root, ids=ids)
-    stats = _file_stats(connection, tables, table_id, ids, stats_of)
-    values = _partition_values(connection, tables, table_id, ids)
+    stats = file_stats(connection, tables, table_id, ids, stats_of)
+    values = partition_values(connection, tables, table_id, ids)
     is_mapped = any(row.mapping_id is not None for row in rows)
     mappings = name_mappings(connection, tables, table_id) if is_mapped else {}
     return tuple(
@@ -143,13 +143,14 @@ def live_delete_file(row: Row[Any], root: str) -> LiveDeleteFile:
     )
 
 
-def _file_stats(
+def file_stats(
     connection: Connection,
     tables: CatalogTables,
     table_id: int,
     ids: Any,  # noqa: ANN401 - numbers, or a subquery
     columns: Collection[ColumnId] | None,
 ) -> dict[int, dict[ColumnId, ColumnStats]]:
+    """Return the statistics of data files of a table, of those columns or of all (None)."""
     if columns is not None and not columns:
         return {}
     stats = tables["file_column_stats"]
@@ -174,12 +175,13 @@ def _file_stats(
     return found
 
 
-def _partition_values(
+def partition_values(
     connection: Connection,
     tables: CatalogTables,
     table_id: int,
     ids: Any,  # noqa: ANN401 - numbers, or a subquery
 ) -> dict[int, list[str | None]]:
+    """Return the partition values of data files of a table, in the order of the keys."""
     value = tables["file_partition_value"]
     rows = connection.execute(
         select(value)

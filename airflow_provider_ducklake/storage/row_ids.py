@@ -31,7 +31,7 @@ def stored_positions(location: Location, first: int, end: int) -> pa.Array | Non
     """
     with naming_errors(location.uri, "read"), open_input(location) as source:
         file = pq.ParquetFile(source)
-        name = _row_id_column(file.schema_arrow)
+        name = row_id_column(file.schema_arrow)
         if name is None:
             return None
         ids = file.read(columns=[name]).column(0).combine_chunks()
@@ -48,7 +48,8 @@ def numbered_positions(file: LiveDataFile, first: int, end: int) -> pa.Array:
     return pc.add(ordinals(max(0, stop - begin)), begin - start)
 
 
-def _row_id_column(schema: pa.Schema) -> str | None:
+def row_id_column(schema: pa.Schema) -> str | None:
+    """Return the name of the column with stored row ids, None where a file has none."""
     for field in schema:
         if field_id(field) == ROW_ID_FIELD_ID or field.name == ROW_ID_COLUMN:
             return str(field.name)

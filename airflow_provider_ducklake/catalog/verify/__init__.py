@@ -1,0 +1,1 @@
+"""Which invariants of the format a lake breaks."""

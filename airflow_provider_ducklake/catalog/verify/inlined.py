@@ -1,0 +1,206 @@
+"""Whether rows and deletes that lie in the catalog can be read, and are about something."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import case, column, func, literal, or_, select, table, union_all
+
+from airflow_provider_ducklake.catalog.inlined_read import layout_schema
+from airflow_provider_ducklake.catalog.inlined_tables import inlined_table
+from airflow_provider_ducklake.planning.findings import Finding, FindingCode
+from airflow_provider_ducklake.spec.identifiers import fold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sqlalchemy import FromClause, Row, Select
+
+    from airflow_provider_ducklake.catalog.verify.columns import Columns
+    from airflow_provider_ducklake.catalog.verify.look import Look
+
+_DATA = re.compile(r"ducklake_inlined_data_(\d+)_(\d+)\Z")
+_DELETES = "ducklake_inlined_delete_"
+_AT_ONCE = 200  # tables that one statement asks
+
+
+def check_inlined(look: Look, columns: Columns) -> Iterator[Finding]:
+    """Yield what is wrong with the catalog's dynamic tables."""
+    existing = look.catalog.dialect.table_names(look.connection, look.tables.metadata_schema)
+    registered = _registered(look)
+    there = [row for row in registered if row.table_name in existing]
+    yield from chain(
+        _missing(look, [row for row in registered if row.table_name not in existing]),
+        _unregistered(look, existing - {row.table_name for row in registered}),
+        _layouts(look, columns, there),
+        _rows(look, there),
+        _row_ids(look, there),
+        _deletes(look, existing),
+    )
+
+
+def _registered(look: Look) -> Sequence[Row[Any]]:
+    registry = look.tables["inlined_data_tables"]
+    query = (
+        select(registry)
+        .where(look.chosen(registry.c.table_id))
+        .order_by(registry.c.table_id, registry.c.schema_version)
+    )
+    return look.connection.execute(query).all()
+
+
+def _dynamic(look: Look, name: str, *columns: str) -> FromClause:
+    return table(name, *(column(one) for one in columns), schema=look.tables.metadata_schema)
+
+
+def _missing(look: Look, rows: Sequence[Row[Any]]) -> Iterator[Finding]:
+    for row in rows:
+        yield Finding(
+            FindingCode.INLINED_TABLE_MISSING,
+            f"{row.table_name} is registered for rows of {look.table(row.table_id)}, but does not exist.",
+            {"table_id": row.table_id, "name": row.table_name},
+        )
+
+
+def _unregistered(look: Look, names: set[str]) -> Iterator[Finding]:
+    found = [(name, int(match[1])) for name in sorted(names) if (match := _DATA.match(name))]
+    counts: list[Any] = [
+        select(
+            literal(name).label("name"), literal(table_id).label("table_id"), func.count().label("number")
+        ).select_from(_dynamic(look, name))
+        for name, table_id in found
+        if table_id in look.names and (look.only is None or table_id in look.only)
+    ]
+    for row in _asked(look, counts):
+        if row.number:
+            yield Finding(
+                FindingCode.INLINED_TABLE_UNREGISTERED,
+                f"{row.name} holds {row.number} rows of {look.table(row.table_id)}, but is not registered: "
+                "nobody reads them.",
+                {"table_id": row.table_id, "name": row.name},
+            )
+
+
+def _asked(look: Look, queries: Sequence[Any]) -> Iterator[Row[Any]]:
+    for start in range(0, len(queries), _AT_ONCE):
+        yield from look.connection.execute(union_all(*queries[start : start + _AT_ONCE])).all()
+
+
+def _layouts(look: Look, columns: Columns, rows: Sequence[Row[Any]]) -> Iterator[Finding]:
+    newest = {row.table_id: row.table_name for row in rows}
+    for row in rows:
+        found = look.catalog.dialect.column_names(
+            look.connection, row.table_name, look.tables.metadata_schema
+        )
+        made = _expected(look, row.table_id, row.schema_version)
+        if made is not None and not _same(found, made):
+            yield _differs(look, row, found, made, "of its schema version")
+            continue
+        now = _expected_now(look, columns, row)
+        if newest[row.table_id] == row.table_name and now is not None and not _same(found, now):
+            yield _differs(look, row, found, now, "that the table has now")
+
+
+def _same(left: Sequence[str], right: Sequence[str]) -> bool:
+    return [fold(name) for name in left] == [fold(name) for name in right]
+
+
+def _expected(look: Look, table_id: int, version: int) -> list[str] | None:
+    """Return the columns of an inlined table of a schema version; None where that is not known."""
+    schema = layout_schema(look.connection, look.tables, table_id, version)
+    return list(inlined_table(schema, table_id, version, None).c.keys()) if schema.columns else None
+
+
+def _expected_now(look: Look, columns: Columns, row: Row[Any]) -> list[str] | None:
+    schema = columns.at(row.table_id, look.head.id)
+    if schema is None or not schema.columns:
+        return None
+    return list(inlined_table(schema, row.table_id, row.schema_version, None).c.keys())
+
+
+def _differs(look: Look, row: Row[Any], found: Sequence[str], expected: Sequence[str], which: str) -> Finding:
+    return Finding(
+        FindingCode.INLINED_COLUMNS_DIFFER,
+        f"{row.table_name} of {look.table(row.table_id)} has the columns {', '.join(found)}, not those "
+        f"{which}: {', '.join(expected)}. DuckDB's small inserts fail.",
+        {"table_id": row.table_id, "name": row.table_name},
+    )
+
+
+def _rows(look: Look, rows: Sequence[Row[Any]]) -> Iterator[Finding]:
+    queries: list[Any] = []
+    for row in rows:
+        inlined = _dynamic(look, row.table_name, "begin_snapshot", "end_snapshot")
+        begin, end = inlined.c.begin_snapshot, inlined.c.end_snapshot
+        wrong = or_(begin.is_(None), begin > look.head.id, end > look.head.id, end < begin)
+        queries.append(
+            select(
+                literal(row.table_id).label("table_id"),
+                literal(row.table_name).label("name"),
+                func.sum(case((wrong, 1), else_=0)).label("number"),
+            ).select_from(inlined)
+        )
+    for row in _asked(look, queries):
+        if row.number:
+            yield Finding(
+                FindingCode.INLINED_ROWS_WRONG,
+                f"{row.name} has {row.number} rows of {look.table(row.table_id)} that begin or end at a "
+                "snapshot that cannot be.",
+                {"table_id": row.table_id, "name": row.name},
+            )
+
+
+def _row_ids(look: Look, rows: Sequence[Row[Any]]) -> Iterator[Finding]:
+    """Yield tables that show a row id twice among the rows of the catalog."""
+    by_table: dict[int, list[str]] = {}
+    for row in rows:
+        by_table.setdefault(row.table_id, []).append(row.table_name)
+    queries: list[Any] = []
+    for table_id, names in by_table.items():
+        live = union_all(*(_live_ids(look, name) for name in names)).subquery()
+        twice = select(live.c.row_id).group_by(live.c.row_id).having(func.count() > 1).subquery()
+        queries.append(
+            select(literal(table_id).label("table_id"), func.count().label("number")).select_from(twice)
+        )
+    for row in _asked(look, queries):
+        if row.number:
+            yield Finding(
+                FindingCode.INLINED_ROWS_WRONG,
+                f"{look.table(row.table_id)} has {row.number} row ids twice among its rows in the catalog.",
+                {"table_id": row.table_id},
+            )
+
+
+def _live_ids(look: Look, name: str) -> Select[Any]:
+    inlined = _dynamic(look, name, "row_id", "end_snapshot")
+    return select(inlined.c.row_id).where(inlined.c.end_snapshot.is_(None))
+
+
+def _deletes(look: Look, existing: set[str]) -> Iterator[Finding]:
+    """Yield marks of rows that a data file does not have."""
+    file = look.tables["data_file"]
+    queries: list[Any] = []
+    for table_id in sorted(look.names):
+        name = f"{_DELETES}{table_id}"
+        if name in existing and (look.only is None or table_id in look.only):
+            marks = _dynamic(look, name, "file_id", "row_id")
+            outside = or_(marks.c.row_id < 0, marks.c.row_id >= file.c.record_count)
+            queries.append(
+                select(
+                    literal(table_id).label("table_id"),
+                    marks.c.file_id,
+                    func.count().label("number"),
+                )
+                .select_from(marks.join(file, file.c.data_file_id == marks.c.file_id))
+                .where(outside)
+                .group_by(marks.c.file_id)
+            )
+    for row in _asked(look, queries):
+        yield Finding(
+            FindingCode.INLINED_DELETE_OUTSIDE,
+            f"{row.number} inlined deletes of data file {row.file_id} of {look.table(row.table_id)} name "
+            "rows that it does not have.",
+            {"table_id": row.table_id, "data_file_id": row.file_id},
+        )

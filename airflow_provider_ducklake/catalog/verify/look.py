@@ -1,0 +1,82 @@
+"""What a verification looks at: one state of a catalog, all of its tables or some."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import ColumnElement, Connection, func, select, true
+
+from airflow_provider_ducklake.catalog import read_snapshots
+from airflow_provider_ducklake.spec.identifiers import QualifiedName
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from sqlalchemy import Row, Select
+
+    from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.spec.snapshots import Snapshot
+
+MOST_OF_A_KIND = 1000  # findings of one question: who has more of a kind has one cause for all of them
+_ROWS_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """An open connection, the newest snapshot, and the ids of the tables to look at (None: all).
+
+    ``names`` are the names of all tables that the lake knows, by id.
+    """
+
+    connection: Connection
+    catalog: Catalog
+    head: Snapshot
+    only: frozenset[int] | None
+    names: Mapping[int, str]
+
+    @property
+    def tables(self) -> CatalogTables:
+        """The catalog's tables."""
+        return self.catalog.tables
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the whole lake is looked at, not some tables."""
+        return self.only is None
+
+    def chosen(self, table_id: ColumnElement[int]) -> ColumnElement[bool]:
+        """Return the condition that a row belongs to a table that is looked at."""
+        return true() if self.only is None else table_id.in_(self.only)
+
+    def few(self, query: Select[Any]) -> Sequence[Row[Any]]:
+        """Return the rows of a question that only asks for what is wrong, and not all if they are many."""
+        return self.connection.execute(query.limit(MOST_OF_A_KIND)).all()
+
+    def all(self, query: Select[Any]) -> Iterator[Row[Any]]:
+        """Yield the rows of a question one after the other, without holding them all."""
+        yield from self.connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
+
+    def table(self, table_id: int | None) -> str:
+        """Return how a table is called in a sentence."""
+        return self.names.get(table_id if table_id is not None else -1, f"table {table_id}")
+
+
+def look_at(connection: Connection, catalog: Catalog, only: Collection[int] | None) -> Look:
+    """Return the newest state of a catalog."""
+    head = read_snapshots.head(connection, catalog.tables)
+    ids = None if only is None else frozenset(only)
+    return Look(connection, catalog, head, ids, _names(connection, catalog.tables))
+
+
+def _names(connection: Connection, tables: CatalogTables) -> dict[int, str]:
+    """Return the newest name of each table."""
+    table, schema = tables["table"], tables["schema"]
+    rows = connection.execute(
+        select(table.c.table_id, table.c.table_name, func.max(schema.c.schema_name).label("schema_name"))
+        .outerjoin(schema, schema.c.schema_id == table.c.schema_id)
+        .group_by(table.c.table_id, table.c.table_name, table.c.begin_snapshot)
+        .order_by(table.c.begin_snapshot)
+    )
+    return {row.table_id: str(QualifiedName(row.schema_name or "", row.table_name)) for row in rows}

@@ -1,0 +1,109 @@
+"""Whether each file has one row: when a row goes, its file goes."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import ColumnElement, Text, case, cast, func, literal, select, union_all
+
+from airflow_provider_ducklake.planning.findings import Finding, FindingCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy import FromClause, Select
+
+    from airflow_provider_ducklake.catalog.verify.look import Look
+
+
+def check_paths(look: Look, *, with_notes: bool) -> Iterator[Finding]:
+    """Yield files of several rows, files that wait for deletion and are in use, and those elsewhere."""
+    yield from chain(_twice(look), _scheduled(look), _outside(look) if with_notes else ())
+
+
+def full_paths(look: Look) -> FromClause:
+    """Return every row of a data file or delete file with its full path: kind, id, table_id, path."""
+    return union_all(_of(look, "data_file"), _of(look, "delete_file")).subquery()
+
+
+def _of(look: Look, kind: str) -> Select[Any]:
+    file, roots = look.tables[kind], table_roots(look).subquery()
+    path = case(
+        (file.c.path_is_relative, func.coalesce(roots.c.root, "").concat(file.c.path)), else_=file.c.path
+    )
+    return select(
+        literal(kind).label("kind"),
+        file.c[f"{kind}_id"].label("id"),
+        file.c.table_id,
+        _text(path).label("path"),
+    ).outerjoin(roots, roots.c.table_id == file.c.table_id)
+
+
+def table_roots(look: Look) -> Select[Any]:
+    """Return the query for the directory of each table: table_id, root."""
+    table, schema = look.tables["table"], look.tables["schema"]
+    above = _below(literal(look.catalog.data_path), schema.c.path, schema.c.path_is_relative)
+    root = _below(above, table.c.path, table.c.path_is_relative)
+    return (
+        select(table.c.table_id, func.min(_text(root)).label("root"))
+        .join(schema, schema.c.schema_id == table.c.schema_id)
+        .group_by(table.c.table_id)
+    )
+
+
+def _below(
+    parent: ColumnElement[Any], path: ColumnElement[Any], is_relative: ColumnElement[bool]
+) -> ColumnElement[Any]:
+    return case((path.is_(None), parent), (is_relative, _text(parent).concat(_text(path))), else_=path)
+
+
+def _text(value: ColumnElement[Any]) -> ColumnElement[str]:
+    return cast(value, Text)
+
+
+def _twice(look: Look) -> Iterator[Finding]:
+    file = full_paths(look)
+    chosen = func.max(case((look.chosen(file.c.table_id), 1), else_=0))
+    query = (
+        select(file.c.path, func.min(file.c.id).label("first"), func.max(file.c.id).label("last"))
+        .group_by(file.c.path)
+        .having(func.count() > 1, chosen == 1)
+    )
+    for row in look.few(query):
+        yield Finding(
+            FindingCode.PATH_TWICE,
+            f"{row.path} stands in the rows of several files, the first {row.first} and the last {row.last}: "
+            "when one of them is cleaned up, the other has lost its file.",
+            {"path": row.path, "first_id": row.first, "last_id": row.last},
+        )
+
+
+def _scheduled(look: Look) -> Iterator[Finding]:
+    file, scheduled = full_paths(look), look.tables["files_scheduled_for_deletion"]
+    path = _below(literal(look.catalog.data_path), scheduled.c.path, scheduled.c.path_is_relative)
+    query = (
+        select(scheduled.c.data_file_id, file.c.kind, file.c.id, file.c.table_id, file.c.path)
+        .join(file, file.c.path == _text(path))
+        .where(look.chosen(file.c.table_id))
+    )
+    for row in look.few(query):
+        yield Finding(
+            FindingCode.SCHEDULED_IN_USE,
+            f"{row.path} waits for its deletion (as file {row.data_file_id}), but is {row.kind} {row.id} of "
+            f"{look.table(row.table_id)}.",
+            {"scheduled_id": row.data_file_id, "kind": row.kind, "id": row.id, "path": row.path},
+        )
+
+
+def _outside(look: Look) -> Iterator[Finding]:
+    file = full_paths(look)
+    query = select(file).where(
+        look.chosen(file.c.table_id), ~file.c.path.startswith(look.catalog.data_path, autoescape=True)
+    )
+    for row in look.few(query):
+        yield Finding(
+            FindingCode.OUTSIDE_DATA_PATH,
+            f"{row.path}, {row.kind} {row.id} of {look.table(row.table_id)}, lies outside the data path.",
+            {"kind": row.kind, "id": row.id, "table_id": row.table_id, "path": row.path},
+        )

@@ -1,0 +1,168 @@
+"""Whether what the catalog says of columns covers what it says of their files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import and_, exists, select
+
+from airflow_provider_ducklake.planning.coverage import (
+    TextBounds,
+    are_crossed,
+    are_readable,
+    covers,
+    has_bounds,
+)
+from airflow_provider_ducklake.planning.findings import Finding, FindingCode
+from airflow_provider_ducklake.spec.ids import ColumnId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy import Row
+
+    from airflow_provider_ducklake.catalog.verify.columns import Columns
+    from airflow_provider_ducklake.catalog.verify.look import Look
+    from airflow_provider_ducklake.spec.types import DuckLakeType
+
+
+def check_statistics(look: Look, columns: Columns) -> Iterator[Finding]:
+    """Yield statistics that are missing, cannot be read, or are narrower than those of a file."""
+    known = Known(look, columns)
+    yield from chain(_missing(look), _of_tables(look, known), _of_files(look, known))
+
+
+@dataclass(frozen=True, slots=True)
+class TableBounds:
+    """What ``ducklake_table_column_stats`` says of a column."""
+
+    bounds: TextBounds
+    contains_null: bool | None
+    contains_nan: bool | None
+
+
+class Known:
+    """The statistics of the tables' columns, and the types that these have had."""
+
+    def __init__(self, look: Look, columns: Columns) -> None:
+        stats = look.tables["table_column_stats"]
+        self._columns, self._head = columns, look.head.id
+        self._live: dict[int, frozenset[int]] = {}
+        self._types: dict[int, dict[ColumnId, tuple[DuckLakeType, ...]]] = {}
+        self.stats = {
+            (row.table_id, row.column_id): TableBounds(
+                TextBounds(row.min_value, row.max_value), row.contains_null, row.contains_nan
+            )
+            for row in look.connection.execute(select(stats).where(look.chosen(stats.c.table_id)))
+        }
+
+    def types(self, table_id: int, column_id: int) -> tuple[DuckLakeType, ...]:
+        """Return the types that a column has had, none where it is no column of the table with bounds."""
+        if table_id not in self._types:
+            self._types[table_id] = self._columns.types(table_id)
+        return tuple(one for one in self._types[table_id].get(ColumnId(column_id), ()) if has_bounds(one))
+
+    def of_table(self, table_id: int, column_id: int) -> TableBounds | None:
+        """Return what is said of a column that the table has now."""
+        if table_id not in self._live:
+            schema = self._columns.at(table_id, self._head)
+            self._live[table_id] = frozenset(schema.leaf_types() if schema is not None else ())
+        return self.stats.get((table_id, column_id)) if column_id in self._live[table_id] else None
+
+
+def _missing(look: Look) -> Iterator[Finding]:
+    table, file, stats = (look.tables[one] for one in ("table", "data_file", "table_stats"))
+    has_files = exists().where(file.c.table_id == table.c.table_id, file.c.end_snapshot.is_(None))
+    has_stats = exists().where(stats.c.table_id == table.c.table_id)
+    query = select(table.c.table_id).where(
+        table.c.end_snapshot.is_(None), look.chosen(table.c.table_id), has_files, ~has_stats
+    )
+    for row in look.few(query):
+        yield Finding(
+            FindingCode.TABLE_STATS_MISSING,
+            f"{look.table(row.table_id)} has files but no row in ducklake_table_stats: DuckDB's next insert "
+            "makes one that knows only its own rows.",
+            {"table_id": row.table_id},
+        )
+
+
+def _of_tables(look: Look, known: Known) -> Iterator[Finding]:
+    for (table_id, column_id), stats in known.stats.items():
+        of = f"ducklake_table_column_stats of column {column_id} of {look.table(table_id)}"
+        objects = {"table_id": table_id, "column_id": column_id}
+        yield from _texts(of, stats.bounds, known.types(table_id, column_id), objects)
+
+
+def _texts(
+    of: str, bounds: TextBounds, types: tuple[DuckLakeType, ...], objects: dict[str, int | str | None]
+) -> Iterator[Finding]:
+    if not types:
+        return
+    shown = f"{of} says {bounds.low!r} to {bounds.high!r}"
+    if not are_readable(bounds, types):
+        yield Finding(FindingCode.BOUND_UNREADABLE, f"{shown}, which is no {types[-1]}.", objects)
+    elif are_crossed(bounds, types):
+        yield Finding(FindingCode.BOUNDS_CROSSED, f"{shown}: the least above the greatest.", objects)
+
+
+def _of_files(look: Look, known: Known) -> Iterator[Finding]:
+    """Yield the columns whose table's bounds lie within those of a live file; each once."""
+    file, stats = look.tables["data_file"], look.tables["file_column_stats"]
+    query = (
+        select(
+            stats.c.data_file_id,
+            stats.c.table_id,
+            stats.c.column_id,
+            stats.c.value_count,
+            stats.c.null_count,
+            stats.c.min_value,
+            stats.c.max_value,
+            stats.c.contains_nan,
+            file.c.end_snapshot,
+        )
+        .join(file, and_(file.c.data_file_id == stats.c.data_file_id, file.c.table_id == stats.c.table_id))
+        .where(look.chosen(stats.c.table_id))
+    )
+    said: set[tuple[int, int]] = set()
+    for row in look.all(query):
+        types = known.types(row.table_id, row.column_id)
+        objects = {"table_id": row.table_id, "column_id": row.column_id, "data_file_id": row.data_file_id}
+        of = f"ducklake_file_column_stats of column {row.column_id} of data file {row.data_file_id}"
+        yield from _texts(of, TextBounds(row.min_value, row.max_value), types, objects)
+        key = (row.table_id, row.column_id)
+        told = known.of_table(*key) if row.end_snapshot is None and key not in said else None
+        if told is not None and (problem := uncovered(row, told, types)) is not None:
+            said.add(key)
+            yield narrow(look, *key, f"data file {row.data_file_id} {problem}")
+
+
+def narrow(look: Look, table_id: int, column_id: int, problem: str) -> Finding:
+    """Return the finding that a table's statistics of a column do not cover its rows."""
+    return Finding(
+        FindingCode.TABLE_STATS_NARROW,
+        f"The statistics of column {column_id} of {look.table(table_id)} leave rows out: {problem}.",
+        {"table_id": table_id, "column_id": column_id},
+    )
+
+
+def uncovered(row: Row[Any], known: TableBounds, types: tuple[DuckLakeType, ...]) -> str | None:
+    """Return what the table's statistics of a column do not cover of some rows, whose are in ``row``."""
+    if row.null_count and known.contains_null is False:
+        return "has nulls, and the table is said to have none"
+    if row.contains_nan and known.contains_nan is False:
+        return "has NaN, and the table is said to have none"
+    if not types or not row.value_count or known.contains_nan:  # with NaN, DuckDB asks no bounds
+        return None
+    return _unbounded(TextBounds(row.min_value, row.max_value), known.bounds, types)
+
+
+def _unbounded(inner: TextBounds, outer: TextBounds, types: tuple[DuckLakeType, ...]) -> str | None:
+    if inner.low is None or inner.high is None:
+        return "has values of unknown bounds"
+    if outer.low is None or outer.high is None:
+        return f"has {inner.low!r} to {inner.high!r}, and the table's bounds are NULL"
+    if covers(outer, inner, types):
+        return None
+    return f"has {inner.low!r} to {inner.high!r}, the table is said to have {outer.low!r} to {outer.high!r}"

@@ -1,0 +1,88 @@
+"""Verify a lake: first what its catalog says of itself, then whether its files are what it says."""
+
+from __future__ import annotations
+
+import logging
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.catalog import read_snapshots
+from airflow_provider_ducklake.catalog.table_snapshot import find_table
+from airflow_provider_ducklake.catalog.verify.columns import Columns
+from airflow_provider_ducklake.catalog.verify.contents import Contents, check_contents
+from airflow_provider_ducklake.catalog.verify.definitions import check_definitions
+from airflow_provider_ducklake.catalog.verify.file_rows import check_file_rows
+from airflow_provider_ducklake.catalog.verify.history import check_counters, check_snapshots
+from airflow_provider_ducklake.catalog.verify.inlined import check_inlined
+from airflow_provider_ducklake.catalog.verify.lifetimes import check_lifetimes, check_single
+from airflow_provider_ducklake.catalog.verify.look import look_at
+from airflow_provider_ducklake.catalog.verify.paths import check_paths
+from airflow_provider_ducklake.catalog.verify.row_ids import check_row_ids, numbered_twice
+from airflow_provider_ducklake.catalog.verify.statistics import check_statistics
+from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.spec.identifiers import QualifiedName
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.catalog.transaction import TableName
+    from airflow_provider_ducklake.catalog.verify.contents import Locate, Reading
+    from airflow_provider_ducklake.catalog.verify.look import Look
+    from airflow_provider_ducklake.planning.findings import Finding
+
+log = logging.getLogger(__name__)
+
+
+def verify(  # noqa: PLR0913 - three say what, three how
+    catalog: Catalog,
+    reading: Reading,
+    locate: Locate,
+    *,
+    only: Collection[int] | None,
+    sample: float,
+    with_notes: bool,
+) -> list[Finding]:
+    """Return what is wrong with a lake, or with the tables of those ids; see ``Lake.verify``."""
+    if not 0 <= sample <= 1:
+        raise InvalidInputError(f"sample is {sample}; give the share of files to open, from 0 to 1.")
+    with reading() as connection:
+        look = look_at(connection, catalog, only)
+        columns = Columns(look)
+        found = list(_in_catalog(look, columns, with_notes=with_notes))
+        contents, numbered = Contents.of(look, columns), numbered_twice(look)
+    log.info("Verified the catalog as of snapshot %d: %d findings", look.head.id, len(found))
+    if sample > 0:
+        found += check_row_ids(numbered, locate)
+        found += check_contents(contents, reading, locate, sample)
+    log.info("Verified the files: %d findings in all", len(found))
+    return found
+
+
+def table_ids(
+    connection: Connection, catalog: Catalog, tables: Collection[TableName] | None
+) -> frozenset[int] | None:
+    """Return the ids of tables by their names; None of all.
+
+    Raises:
+        TableNotFoundError: no such table.
+    """
+    if tables is None:
+        return None
+    head = read_snapshots.head(connection, catalog.tables)
+    return frozenset(find_table(connection, catalog.tables, head, QualifiedName.of(one)).id for one in tables)
+
+
+def _in_catalog(look: Look, columns: Columns, *, with_notes: bool) -> Iterator[Finding]:
+    return chain(
+        chain(check_snapshots(look), check_counters(look)) if look.is_whole else (),
+        check_lifetimes(look),
+        check_single(look),
+        check_definitions(look),
+        check_file_rows(look),
+        check_paths(look, with_notes=with_notes),
+        check_statistics(look, columns),
+        check_inlined(look, columns),
+    )
