@@ -21,9 +21,11 @@ DuckLakeError
 │  ├─ InvalidOptionError
 │  ├─ InvalidStatementError
 │  ├─ InvalidPredicateError
+│  ├─ SharedDataPathError
 │  └─ SchemaMismatchError
 ├─ UnsupportedFeatureError
 ├─ StorageError
+│  └─ FilesNotDeletedError
 ├─ CommitError
 │  ├─ TransactionConflictError
 │  ├─ ZombieCommitError
@@ -273,6 +275,21 @@ class InvalidPredicateError(InvalidInputError):
         )
 
 
+class SharedDataPathError(InvalidInputError):
+    """Files below the data path may be another lake's, so what this one does not know is not deleted."""
+
+    def __init__(self, data_path: str, evidence: str) -> None:
+        self.data_path = data_path
+        self.evidence = evidence
+        super().__init__(data_path, evidence)
+
+    def __str__(self) -> str:
+        return (
+            f"The data path {self.data_path} may not be this lake's alone: {self.evidence} "
+            "Nothing was deleted."
+        )
+
+
 class SchemaMismatchError(InvalidInputError):
     """Incoming columns do not fit the table; carries every difference, not only the first."""
 
@@ -292,6 +309,29 @@ class UnsupportedFeatureError(DuckLakeError):
 
 class StorageError(DuckLakeError):
     """A file or directory cannot be read or written; names it."""
+
+
+class FilesNotDeletedError(StorageError):
+    """Some files could not be deleted, or directories listed; all the others were.
+
+    ``failures`` are texts: the path and the reason.
+    """
+
+    def __init__(self, deleted: int, failures: Sequence[str]) -> None:
+        self.deleted = deleted
+        self.failures = tuple(failures)
+        super().__init__(deleted, self.failures)
+
+    def __str__(self) -> str:
+        shown = "".join(f"\n  - {failure}" for failure in self.failures[:_SHOWN])
+        more = f"\n  and {len(self.failures) - _SHOWN} more" if len(self.failures) > _SHOWN else ""
+        return (
+            f"{self.deleted} files were deleted, {len(self.failures)} could not be; the next run tries them "
+            f"again:{shown}{more}"
+        )
+
+
+_SHOWN = 100
 
 
 class CommitError(DuckLakeError):

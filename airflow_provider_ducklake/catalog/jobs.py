@@ -7,7 +7,9 @@ up. How long the files of one that nobody releases are protected is said by whoe
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column, MetaData, Row, String, Table, func, literal, select, union_all
@@ -15,18 +17,20 @@ from sqlalchemy import Column, MetaData, Row, String, Table, func, literal, sele
 from airflow_provider_ducklake.catalog.column_types import TABLE_OPTIONS, CatalogText, CatalogTimestamp
 from airflow_provider_ducklake.catalog.effects.effect import Effect
 from airflow_provider_ducklake.catalog.own_tables import ensure_table
-from airflow_provider_ducklake.catalog.questions import Question
+from airflow_provider_ducklake.catalog.questions import Question, in_parts
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spec.ids import SnapshotId
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
+
+log = logging.getLogger(__name__)
 
 NAME = "airflow_ducklake_job"
 _ID_LENGTH = 64
@@ -136,6 +140,44 @@ def protected_prefixes(connection: Connection, catalog: Catalog, ttl: timedelta)
     oldest = catalog.dialect.server_time(connection) - ttl
     jobs = connection.execute(select(table).where(table.c.released_at.is_(None)))
     return frozenset(row.prefix for row in jobs if row.registered_at >= oldest)
+
+
+def all_jobs(connection: Connection, catalog: Catalog) -> dict[str, RegisteredJob]:
+    """Return all jobs that are known, by their ids."""
+    table = job_table(catalog.tables.metadata_schema)
+    if not catalog.dialect.has_table(connection, NAME, table.schema):
+        return {}
+    return _jobs(connection.execute(select(table)))
+
+
+def retire(catalog: Catalog, ttl: timedelta) -> None:
+    """Give up the files of jobs registered longer ago than ``ttl``, and forget jobs released long ago.
+
+    From then on nobody can commit those files, so that they can be deleted.
+    """
+    table = job_table(catalog.tables.metadata_schema)
+    with catalog.dialect.reading() as connection:
+        if not all_jobs(connection, catalog):
+            return
+
+    def attempt() -> None:
+        with catalog.dialect.writing() as connection:
+            now = catalog.dialect.server_time(connection)
+            found = all_jobs(connection, catalog).values()
+            overdue = [one.id for one in found if one.released_at is None and one.registered_at < now - ttl]
+            old = [one.id for one in found if one.released_at and one.released_at < now - _KEPT]
+            for part in in_parts(overdue):
+                connection.execute(release_effect(catalog, part, now).statement)
+            for part in in_parts(old):
+                connection.execute(table.delete().where(table.c.job_id.in_(part)))
+            connection.commit()
+            if overdue:
+                log.info("Gave up the staged files of jobs %s, registered longer than %s ago", overdue, ttl)
+
+    with_retries(catalog.dialect, DEFAULT_RETRY, attempt)
+
+
+_KEPT = timedelta(days=30)  # so long a task that comes late is told what became of its job
 
 
 def snapshot_of_job(connection: Connection, catalog: Catalog, job_id: str) -> SnapshotId | None:

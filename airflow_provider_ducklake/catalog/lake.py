@@ -11,10 +11,12 @@ from uuid6 import uuid7
 
 from airflow_provider_ducklake.catalog import (
     bootstrap,
+    cleanup,
     commit_keys,
     consumers,
+    expiry,
     jobs,
-    maintenance,
+    orphans,
     overwrite,
     read,
     read_snapshots,
@@ -26,11 +28,12 @@ from airflow_provider_ducklake.catalog.catalog import Catalog
 from airflow_provider_ducklake.catalog.change_feed import ChangeFeed
 from airflow_provider_ducklake.catalog.column_bounds import ColumnBounds, column_bounds
 from airflow_provider_ducklake.catalog.commit import KeyedCommit, PlannedCommit, Stage, commit
+from airflow_provider_ducklake.catalog.compaction import merge_change, mergeable_files, plan_merge
 from airflow_provider_ducklake.catalog.connect import catalog_file, open_engine, parse_url, shown
 from airflow_provider_ducklake.catalog.dialects import dialect_of
 from airflow_provider_ducklake.catalog.indexes import create_indexes
-from airflow_provider_ducklake.catalog.compaction import plan_merge
 from airflow_provider_ducklake.catalog.options import write_option
+from airflow_provider_ducklake.catalog.orphans import OrphanRule
 from airflow_provider_ducklake.catalog.read_changes import check_complete, plan_changes
 from airflow_provider_ducklake.catalog.registered_files import registered
 from airflow_provider_ducklake.catalog.replaced_rows import find_earlier_rows, replaced_rows
@@ -44,6 +47,7 @@ from airflow_provider_ducklake.catalog.table_snapshot import find_table, load_ta
 from airflow_provider_ducklake.catalog.tables import catalog_tables
 from airflow_provider_ducklake.catalog.transaction import LakeTransaction, TableName
 from airflow_provider_ducklake.catalog.verify import verification
+from airflow_provider_ducklake.catalog.verify.repair import RepairResult, repair
 from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
     CatalogRefusedError,
@@ -51,19 +55,20 @@ from airflow_provider_ducklake.errors import (
     InvalidInputError,
     NotADuckLakeError,
     SchemaNotFoundError,
+    SnapshotNotFoundError,
     UnsupportedFeatureError,
     UnsupportedVersionError,
     ViewNotFoundError,
 )
+from airflow_provider_ducklake.planning.compaction import MergeRule
 from airflow_provider_ducklake.planning.expiry import ExpiryRule
+from airflow_provider_ducklake.planning.retention import NO_FLOOR
 from airflow_provider_ducklake.planning.write import NewTable
-    SnapshotNotFoundError,
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
 from airflow_provider_ducklake.spec.options import OptionRow, Options, option_text
 from airflow_provider_ducklake.spec.paths import directory_name, directory_path, is_absolute
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, Snapshot, TableSnapshot
-from airflow_provider_ducklake.planning.compaction import MergeRule
 from airflow_provider_ducklake.spec.versions import CURRENT, SpecVersion
 from airflow_provider_ducklake.transaction.replay import Replay, replay_of
 
@@ -75,26 +80,28 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.engine import URL
 
+    from airflow_provider_ducklake.catalog.cleanup import CleanupResult
     from airflow_provider_ducklake.catalog.consumers import Consumed
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+    from airflow_provider_ducklake.catalog.expiry import ExpireResult
     from airflow_provider_ducklake.catalog.jobs import RegisteredJob
-    from airflow_provider_ducklake.catalog.maintenance import ExpireResult
+    from airflow_provider_ducklake.catalog.orphans import OrphansResult
     from airflow_provider_ducklake.catalog.questions import Question
     from airflow_provider_ducklake.catalog.read_snapshots import RecordedSnapshot
     from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.planning.compaction import Compaction
+    from airflow_provider_ducklake.planning.findings import Finding
     from airflow_provider_ducklake.planning.overwrite import PartitionValues
     from airflow_provider_ducklake.planning.row_changes import RowChanges
     from airflow_provider_ducklake.planning.scan import ScanPlan
     from airflow_provider_ducklake.planning.staged import StagedWrite
     from airflow_provider_ducklake.planning.watch import TableChanges
     from airflow_provider_ducklake.spec.consumption import Consumer, Consumption
-    from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId
+    from airflow_provider_ducklake.spec.ids import DataFileId, SchemaId, SnapshotId
     from airflow_provider_ducklake.spec.snapshots import JsonValue
     from airflow_provider_ducklake.spec.views import ViewDefinition
     from airflow_provider_ducklake.storage.filesystem import Location
-    from airflow_provider_ducklake.planning.compaction import Compaction
-    from airflow_provider_ducklake.planning.findings import Finding
-    from airflow_provider_ducklake.transaction.changes import Change
+    from airflow_provider_ducklake.transaction.changes import Change, MergedFile
 
 At = int | datetime | None
 STAGE_TTL = timedelta(days=7)
@@ -442,17 +449,6 @@ class Lake:
             chosen = None if columns is None else tuple(columns)
             return plan_table(connection, self._catalog, without_files, chosen, where, stats_of=stats_of)
 
-    def table_info(self, table: TableName | None = None, at: At = None) -> list[TableInfo]:
-        """Return files, sizes and inlined rows of all tables, or of one, from the catalog alone.
-
-        Raises:
-            TableNotFoundError, SchemaNotFoundError: there is no such table.
-        """
-        with self._reading() as connection:
-            snapshot = self._snapshot(connection, at)
-            name = None if table is None else QualifiedName.of(table)
-            if name is not None:
-                find_table(connection, self._catalog.tables, snapshot, name)
     def plan_merge(
         self,
         table: TableName,
@@ -484,6 +480,23 @@ class Lake:
                 files = plan_table(connection, self._catalog, found, (), where).files
             return plan_merge(connection, self._catalog, found, rule, files)
 
+    def merge_files(
+        self, table: TableName, merged: Collection[MergedFile], info: CommitInfo
+    ) -> CommittedSnapshot | None:
+        """Put files in the place of those that they were written of; see ``plan_merge``.
+
+        Raises:
+            TransactionConflictError: of a file that goes, rows were deleted or moved since; nothing landed.
+            TableNotFoundError, SchemaNotFoundError: there is no such table.
+        """
+        found = self.table_snapshot(table)
+        return self.commit(found.snapshot.id, (merge_change(found, merged),) if merged else (), info)
+
+    def mergeable_files(self, table: TableSnapshot, file_ids: Collection[DataFileId]) -> frozenset[DataFileId]:
+        """Return those of a table's data files that are live now and never lost a row."""
+        with self._reading() as connection:
+            return frozenset(mergeable_files(connection, self._catalog, table.table_id, file_ids))
+
     def _first_since(self, connection: Connection, time: datetime) -> SnapshotId | None:
         """Return the first snapshot at or after a time; None: there is none yet."""
         try:
@@ -491,6 +504,17 @@ class Lake:
         except SnapshotNotFoundError:
             return None
 
+    def table_info(self, table: TableName | None = None, at: At = None) -> list[TableInfo]:
+        """Return files, sizes and inlined rows of all tables, or of one, from the catalog alone.
+
+        Raises:
+            TableNotFoundError, SchemaNotFoundError: there is no such table.
+        """
+        with self._reading() as connection:
+            snapshot = self._snapshot(connection, at)
+            name = None if table is None else QualifiedName.of(table)
+            if name is not None:
+                find_table(connection, self._catalog.tables, snapshot, name)
             return table_infos(connection, self._catalog, snapshot.id, name)
 
     def files(self, table: TableName, at: At = None) -> list[ListedFile]:
@@ -819,27 +843,89 @@ class Lake:
             targets = read_targets(connection, self._catalog, table, file_ids, changes.inlined)
         return changes_of_job(targets, changes, self.locate)
 
-    def expire_snapshots(
+    def expire_snapshots(  # noqa: PLR0913 - all have defaults
         self,
         *,
         older_than: datetime | timedelta | None = None,
         versions: Collection[int] | None = None,
         keep_last: int | None = None,
+        keep: Collection[int] = (),
+        keep_author: str | None = None,
+        keep_message: str | None = None,
+        min_retention: timedelta = NO_FLOOR,
         dry_run: bool = False,
     ) -> ExpireResult:
         """Forget snapshots and schedule the files that no kept snapshot can reach; the newest always stays.
 
-        ``older_than`` is an aware time or an interval before now; ``keep_last`` protects the newest N, alone
-        it expires all others. Makes no snapshot.
+        ``older_than`` is an aware time or an interval before now; without it and the next two it is the
+        lake's option ``expire_older_than``. ``keep_last`` protects the newest N, alone it expires all others.
+        ``keep`` protects ids, ``keep_author`` and ``keep_message`` what matches a pattern as ``release-*``,
+        ``min_retention`` what is younger. Makes no snapshot.
 
         Raises:
-            InvalidInputError: ``older_than`` together with ``versions``, none of the three, or ``keep_last``
-                below 1.
+            InvalidInputError: ``older_than`` together with ``versions``; nothing says what to expire; it lies
+                in the future or is younger than ``min_retention``; ``keep_last`` below 1.
         """
         self._refuse_unwritable()
-        rule = ExpiryRule(older_than, versions, keep_last)
+        if older_than is None and versions is None and keep_last is None:
+            older_than = self.effective_options().age("expire_older_than")
+        rule = ExpiryRule(older_than, versions, keep_last, keep, keep_author, keep_message, min_retention)
         with _translated(self._catalog.dialect.engine.url):
-            return maintenance.expire(self._catalog, rule, dry_run=dry_run)
+            return expiry.expire(self._catalog, rule, dry_run=dry_run)
+
+    def cleanup_old_files(
+        self,
+        *,
+        older_than: datetime | timedelta | None = None,
+        min_retention: timedelta = NO_FLOOR,
+        dry_run: bool = False,
+    ) -> CleanupResult:
+        """Delete files that were scheduled for deletion before a moment, by the catalog's clock.
+
+        ``older_than`` is an aware time or an interval before now; default: the lake's option
+        ``delete_older_than``, of 2 days. A file that a row of the lake names stays. Makes no snapshot.
+
+        Raises:
+            InvalidInputError: ``older_than`` lies in the future or is younger than ``min_retention``.
+            StorageError: the data path is not there. What happens to single files is in the result.
+        """
+        self._refuse_unwritable()
+        age = self._deletion_age(older_than)
+        with _translated(self._catalog.dialect.engine.url):
+            return cleanup.cleanup(self._catalog, age, min_retention, self.storage_options, dry_run=dry_run)
+
+    def delete_orphaned_files(
+        self,
+        *,
+        older_than: datetime | timedelta | None = None,
+        min_retention: timedelta = NO_FLOOR,
+        stage_ttl: timedelta = STAGE_TTL,
+        sole_owner: bool = False,
+        dry_run: bool = False,
+    ) -> OrphansResult:
+        """Delete files below the data path that the catalog does not name: left by writes that failed.
+
+        ``older_than`` says since when a file must not have changed, as for ``cleanup_old_files``: it has to
+        be longer than the longest write of a client that does not register its jobs. Files of registered
+        jobs that may still commit stay for ``stage_ttl``; after that nobody can commit them any more.
+        ``sole_owner`` says that no other lake has files below the data path, whatever they look like.
+
+        Raises:
+            SharedDataPathError: another lake seems to keep files below the data path.
+            InvalidInputError: ``older_than`` lies in the future or is younger than ``min_retention``.
+            StorageError: the data path cannot be listed. What happens to single files is in the result.
+        """
+        self._refuse_unwritable()
+        rule = OrphanRule(self._deletion_age(older_than), min_retention, stage_ttl, sole_owner)
+        with _translated(self._catalog.dialect.engine.url):
+            return orphans.delete_orphans(self._catalog, rule, self.storage_options, dry_run=dry_run)
+
+    def _deletion_age(self, older_than: datetime | timedelta | None) -> datetime | timedelta:
+        if older_than is not None:
+            return older_than
+        age = self.effective_options().age("delete_older_than")
+        assert age is not None, "the option has a default"
+        return age
 
     def table_changes(self, table: TableName, since: int, kinds: Collection[str]) -> TableChanges | None:
         """Return what happened to a table after snapshot ``since``: ``insert``, ``delete``, ``schema``.
@@ -877,6 +963,19 @@ class Lake:
         return verification.verify(
             self._catalog, self._reading, self.locate, only=only, sample=sample, with_notes=with_notes
         )
+
+    def repair(self, findings: Sequence[Finding], *, dry_run: bool = True) -> RepairResult:
+        """Mend those findings of ``verify`` that can be mended without losing anything, all or none of them.
+
+        A snapshot is made where clients that run have to notice; no row changes in any snapshot. Look at the
+        dry run first, and verify again afterwards: what lay behind a finding may come to light.
+
+        Raises:
+            CommitRetriesExceededError: other writers never let it through; nothing was changed.
+        """
+        self._refuse_unwritable()
+        with _translated(self._catalog.dialect.engine.url):
+            return repair(self._catalog, findings, dry_run=dry_run)
 
     def _refuse_unwritable(self) -> None:
         """Refuse to change lakes whose files or catalog we cannot work on, before anything starts."""

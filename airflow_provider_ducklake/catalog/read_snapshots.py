@@ -157,6 +157,22 @@ class RecordedSnapshot:
         return self.snapshot.time
 
 
+def all_snapshots(connection: Connection, tables: CatalogTables) -> list[Snapshot]:
+    """Return all snapshots, oldest first, without what they changed."""
+    snapshot = tables["snapshot"]
+    return [_snapshot(row) for row in connection.execute(select(snapshot).order_by(snapshot.c.snapshot_id))]
+
+
+def authors_and_messages(
+    connection: Connection, tables: CatalogTables
+) -> list[tuple[int, str | None, str | None]]:
+    """Return the id, author and message of each snapshot that has one of the two."""
+    changes = tables["snapshot_changes"]
+    has_one = or_(changes.c.author.is_not(None), changes.c.commit_message.is_not(None))
+    query = select(changes.c.snapshot_id, changes.c.author, changes.c.commit_message).where(has_one)
+    return [(row.snapshot_id, row.author, row.commit_message) for row in connection.execute(query)]
+
+
 def recorded_snapshots(connection: Connection, tables: CatalogTables) -> list[RecordedSnapshot]:
     """Return all snapshots, oldest first."""
     return _recorded(connection.execute(_with_changes(tables)).all())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
+from airflow_provider_ducklake.catalog.file_paths import table_directories
 from airflow_provider_ducklake.catalog.questions import in_parts
 from airflow_provider_ducklake.catalog.read_mappings import name_mappings
 from airflow_provider_ducklake.spec.files import same_mapping_key
@@ -58,7 +59,7 @@ def _data_files(connection: Connection, catalog: Catalog, paths: Collection[str]
             select(file.c.table_id, file.c.path, file.c.path_is_relative).where(file.c.path.in_(texts))
         )
     ]
-    roots = _roots(connection, catalog, {row.table_id for row in rows if row.path_is_relative})
+    roots = table_directories(connection, catalog, {row.table_id for row in rows if row.path_is_relative})
     return {
         CatalogPath(row.path, row.path_is_relative).below(root)
         for row in rows
@@ -86,25 +87,6 @@ def _endings(paths: Collection[str]) -> list[str]:
             endings.add(path[place + 1 :])
             place = path.find("/", place + 1)
     return sorted(endings - {""})
-
-
-def _roots(connection: Connection, catalog: Catalog, table_ids: Collection[int]) -> dict[int, set[str]]:
-    """Return the directories that each table has had."""
-    if not table_ids:
-        return {}
-    table, schema = catalog.tables["table"], catalog.tables["schema"]
-    rows = connection.execute(
-        select(
-            table.c.table_id, table.c.path, table.c.path_is_relative, schema.c.path, schema.c.path_is_relative
-        )
-        .join(schema, schema.c.schema_id == table.c.schema_id)
-        .where(table.c.table_id.in_(table_ids))
-    )
-    roots: dict[int, set[str]] = {}
-    for table_id, path, is_relative, above, above_is_relative in rows:
-        parent = CatalogPath(above, above_is_relative).below(catalog.data_path)
-        roots.setdefault(table_id, set()).add(CatalogPath(path, is_relative).below(parent))
-    return roots
 
 
 def _mappings(connection: Connection, catalog: Catalog, table_id: TableId) -> dict[MappingKey, MappingId]:

@@ -4,33 +4,40 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.operators.base import DuckLakeOperator, no_retry_on_user_errors
-from airflow_provider_ducklake.spec.times import parse_interval, parse_time, require_offset
+from airflow_provider_ducklake.operators.ages import parse_age, parse_span
+from airflow_provider_ducklake.operators.base import DuckLakeOperator, no_retry_on_user_errors, parse_flag
+from airflow_provider_ducklake.planning.retention import MIN_RETENTION, NO_FLOOR
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from datetime import datetime, timedelta
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.maintenance import ExpireResult
+    from airflow_provider_ducklake.catalog.expiry import ExpireResult
 
 
 class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
     """Expire snapshots of a lake: nobody can read the lake as of them any more.
 
     Files that only expired snapshots used are scheduled for deletion, not deleted. The newest snapshot
-    always stays. One of ``older_than``, ``versions`` and ``keep_last`` is needed; ``older_than`` and
-    ``versions`` exclude each other.
+    always stays. ``older_than`` and ``versions`` exclude each other; without them and ``keep_last`` the
+    lake's option ``expire_older_than`` counts.
 
     :param older_than: expire what is older: a ``timedelta``, a text such as ``"7 days"``, an aware
         ``datetime``, or an ISO time with an offset. (templated)
     :param versions: expire exactly these snapshot ids. (templated)
     :param keep_last: never expire the newest N snapshots; alone, expire all the others. (templated)
+    :param keep: never expire these snapshot ids. (templated)
+    :param keep_author: never expire snapshots whose author matches this pattern, as ``"release-*"``.
+        (templated)
+    :param keep_message: never expire snapshots whose commit message matches this pattern. (templated)
+    :param min_retention: what is younger is not expired: an interval; to be asked for it is an error.
+        Default: 24 hours where an age decides, else none. (templated)
     :param dry_run: find out what would be expired, and change nothing. (templated as ``is_dry_run``)
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param commit_message: accepted as by every operator, and unused: expiring makes no snapshot. (templated)
@@ -44,6 +51,10 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
         "older_than",
         "versions",
         "keep_last",
+        "keep",
+        "keep_author",
+        "keep_message",
+        "min_retention",
         "is_dry_run",
     )
 
@@ -53,6 +64,10 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
         older_than: timedelta | datetime | str | None = None,
         versions: Collection[int] | str | None = None,
         keep_last: int | str | None = None,
+        keep: Collection[int] | str | None = None,
+        keep_author: str | None = None,
+        keep_message: str | None = None,
+        min_retention: timedelta | str | None = None,
         dry_run: bool | str = False,
         **kwargs: Any,  # noqa: ANN401 - Airflow's
     ) -> None:
@@ -60,21 +75,36 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
         self.older_than = older_than
         self.versions = versions
         self.keep_last = keep_last
+        self.keep = keep
+        self.keep_author = keep_author
+        self.keep_message = keep_message
+        self.min_retention = min_retention
         self.is_dry_run = dry_run  # "dry_run" is a method of every operator
 
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
         """Expire, and say what was."""
         arguments: dict[str, Any] = {
-            "older_than": _age(self.older_than),
-            "versions": _integers(self.versions),
+            "older_than": parse_age("older_than", self.older_than),
+            "versions": _integers("versions", self.versions),
             "keep_last": _integer("keep_last", self.keep_last),
-            "dry_run": _flag("dry_run", self.is_dry_run),
+            "keep": _integers("keep", self.keep) or (),
+            "keep_author": self.keep_author,
+            "keep_message": self.keep_message,
+            "min_retention": self._floor(),
+            "dry_run": parse_flag("dry_run", self.is_dry_run),
         }
         with closing(DuckLakeHook(self.ducklake_conn_id).lake()) as lake:
             result = lake.expire_snapshots(**arguments)
         self._report(result)
         return _summary(result)
+
+    def _floor(self) -> timedelta:
+        """Return what was asked for; those who name snapshots, or count them, have said what they mean."""
+        if self.min_retention is not None:
+            return parse_span("min_retention", self.min_retention)
+        by_age = self.older_than is not None or (self.versions is None and self.keep_last is None)
+        return MIN_RETENTION if by_age else NO_FLOOR
 
     def _report(self, result: ExpireResult) -> None:
         self.log.info(
@@ -100,30 +130,15 @@ def _summary(result: ExpireResult) -> dict[str, Any]:
     }
 
 
-def _age(value: timedelta | datetime | str | None) -> timedelta | datetime | None:
-    match value:
-        case None | timedelta():
-            return value
-        case datetime():
-            return require_offset(value)
-        case str() if value[:4].isdigit() and "-" in value:
-            return parse_time(value)
-        case str():
-            return parse_interval(value)
-    raise InvalidInputError(
-        f"older_than is {value!r}. Give a timedelta, a text such as '7 days', an aware datetime or ISO time."
-    )
-
-
-def _integers(value: Collection[int] | str | None) -> list[int] | None:
+def _integers(name: str, value: Collection[int] | str | None) -> list[int] | None:
     """Read ids, also as a template leaves them: ``"[3, 4]"`` or ``"3"``."""
     if value is None:
         return None
     try:
         read = json.loads(value) if isinstance(value, str) else list(value)
     except (TypeError, ValueError):
-        raise InvalidInputError(f"versions is {value!r}. Give a list of snapshot ids, as [3, 4].") from None
-    return [_required_integer("versions", entry) for entry in (read if isinstance(read, list) else [read])]
+        raise InvalidInputError(f"{name} is {value!r}. Give a list of snapshot ids, as [3, 4].") from None
+    return [_required_integer(name, entry) for entry in (read if isinstance(read, list) else [read])]
 
 
 def _integer(name: str, value: object) -> int | None:
@@ -136,12 +151,3 @@ def _required_integer(name: str, value: object) -> int:
     if isinstance(value, str) and value.strip().isdecimal():
         return int(value)
     raise InvalidInputError(f"{name} is {value!r}. Give a whole number.")
-
-
-def _flag(name: str, value: object) -> bool:
-    """Read a flag, also as a template leaves it: the text "False" must not count as true."""
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
-        return value.strip().lower() == "true"
-    raise InvalidInputError(f"{name} is {value!r}. Give True or False.")

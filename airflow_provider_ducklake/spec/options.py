@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import InvalidOptionError, UnsupportedFeatureError
+from airflow_provider_ducklake.spec.times import parse_age
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from datetime import timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,11 @@ def _natural(value: str) -> int:
     return number
 
 
+def _interval(value: str) -> str:
+    parse_age(value)
+    return value
+
+
 def _one_of(*words: str) -> Callable[[str], str]:
     def parse(value: str) -> str:
         folded = {word.lower(): word for word in words}
@@ -98,8 +105,8 @@ OPTIONS: Mapping[str, OptionSpec] = {
     "hive_file_pattern": OptionSpec(_boolean, "true"),
     "require_commit_message": OptionSpec(_boolean, "false"),
     "rewrite_delete_threshold": OptionSpec(float, "0.95"),
-    "delete_older_than": OptionSpec(str, "2 days"),
-    "expire_older_than": OptionSpec(str, None),
+    "delete_older_than": OptionSpec(_interval, "2 days"),
+    "expire_older_than": OptionSpec(_interval, None),
     "auto_compact": OptionSpec(_boolean, "true"),
     "per_thread_output": OptionSpec(_boolean, "false"),
     "write_deletion_vectors": OptionSpec(_boolean, "false"),
@@ -180,6 +187,11 @@ class Options:
         value = self.get(key)
         assert isinstance(value, int)
         return value
+
+    def age(self, key: str) -> timedelta | None:
+        """Return an option that is an interval; None where it has neither a value nor a default."""
+        value = self.get(key)
+        return None if value is None else parse_age(str(value))
 
     def flag(self, key: str) -> bool:
         """Return an option that is true or false."""

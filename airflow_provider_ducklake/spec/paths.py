@@ -6,13 +6,23 @@ is marked relative; directories end in ``/`` and are joined plainly. *Source:* d
 
 from __future__ import annotations
 
+import posixpath
 import re
+import unicodedata
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from airflow_provider_ducklake.errors import InvalidInputError
 
 _SAFE_DIRECTORY = re.compile(r"[A-Za-z0-9_-]+\Z")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_SAME_STORE = {
+    "file": "",
+    "s3a": "s3",
+    "s3n": "s3",
+    "gcs": "gs",
+    **dict.fromkeys(("abfss", "wasb", "wasbs", "az", "azure", "adl"), "abfs"),
+}
 _HADOOP_SCHEMES = {"s3": "s3a", "gcs": "gs", "az": "abfs"}
 
 
@@ -47,6 +57,24 @@ def directory_path(path: str) -> str:
 def directory_name(name: str, object_uuid: str) -> str:
     """Return the directory of a schema or table: its name where that is a safe segment, else its UUID."""
     return f"{name if _SAFE_DIRECTORY.match(name) else object_uuid}/"
+
+
+def path_key(path: str) -> str:
+    """Return what the spellings of one place have in common, and now and then those of two.
+
+    Use it to find out whether a file may be known by another spelling, never to reach one.
+
+    >>> path_key("s3a://Bucket/x//./a%20b") == path_key("s3://bucket/x/a b")
+    True
+    """
+    match = _SCHEME.match(path)
+    scheme = match[1].lower() if match else ""
+    rest = path[match.end() :] if match else path
+    while (decoded := unquote(rest)) != rest:
+        rest = decoded
+    rest = unicodedata.normalize("NFC", rest.replace("\\", "/")).casefold()
+    rest = posixpath.normpath("/" + rest.lstrip("/"))
+    return f"{_SAME_STORE.get(scheme, scheme)}:{rest}"
 
 
 def relative_to(path: str, parent: str) -> CatalogPath:

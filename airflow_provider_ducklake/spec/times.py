@@ -30,6 +30,38 @@ def parse_interval(text: str) -> timedelta:
     return interval
 
 
+_LONG_PART = re.compile(
+    r"\s*(?:(\d+(?:\.\d+)?)\s*(microsecond|millisecond|second|minute|hour|day|week|month|mon|year)s?"
+    r"|(\d+):(\d\d):(\d\d(?:\.\d+)?))(?=\s|$)\s*",
+    re.IGNORECASE,
+)
+_LONGEST = {"mon": timedelta(days=31), "month": timedelta(days=31), "year": timedelta(days=366)}
+
+
+def parse_age(text: str) -> timedelta:
+    """Return the longest time that an interval can last, as DuckDB writes one: a month has 31 days.
+
+    >>> parse_age("1 month 2 days 12:00:00")
+    datetime.timedelta(days=33, seconds=43200)
+
+    Raises:
+        ValueError: the text is no interval, or a negative one.
+    """
+    age, place = timedelta(), 0
+    while place < len(text) and (found := _LONG_PART.match(text, place)):
+        count, unit, hours, minutes, seconds = found.groups()
+        if unit is None:
+            age += timedelta(hours=int(hours), minutes=int(minutes), seconds=float(seconds))
+        elif unit.lower() in _LONGEST:
+            age += float(count) * _LONGEST[unit.lower()]
+        else:
+            age += timedelta(**{f"{unit.lower()}s": float(count)})
+        place = found.end()
+    if not text.strip() or place < len(text):
+        raise ValueError(text)
+    return age
+
+
 def parse_time(text: str) -> datetime:
     """Return an ISO time, which has an offset from UTC.
 

@@ -122,10 +122,11 @@ def naming_errors(path: str, verb: str) -> Iterator[None]:
     except StorageError:
         raise
     except Exception as error:
-        raise StorageError(f"Cannot {verb} {path}: {_reason(error)}") from error
+        raise StorageError(f"Cannot {verb} {path}: {reason_of(error)}") from error
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Return what an error of a file system says, in a line."""
     if isinstance(error, FileNotFoundError):
         return "there is no such file, directory or bucket"
     return str(error).strip().split("\n")[0] or type(error).__name__
@@ -385,13 +386,14 @@ def _open_output(location: Location) -> Any:  # noqa: ANN401
         except FileNotFoundError:
             path.parent.mkdir(parents=True, exist_ok=True)
             return path.open("xb")
-    fsspec_filesystem = _fsspec_of(location)
+    fsspec_filesystem = fsspec_of(location)
     if fsspec_filesystem is not None:
         return fsspec_filesystem.open(location.path, "wb")
     return location.filesystem.open_output_stream(location.path)
 
 
-def _fsspec_of(location: Location) -> Any:  # noqa: ANN401
+def fsspec_of(location: Location) -> Any:  # noqa: ANN401
+    """Return the fsspec file system of a location; None: it is Arrow's own."""
     handler = getattr(location.filesystem, "handler", None)
     return handler.fs if isinstance(handler, pafs.FSSpecHandler) else None
 

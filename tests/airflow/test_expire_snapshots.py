@@ -100,7 +100,7 @@ def test_a_dry_run_says_the_same_and_changes_nothing(lake):
     "age", [timedelta(0), "0 days", lambda: datetime.now(UTC), lambda: datetime.now(UTC).isoformat()]
 )
 def test_an_age_may_be_an_interval_or_a_time(sqlite_lake, age):
-    result = expire(older_than=age() if callable(age) else age)
+    result = expire(older_than=age() if callable(age) else age, min_retention="0 days")
 
     assert result["snapshot_ids"] == [0, 1, 2, 3, 4, 5]
     assert snapshot_ids(sqlite_lake) == [6]
@@ -121,14 +121,55 @@ def test_nothing_is_that_old_yet(sqlite_lake):
 
 
 def test_an_age_spares_the_newest_that_are_to_be_kept(sqlite_lake):
-    assert expire(older_than=timedelta(0), keep_last=4)["snapshot_ids"] == [0, 1, 2]
+    assert expire(older_than=timedelta(0), keep_last=4, min_retention=timedelta(0))["snapshot_ids"] == [
+        0,
+        1,
+        2,
+    ]
     assert snapshot_ids(sqlite_lake) == [3, 4, 5, 6]
+
+
+def test_what_is_younger_than_the_floor_stays(sqlite_lake):
+    assert expire(keep_last=1, min_retention="1 hour")["snapshot_ids"] == []
+    assert expire(older_than="24 hours")["snapshot_ids"] == []
+    assert len(snapshot_ids(sqlite_lake)) == 7
+
+
+def test_the_lakes_option_counts_where_no_argument_does(sqlite_lake):
+    query(sqlite_lake, "CALL lake.set_option('expire_older_than', '3 days')")
+    assert expire()["snapshot_ids"] == []
+
+    query(sqlite_lake, "CALL lake.set_option('expire_older_than', '00:00:00')")
+    with pytest.raises(AirflowFailException, match="younger than min_retention"):
+        expire()
+    assert expire(versions=[2])["snapshot_ids"] == [2]
+    assert expire(min_retention="0 days")["snapshot_ids"] == [0, 1, 3, 4, 5]
+
+
+def test_pinned_releases_stay(sqlite_lake):
+    for author, message in (
+        ("release-bot", "v1"),
+        ("etl", "pinned: audit"),
+        ("etl", "nightly"),
+        (None, None),
+    ):
+        with open_lake(sqlite_lake) as lake:
+            said = ", ".join("NULL" if one is None else f"'{one}'" for one in (author, message))
+            lake.sql("BEGIN")
+            lake.sql("INSERT INTO orders VALUES (4)")
+            lake.sql(f"CALL lake.set_commit_message({said})")
+            lake.sql("COMMIT")
+
+    result = expire(keep_last=1, keep="[3]", keep_author="release-*", keep_message="pinned:*")
+
+    assert result["snapshot_ids"] == [0, 1, 2, 4, 5, 6, 9]
+    assert snapshot_ids(sqlite_lake) == [3, 7, 8, 10]
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({}, ""),
+        ({}, "set the lake's option expire_older_than"),
         ({"older_than": "7 days", "versions": [1]}, ""),
         ({"keep_last": 0}, ""),
         ({"keep_last": "two"}, "keep_last is 'two'"),
@@ -139,14 +180,22 @@ def test_an_age_spares_the_newest_that_are_to_be_kept(sqlite_lake):
         ({"older_than": "2026-01-01T00:00:00"}, "no time zone"),
         ({"older_than": datetime(2026, 1, 1)}, "no time zone"),  # noqa: DTZ001 - the point
         ({"older_than": 7}, "older_than is 7"),
+        ({"older_than": "23 hours"}, "younger than min_retention=1 day"),
+        ({"older_than": lambda: datetime.now(UTC)}, "younger than min_retention=1 day"),
+        ({"older_than": datetime(2126, 1, 1, tzinfo=UTC)}, "lies in the future"),
+        ({"versions": [1, 2], "min_retention": "1 hour"}, "Snapshots [1, 2] are younger"),
+        ({"keep_last": 1, "min_retention": "a while"}, "'a while' is no interval"),
+        ({"keep_last": 1, "min_retention": 5}, "min_retention is 5"),
+        ({"keep_last": 1, "keep": ["x"]}, "keep is 'x'"),
         ({"versions": "newest"}, "versions is 'newest'"),
         ({"versions": [1, "x"]}, "versions is 'x'"),
         ({"keep_last": 1, "dry_run": "maybe"}, "dry_run is 'maybe'"),
     ],
 )
 def test_input_that_makes_no_sense_fails_the_task_for_good(sqlite_lake, arguments, said):
+    given = {name: value() if callable(value) else value for name, value in arguments.items()}
     with pytest.raises(AirflowFailException, match=r"^InvalidInputError: ") as raised:
-        expire(**arguments)
+        expire(**given)
 
     assert said in str(raised.value)
     assert len(snapshot_ids(sqlite_lake)) == 7
@@ -166,6 +215,7 @@ def test_arguments_may_be_templates(sqlite_lake):
             task_id="plan",
             older_than="{{ params.age }}",
             keep_last="{{ params.keep }}",
+            min_retention="{{ params.age }}",
             dry_run="{{ params.dry }}",
             params={"age": "0 days", "keep": 3, "dry": True},
         )

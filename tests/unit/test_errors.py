@@ -16,11 +16,13 @@ from airflow_provider_ducklake.errors import (
     CommitRetriesExceededError,
     CommitStateUnknownError,
     DuckLakeError,
+    FilesNotDeletedError,
     InvalidPredicateError,
     InvalidStatementError,
     NotADuckLakeError,
     SchemaMismatchError,
     SchemaNotFoundError,
+    SharedDataPathError,
     SnapshotNotFoundError,
     TableNotFoundError,
     TransactionConflictError,
@@ -52,6 +54,8 @@ WITH_FIELDS = [
     ZombieCommitError(1, 2, 9),
     CommitRetriesExceededError(30, 1.5),
     CommitStateUnknownError(7, "OperationalError"),
+    FilesNotDeletedError(3, ["/lake/a.parquet: Permission denied"]),
+    SharedDataPathError("/lake/", "another lake's mark lies there."),
 ]
 ALL = [*WITH_FIELDS, *(one("the text") for one in CLASSES if "__init__" not in vars(one))]
 

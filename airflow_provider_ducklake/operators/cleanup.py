@@ -1,0 +1,176 @@
+"""Delete files that a lake needs no more: those that wait for it, and those that it never knew."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ducklake.errors import FilesNotDeletedError
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.operators.ages import parse_age, parse_span
+from airflow_provider_ducklake.operators.base import DuckLakeOperator, no_retry_on_user_errors, parse_flag
+from airflow_provider_ducklake.planning.retention import MIN_RETENTION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime, timedelta
+
+    from airflow.sdk import Context
+
+_LISTED = 1_000  # paths in XCom
+
+
+class DuckLakeCleanupOldFilesOperator(DuckLakeOperator):
+    """Delete files that expiries and compactions have scheduled for deletion, once readers had their time.
+
+    A file that a row of the lake still names stays, and is logged. One that cannot be deleted does not keep
+    the others: the task fails at the end and names all of them.
+
+    :param older_than: delete what was scheduled before: a ``timedelta``, a text such as ``"2 days"``, an
+        aware ``datetime``, or an ISO time with an offset. It has to be longer than the longest read of the
+        lake. Default: the lake's option ``delete_older_than``, which is 2 days unless it was set. (templated)
+    :param min_retention: what was scheduled later stays: an interval; to be asked for it is an error.
+        Default: 24 hours. (templated)
+    :param dry_run: find out what would be deleted, and change nothing. (templated as ``is_dry_run``)
+    :param ducklake_conn_id: the connection of the lake. (templated)
+    :param commit_message: accepted as by every operator, and unused: this makes no snapshot. (templated)
+    :return: ``{"files": 3, "missing": 0, "still_used": 0, "dry_run": False}``: the files deleted, those that
+        were gone already, and those that stay since the lake uses them. A dry run adds ``paths``, at most
+        1,000.
+    """
+
+    template_fields: Sequence[str] = (
+        *DuckLakeOperator.template_fields,
+        "older_than",
+        "min_retention",
+        "is_dry_run",
+    )
+
+    def __init__(
+        self,
+        *,
+        older_than: timedelta | datetime | str | None = None,
+        min_retention: timedelta | str = MIN_RETENTION,
+        dry_run: bool | str = False,
+        **kwargs: Any,  # noqa: ANN401 - Airflow's
+    ) -> None:
+        super().__init__(**kwargs)
+        self.older_than = older_than
+        self.min_retention = min_retention
+        self.is_dry_run = dry_run  # "dry_run" is a method of every operator
+
+    @no_retry_on_user_errors()
+    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
+        """Delete, and say what was."""
+        with closing(DuckLakeHook(self.ducklake_conn_id).lake()) as lake:
+            result = lake.cleanup_old_files(
+                older_than=parse_age("older_than", self.older_than),
+                min_retention=parse_span("min_retention", self.min_retention),
+                dry_run=parse_flag("dry_run", self.is_dry_run),
+            )
+        self.log.info(
+            "%s %d files, %d were gone before, %d stay as the lake uses them, %d failed",
+            "Dry run, would delete" if result.dry_run else "Deleted",
+            *map(len, (result.deleted, result.missing, result.named, result.failures)),
+        )
+        _fail_for(len(result.deleted), result.failures)
+        return {
+            "files": len(result.deleted),
+            "missing": len(result.missing),
+            "still_used": len(result.named),
+            "dry_run": result.dry_run,
+            **_listed(result.deleted, is_dry_run=result.dry_run),
+        }
+
+
+class DuckLakeDeleteOrphanedFilesOperator(DuckLakeOperator):
+    """Delete files below the data path that the catalog does not name: left by writes that failed.
+
+    Looked at are Parquet and Puffin files, and whatever lies in directories of jobs. Files of jobs that may
+    still commit stay. Where another lake seems to keep its files below the data path, nothing is deleted and
+    the task fails. A file that cannot be deleted does not keep the others: the task fails at the end and
+    names all of them.
+
+    :param older_than: delete what has not changed since: a ``timedelta``, a text such as ``"2 days"``, an
+        aware ``datetime``, or an ISO time with an offset. It has to be longer than the longest write of other
+        clients. Default: the lake's option ``delete_older_than``, which is 2 days unless it was set.
+        (templated)
+    :param min_retention: what changed later stays: an interval; to be asked for it is an error. Default: 24
+        hours. (templated)
+    :param stage_ttl: how long files of staged writes that nobody commits are kept: an interval; nobody can
+        commit them after that. (templated)
+    :param sole_owner: no other lake has files below the data path: delete also where it looks so.
+        (templated)
+    :param dry_run: find out what would be deleted, and change nothing. (templated as ``is_dry_run``)
+    :param ducklake_conn_id: the connection of the lake. (templated)
+    :param commit_message: accepted as by every operator, and unused: this makes no snapshot. (templated)
+    :return: ``{"files": 3, "bytes": 4096, "young": 0, "protected": 0, "dry_run": False}``: the files deleted,
+        and those that nobody names and that stay for their age or for a job's sake. A dry run adds
+        ``paths``, at most 1,000, and as ``refused`` why the run itself would be refused, or None.
+    """
+
+    template_fields: Sequence[str] = (
+        *DuckLakeOperator.template_fields,
+        "older_than",
+        "min_retention",
+        "stage_ttl",
+        "sole_owner",
+        "is_dry_run",
+    )
+
+    def __init__(
+        self,
+        *,
+        older_than: timedelta | datetime | str | None = None,
+        min_retention: timedelta | str = MIN_RETENTION,
+        stage_ttl: timedelta | str = "7 days",
+        sole_owner: bool | str = False,
+        dry_run: bool | str = False,
+        **kwargs: Any,  # noqa: ANN401 - Airflow's
+    ) -> None:
+        super().__init__(**kwargs)
+        self.older_than = older_than
+        self.min_retention = min_retention
+        self.stage_ttl = stage_ttl
+        self.sole_owner = sole_owner
+        self.is_dry_run = dry_run  # "dry_run" is a method of every operator
+
+    @no_retry_on_user_errors()
+    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
+        """Delete, and say what was."""
+        with closing(DuckLakeHook(self.ducklake_conn_id).lake()) as lake:
+            result = lake.delete_orphaned_files(
+                older_than=parse_age("older_than", self.older_than),
+                min_retention=parse_span("min_retention", self.min_retention),
+                stage_ttl=parse_span("stage_ttl", self.stage_ttl),
+                sole_owner=parse_flag("sole_owner", self.sole_owner),
+                dry_run=parse_flag("dry_run", self.is_dry_run),
+            )
+        self.log.info(
+            "%s %d orphaned files (%d bytes); %d stay for their age, %d for jobs under way, %d failed",
+            "Dry run, would delete" if result.dry_run else "Deleted",
+            len(result.deleted),
+            *(result.bytes, result.young, result.protected),
+            len(result.failures),
+        )
+        if result.evidence is not None:
+            self.log.warning("The run itself would be refused: %s", result.evidence)
+        _fail_for(len(result.deleted), result.failures)
+        return {
+            "files": len(result.deleted),
+            "bytes": result.bytes,
+            "young": result.young,
+            "protected": result.protected,
+            "dry_run": result.dry_run,
+            **_listed(result.deleted, is_dry_run=result.dry_run),
+            **({"refused": result.evidence} if result.dry_run else {}),
+        }
+
+
+def _fail_for(deleted: int, failures: Sequence[tuple[str, str]]) -> None:
+    if failures:
+        raise FilesNotDeletedError(deleted, [f"{path}: {reason}" for path, reason in failures])
+
+
+def _listed(paths: Iterable[str], *, is_dry_run: bool) -> dict[str, list[str]]:
+    return {"paths": list(paths)[:_LISTED]} if is_dry_run else {}

@@ -1,0 +1,196 @@
+"""Files that wait for their deletion go, and only those; DuckDB judges what is left."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import create_engine, text
+
+from airflow_provider_ducklake.catalog.connect import parse_url
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import InvalidInputError, StorageError
+from tests.reference.catalog_dump import dump_catalog
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
+
+HISTORY = (
+    "CREATE TABLE t (i INTEGER)",
+    "INSERT INTO t FROM range(5)",
+    "DELETE FROM t WHERE i = 1",
+    "DELETE FROM t",
+    "INSERT INTO t FROM range(10, 15)",
+    "CREATE TABLE x AS FROM range(3)",
+    "DROP TABLE x",
+)
+NO_TIME = timedelta(0)
+
+
+def files(catalog: CatalogDatabase) -> set[str]:
+    root = Path(catalog.data_path)
+    return {str(path) for path in root.rglob("*") if path.is_file()}
+
+
+def run_sql(catalog: CatalogDatabase, statement: str, **values: Any) -> None:
+    engine = create_engine(parse_url(catalog.sqlalchemy_url))
+    with engine.begin() as connection:
+        connection.execute(text(statement), values)
+    engine.dispose()
+
+
+def write_history(catalog: CatalogDatabase) -> None:
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        for statement in HISTORY:
+            reference.sql(statement)
+
+
+def expired(catalog: CatalogDatabase) -> Lake:
+    """A lake of which three files are needed no more: a data file with its delete file, and that of x."""
+    write_history(catalog)
+    lake = Lake.connect(catalog.sqlalchemy_url)
+    result = lake.expire_snapshots(keep_last=1)
+    assert (result.data_files, result.delete_files) == (2, 1)
+    return lake
+
+
+def test_scheduled_files_go_and_then_their_rows(catalog):
+    with expired(catalog) as lake:
+        before = files(catalog)
+
+        planned = lake.cleanup_old_files(older_than=NO_TIME, dry_run=True)
+        assert files(catalog) == before
+        done = lake.cleanup_old_files(older_than=NO_TIME)
+
+        assert (sorted(planned.deleted), planned.dry_run) == (sorted(done.deleted), True)
+        assert files(catalog) == before - set(done.deleted)
+        assert len(done.deleted) == 3
+        assert dump_catalog(catalog)["ducklake_files_scheduled_for_deletion"] == []
+        assert lake.cleanup_old_files(older_than=NO_TIME).deleted == ()
+    with open_lake(catalog) as reference:
+        assert reference.sql("SELECT count(*) FROM t") == [(5,)]
+        assert reference.sql("CALL ducklake_delete_orphaned_files('lake', cleanup_all => true)") == []
+
+
+@pytest.mark.every_catalog
+def test_every_catalog_is_cleaned_up(catalog):
+    rows = pa.table({"i": pa.array(range(20), pa.int64())})
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64"})
+            tx.append_arrow("t", rows)
+        with lake.transaction() as tx:
+            tx.truncate("t")
+        lake.append_arrow("t", rows)
+
+        assert lake.expire_snapshots(keep_last=1).data_files == 1
+        assert len(lake.cleanup_old_files(older_than=NO_TIME).deleted) == 1
+
+        assert len(files(catalog)) == 1
+        assert lake.read_arrow("t").num_rows == 20
+
+
+def test_what_was_scheduled_later_the_same_day_stays(catalog):
+    """The reference takes it on SQLite, where it compares texts."""
+    with expired(catalog) as lake:
+        before = files(catalog)
+
+        assert lake.cleanup_old_files(older_than=timedelta(hours=1)).deleted == ()
+        assert lake.cleanup_old_files().deleted == ()  # 2 days, unless the option says something else
+        assert files(catalog) == before
+        lake.set_option("delete_older_than", "0 seconds")
+        assert len(lake.cleanup_old_files().deleted) == 3
+
+
+def test_files_that_are_gone_already_are_no_error(catalog):
+    with expired(catalog) as lake:
+        planned = lake.cleanup_old_files(older_than=NO_TIME, dry_run=True)
+        Path(planned.deleted[0]).unlink()
+
+        done = lake.cleanup_old_files(older_than=NO_TIME)
+
+        assert (len(done.deleted), done.missing) == (2, planned.deleted[:1])
+        assert dump_catalog(catalog)["ducklake_files_scheduled_for_deletion"] == []
+
+
+def test_a_file_that_cannot_be_deleted_does_not_keep_the_others(catalog):
+    with expired(catalog) as lake:
+        stubborn = Path(lake.cleanup_old_files(older_than=NO_TIME, dry_run=True).deleted[0])
+        content = stubborn.read_bytes()
+        stubborn.unlink()
+        stubborn.mkdir()  # which no unlink takes, whoever runs it
+
+        done = lake.cleanup_old_files(older_than=NO_TIME)
+
+        assert len(done.deleted) == 2
+        assert [path for path, _ in done.failures] == [str(stubborn)]
+        assert len(dump_catalog(catalog)["ducklake_files_scheduled_for_deletion"]) == 1
+        stubborn.rmdir()
+        stubborn.write_bytes(content)
+        assert lake.cleanup_old_files(older_than=NO_TIME).deleted == (str(stubborn),)
+
+
+SPELLINGS = {
+    "as it is": lambda path: path,
+    "two slashes": lambda path: path.replace("/main/", "//main/"),
+    "a dot": lambda path: path.replace("/main/", "/./main/"),
+    "a percent sign": lambda path: path.replace("ducklake", "%64ucklake"),
+    "a scheme": lambda path: f"file://{path}",
+}
+
+
+@pytest.mark.parametrize("spell", SPELLINGS.values(), ids=SPELLINGS)
+def test_a_file_that_the_lake_names_stays_whoever_scheduled_it(sqlite_catalog, spell):
+    """After a restore of rows the reference schedules files that are in use, and deletes them."""
+    with expired(sqlite_catalog) as lake:
+        (live,) = (one.data_file for one in lake.files("t"))
+        run_sql(
+            sqlite_catalog,
+            "INSERT INTO ducklake_files_scheduled_for_deletion VALUES (900, :path, 0, '2020-01-01')",
+            path=spell(live),
+        )
+
+        done = lake.cleanup_old_files(older_than=NO_TIME)
+
+        assert (len(done.deleted), done.named) == (3, (spell(live),))
+        assert Path(live).exists()
+        assert lake.read_arrow("t").num_rows == 5
+
+
+def test_a_disk_that_is_not_there_is_not_taken_for_deleted_files(sqlite_catalog):
+    with expired(sqlite_catalog) as lake:
+        root = Path(sqlite_catalog.data_path)
+        root.rename(root.with_name("elsewhere"))
+
+        with pytest.raises(StorageError, match="is its disk mounted"):
+            lake.cleanup_old_files(older_than=NO_TIME)
+
+        assert len(dump_catalog(sqlite_catalog)["ducklake_files_scheduled_for_deletion"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"older_than": timedelta(hours=-1)}, "lies in the future"),
+        ({"older_than": datetime(2126, 1, 1, tzinfo=UTC)}, "lies in the future"),
+        ({"older_than": datetime(2026, 1, 1)}, "no time zone"),  # noqa: DTZ001 - the point
+        (
+            {"older_than": timedelta(hours=1), "min_retention": timedelta(days=1)},
+            "younger than min_retention",
+        ),
+    ],
+)
+def test_cut_offs_that_make_no_sense_are_refused(sqlite_catalog, arguments, said):
+    with expired(sqlite_catalog) as lake:
+        before = files(sqlite_catalog)
+        for clean_up in (lake.cleanup_old_files, lake.delete_orphaned_files):
+            with pytest.raises(InvalidInputError, match=said):
+                clean_up(**arguments)
+        assert files(sqlite_catalog) == before
+
+
+def test_a_moment_ahead_of_the_catalogs_clock_is_now(sqlite_catalog):
+    with expired(sqlite_catalog) as lake:
+        ahead = datetime.now(UTC) + timedelta(minutes=1)
+
+        assert len(lake.cleanup_old_files(older_than=ahead).deleted) == 3
