@@ -28,7 +28,7 @@ from airflow_provider_ducklake.catalog.catalog import Catalog
 from airflow_provider_ducklake.catalog.change_feed import ChangeFeed
 from airflow_provider_ducklake.catalog.column_bounds import ColumnBounds, column_bounds
 from airflow_provider_ducklake.catalog.commit import KeyedCommit, PlannedCommit, Stage, commit
-from airflow_provider_ducklake.catalog.compaction import merge_change, mergeable_files, plan_merge
+from airflow_provider_ducklake.catalog.compaction import merge_change, plan_merge
 from airflow_provider_ducklake.catalog.connect import catalog_file, open_engine, parse_url, shown
 from airflow_provider_ducklake.catalog.dialects import dialect_of
 from airflow_provider_ducklake.catalog.indexes import create_indexes
@@ -491,11 +491,6 @@ class Lake:
         """
         found = self.table_snapshot(table)
         return self.commit(found.snapshot.id, (merge_change(found, merged),) if merged else (), info)
-
-    def mergeable_files(self, table: TableSnapshot, file_ids: Collection[DataFileId]) -> frozenset[DataFileId]:
-        """Return those of a table's data files that are live now and never lost a row."""
-        with self._reading() as connection:
-            return frozenset(mergeable_files(connection, self._catalog, table.table_id, file_ids))
 
     def _first_since(self, connection: Connection, time: datetime) -> SnapshotId | None:
         """Return the first snapshot at or after a time; None: there is none yet."""
