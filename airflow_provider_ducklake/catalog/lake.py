@@ -47,7 +47,6 @@ from airflow_provider_ducklake.catalog.table_snapshot import find_table, load_ta
 from airflow_provider_ducklake.catalog.tables import catalog_tables
 from airflow_provider_ducklake.catalog.transaction import LakeTransaction, TableName
 from airflow_provider_ducklake.catalog.verify import verification
-from airflow_provider_ducklake.catalog.verify.repair import RepairResult, repair
 from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
     CatalogRefusedError,
@@ -958,19 +957,6 @@ class Lake:
         return verification.verify(
             self._catalog, self._reading, self.locate, only=only, sample=sample, with_notes=with_notes
         )
-
-    def repair(self, findings: Sequence[Finding], *, dry_run: bool = True) -> RepairResult:
-        """Mend those findings of ``verify`` that can be mended without losing anything, all or none of them.
-
-        A snapshot is made where clients that run have to notice; no row changes in any snapshot. Look at the
-        dry run first, and verify again afterwards: what lay behind a finding may come to light.
-
-        Raises:
-            CommitRetriesExceededError: other writers never let it through; nothing was changed.
-        """
-        self._refuse_unwritable()
-        with _translated(self._catalog.dialect.engine.url):
-            return repair(self._catalog, findings, dry_run=dry_run)
 
     def _refuse_unwritable(self) -> None:
         """Refuse to change lakes whose files or catalog we cannot work on, before anything starts."""
