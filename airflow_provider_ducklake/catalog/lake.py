@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from airflow_provider_ducklake.catalog.compaction import merge_change, plan_merg
 from airflow_provider_ducklake.catalog.connect import catalog_file, open_engine, parse_url, shown
 from airflow_provider_ducklake.catalog.dialects import dialect_of
 from airflow_provider_ducklake.catalog.indexes import create_indexes
+from airflow_provider_ducklake.catalog.migrations.migrate import Files, MigrationResult, migrate
 from airflow_provider_ducklake.catalog.options import write_option
 from airflow_provider_ducklake.catalog.orphans import OrphanRule
 from airflow_provider_ducklake.catalog.read_changes import check_complete, plan_changes
@@ -920,6 +922,29 @@ class Lake:
         age = self.effective_options().age("delete_older_than")
         assert age is not None, "the option has a default"
         return age
+
+    def migrate(self, *, dry_run: bool = False, backup: bool = True) -> MigrationResult:
+        """Bring a catalog of 0.1 to 0.4 to 1.0, in place; every snapshot reads as before.
+
+        Stop clients of the old version first. With ``backup``, a catalog that is a file (SQLite, DuckDB) is
+        copied beside itself before. ``dry_run`` changes nothing and says what would be done.
+
+        Raises:
+            UnsupportedFeatureError: a merged file cannot be copied as it is; nothing was changed.
+            CatalogError, StorageError: the catalog contradicts itself, or a merged file is missing; as well.
+            TransactionConflictError: clients of the old version went on committing; nothing was changed.
+        """
+        with _translated(self._catalog.dialect.engine.url):
+            result = migrate(
+                self._catalog, Files(self.locate, self._refuse_unusable), dry_run=dry_run, backup=backup
+            )
+        if not dry_run:
+            self._catalog = replace(
+                self._catalog, tables=catalog_tables(CURRENT, self._catalog.tables.metadata_schema)
+            )
+            self.version = CURRENT
+            self._definitions = Definitions()
+        return result
 
     def table_changes(self, table: TableName, since: int, kinds: Collection[str]) -> TableChanges | None:
         """Return what happened to a table after snapshot ``since``: ``insert``, ``delete``, ``schema``.

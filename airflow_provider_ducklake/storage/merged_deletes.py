@@ -14,7 +14,7 @@ from airflow_provider_ducklake.storage.delete_files import deleted_rows, write_d
 from airflow_provider_ducklake.transaction.changes import FileDeletes, Positions, PositionsFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from airflow_provider_ducklake.spec.files import LiveDataFile, LiveDeleteFile
     from airflow_provider_ducklake.storage.filesystem import Location
@@ -64,6 +64,22 @@ def deleted_before(
         return in_file
     first = pa.concat_tables([in_file, marked]).group_by("pos").aggregate([("snapshot_id", "min")])
     return first.select(["pos", "snapshot_id_min"]).rename_columns(["pos", "snapshot_id"])
+
+
+def joined_deletes(files: Sequence[tuple[Location, str, int]]) -> pa.Table | None:
+    """Return the rows of delete files that each repeat the one before: (place, format, snapshot), in order.
+
+    ``pos`` (ascending, unique) and ``snapshot_id``, the first that deleted it (both int64). None where the
+    last file lacks a row of an earlier one.
+
+    Raises:
+        StorageError: a delete file is missing or damaged.
+    """
+    parts = [deleted_rows(*file) for file in files]
+    first = pa.concat_tables(parts).group_by("pos").aggregate([("snapshot_id", "min")])
+    if first.num_rows != parts[-1].num_rows:
+        return None
+    return first.select(["pos", "snapshot_id_min"]).rename_columns(["pos", "snapshot_id"]).sort_by("pos")
 
 
 def without(positions: pa.Array, deleted: pa.Table) -> pa.Array:

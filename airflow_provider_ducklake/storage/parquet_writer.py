@@ -241,7 +241,7 @@ def _parquet_writer(
         version="2.6",
         compression=_CODECS.get(codec, codec),
         compression_level=settings.compression_level if codec in _LEVELLED_CODECS else None,
-        write_statistics=_with_statistics(schema),
+        write_statistics=columns_with_statistics(schema),
         use_dictionary=list(encodings.dictionaries),
         column_encoding=dict(encodings.named) or None,
         data_page_version="2.0" if settings.page_version == "V2" else "1.0",
@@ -250,7 +250,7 @@ def _parquet_writer(
     )
 
 
-def _with_statistics(schema: pa.Schema) -> list[str]:
+def columns_with_statistics(schema: pa.Schema) -> list[str]:
     """Return the dotted paths of the columns whose statistics go into the footer: all but floats.
 
     Arrow leaves NaN out of the bounds without a word; DuckDB takes them to cover NaN, which it orders above

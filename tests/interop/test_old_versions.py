@@ -1,61 +1,38 @@
 """Lakes that older DuckDBs wrote are read as those read them, at every snapshot, and never written."""
 
-import json
-import shutil
-import sqlite3
-from contextlib import closing
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import UnsupportedVersionError
+from tests.interop.old_lakes import RECORDED, OldLake, old_lake, read_alike, recorded
 from tests.reference.catalog_dump import dump_catalog
-from tests.reference.catalogs import CatalogDatabase, file_catalog
+from tests.reference.catalogs import file_catalog
 from tests.reference.duckdb_lake import open_lake
-
-GOLDEN = Path(__file__).parents[1] / "golden" / "old_lakes"
-RECORDED = ["v0_2", "v0_3"]
-UTC = "tzinfo=zoneinfo.ZoneInfo(key='UTC')"
-
-
-def execute(catalog: CatalogDatabase, statement: str, *values: str) -> None:
-    with closing(sqlite3.connect(catalog.location)) as connection:
-        connection.execute(statement, values)
-        connection.commit()
 
 
 @pytest.fixture(params=RECORDED)
 def old(request, tmp_path):
-    """Yield a recorded lake in a place of its own, and what its DuckDB read of it."""
-    folder = tmp_path / "lake"
-    shutil.copytree(GOLDEN / request.param, folder)
-    catalog = CatalogDatabase("sqlite", str(folder / "catalog.sqlite"), f"{folder}/data/")
-    execute(catalog, "UPDATE ducklake_metadata SET value = ? WHERE key = 'data_path'", catalog.data_path)
-    return catalog, json.loads((folder / "expected.json").read_text())
+    return recorded(request.param, tmp_path / "lake")
 
 
 def test_rows_are_those_of_the_older_duckdb_at_every_snapshot(old):
-    catalog, expected = old
     compared = 0
-    with Lake.connect(catalog.sqlalchemy_url) as lake:
-        assert lake.version.value == expected["version"]
-        for snapshot, tables in expected["rows"].items():
+    with Lake.connect(old.catalog.sqlalchemy_url) as lake:
+        assert lake.version.value == old.version
+        for snapshot, tables in old.rows.items():
             names = {str(name).removeprefix("main.") for name in lake.tables(at=int(snapshot))}
             assert names == set(tables), snapshot
             for name, rows in tables.items():
                 ours = lake.read_arrow(name, at=int(snapshot))
                 found = sorted(str(tuple(row.values())) for row in ours.to_pylist())
-                theirs = [row.replace("tzinfo=<UTC>", UTC) for row in rows]
-                assert found == theirs, (snapshot, name)
+                assert found == read_alike(rows), (snapshot, name)
                 compared += 1
     assert compared > 50
 
 
 def test_merged_rows_are_in_the_feed_of_the_snapshots_they_came_by(old):
-    catalog, _ = old
-    with Lake.connect(catalog.sqlalchemy_url) as lake:
+    with Lake.connect(old.catalog.sqlalchemy_url) as lake:
         feed = lake.changes("m", 16, 22).read_arrow()
 
         assert feed["snapshot_id"].to_pylist() == [16] * 3 + [17] * 3 + [18] * 3 + [19] * 3 + [21, 22]
@@ -69,9 +46,8 @@ def test_merged_rows_are_in_the_feed_of_the_snapshots_they_came_by(old):
 
 
 def test_nothing_is_written_to_an_older_lake(old):
-    catalog, expected = old
-    before = dump_catalog(catalog)
-    with Lake.connect(catalog.sqlalchemy_url) as lake:
+    before = dump_catalog(old.catalog)
+    with Lake.connect(old.catalog.sqlalchemy_url) as lake:
         attempts = [
             lambda: lake.append_arrow("m", pa.table({"n": pa.array([1], pa.int32())})),
             lake.transaction,
@@ -80,9 +56,9 @@ def test_nothing_is_written_to_an_older_lake(old):
             lake.create_indexes,
         ]
         for attempt in attempts:
-            with pytest.raises(UnsupportedVersionError, match=expected["version"]):
+            with pytest.raises(UnsupportedVersionError, match=old.version):
                 attempt()
-    assert dump_catalog(catalog) == before
+    assert dump_catalog(old.catalog) == before
 
 
 def test_0_4_is_read_as_1_0(tmp_path):
@@ -90,7 +66,7 @@ def test_0_4_is_read_as_1_0(tmp_path):
     with open_lake(catalog) as reference:
         reference.sql("CREATE TABLE t AS SELECT x AS i FROM range(30) r(x)")
         reference.sql("DELETE FROM t WHERE i < 20")
-    execute(catalog, "UPDATE ducklake_metadata SET value = '0.4' WHERE key = 'version'")
+    OldLake(catalog, "0.4", {}).execute("UPDATE ducklake_metadata SET value = '0.4' WHERE key = 'version'")
 
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         assert sorted(lake.read_arrow("t")["i"].to_pylist()) == list(range(20, 30))
@@ -99,30 +75,16 @@ def test_0_4_is_read_as_1_0(tmp_path):
 
 
 def test_0_1_is_read_as_the_0_2_that_it_became(tmp_path):
-    """No client that writes 0.1 can be had: a lake of 0.2 gets the tables and the file places of 0.1."""
-    folder = tmp_path / "lake"
-    shutil.copytree(GOLDEN / "v0_2", folder)
-    catalog = CatalogDatabase("sqlite", str(folder / "catalog.sqlite"), f"{folder}/data/")
-    expected = json.loads((folder / "expected.json").read_text())
-    with closing(sqlite3.connect(catalog.location)) as connection, connection:
-        for path in (folder / "data").rglob("*.parquet"):
-            path.rename(folder / "data" / path.name)
-        for kind in ("data_file", "delete_file"):
-            for place, path in connection.execute(f"SELECT rowid, path FROM ducklake_{kind}").fetchall():
-                name = Path(path).name
-                connection.execute(f"UPDATE ducklake_{kind} SET path = ? WHERE rowid = ?", (name, place))
-        for statement in TO_0_1:
-            connection.execute(statement)
-    execute(catalog, "UPDATE ducklake_metadata SET value = ? WHERE key = 'data_path'", catalog.data_path)
+    old = old_lake("0.1", tmp_path / "lake")
 
-    with Lake.connect(catalog.sqlalchemy_url) as lake:
+    with Lake.connect(old.catalog.sqlalchemy_url) as lake:
         assert lake.version.value == "0.1"
-        for snapshot, tables in expected["rows"].items():
+        for snapshot, tables in old.rows.items():
             for name, rows in tables.items():
                 found = sorted(
                     str(tuple(row.values())) for row in lake.read_arrow(name, int(snapshot)).to_pylist()
                 )
-                assert found == [row.replace("tzinfo=<UTC>", UTC) for row in rows], (snapshot, name)
+                assert found == read_alike(rows), (snapshot, name)
                 assert lake.row_count(name, int(snapshot)) == len(rows)
         (key,) = lake.table_snapshot("p").partition_spec.fields
         assert key.column_id == lake.table_snapshot("p").schema.find("k").id
@@ -130,21 +92,3 @@ def test_0_1_is_read_as_the_0_2_that_it_became(tmp_path):
         assert lake.changes("m", 16, 22).read_arrow().num_rows == 14
         with pytest.raises(UnsupportedVersionError, match=r"0\.1"):
             lake.transaction()
-
-
-TO_0_1 = [
-    "UPDATE ducklake_metadata SET value = '0.1' WHERE key = 'version'",
-    *(
-        f"ALTER TABLE ducklake_{table} DROP COLUMN {column}"
-        for table, columns in {
-            "metadata": ("scope", "scope_id"),
-            "schema": ("path", "path_is_relative"),
-            "table": ("path", "path_is_relative"),
-            "data_file": ("mapping_id",),
-        }.items()
-        for column in columns
-    ),
-    "DROP TABLE ducklake_column_mapping",
-    "DROP TABLE ducklake_name_mapping",
-    "UPDATE ducklake_partition_column SET column_id = column_id - 1",  # of `p`, which has no nested columns
-]

@@ -16,6 +16,7 @@ from airflow_provider_ducklake.catalog.dialects.writer import Writer
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from sqlalchemy.exc import DBAPIError
 
@@ -95,3 +96,7 @@ class CatalogDialect(ABC):
     def column_names(self, connection: Connection, table: str, schema: str | None) -> list[str]:
         """Return the names of a table's columns, in order."""
         return [column["name"] for column in inspect(connection).get_columns(table, schema)]
+
+    def copy_file(self, connection: Connection, target: Path) -> None:
+        """Copy a catalog that is a file, as the connection's transaction, which changed nothing, sees it."""
+        raise NotImplementedError

@@ -21,6 +21,7 @@ from airflow_provider_ducklake.errors import CatalogUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 _HAS_TABLE = text(
     "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database()"
@@ -34,6 +35,8 @@ _COLUMN_NAMES = text(
     "SELECT column_name FROM duckdb_columns() WHERE database_name = current_database()"
     " AND schema_name = :schema AND table_name = :name ORDER BY column_index"
 )
+_CURRENT = text("SELECT current_database()")
+_COPY = "airflow_ducklake_copy"
 _ADVICE = (
     "A DuckDB file admits one process at a time, which has to close it (or DETACH the lake) first. For "
     "several clients at once keep the catalog in PostgreSQL."
@@ -75,6 +78,20 @@ class DuckDbDialect(CatalogDialect):
 
     def is_lost_race(self, error: DBAPIError) -> bool:
         return isinstance(error.orig, duckdb.ConstraintException | duckdb.TransactionException)
+
+    def copy_file(self, connection: Connection, target: Path) -> None:
+        """Copy by DuckDB itself, and end the transaction: one can write to one file alone."""
+        quote = connection.dialect.identifier_preparer.quote_identifier
+        source = quote(connection.execute(_CURRENT).scalar_one())
+        path = str(target).replace("'", "''")
+        connection.commit()
+        for statement in (
+            f"ATTACH '{path}' AS {_COPY}",
+            f"COPY FROM DATABASE {source} TO {_COPY}",
+            f"DETACH {_COPY}",
+        ):
+            connection.exec_driver_sql(statement)
+            connection.commit()
 
     def has_table(self, connection: Connection, name: str, schema: str | None) -> bool:
         """Ask DuckDB's own tables; its SQLAlchemy dialect asks PostgreSQL's, which DuckDB has not all of."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import sqlite3
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog.connect import WRITES
@@ -11,6 +12,7 @@ from airflow_provider_ducklake.catalog.dialects.lock_file import locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from sqlalchemy import Connection
     from sqlalchemy.exc import DBAPIError
@@ -37,6 +39,12 @@ class SqliteDialect(CatalogDialect):
     def reading(self) -> Iterator[Connection]:
         with self.engine.connect() as connection:
             yield connection
+
+    def copy_file(self, connection: Connection, target: Path) -> None:  # noqa: ARG002 - another one reads
+        """Copy by SQLite itself: closing a file that something else has opened would drop its locks."""
+        source = sqlite3.connect(self.engine.url.database or "")
+        with closing(source), closing(sqlite3.connect(target)) as copy:
+            source.backup(copy)
 
     def is_lost_race(self, error: DBAPIError) -> bool:
         code = getattr(error.orig, "sqlite_errorcode", 0)

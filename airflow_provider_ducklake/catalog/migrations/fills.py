@@ -1,0 +1,159 @@
+"""What the rows of an older catalog say in 1.0: the values of columns that it did not have.
+
+A handful of statements each, all in one transaction. They find all columns of 1.0, beside those that it
+dropped. *Source:* dossier §1.4.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import bindparam, func, select, union, update
+
+from airflow_provider_ducklake.planning.migration import column_ids_of_ordinals, versions_of_tables
+from airflow_provider_ducklake.spec.versions import SpecVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.catalog.tables import CatalogTables
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """What catalogs before a version need, in words and as a function of a connection and 1.0's tables."""
+
+    before: SpecVersion
+    what: str
+    run: Callable[[Connection, CatalogTables, SpecVersion], None]
+
+
+def fills_of(version: SpecVersion) -> tuple[Fill, ...]:
+    """Return what catalogs of a version need, in order."""
+    return tuple(one for one in _FILLS if version < one.before)
+
+
+def _folders(connection: Connection, tables: CatalogTables, _version: SpecVersion) -> None:
+    """All files of 0.1 lie in the data path itself."""
+    for name in ("schema", "table"):
+        connection.execute(update(tables[name]).values(path="", path_is_relative=True))
+
+
+def _partition_columns(connection: Connection, tables: CatalogTables, _version: SpecVersion) -> None:
+    key = tables["partition_column"]
+    rows = connection.execute(select(key.c.partition_id, key.c.partition_key_index, key.c.column_id)).all()
+    if not rows:
+        return
+    ids = column_ids_of_ordinals(
+        ((row.partition_id, row.column_id) for row in rows), _columns_at_start(connection, tables)
+    )
+    statement = update(key).where(
+        key.c.partition_id == bindparam("partition"), key.c.partition_key_index == bindparam("place")
+    )
+    connection.execute(
+        statement.values(column_id=bindparam("id")),
+        [
+            {"partition": row.partition_id, "place": row.partition_key_index, "id": column_id}
+            for row, column_id in zip(rows, ids, strict=True)
+        ],
+    )
+
+
+def _columns_at_start(connection: Connection, tables: CatalogTables) -> dict[int, list[int]]:
+    """Return the top-level columns of each partitioning's table when it began, in order."""
+    info, column = tables["partition_info"], tables["column"]
+    rows = connection.execute(
+        select(info.c.partition_id, column.c.column_id)
+        .join(column, column.c.table_id == info.c.table_id)
+        .where(
+            column.c.parent_column.is_(None),
+            column.c.begin_snapshot <= info.c.begin_snapshot,
+            column.c.end_snapshot.is_(None) | (column.c.end_snapshot > info.c.begin_snapshot),
+        )
+        .order_by(info.c.partition_id, column.c.column_order, column.c.column_id)
+    )
+    found = defaultdict(list)
+    for row in rows:
+        found[row.partition_id].append(row.column_id)
+    return found
+
+
+def _mappings(connection: Connection, tables: CatalogTables, _version: SpecVersion) -> None:
+    connection.execute(update(tables["name_mapping"]).values(is_partition=False))
+
+
+_OF_TABLE = ("column", "column_tag", "data_file", "delete_file", "partition_info")
+
+
+def _dropped_tables(connection: Connection, tables: CatalogTables, _version: SpecVersion) -> None:
+    """0.2 ended no row but the table's own."""
+    table = tables["table"]
+    live = select(table.c.table_id).where(table.c.end_snapshot.is_(None))
+    for name in _OF_TABLE:
+        row = tables[name]
+        dropped_at = (
+            select(func.max(table.c.end_snapshot)).where(table.c.table_id == row.c.table_id).scalar_subquery()
+        )
+        is_left = row.c.end_snapshot.is_(None) & row.c.table_id.not_in(live)
+        connection.execute(update(row).where(is_left).values(end_snapshot=dropped_at))
+
+
+def _schema_versions(connection: Connection, tables: CatalogTables, version: SpecVersion) -> None:
+    """Before 0.4 the whole lake has them, before 0.3 only its snapshots say so."""
+    own = tables["schema_versions"]
+    rows = versions_of_tables(_changes_of_tables(connection, tables), _versions(connection, tables, version))
+    connection.execute(own.delete())
+    if rows:
+        names = ("begin_snapshot", "schema_version", "table_id")
+        connection.execute(own.insert(), [dict(zip(names, row, strict=True)) for row in rows])
+
+
+def _versions(connection: Connection, tables: CatalogTables, version: SpecVersion) -> list[tuple[int, int]]:
+    """Return the snapshots by which schema versions began, as far as known, ascending."""
+    snapshot, own = tables["snapshot"], tables["schema_versions"]
+    query = select(snapshot.c.snapshot_id, snapshot.c.schema_version)
+    if version == SpecVersion.V0_3:
+        query = select(own.c.begin_snapshot, own.c.schema_version)
+    first: dict[int, int] = {}
+    for begin, schema_version in sorted(tuple(row) for row in connection.execute(query)):
+        first.setdefault(schema_version, begin)
+    return [(begin, schema_version) for schema_version, begin in first.items()]
+
+
+def _changes_of_tables(connection: Connection, tables: CatalogTables) -> Iterable[tuple[int, int]]:
+    """Return tables with the snapshots by which they, their columns or their partitioning began or ended."""
+    table, column, info = tables["table"], tables["column"], tables["partition_info"]
+    changes = union(
+        *(select(one.c.table_id, one.c.begin_snapshot.label("snapshot")) for one in (table, column, info)),
+        select(column.c.table_id, column.c.end_snapshot).where(column.c.end_snapshot.is_not(None)),
+    )
+    ended = select(table.c.table_id, func.max(table.c.end_snapshot)).group_by(table.c.table_id)
+    live = set(connection.execute(select(table.c.table_id).where(table.c.end_snapshot.is_(None))).scalars())
+    dropped = {(one, end) for one, end in connection.execute(ended) if one not in live}
+    present = {one for one, _ in dropped} | live
+    return [
+        (one, snapshot)
+        for one, snapshot in connection.execute(changes)
+        if one in present and (one, snapshot) not in dropped
+    ]
+
+
+def _defaults(connection: Connection, tables: CatalogTables, _version: SpecVersion) -> None:
+    column = tables["column"]
+    connection.execute(update(column).values(default_value_type="literal", default_value_dialect="duckdb"))
+    no_default = column.c.default_value.is_(None)
+    connection.execute(update(column).where(no_default).values(default_value="NULL"))
+
+
+_FILLS = (
+    Fill(SpecVersion.V0_2, "schemas and tables: their files lie in the data path itself", _folders),
+    Fill(SpecVersion.V0_2, "partition keys: name columns by their ids", _partition_columns),
+    Fill(SpecVersion.V0_3, "name mappings: no value lies in a folder's name", _mappings),
+    Fill(SpecVersion.V0_3, "dropped tables: end their columns and files with them", _dropped_tables),
+    Fill(SpecVersion.V0_4, "schema versions: of each table, instead of the lake", _schema_versions),
+    Fill(SpecVersion.V0_4, "columns: the default is a literal, NULL where there was none", _defaults),
+)

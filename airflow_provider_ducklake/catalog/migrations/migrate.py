@@ -1,0 +1,344 @@
+"""Bring a catalog to 1.0, all of it or nothing, under the commit lock.
+
+Files come first, under new names that nobody knows. Then, in one transaction, what the layout lacks and has
+too much of, the rows, and last the version. Where DDL is no part of a transaction: what the layout lacks,
+statement by statement, then all rows at once and to version 0.4, then the columns that are too many, then the
+version. So whatever a kill leaves is an older catalog that the next call finishes.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select, update
+from sqlalchemy.exc import DBAPIError
+
+from airflow_provider_ducklake.catalog import read
+from airflow_provider_ducklake.catalog.migrations.backup import back_up
+from airflow_provider_ducklake.catalog.migrations.delete_chains import (
+    DeleteChain,
+    JoinedDeletes,
+    join_chain,
+    put_joined,
+    read_delete_chains,
+)
+from airflow_provider_ducklake.catalog.migrations.fills import Fill, fills_of
+from airflow_provider_ducklake.catalog.migrations.layout import (
+    LayoutChange,
+    check_order,
+    found_layout,
+    growth,
+    shrinkage,
+)
+from airflow_provider_ducklake.catalog.migrations.merged_files import (
+    MergedFile,
+    MergedFiles,
+    StampedCopy,
+    copy_stamped,
+    needs_copy,
+    put_copies,
+    put_stamped,
+    read_merged_files,
+)
+from airflow_provider_ducklake.catalog.read_snapshots import head
+from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, with_retries
+from airflow_provider_ducklake.catalog.tables import catalog_tables
+from airflow_provider_ducklake.catalog.unused_files import remove_unused
+from airflow_provider_ducklake.errors import TransactionConflictError
+from airflow_provider_ducklake.spec.versions import CURRENT, SpecVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+    from pathlib import Path
+
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.spec.paths import CatalogPath
+    from airflow_provider_ducklake.storage.filesystem import Location
+
+log = logging.getLogger(__name__)
+
+_MAX_PLANS = 10  # an old client that merges files all the while has to stop some time
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationResult:
+    """What a migration did, or with ``dry_run`` would do; no ``steps``: the catalog had 1.0 already.
+
+    ``files`` counts the merged files and the chains of delete files that were written anew, ``bytes`` the
+    size of what was read for that. ``backup`` is the copy of
+    a catalog that is a file, as it was before.
+    """
+
+    from_version: str
+    steps: tuple[str, ...] = ()
+    files: int = 0
+    bytes: int = 0
+    backup: str | None = None
+    dry_run: bool = False
+    to_version: str = CURRENT.value
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    version: SpecVersion
+    snapshot_id: int
+    grow: tuple[LayoutChange, ...]
+    fills: tuple[Fill, ...]
+    merged: MergedFiles
+    chains: tuple[DeleteChain, ...]
+    shrink: tuple[LayoutChange, ...]
+
+    def result(self, to_copy: Collection[MergedFile], *, dry_run: bool) -> MigrationResult:
+        """Return what is done, given which merged files are copied."""
+        size = sum(file.size for file in to_copy) + sum(
+            file.size for chain in self.chains for file in chain.files
+        )
+        count = len(to_copy) + len(self.chains)
+        steps = () if self.version is CURRENT else tuple(self._steps(len(to_copy)))
+        return MigrationResult(self.version.value, steps, count, size, dry_run=dry_run)
+
+    def _steps(self, copied: int) -> Iterator[str]:
+        joined = len(self.chains)
+        if copied:
+            yield f"copy {copied} merged files that do not say by which snapshot each row came"
+        if joined:
+            yield f"make one delete file of each of {joined} chains of them"
+        yield from (change.what for change in self.grow)
+        yield from (fill.what for fill in self.fills)
+        if copied + joined:
+            yield f"name {copied + joined} new files, schedule the old ones for deletion"
+        yield from (change.what for change in self.shrink)
+        yield f"set the version to {CURRENT.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """How a migration comes to the lake's files; ``refuse`` raises where it cannot."""
+
+    locate: Callable[[str], Location]
+    refuse: Callable[[], None]
+
+
+def migrate(catalog: Catalog, files: Files, *, dry_run: bool, backup: bool) -> MigrationResult:
+    """Bring the catalog to 1.0; what has it already is left alone.
+
+    Raises:
+        UnsupportedVersionError: a development version, or one newer than 1.0.
+        UnsupportedFeatureError: a merged file cannot be copied as it is; nothing was changed.
+        CatalogError: the catalog is not as its version has it; nothing was changed.
+        StorageError: a merged file is missing or damaged; nothing was changed.
+        TransactionConflictError: clients of the old version went on merging files.
+    """
+    with catalog.dialect.reading() as connection:
+        plan = _plan(connection, catalog)
+    migration = _Migration(catalog, files, wants_backup=backup)
+    migration.look_at(plan)
+    if dry_run or plan.version is CURRENT:
+        return plan.result(migration.to_copy(plan), dry_run=dry_run)
+    try:
+        result = migration.run(plan)
+    except BaseException:
+        migration.clean_up()
+        raise
+    log.info(
+        "Migrated the catalog from %s to %s: %d steps",
+        result.from_version,
+        result.to_version,
+        len(result.steps),
+    )
+    return result
+
+
+def _plan(connection: Connection, catalog: Catalog) -> _Plan:
+    schema = catalog.tables.metadata_schema
+    version = min(SpecVersion.parse(text) for text in read.stored_versions(connection, catalog.tables))
+    tables = catalog_tables(version, schema)
+    snapshot_id = head(connection, tables).id
+    if version is CURRENT:
+        return _Plan(version, snapshot_id, (), (), MergedFiles(), (), ())
+    found = found_layout(connection, catalog.dialect, schema)
+    check_order(found, schema)
+    return _Plan(
+        version,
+        snapshot_id,
+        growth(found, schema),
+        fills_of(version),
+        read_merged_files(connection, tables),
+        read_delete_chains(connection, tables),
+        shrinkage(found, schema),
+    )
+
+
+class _Migration:
+    """One migration under way: the files that it made, and whether they may be in use."""
+
+    def __init__(self, catalog: Catalog, files: Files, *, wants_backup: bool) -> None:
+        self._catalog = catalog
+        self._files = files
+        self._wants_backup = wants_backup
+        self._schema = catalog.tables.metadata_schema
+        self._tables = catalog_tables(CURRENT, self._schema)
+        self._needs_copy: dict[MergedFile, bool] = {}
+        self._copies: dict[MergedFile, StampedCopy] = {}
+        self._joined: dict[DeleteChain, JoinedDeletes] = {}
+        self._backup: Path | None = None
+        self._may_be_committed = False
+
+    def look_at(self, plan: _Plan) -> None:
+        """Find out which merged files have to be copied; nothing is written."""
+        from airflow_provider_ducklake.storage.parallel import in_threads  # noqa: PLC0415 - heavy
+
+        if plan.merged.counted or plan.chains:
+            self._files.refuse()
+
+        def look(file: MergedFile) -> None:
+            self._needs_copy[file] = needs_copy(file, self._catalog.data_path, self._files.locate)
+
+        in_threads(look, [file for file in plan.merged.counted if file not in self._needs_copy])
+
+    def to_copy(self, plan: _Plan) -> list[MergedFile]:
+        """Return the merged files of a plan that have to be copied."""
+        return [file for file in plan.merged.counted if self._needs_copy[file]]
+
+    def run(self, plan: _Plan) -> MigrationResult:
+        """Copy the files, then change the catalog; again where it has got other merged files meanwhile."""
+        for _ in range(_MAX_PLANS):
+            self.look_at(plan)
+            self._write(plan)
+            done, _ = with_retries(self._catalog.dialect, DEFAULT_RETRY, self._attempt)
+            if isinstance(done, MigrationResult):
+                self._remove_files(keep=done.files > 0)
+                return done
+            plan = done
+        raise TransactionConflictError(
+            "migrate the catalog",
+            "merged files, by an older client",
+            "the lake",
+            plan.snapshot_id,
+        )
+
+    def _write(self, plan: _Plan) -> None:
+        """Write the files that the plan needs and that are not there yet."""
+        from airflow_provider_ducklake.storage.parallel import in_threads  # noqa: PLC0415 - heavy
+
+        data_path, locate = self._catalog.data_path, self._files.locate
+
+        def copy(file: MergedFile) -> None:
+            self._copies[file] = copy_stamped(file, data_path, locate)
+
+        in_threads(copy, [file for file in self.to_copy(plan) if file not in self._copies])
+        moved = {copy.of.id: copy.place for copy in self._copies.values()}
+
+        def join(chain: DeleteChain) -> None:
+            data_file = moved.get(chain.data_file_id, chain.data_file)
+            self._joined[chain] = join_chain(chain, data_file, data_path, locate)
+
+        in_threads(join, [chain for chain in plan.chains if chain not in self._joined])
+
+    def _has_files_of(self, plan: _Plan) -> bool:
+        return self._needs_copy.keys() >= set(plan.merged.counted) and self._joined.keys() >= set(plan.chains)
+
+    def _attempt(self) -> MigrationResult | _Plan:
+        """Change the catalog in one transaction; return a new plan where files are to be copied first."""
+        with self._catalog.dialect.writing() as connection:
+            plan = _plan(connection, self._catalog)
+            if plan.version is CURRENT:  # another one was faster
+                return plan.result((), dry_run=False)
+            if self._wants_backup and self._backup is None:
+                self._backup = back_up(self._catalog.dialect, connection, plan.version)
+            _execute(connection, plan.grow)
+            # Old clients know nothing of the lock; most databases make them wait by now.
+            now = _plan(connection, self._catalog)
+            if not self._has_files_of(now):
+                connection.rollback()
+                return now
+            if self._catalog.dialect.transactional_ddl:
+                _execute(connection, now.shrink)  # DuckDB alters no table whose rows changed
+                self._change_rows(connection, now)
+            else:
+                self._change_rows(connection, now)
+                self._set_version(connection, SpecVersion.V0_4)
+                self._commit(connection, now.snapshot_id)
+                _execute(connection, now.shrink)
+            self._set_version(connection, CURRENT)
+            self._commit(connection, now.snapshot_id)
+        result = replace(now, grow=plan.grow).result(self.to_copy(now), dry_run=False)
+        return replace(result, backup=None if self._backup is None else str(self._backup))
+
+    def _change_rows(self, connection: Connection, plan: _Plan) -> None:
+        for fill in plan.fills:
+            fill.run(connection, self._tables, plan.version)
+        copied, joined = self.to_copy(plan), [self._joined[chain] for chain in plan.chains]
+        stamped = [(file.id, file.newest) for file in plan.merged.counted if not self._needs_copy[file]]
+        put_stamped(connection, self._tables, [*plan.merged.stamped, *stamped])
+        put_copies(connection, self._tables, [self._copies[file] for file in copied])
+        put_joined(connection, self._tables, joined)
+        old = [
+            *(file.place for file in copied),
+            *(file.place for one in joined if one.place is not None for file in one.of.files),
+        ]
+        self._schedule(connection, [place.from_data_path for place in old])
+
+    def _schedule(self, connection: Connection, paths: list[CatalogPath]) -> None:
+        """Hand files to the clean-up, each under a new id: DuckDB's forgets all rows of an id at once."""
+        snapshot = self._tables["snapshot"]
+        newest = head(connection, self._tables)
+        now = self._catalog.dialect.server_time(connection)
+        rows = [
+            {
+                "data_file_id": newest.next_file_id + place,
+                "path": path.path,
+                "path_is_relative": path.is_relative,
+                "schedule_start": now,
+            }
+            for place, path in enumerate(paths)
+        ]
+        if rows:
+            connection.execute(self._tables["files_scheduled_for_deletion"].insert(), rows)
+            connection.execute(
+                update(snapshot)
+                .where(snapshot.c.snapshot_id == newest.id)
+                .values(next_file_id=newest.next_file_id + len(rows))
+            )
+
+    def _set_version(self, connection: Connection, version: SpecVersion) -> None:
+        metadata = self._tables["metadata"]
+        connection.execute(update(metadata).where(metadata.c.key == "version").values(value=version.value))
+
+    def _commit(self, connection: Connection, snapshot_id: int) -> None:
+        snapshot = self._tables["snapshot"]
+        newer = connection.execute(select(snapshot.c.snapshot_id).where(snapshot.c.snapshot_id > snapshot_id))
+        if (first := newer.scalars().first()) is not None:
+            raise TransactionConflictError(
+                "migrate the catalog", "was committed by an older client", "the lake", first
+            )
+        self._may_be_committed = True
+        try:
+            connection.commit()
+        except DBAPIError as error:
+            dialect = self._catalog.dialect
+            self._may_be_committed = not (dialect.is_lost_race(error) or dialect.is_refusal(error))
+            raise
+
+    def _remove_files(self, *, keep: bool) -> None:
+        if not keep:
+            copied = [one.place for one in self._copies.values()]
+            joined = [one.place for one in self._joined.values() if one.place is not None]
+            unused = [one.full(self._catalog.data_path) for one in (*copied, *joined)]
+            remove_unused(unused, self._files.locate)
+
+    def clean_up(self) -> None:
+        """Remove what a migration that failed has made; nothing that a COMMIT without an answer may need."""
+        if not self._may_be_committed:
+            self._remove_files(keep=False)
+            if self._backup is not None:
+                self._backup.unlink(missing_ok=True)
+
+
+def _execute(connection: Connection, changes: Iterable[LayoutChange]) -> None:
+    for change in changes:
+        connection.execute(change.ddl)
