@@ -151,6 +151,7 @@ REMEDIES: Mapping[FindingCode, str] = {
 }
 
 NOTES = frozenset({FindingCode.OUTSIDE_DATA_PATH})
+MENDABLE = frozenset(code for code, remedy in REMEDIES.items() if remedy.startswith(_REPAIR))
 
 
 @dataclass(frozen=True, slots=True)

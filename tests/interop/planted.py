@@ -34,9 +34,14 @@ STATEMENTS = (
     "INSERT INTO n VALUES (1, 'a'), (2, 'b')",
     "INSERT INTO n SELECT x, 'x' FROM range(200) r(x)",
     "DELETE FROM n WHERE i = 77",
+    "CREATE TABLE r (i INT, d DOUBLE)",
+    "INSERT INTO r VALUES (1, 0.5), (2, 'nan'), (3, NULL)",
+    "CREATE TABLE e (i INT)",
+    "CREATE TABLE gone AS SELECT x AS i FROM range(200) r(x)",
+    "DROP TABLE gone",
     "CREATE VIEW v AS SELECT i FROM t",
 )
-TABLES = ("t", "p", "m", "n")
+TABLES = ("t", "p", "m", "n", "r", "e")
 
 
 @dataclass(frozen=True)
@@ -57,10 +62,18 @@ class Planted:
         )
         return Path(self.catalog.data_path, "main", table, path)
 
-    def rows(self) -> dict[str, list[tuple]]:
-        """Return the rows of all tables as the reference reads them."""
+    def layout(self, table: str) -> str:
+        """Return the inlined table of a table."""
+        ((name,),) = self.sql(
+            "SELECT i.table_name FROM ducklake_inlined_data_tables i JOIN ducklake_table t USING (table_id) "
+            f"WHERE t.table_name = '{table}'"
+        )
+        return name
+
+    def rows(self) -> dict[str, list[str]]:
+        """Return the rows of all tables as the reference reads them, as texts: NaN equals nothing."""
         with open_lake(self.catalog.attach_string) as reference:
-            return {name: sorted(reference.sql(f"FROM {name}"), key=repr) for name in TABLES}
+            return {name: sorted(map(repr, reference.sql(f"FROM {name}"))) for name in TABLES}
 
 
 def build(folder: Path) -> CatalogDatabase:
@@ -167,15 +180,12 @@ _SECOND_DELETES = (
     f"format, delete_count, file_size_bytes, footer_size, NULL, NULL FROM ducklake_delete_file WHERE {_first('t', 'delete_file')};"
     "UPDATE ducklake_snapshot SET next_file_id = next_file_id + 901"
 )
-_LAYOUT = "(SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = " + _table("n") + ")"
 
 
 def _inlined(statement: str) -> Callable[[Planted], None]:
     def change(lake: Planted) -> None:
-        ((name,),) = lake.sql(f"SELECT {_LAYOUT}")
         ((table_id,),) = lake.sql(f"SELECT {_table('n')}")
-        for one in statement.split(";"):
-            lake.sql(one.format(rows=name, marks=f"ducklake_inlined_delete_{table_id}"))
+        lake.sql(statement.format(rows=lake.layout("n"), marks=f"ducklake_inlined_delete_{table_id}"))
 
     return change
 
@@ -239,7 +249,7 @@ CORRUPTIONS = (
     _("a file of no table", C.TABLE_UNKNOWN, f"UPDATE ducklake_data_file SET table_id = 77 WHERE {_first('m')}",
       C.FILE_MISSING),
     _("a live file of a table that ended", C.TABLE_ENDED,
-      f"UPDATE ducklake_table SET end_snapshot = {_HEAD} WHERE table_name = 'm'"),
+      f"UPDATE ducklake_data_file SET end_snapshot = NULL WHERE {_first('gone')}"),
     _("a delete file of no data file", C.DATA_FILE_UNKNOWN, "UPDATE ducklake_delete_file SET data_file_id = 77"),
     _("a delete file of another table's data file", C.DATA_FILE_UNKNOWN,
       f"UPDATE ducklake_delete_file SET data_file_id = (SELECT data_file_id FROM ducklake_data_file WHERE {_first('p')})"),
@@ -279,16 +289,25 @@ CORRUPTIONS = (
       f"UPDATE ducklake_table_column_stats SET contains_null = 0 WHERE {_column('t', 's')}"),
     _("NaN that statistics deny", C.TABLE_STATS_NARROW,
       f"UPDATE ducklake_file_column_stats SET contains_nan = 1 WHERE {_column('t', 'd')}"),
+    _("statistics too narrow for rows in the catalog", C.TABLE_STATS_NARROW,
+      f"UPDATE ducklake_table_column_stats SET min_value = '2' WHERE {_column('r', 'i')}"),
+    _("a row counter behind rows in the catalog", C.ROW_COUNTER_BEHIND,
+      f"UPDATE ducklake_table_stats SET next_row_id = 2 WHERE table_id = {_table('r')}"),
+    _("no statistics of rows in the catalog", C.TABLE_STATS_MISSING,
+      f"DELETE FROM ducklake_table_stats WHERE table_id = {_table('r')}"),
     _("a bound that is no number", C.BOUND_UNREADABLE,
       f"UPDATE ducklake_table_column_stats SET max_value = 'many' WHERE {_column('t', 'i')}"),
     _("bounds that cross", C.BOUNDS_CROSSED,
       f"UPDATE ducklake_file_column_stats SET min_value = '15' WHERE {_column('t', 'i')} AND {_first('t')}", C.FILE_STATS_NARROW),
     # rows in the catalog, G9
-    _("an inlined table that is gone", C.INLINED_TABLE_MISSING, _inlined("DROP TABLE {rows}")),
+    _("an inlined table that is gone", C.INLINED_TABLE_MISSING,
+      lambda lake: lake.sql(f"DROP TABLE {lake.layout('e')}")),
     _("an inlined table that nobody knows", C.INLINED_TABLE_UNREGISTERED,
       f"DELETE FROM ducklake_inlined_data_tables WHERE table_id = {_table('n')}"),
     _("an inlined table of another layout", C.INLINED_COLUMNS_DIFFER, _inlined("ALTER TABLE {rows} ADD COLUMN more INT")),
-    _("a column added without an inlined table for it", C.INLINED_COLUMNS_DIFFER,
+    _("an inlined table without rows of another layout", C.INLINED_COLUMNS_DIFFER,
+      lambda lake: lake.sql(f"ALTER TABLE {lake.layout('e')} ADD COLUMN more INT")),
+    _("a column without an inlined table that has it", C.INLINED_COLUMNS_DIFFER,
       f"INSERT INTO ducklake_column SELECT 3, {_HEAD}, NULL, table_id, 3, 'late', 'int32', NULL, 'NULL', 1, NULL, 'literal', 'duckdb' "
       f"FROM ducklake_column WHERE {_column('n', 'i')}"),
     _("an inlined row of the future", C.INLINED_ROWS_WRONG, _inlined("UPDATE {rows} SET begin_snapshot = 900 WHERE i = 1")),

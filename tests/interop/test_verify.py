@@ -2,12 +2,15 @@
 
 import random
 from collections import Counter
+from datetime import date
 
+import pyarrow as pa
 import pytest
+from sqlalchemy import text
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError, TableNotFoundError
-from airflow_provider_ducklake.planning.findings import FindingCode
+from airflow_provider_ducklake.planning.findings import MENDABLE, FindingCode
 from tests.interop import corpus, planted
 from tests.reference.duckdb_lake import open_lake
 
@@ -49,6 +52,46 @@ def test_what_was_broken_is_found(whole, tmp_path, corruption):
 
     assert found[corruption.code]
     assert set(found) <= {corruption.code, *corruption.also}
+
+
+EMPTY_LAYOUT = "an inlined table without rows of another layout"
+MENDED = [one for one in planted.CORRUPTIONS if one.code in MENDABLE or one.name == EMPTY_LAYOUT]
+
+
+@pytest.mark.parametrize("corruption", MENDED, ids=lambda one: one.name)
+def test_what_can_be_mended_is_and_every_row_stays(whole, tmp_path, corruption):
+    lake = planted.copy(whole, tmp_path / "lake")
+    rows = lake.rows()
+    corruption.plant(lake)
+    with Lake.connect(lake.catalog.sqlalchemy_url) as opened:
+        before = opened.current_snapshot().id
+        found = opened.verify()
+
+        planned = opened.repair(found)
+        assert opened.verify() == found
+        result = opened.repair(found, dry_run=False)
+
+        assert (result.mended, result.left, result.snapshot_id) == (tuple(found), (), planned.snapshot_id)
+        assert opened.current_snapshot().id == (result.snapshot_id or before)
+        assert opened.verify() == []
+    assert lake.rows() == rows
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a path in two rows", "too many rows", "a file that is gone", "an inlined table of another layout"],
+)
+def test_what_cannot_be_mended_stays(whole, tmp_path, name):
+    (corruption,) = (one for one in planted.CORRUPTIONS if one.name == name)
+    lake = planted.copy(whole, tmp_path / "lake")
+    corruption.plant(lake)
+
+    with Lake.connect(lake.catalog.sqlalchemy_url) as opened:
+        found = [one for one in opened.verify() if one.code is corruption.code]
+        result = opened.repair(found, dry_run=False)
+
+        assert (result.mended, result.left, result.snapshot_id) == ((), tuple(found), None)
+        assert [one for one in opened.verify() if one.code is corruption.code] == found
 
 
 def test_every_kind_was_broken_once():
@@ -105,6 +148,69 @@ def test_other_databases_are_asked_the_same(postgres_catalog, tmp_path, name):
     corpus.build(scenario, postgres_catalog, tmp_path / "given")
 
     assert not codes_of(postgres_catalog)
+
+
+@pytest.mark.every_catalog
+def test_what_we_write_is_whole_in_every_database_and_can_be_mended(catalog):
+    Lake.create(catalog.sqlalchemy_url, catalog.data_path).close()
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        _history(lake)
+        assert lake.verify(with_notes=True) == []
+
+        with lake._catalog.dialect.writing() as connection:
+            for statement in BROKEN:
+                connection.execute(text(statement))
+            connection.commit()
+
+        found = lake.verify()
+        assert {one.code for one in found} == BROKEN_CODES
+        result = lake.repair(found, dry_run=False)
+        assert (result.left, result.snapshot_id) == ((), lake.current_snapshot().id)
+        assert lake.verify() == []
+        assert lake.read_arrow("t").num_rows == 27
+
+
+BROKEN = (
+    "DELETE FROM ducklake_schema_versions",
+    "DELETE FROM ducklake_snapshot_changes WHERE snapshot_id = 1",
+    "UPDATE ducklake_table_stats SET next_row_id = 1",
+    "UPDATE ducklake_table_column_stats SET max_value = '2' WHERE column_id = 1",
+    "UPDATE ducklake_data_file SET footer_size = 1, file_size_bytes = 2",
+    "INSERT INTO ducklake_snapshot_changes (snapshot_id) VALUES (900)",
+    "UPDATE ducklake_snapshot SET next_file_id = next_file_id - 2",
+)
+BROKEN_CODES = {
+    FindingCode.SCHEMA_VERSION_MISSING,
+    FindingCode.CHANGES_MISSING,
+    FindingCode.ROW_COUNTER_BEHIND,
+    FindingCode.TABLE_STATS_NARROW,
+    FindingCode.FOOTER_SIZE_DIFFERS,
+    FindingCode.FILE_SIZE_DIFFERS,
+    FindingCode.ROWS_OF_NOTHING,
+    FindingCode.COUNTER_BEHIND,
+}
+
+
+def _history(lake: Lake) -> None:
+    """Write files, partitions, deletes, rows in the catalog where it can hold them, and alterations."""
+    with lake.transaction() as tx:
+        tx.create_table("t", {"i": "int64", "s": "varchar", "day": "date"}, partition_by=["bucket(2, i)"])
+    for start, count in ((0, 20), (20, 10)):  # files, and rows in the catalog
+        numbers = list(range(start, start + count))
+        days = [date(2024, 1, 1 + number) for number in numbers]
+        lake.append_arrow(
+            "t", pa.table({"i": numbers, "s": [f"s{number}" for number in numbers], "day": days})
+        )
+    with lake.transaction() as tx:
+        tx.delete_rows("t", "i IN (3, 4, 25)")
+    with lake.transaction() as tx:
+        tx.add_column("t", "late", "int32", default=7)
+        tx.rename_table("t", "u")
+    with lake.transaction() as tx:
+        tx.rename_table("u", "t")
+        tx.create_table("dropped", {"i": "int64"})
+    with lake.transaction() as tx:
+        tx.drop_table("dropped")
 
 
 def test_drawn_histories_of_the_reference_are_whole(new_catalog, seed, size):

@@ -201,26 +201,17 @@ def _is_default(type_text: str, default: str) -> bool:
 
 
 def _schema_versions(look: Look) -> Iterator[Finding]:
-    table, versions, snapshot = (look.tables[one] for one in ("table", "schema_versions", "snapshot"))
+    table, versions = look.tables["table"], look.tables["schema_versions"]
     has_one = exists().where(versions.c.table_id == table.c.table_id)
-    query = (
-        select(table.c.table_id, func.min(table.c.begin_snapshot).label("begin_snapshot"))
-        .where(look.chosen(table.c.table_id), table.c.end_snapshot.is_(None), ~has_one)
-        .group_by(table.c.table_id)
+    query = select(table.c.table_id).where(
+        look.chosen(table.c.table_id), table.c.end_snapshot.is_(None), ~has_one
     )
     for row in look.few(query):
-        versions_then = select(func.min(snapshot.c.schema_version)).where(
-            snapshot.c.snapshot_id >= row.begin_snapshot
-        )
         yield Finding(
             FindingCode.SCHEMA_VERSION_MISSING,
             f"{look.table(row.table_id)} has no row in ducklake_schema_versions: DuckDB compacts no table "
             "of the lake.",
-            {
-                "table_id": row.table_id,
-                "begin_snapshot": row.begin_snapshot,
-                "schema_version": look.connection.execute(versions_then).scalar_one(),
-            },
+            {"table_id": row.table_id},
         )
 
 

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.types import DuckLakeType
 
 
-def check_statistics(look: Look, columns: Columns) -> Iterator[Finding]:
+def check_statistics(look: Look, known: Known) -> Iterator[Finding]:
     """Yield statistics that are missing, cannot be read, or are narrower than those of a file."""
-    known = Known(look, columns)
     yield from chain(_missing(look), _of_tables(look, known), _of_files(look, known))
 
 
@@ -41,6 +40,17 @@ class TableBounds:
     bounds: TextBounds
     contains_null: bool | None
     contains_nan: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class RowStats:
+    """What is known of some rows' values in a column; counts None are unknown."""
+
+    value_count: int | None
+    null_count: int | None
+    contains_nan: bool | None
+    min_value: str | None
+    max_value: str | None
 
 
 class Known:
@@ -147,7 +157,7 @@ def narrow(look: Look, table_id: int, column_id: int, problem: str) -> Finding:
     )
 
 
-def uncovered(row: Row[Any], known: TableBounds, types: tuple[DuckLakeType, ...]) -> str | None:
+def uncovered(row: RowStats | Row[Any], known: TableBounds, types: tuple[DuckLakeType, ...]) -> str | None:
     """Return what the table's statistics of a column do not cover of some rows, whose are in ``row``."""
     if row.null_count and known.contains_null is False:
         return "has nulls, and the table is said to have none"

@@ -14,11 +14,12 @@ from airflow_provider_ducklake.catalog.verify.definitions import check_definitio
 from airflow_provider_ducklake.catalog.verify.file_rows import check_file_rows
 from airflow_provider_ducklake.catalog.verify.history import check_counters, check_snapshots
 from airflow_provider_ducklake.catalog.verify.inlined import check_inlined
+from airflow_provider_ducklake.catalog.verify.inlined_statistics import check_inlined_statistics
 from airflow_provider_ducklake.catalog.verify.lifetimes import check_lifetimes, check_single
 from airflow_provider_ducklake.catalog.verify.look import look_at
 from airflow_provider_ducklake.catalog.verify.paths import check_paths
 from airflow_provider_ducklake.catalog.verify.row_ids import check_row_ids, numbered_twice
-from airflow_provider_ducklake.catalog.verify.statistics import check_statistics
+from airflow_provider_ducklake.catalog.verify.statistics import Known, check_statistics
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spec.identifiers import QualifiedName
 
@@ -76,6 +77,7 @@ def table_ids(
 
 
 def _in_catalog(look: Look, columns: Columns, *, with_notes: bool) -> Iterator[Finding]:
+    known = Known(look, columns)
     return chain(
         chain(check_snapshots(look), check_counters(look)) if look.is_whole else (),
         check_lifetimes(look),
@@ -83,6 +85,7 @@ def _in_catalog(look: Look, columns: Columns, *, with_notes: bool) -> Iterator[F
         check_definitions(look),
         check_file_rows(look),
         check_paths(look, with_notes=with_notes),
-        check_statistics(look, columns),
+        check_statistics(look, known),
         check_inlined(look, columns),
+        check_inlined_statistics(look, known),
     )

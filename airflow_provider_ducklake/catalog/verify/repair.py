@@ -1,0 +1,318 @@
+"""Mend findings where that loses nothing: in one transaction, with one snapshot where clients must notice."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import MetaData, delete, exists, func, insert, literal, select, table, union, update
+from sqlalchemy import Table as SqlTable
+from sqlalchemy.schema import DropTable
+
+from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, with_retries
+from airflow_provider_ducklake.catalog.table_snapshot import has_inlined_rows
+from airflow_provider_ducklake.catalog.verify.look import Look, look_at
+from airflow_provider_ducklake.catalog.verify.paths import full_paths
+from airflow_provider_ducklake.planning.findings import Finding, FindingCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sqlalchemy import Executable
+
+    from airflow_provider_ducklake.catalog.catalog import Catalog
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairResult:
+    """What was mended, or with ``dry_run`` would be, and what is left as it is.
+
+    ``snapshot_id`` is the snapshot that tells other clients of it; None where none was needed.
+    """
+
+    mended: tuple[Finding, ...]
+    left: tuple[Finding, ...]
+    snapshot_id: int | None
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """Statements that mend a finding, and what clients that run must notice of it.
+
+    ``least`` are counters that the next snapshot has to have at least; ``drops`` inlined tables without rows.
+    """
+
+    statements: tuple[Executable, ...] = ()
+    least: tuple[tuple[str, int], ...] = ()
+    drops: tuple[str, ...] = ()
+    changes_statistics: bool = False
+    changes_definitions: bool = False
+
+    @property
+    def needs_snapshot(self) -> bool:
+        """Whether clients that run must notice."""
+        return bool(self.least) or self.changes_statistics or self.changes_definitions
+
+
+def repair(catalog: Catalog, findings: Sequence[Finding], *, dry_run: bool) -> RepairResult:
+    """Mend those of the findings that can be; see ``Lake.repair``."""
+    result, _ = with_retries(
+        catalog.dialect, DEFAULT_RETRY, lambda: _repair(catalog, findings, dry_run=dry_run)
+    )
+    log.info(
+        "%s %d of %d findings%s",
+        "Would mend" if dry_run else "Mended",
+        len(result.mended),
+        len(findings),
+        "" if result.snapshot_id is None else f" in snapshot {result.snapshot_id}",
+    )
+    return result
+
+
+def _repair(catalog: Catalog, findings: Sequence[Finding], *, dry_run: bool) -> RepairResult:
+    with catalog.dialect.writing() as connection:
+        look = look_at(connection, catalog, None)
+        mendings = [(finding, _mending(look, finding)) for finding in findings]
+        mended = tuple(finding for finding, mending in mendings if mending is not None)
+        left = tuple(finding for finding, mending in mendings if mending is None)
+        done = [mending for _, mending in mendings if mending is not None]
+        for mending in done:
+            for statement in mending.statements:
+                connection.execute(statement)
+        snapshot_id = _snapshot(look, done, mended)
+        if dry_run:
+            connection.rollback()
+            return RepairResult(mended, left, snapshot_id, dry_run=True)
+        drops = [name for mending in done for name in mending.drops]
+        if catalog.dialect.transactional_ddl:
+            _drop(look, drops)
+        connection.commit()
+        if not catalog.dialect.transactional_ddl:
+            _drop(look, drops)
+    return RepairResult(mended, left, snapshot_id, dry_run=False)
+
+
+def _drop(look: Look, names: Sequence[str]) -> None:
+    for name in names:
+        dynamic = SqlTable(name, MetaData(schema=look.tables.metadata_schema))
+        look.connection.execute(DropTable(dynamic, if_exists=True))
+
+
+def _snapshot(look: Look, done: Sequence[Mending], mended: Sequence[Finding]) -> int | None:
+    """Make the snapshot by which clients notice; it says nothing of changes, as there are none of rows."""
+    if not any(one.needs_snapshot for one in done):
+        return None
+    head, least = look.head, {name: count for one in done for name, count in one.least}
+    snapshot_id = head.id + 1
+    look.connection.execute(
+        insert(look.tables["snapshot"]).values(
+            snapshot_id=snapshot_id,
+            snapshot_time=look.catalog.dialect.server_time(look.connection),
+            schema_version=head.schema_version + any(one.changes_definitions for one in done),
+            next_catalog_id=max(head.next_catalog_id, least.get("next_catalog_id", 0)),
+            next_file_id=max(head.next_file_id + 1, least.get("next_file_id", 0)),
+        )
+    )
+    codes = ", ".join(sorted({finding.code.value for finding in mended}))
+    look.connection.execute(
+        insert(look.tables["snapshot_changes"]).values(
+            snapshot_id=snapshot_id, commit_message=f"Repaired: {codes}"
+        )
+    )
+    return snapshot_id
+
+
+def _mending(look: Look, finding: Finding) -> Mending | None:
+    """Return what mends a finding; None where nothing does without losing something."""
+    mend = _MENDINGS.get(finding.code)
+    return None if mend is None else mend(look, finding.objects)
+
+
+def _changes_missing(look: Look, objects: Mapping[str, Any]) -> Mending:
+    changes, snapshot_id = look.tables["snapshot_changes"], objects["snapshot_id"]
+    is_there = exists().where(changes.c.snapshot_id == snapshot_id)
+    row = select(literal(snapshot_id)).where(~is_there)
+    return Mending((insert(changes).from_select(["snapshot_id"], row),))
+
+
+def _counter(_look: Look, objects: Mapping[str, Any]) -> Mending:
+    return Mending(least=((objects["counter"], objects["least"]),))
+
+
+def _schema_version(look: Look, objects: Mapping[str, Any]) -> Mending:
+    """Say of each snapshot that changed the table's columns or partitioning which schema version it made."""
+    versions, snapshot, table_id = (
+        look.tables["schema_versions"],
+        look.tables["snapshot"],
+        objects["table_id"],
+    )
+    changed = union(
+        *(
+            select(one.c[moment].label("begin_snapshot")).where(
+                one.c.table_id == table_id, one.c[moment].is_not(None)
+            )
+            for name in ("table", "column", "partition_info")
+            for one in (look.tables[name],)
+            for moment in ("begin_snapshot", "end_snapshot")
+        )
+    ).subquery()
+    then = select(func.min(snapshot.c.schema_version)).where(
+        snapshot.c.snapshot_id >= changed.c.begin_snapshot
+    )
+    is_there = exists().where(versions.c.table_id == table_id)
+    rows = select(changed.c.begin_snapshot, then.scalar_subquery(), literal(table_id)).where(~is_there)
+    names = ["begin_snapshot", "schema_version", "table_id"]
+    return Mending((insert(versions).from_select(names, rows),))
+
+
+def _table_ended(look: Look, objects: Mapping[str, Any]) -> Mending:
+    file = look.tables[objects["kind"]]
+    is_it = file.c[f"{objects['kind']}_id"] == objects["id"]
+    ended = update(file).where(is_it, file.c.end_snapshot.is_(None))
+    return Mending((ended.values(end_snapshot=objects["end_snapshot"]),))
+
+
+def _rows_of_nothing(look: Look, objects: Mapping[str, Any]) -> Mending:
+    rows = look.tables[objects["rows_of"]]
+    id_, owner = (
+        ("snapshot_id", "snapshot")
+        if objects["rows_of"] == "snapshot_changes"
+        else ("data_file_id", "data_file")
+    )
+    has_owner = exists().where(look.tables[owner].c[id_] == objects[id_])
+    return Mending((delete(rows).where(rows.c[id_] == objects[id_], ~has_owner),))
+
+
+def _row_counter(look: Look, objects: Mapping[str, Any]) -> Mending:
+    stats = look.tables["table_stats"]
+    behind = update(stats).where(
+        stats.c.table_id == objects["table_id"], stats.c.next_row_id < objects["least"]
+    )
+    return Mending((behind.values(next_row_id=objects["least"]),), changes_statistics=True)
+
+
+def _scheduled(look: Look, objects: Mapping[str, Any]) -> Mending:
+    scheduled, file = look.tables["files_scheduled_for_deletion"], full_paths(look)
+    is_in_use = select(literal(1)).select_from(file).where(file.c.path == objects["path"]).exists()
+    return Mending((delete(scheduled).where(scheduled.c.data_file_id == objects["scheduled_id"], is_in_use),))
+
+
+def _forget_bounds(look: Look, objects: Mapping[str, Any]) -> Executable:
+    """Return what removes the table's statistics of a column: without them nothing is left out."""
+    stats = look.tables["table_column_stats"]
+    return delete(stats).where(
+        stats.c.table_id == objects["table_id"], stats.c.column_id == objects["column_id"]
+    )
+
+
+def _table_bounds(look: Look, objects: Mapping[str, Any]) -> Mending:
+    return Mending((_forget_bounds(look, objects),), changes_statistics=True)
+
+
+def _bounds(look: Look, objects: Mapping[str, Any]) -> Mending:
+    """Make bounds that say nothing unknown: a file's become NULL, a table's row goes."""
+    if "data_file_id" not in objects:
+        return _table_bounds(look, objects)
+    return _file_stats(look, objects, min_value=None, max_value=None)
+
+
+def _file_stats(look: Look, objects: Mapping[str, Any], **values: str | int | None) -> Mending:
+    stats = look.tables["file_column_stats"]
+    of_file = update(stats).where(
+        stats.c.data_file_id == objects["data_file_id"], stats.c.column_id == objects["column_id"]
+    )
+    return Mending((of_file.values(values), _forget_bounds(look, objects)), changes_statistics=True)
+
+
+def _found_bounds(look: Look, objects: Mapping[str, Any]) -> Mending:
+    return _file_stats(look, objects, min_value=objects["low"], max_value=objects["high"])
+
+
+def _found_counts(look: Look, objects: Mapping[str, Any]) -> Mending:
+    return _file_stats(look, objects, value_count=objects["values"], null_count=objects["nulls"])
+
+
+def _found(name: str) -> Callable[[Look, Mapping[str, Any]], Mending]:
+    """Return what writes the number found in a file into the column of that name."""
+
+    def mend(look: Look, objects: Mapping[str, Any]) -> Mending:
+        kind = "data_file" if "data_file_id" in objects else "delete_file"
+        file = look.tables[kind]
+        is_it = file.c[f"{kind}_id"] == objects[f"{kind}_id"]
+        return Mending((update(file).where(is_it).values({name: objects["found"]}),))
+
+    return mend
+
+
+def _table_stats(look: Look, objects: Mapping[str, Any]) -> Mending | None:
+    """Count what the files say; None where row ids may lie elsewhere than in the counts of files."""
+    file, stats = look.tables["data_file"], look.tables["table_stats"]
+    table_id = objects["table_id"]
+    of_table = file.c.table_id == table_id
+    stored = exists().where(of_table, file.c.row_id_start.is_(None) | file.c.partial_max.is_not(None))
+    if look.connection.execute(select(stored)).scalar_one() or has_inlined_rows(
+        look.connection, look.catalog, table_id
+    ):
+        return None
+    row = select(
+        literal(table_id),
+        func.sum(file.c.record_count),
+        func.max(file.c.row_id_start + file.c.record_count),
+        func.sum(file.c.file_size_bytes),
+    ).where(of_table, ~exists().where(stats.c.table_id == table_id))
+    column_stats = look.tables["table_column_stats"]
+    columns = ["table_id", "record_count", "next_row_id", "file_size_bytes"]
+    return Mending(
+        (
+            insert(stats).from_select(columns, row.having(func.count() > 0)),
+            delete(column_stats).where(column_stats.c.table_id == table_id),
+        ),
+        changes_statistics=True,
+    )
+
+
+def _inlined_missing(look: Look, objects: Mapping[str, Any]) -> Mending | None:
+    if look.catalog.dialect.has_table(look.connection, objects["name"], look.tables.metadata_schema):
+        return None
+    return Mending((_unregistered(look, objects),), changes_definitions=True)
+
+
+def _inlined_columns(look: Look, objects: Mapping[str, Any]) -> Mending | None:
+    """Drop an inlined table without rows: DuckDB makes one of the right columns when it needs it."""
+    rows = table(objects["name"], schema=look.tables.metadata_schema)
+    if look.connection.execute(select(func.count()).select_from(rows)).scalar_one():
+        return None
+    return Mending((_unregistered(look, objects),), drops=(objects["name"],), changes_definitions=True)
+
+
+def _unregistered(look: Look, objects: Mapping[str, Any]) -> Executable:
+    registry = look.tables["inlined_data_tables"]
+    return delete(registry).where(
+        registry.c.table_id == objects["table_id"], registry.c.table_name == objects["name"]
+    )
+
+
+_MENDINGS: Mapping[FindingCode, Callable[[Look, Mapping[str, Any]], Mending | None]] = {
+    FindingCode.CHANGES_MISSING: _changes_missing,
+    FindingCode.COUNTER_BEHIND: _counter,
+    FindingCode.SCHEMA_VERSION_MISSING: _schema_version,
+    FindingCode.TABLE_ENDED: _table_ended,
+    FindingCode.ROWS_OF_NOTHING: _rows_of_nothing,
+    FindingCode.ROW_COUNTER_BEHIND: _row_counter,
+    FindingCode.SCHEDULED_IN_USE: _scheduled,
+    FindingCode.TABLE_STATS_MISSING: _table_stats,
+    FindingCode.TABLE_STATS_NARROW: _table_bounds,
+    FindingCode.BOUND_UNREADABLE: _bounds,
+    FindingCode.BOUNDS_CROSSED: _bounds,
+    FindingCode.INLINED_TABLE_MISSING: _inlined_missing,
+    FindingCode.INLINED_COLUMNS_DIFFER: _inlined_columns,
+    FindingCode.FILE_SIZE_DIFFERS: _found("file_size_bytes"),
+    FindingCode.FOOTER_SIZE_DIFFERS: _found("footer_size"),
+    FindingCode.FILE_STATS_NARROW: _found_bounds,
+    FindingCode.FILE_STATS_COUNTS: _found_counts,
+    FindingCode.DELETE_COUNT_DIFFERS: _found("delete_count"),
+}
