@@ -38,6 +38,8 @@ def plan_merge(
     tables, at = catalog.tables, table.snapshot.id
     if files is None:
         files = read_files.data_files(connection, tables, at, table.table_id, table.root, stats_of=())
+    if rule.target_file_size is None:
+        rule = replace(rule, target_file_size=table.options.integer("target_file_size"))
     changed = _column_changes(connection, tables, table.table_id)
     touched = files_with_deletes(connection, catalog, table.table_id)
     schemas = {}
@@ -67,6 +69,15 @@ def files_with_deletes(connection: Connection, catalog: Catalog, table_id: int) 
     if catalog.dialect.has_table(connection, marks.name, marks.schema):
         found.update(connection.execute(select(marks.c.file_id).distinct()).scalars())
     return frozenset(DataFileId(one) for one in found)
+
+
+def mergeable_files(
+    connection: Connection, catalog: Catalog, table_id: int, file_ids: Collection[DataFileId]
+) -> dict[DataFileId, str]:
+    """Return those of the files that are live and never lost a row, with their paths below the data path."""
+    touched = files_with_deletes(connection, catalog, table_id)
+    paths = read_files.live_file_paths(connection, catalog.tables, table_id, file_ids)
+    return {file_id: path for file_id, path in paths.items() if file_id not in touched}
 
 
 def merge_change(table: TableSnapshot, merged: Iterable[MergedFile]) -> MergeAdjacent:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog import read_files
-from airflow_provider_ducklake.catalog.compaction import files_with_deletes
+from airflow_provider_ducklake.catalog.compaction import mergeable_files
 from airflow_provider_ducklake.catalog.inlined_tables import inlined_delete_table
 from airflow_provider_ducklake.transaction.changes import (
     AddDeletes,
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
-    from airflow_provider_ducklake.spec.ids import DataFileId
     from airflow_provider_ducklake.transaction.commit_state import KnownStats
 
 
@@ -39,14 +38,9 @@ def with_targets(
             targets = read_files.live_targets(connection, catalog.tables, change.file_ids)
             known = replace(known, targets={**known.targets, **targets})
         elif isinstance(change, MergeAdjacent):
-            known = replace(known, sources={**known.sources, **_sources(connection, catalog, change)})
+            sources = mergeable_files(connection, catalog, change.table_id, change.sources)
+            known = replace(known, sources={**known.sources, **sources})
     return known
-
-
-def _sources(connection: Connection, catalog: Catalog, change: MergeAdjacent) -> dict[DataFileId, str]:
-    touched = files_with_deletes(connection, catalog, change.table_id)
-    paths = read_files.live_file_paths(connection, catalog.tables, change.table_id, change.sources)
-    return {file_id: path for file_id, path in paths.items() if file_id not in touched}
 
 
 def _of_delete_files(

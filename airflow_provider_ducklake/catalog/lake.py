@@ -29,7 +29,7 @@ from airflow_provider_ducklake.catalog.catalog import Catalog
 from airflow_provider_ducklake.catalog.change_feed import ChangeFeed
 from airflow_provider_ducklake.catalog.column_bounds import ColumnBounds, column_bounds
 from airflow_provider_ducklake.catalog.commit import KeyedCommit, PlannedCommit, Stage, commit
-from airflow_provider_ducklake.catalog.compaction import merge_change, plan_merge
+from airflow_provider_ducklake.catalog.compaction import merge_change, mergeable_files, plan_merge
 from airflow_provider_ducklake.catalog.connect import catalog_file, open_engine, parse_url, shown
 from airflow_provider_ducklake.catalog.dialects import dialect_of
 from airflow_provider_ducklake.catalog.indexes import create_indexes
@@ -454,6 +454,7 @@ class Lake:
         self,
         table: TableName,
         *,
+        rule: MergeRule | None = None,
         where: str | None = None,
         older_than: datetime | None = None,
         **limits: int | None,
@@ -461,28 +462,27 @@ class Lake:
         """Return which small files of a table can become one, without that any snapshot shows other rows.
 
         ``where``: only files that may hold a row for which it is true. ``older_than``: only files of
-        snapshots before that time. ``limits`` are fields of ``MergeRule``; ``target_file_size`` is the lake's
-        option unless it is given.
+        snapshots before that time.
 
         Raises:
             InvalidInputError: limits that leave nothing to do.
             InvalidPredicateError, ColumnNotFoundError, TableNotFoundError, SchemaNotFoundError: as the words
                 say.
         """
+        rule = rule or MergeRule()
         self._refuse_unwritable()
         with self._reading() as connection:
             snapshot = self._snapshot(connection, None)
             found = load_table(connection, self._catalog, snapshot, QualifiedName.of(table), with_files=False)
-            before = None if older_than is None else self._first_since(connection, older_than)
-            target = limits.pop("target_file_size", None) or found.options.integer("target_file_size")
-            rule = MergeRule(target_file_size=target, before=before, **limits)
+            if older_than is not None:
+                rule = replace(rule, before=self._first_since(connection, older_than))
             files = None
             if where is not None:
                 files = plan_table(connection, self._catalog, found, (), where).files
             return plan_merge(connection, self._catalog, found, rule, files)
 
     def merge_files(
-        self, table: TableName, merged: Collection[MergedFile], info: CommitInfo
+        self, table: TableSnapshot, merged: Collection[MergedFile], info: CommitInfo
     ) -> CommittedSnapshot | None:
         """Put files in the place of those that they were written of; see ``plan_merge``.
 
@@ -490,8 +490,17 @@ class Lake:
             TransactionConflictError: of a file that goes, rows were deleted or moved since; nothing landed.
             TableNotFoundError, SchemaNotFoundError: there is no such table.
         """
-        found = self.table_snapshot(table)
-        return self.commit(found.snapshot.id, (merge_change(found, merged),) if merged else (), info)
+        changes = (merge_change(table, merged),) if merged else ()
+        with self._reading() as connection:
+            head = self._snapshot(connection, None)
+        return self.commit(head.id, changes, info)  # each file is compared, whatever the base
+
+    def mergeable_files(
+        self, table: TableSnapshot, file_ids: Collection[DataFileId]
+    ) -> frozenset[DataFileId]:
+        """Return those of a table's data files that are live now and never lost a row."""
+        with self._reading() as connection:
+            return frozenset(mergeable_files(connection, self._catalog, table.table_id, file_ids))
 
     def _first_since(self, connection: Connection, time: datetime) -> SnapshotId | None:
         """Return the first snapshot at or after a time; None: there is none yet."""

@@ -247,7 +247,9 @@ def _scheduled_paths(  # noqa: PLR0913, PLR0917 - the last has a default
         select(table.c.path, table.c.path_is_relative, schema.c.path, schema.c.path_is_relative)
         .join(schema, schema.c.schema_id == table.c.schema_id)
         .where(table.c.table_id == table_id, table.c.end_snapshot.is_(None), schema.c.end_snapshot.is_(None))
-    ).one()
+    ).one_or_none()
+    if places is None:
+        return {}
     root = CatalogPath(places[0], places[1]).below(CatalogPath(places[2], places[3]).below(""))
     query = select(id_column.label("id"), file.c.path, file.c.path_is_relative)
     query = query.where(true() if condition is None else condition)

@@ -29,9 +29,10 @@ class MergeRule:
 
     Files of at least ``min_file_size`` and below ``max_file_size`` (None: the target), added before the
     snapshot ``before`` (None: any). At most ``max_input_files`` are read and ``max_output_files`` made.
+    ``target_file_size`` None: the table's option, which is known when bins are planned.
     """
 
-    target_file_size: int
+    target_file_size: int | None = None
     min_file_size: int = 0
     max_file_size: int | None = None
     before: SnapshotId | None = None
@@ -45,7 +46,7 @@ class MergeRule:
                 raise InvalidInputError(f"{name}={value}: give 1 or more.")
         if self.min_file_size < 0:
             raise InvalidInputError(f"min_file_size={self.min_file_size}: give 0 or more.")
-        if self.min_file_size >= self.size_limit:
+        if self.size_limit is not None and self.min_file_size >= self.size_limit:
             raise InvalidInputError(
                 f"min_file_size={self.min_file_size} leaves no file below {self.size_limit} bytes."
             )
@@ -53,14 +54,16 @@ class MergeRule:
             raise InvalidInputError("max_input_files=1: it takes two files to merge them.")
 
     @property
-    def size_limit(self) -> int:
+    def size_limit(self) -> int | None:
         """The size from which on a file stays as it is."""
         return self.max_file_size or self.target_file_size
 
     def takes(self, file: LiveDataFile) -> bool:
         """Whether the file is of the size and age that is asked for."""
-        is_old = self.before is None or max(file.begin_snapshot, file.partial_max or 0) < self.before
-        return is_old and self.min_file_size <= file.file_size_bytes < self.size_limit
+        if self.before is not None and max(file.begin_snapshot, file.partial_max or 0) >= self.before:
+            return False
+        is_small = self.size_limit is None or file.file_size_bytes < self.size_limit
+        return is_small and file.file_size_bytes >= self.min_file_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +144,9 @@ def plan_bins(
 ) -> Iterator[tuple[LiveDataFile, ...]]:
     """Yield the files of each bin: two or more that lie next to each other and are alike.
 
-    ``column_changes`` are the snapshots that changed the table's columns; files from before and after one
-    have different columns. ``untouched`` are the ids of files that must stay as they are.
+    The rule has a target. ``column_changes`` are the snapshots that changed the table's columns; files from
+    before and after one have different columns. ``untouched`` are the ids of files that must stay as they
+    are.
     """
     groups: dict[tuple[object, ...], list[LiveDataFile]] = defaultdict(list)
     boundaries = sorted(column_changes)
@@ -160,10 +164,12 @@ def _place(file: LiveDataFile) -> tuple[int, int, int]:
 
 def _packed(files: Sequence[LiveDataFile], rule: MergeRule) -> Iterator[tuple[LiveDataFile, ...]]:
     """Yield runs of files that together are no larger than the target."""
+    target = rule.target_file_size
+    assert target is not None
     run: list[LiveDataFile] = []
     size = 0
     for file in files:
-        if run and size + file.file_size_bytes > rule.target_file_size:
+        if run and size + file.file_size_bytes > target:
             yield tuple(run)
             run, size = [], 0
         run.append(file)

@@ -21,6 +21,7 @@ from airflow_provider_ducklake.planning.write import (
 from airflow_provider_ducklake.spark.job_request import (
     Action,
     Clause,
+    CompactionSource,
     Dataset,
     DatasetSource,
     JobRequest,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_provider_ducklake.planning.change_feed import ChangeFeedPlan
+    from airflow_provider_ducklake.planning.compaction import Compaction
     from airflow_provider_ducklake.planning.predicates import Predicate
     from airflow_provider_ducklake.planning.scan import ScanPlan
 
@@ -201,6 +203,9 @@ def _encode_source(source: Source) -> Json:
             return {"kind": "stream", "rows": encoded, "checkpoint": checkpoint, "staging_id": staging_id}
         case RowChangeSource():
             return _encode_row_changes(source)
+        case CompactionSource(compaction, staging_id, partition_id):
+            more = {"staging_id": staging_id, "partition_id": partition_id}
+            return {"kind": "compaction", **_encode_compaction(compaction), **more}
         case _:
             assert_never(source)
 
@@ -219,6 +224,8 @@ def _decode_source(item: Json) -> Source:
             return _decode_stream(item)
         case "row changes":
             return _decode_row_changes(item)
+        case "compaction":
+            return CompactionSource(_decode_compaction(item), item["staging_id"], item["partition_id"])
         case kind:
             raise SparkJobError(f"The request has a source of kind {kind!r}, unknown to this release.")
 
@@ -271,7 +278,7 @@ def _decode_row_changes(item: Json) -> RowChangeSource:
     target = _decode_read(item["target"])
     source = None if item["source"] is None else _decode_source(item["source"])
     assert isinstance(target, ScanPlan)
-    assert not isinstance(source, RowChangeSource | StreamSource)
+    assert not isinstance(source, RowChangeSource | StreamSource | CompactionSource)
     return RowChangeSource(
         target,
         source,
@@ -292,6 +299,18 @@ def _encode_clause(clause: Clause) -> Json:
 
 def _decode_clause(item: Json) -> Clause:
     return Clause(Action(item["action"]), item["condition"], item["values"])
+
+
+def _encode_compaction(compaction: Compaction) -> Json:
+    from airflow_provider_ducklake.spark import compaction_json  # noqa: PLC0415 - no DAG file needs it
+
+    return compaction_json.encode_compaction(compaction)
+
+
+def _decode_compaction(item: Json) -> Compaction:
+    from airflow_provider_ducklake.spark import compaction_json  # noqa: PLC0415
+
+    return compaction_json.decode_compaction(item)
 
 
 def _encode_read(plan: ScanPlan | ChangeFeedPlan) -> Json:

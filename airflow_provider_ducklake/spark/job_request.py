@@ -15,6 +15,7 @@ from airflow_provider_ducklake.errors import InvalidInputError, InvalidOptionErr
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.change_feed import ChangeFeedPlan
+    from airflow_provider_ducklake.planning.compaction import Compaction
     from airflow_provider_ducklake.planning.scan import ScanPlan
     from airflow_provider_ducklake.planning.write import WritePlan
 
@@ -183,6 +184,20 @@ class StreamSource:
     staging_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class CompactionSource:
+    """Files of a table, and which of them become one.
+
+    The new files lie in a directory named by ``staging_id``: they outlive the job, and are committed also
+    where it fails before it has made all of them. ``partition_id`` is that of the partition keys of now,
+    by which the folders of the table are named.
+    """
+
+    compaction: Compaction
+    staging_id: str
+    partition_id: int | None = None
+
+
 class Action(StrEnum):
     """What a clause does with a row."""
 
@@ -228,7 +243,15 @@ class RowChangeSource:
         return (*self.matched, *self.not_matched, *self.not_matched_by_source)
 
 
-Source: TypeAlias = DatasetSource | SqlSource | TransformSource | LakeSource | StreamSource | RowChangeSource
+Source: TypeAlias = (
+    DatasetSource
+    | SqlSource
+    | TransformSource
+    | LakeSource
+    | StreamSource
+    | RowChangeSource
+    | CompactionSource
+)
 UserDataset: TypeAlias = str | Mapping[str, object]
 
 

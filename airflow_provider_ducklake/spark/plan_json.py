@@ -61,7 +61,7 @@ def decode_read(item: Json) -> ScanPlan | ChangeFeedPlan:
 def encode_scan(plan: ScanPlan) -> Json:
     """Return a scan plan as JSON."""
     return {
-        "table": _encode_table(plan.table),
+        "table": encode_table(plan.table),
         "columns": list(plan.columns),
         "where": None if plan.where is None else encode_predicate(plan.where),
         "columns_since": list(plan.columns_since.items()),
@@ -75,7 +75,7 @@ def decode_scan(item: Json) -> ScanPlan:
     """Return the scan plan; the inverse of ``encode_scan`` but for what that leaves behind."""
     files = decode_files(item["files"])
     return ScanPlan(
-        table=_decode_table(item["table"], files),
+        table=decode_table(item["table"], files),
         files=files,
         columns=tuple(item["columns"]),
         inlined_rows=_decode_inlined(item["inlined_rows"]),
@@ -85,7 +85,8 @@ def decode_scan(item: Json) -> ScanPlan:
     )
 
 
-def _encode_table(table: TableSnapshot) -> Json:
+def encode_table(table: TableSnapshot) -> Json:
+    """Return a table as JSON, without keys and options."""
     snapshot = table.snapshot
     return {
         "snapshot": [
@@ -104,7 +105,7 @@ def _encode_table(table: TableSnapshot) -> Json:
     }
 
 
-def _decode_table(item: Json, files: tuple[LiveDataFile, ...] | None = None) -> TableSnapshot:
+def decode_table(item: Json, files: tuple[LiveDataFile, ...] | None = None) -> TableSnapshot:
     """Return the table as far as a read needs it: keys and options are left behind."""
     snapshot_id, schema_version, next_catalog_id, next_file_id, moment = item["snapshot"]
     return TableSnapshot(
@@ -342,7 +343,7 @@ def decode_predicate(item: Json) -> Predicate:
 def encode_changes(plan: ChangeFeedPlan) -> Json:
     """Return the plan of a change feed as JSON."""
     return {
-        "table": _encode_table(plan.table),
+        "table": encode_table(plan.table),
         "start": plan.start,
         "end": plan.end,
         "files": encode_files(history.file for history in plan.files),
@@ -372,7 +373,7 @@ def decode_changes(item: Json) -> ChangeFeedPlan:
         for file, history in zip(decode_files(item["files"]), item["histories"], strict=True)
     ]
     return ChangeFeedPlan(
-        table=_decode_table(item["table"]),
+        table=decode_table(item["table"]),
         start=item["start"],
         end=item["end"],
         files=tuple(histories),

@@ -18,6 +18,7 @@ from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import InvalidInputError, SparkJobError
 from airflow_provider_ducklake.spark.job_request import (
+    CompactionSource,
     Dataset,
     DatasetSource,
     LakeSource,
@@ -57,7 +58,7 @@ def load(spark: SparkSession, source: Source, target: TableSchema | None) -> Dat
             return query(spark, sql)
         case TransformSource(name, datasets):
             return _transformed(spark, name, read_all(spark, datasets))
-        case LakeSource() | StreamSource() | RowChangeSource():
+        case LakeSource() | StreamSource() | RowChangeSource() | CompactionSource():
             raise AssertionError("a job over tables of the lake, or over a stream, is not an insert")
 
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
+from airflow_provider_ducklake.operators.spark_job import DuckLakeSparkJobOperator
 
 TRIES = 5
 
 
 def execute(
-    operator: type[DuckLakeSparkOperator], arguments: dict[str, Any], number: int, tries: int
+    operator: type[DuckLakeSparkJobOperator], arguments: dict[str, Any], number: int, tries: int
 ) -> None:
     """Execute a try of a task's n-th run, as a worker does."""
     ti = SimpleNamespace(

@@ -92,6 +92,21 @@ def test_daily_counts_are_kept_up_to_date(lake_of_examples: CatalogDatabase):
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
 @pytest.mark.usefixtures("airflow_db")
+def test_small_files_are_merged(lake_of_examples: CatalogDatabase):
+    run = sync_dag(parse(EXAMPLES / "example_ducklake_compaction.py")).test()
+
+    assert run.state == "success"
+    assert (xcom(run, "merge_readings")["files_merged"], xcom(run, "merge_readings")["files_created"]) == (
+        3,
+        1,
+    )
+    with open_lake(lake_of_examples) as lake:
+        assert lake.sql("SELECT count(*), sum(sensor) FROM readings") == [(3000, 1498500)]
+    gc.collect()
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
+@pytest.mark.usefixtures("airflow_db")
 def test_files_are_streamed(lake_of_examples: CatalogDatabase):
     run = sync_dag(parse(EXAMPLES / "example_ducklake_stream.py")).test()
 

@@ -2,9 +2,8 @@
 
 import uuid
 
-from airflow_provider_ducklake.catalog.compaction import merge_change
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.planning.compaction import Compaction
+from airflow_provider_ducklake.planning.compaction import Compaction, MergeRule
 from airflow_provider_ducklake.planning.write import plan_write
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 from airflow_provider_ducklake.storage.compact_files import Merging
@@ -23,8 +22,5 @@ def merged_files(lake: Lake, planned: Compaction) -> list[MergedFile]:
 
 def merge_adjacent(lake: Lake, table: str | tuple[str, str] = "t", **limits: int) -> CommittedSnapshot | None:
     """Merge the small files of a table; None: there is nothing to merge."""
-    planned = lake.plan_merge(table, **limits)
-    if not planned.bins:
-        return None
-    change = merge_change(planned.table, merged_files(lake, planned))
-    return lake.commit(planned.table.snapshot.id, (change,), CommitInfo())
+    planned = lake.plan_merge(table, MergeRule(**limits))
+    return lake.merge_files(planned.table, merged_files(lake, planned), CommitInfo())

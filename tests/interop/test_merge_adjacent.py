@@ -13,6 +13,7 @@ from airflow_provider_ducklake.errors import (
     TransactionConflictError,
     UnsupportedFeatureError,
 )
+from airflow_provider_ducklake.planning.compaction import MergeRule
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.transaction.changes import Truncate
 from tests.interop.compacting import merge_adjacent, merged_files
@@ -129,21 +130,21 @@ def test_files_with_the_same_columns_become_one(lake, catalog):
 
 
 def test_limits_choose_files(lake):
-    planned = lake.plan_merge("t", max_output_files=1)
+    planned = lake.plan_merge("t", MergeRule(max_output_files=1))
     assert sizes(planned) == [[20, 10]]
-    assert sizes(lake.plan_merge("t", max_input_files=3)) == [[20, 10]]
+    assert sizes(lake.plan_merge("t", MergeRule(max_input_files=3))) == [[20, 10]]
     (first,) = planned.bins
     largest = max(file.file_size_bytes for file in first.files)
-    assert sizes(lake.plan_merge("t", where="i < 30", min_file_size=largest + 1)) == []
-    assert sizes(lake.plan_merge("t", max_file_size=100)) == []
+    assert sizes(lake.plan_merge("t", MergeRule(min_file_size=largest + 1), where="i < 30")) == []
+    assert sizes(lake.plan_merge("t", MergeRule(max_file_size=100))) == []
     assert sizes(lake.plan_merge("t", where="i >= 30")) == [[10, 10]]
     times = {one.id: one.time for one in lake.snapshots()}
     newest = max(times)
     assert sizes(lake.plan_merge("t", older_than=times[newest])) == [[20, 10]]
     with pytest.raises(InvalidInputError, match="max_input_files=1"):
-        lake.plan_merge("t", max_input_files=1)
+        MergeRule(max_input_files=1)
     with pytest.raises(InvalidInputError, match="leaves no file"):
-        lake.plan_merge("t", min_file_size=10**10)
+        MergeRule(min_file_size=10**10, target_file_size=10**9)
 
 
 BESIDE = {
@@ -167,7 +168,7 @@ def test_what_touches_the_files_meanwhile_is_a_conflict(lake, catalog, kind):
 
 
 def test_what_leaves_the_files_alone_is_none(lake, catalog):
-    planned = lake.plan_merge("t", max_output_files=1)
+    planned = lake.plan_merge("t", MergeRule(max_output_files=1))
     change = merge_change(planned.table, merged_files(lake, planned))
     with open_lake(catalog, data_inlining_row_limit=0) as reference:
         reference.sql("INSERT INTO t FROM range(50, 60) r(i) SELECT i, 'e', i")

@@ -1,0 +1,93 @@
+"""Commit the files that a compaction made, a few bins at a time, where their sources are what they were."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.errors import TransactionConflictError
+from airflow_provider_ducklake.spark import compaction_io
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
+    from airflow_provider_ducklake.transaction.changes import MergedFile
+
+log = logging.getLogger(__name__)
+_TRIES = 10  # each finds less to commit than the one before
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedMerge:
+    """Files that became the lake's by one snapshot."""
+
+    files: tuple[MergedFile, ...]
+    snapshot: CommittedSnapshot
+
+
+def commit_merged(
+    lake: Lake, table: TableSnapshot, directory: str, info: CommitInfo, commit_every: int | None = None
+) -> Iterator[CommittedMerge]:
+    """Commit what has a record in a directory, ``commit_every`` bins by a snapshot (None: all by one).
+
+    What cannot be committed any more, as rows of a source were deleted or moved, is removed with a word in
+    the log. ``table`` is the one that was planned, or newer. Yields what has landed.
+    """
+    records = compaction_io.read_records(directory, lake.storage_options)
+    for part in _parts(records, commit_every or max(1, len(records))):
+        committed = _commit(lake, table, part, info)
+        if committed is not None:
+            yield committed
+        for uri in part:
+            compaction_io.delete_record(uri, lake.storage_options)
+
+
+def _parts(records: Mapping[str, MergedFile], size: int) -> Iterator[dict[str, MergedFile]]:
+    uris = list(records)
+    for start in range(0, len(uris), size):
+        yield {uri: records[uri] for uri in uris[start : start + size]}
+
+
+def _commit(
+    lake: Lake, table: TableSnapshot, records: Mapping[str, MergedFile], info: CommitInfo
+) -> CommittedMerge | None:
+    """Commit those of the files whose sources are what they were; remove the others."""
+    left = list(records.values())
+    for attempt in range(_TRIES):
+        left = _as_planned(lake, table, left)
+        if not left:
+            break
+        try:
+            committed = lake.merge_files(table, left, info)
+        except TransactionConflictError:
+            if attempt == _TRIES - 1:
+                raise
+            continue
+        assert committed is not None
+        return CommittedMerge(tuple(left), committed)
+    return None
+
+
+def _as_planned(lake: Lake, table: TableSnapshot, merged: list[MergedFile]) -> list[MergedFile]:
+    """Return the files whose sources are all there and whole.
+
+    The others are removed, but for those that are the lake's: a try before, which did not hear of its commit,
+    made them so.
+    """
+    from airflow_provider_ducklake.storage.filesystem import delete_file  # noqa: PLC0415 - loads pyarrow
+
+    found = lake.mergeable_files(table, [one for file in merged for one in file.sources])
+    whole = [one for one in merged if found.issuperset(one.sources)]
+    others = [one for one in merged if not found.issuperset(one.sources)]
+    known = lake.registered_files([one.file.path for one in others])  # by now: no other can become so
+    for one in others:
+        if one.file.path not in known:
+            log.warning(
+                "Giving %s up: rows of one of its %d sources were deleted or moved meanwhile",
+                *(one.file.path, len(one.sources)),
+            )
+            delete_file(one.file.path, lake.storage_options)
+    return whole

@@ -1,0 +1,236 @@
+"""Compact the files of a lake table with Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.hooks.commit_identity import commit_identity
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.operators.base import no_retry_on_user_errors, parse_at
+from airflow_provider_ducklake.operators.spark_job import DuckLakeSparkJobOperator
+from airflow_provider_ducklake.planning.compaction import MergeRule
+from airflow_provider_ducklake.spark.job_request import CompactionSource, JobRequest, job_directory
+from airflow_provider_ducklake.spec.options import parse_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from airflow.sdk import Context
+
+    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+    from airflow_provider_ducklake.hooks.compaction import CommittedMerge
+    from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
+    from airflow_provider_ducklake.planning.compaction import Compaction
+    from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot
+
+
+class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkJobOperator):
+    """Make large files of small ones; every snapshot, row id and change feed stays what it was.
+
+    Files next to each other with the same columns and partition become one, up to the table's
+    ``target_file_size``. A file of which rows were ever deleted is left to
+    ``DuckLakeSparkRewriteDataFilesOperator``. Old files are scheduled for deletion, not deleted. Inserts,
+    and deletes in other files, go on meanwhile; where rows of a file were deleted, the file that was made of
+    it is given up. What is complete is committed also where the job fails, or by the next try.
+
+    :param table: the table, as ``"schema.table"`` or ``("schema", "table")``. (templated)
+    :param where: only files that may hold rows for which this is true, as ``"day < DATE '2026-01-01'"``.
+        (templated)
+    :param target_file_size: how large files are to become: bytes, or a text as ``"256MB"``; default: the
+        option of the lake. (templated)
+    :param min_file_size: leave smaller files as they are. (templated)
+    :param max_file_size: leave files of this size and larger as they are; default: the target. (templated)
+    :param older_than: only files of snapshots before this time: an aware ``datetime`` or an ISO time with
+        an offset. (templated)
+    :param max_input_files: merge so many files at most, the oldest first. (templated)
+    :param max_output_files: make so many files at most. (templated)
+    :param commit_every: make a snapshot of so many files each; default: one of all. (templated)
+    :return: ``{"table": "sales.orders", "snapshot_ids": [43], "files_merged": 90, "files_created": 2,
+        "bytes_created": 900}``; no snapshots where there was nothing to do.
+    """
+
+    template_fields: Sequence[str] = (
+        *DuckLakeSparkJobOperator.template_fields,
+        "table",
+        "where",
+        "target_file_size",
+        "min_file_size",
+        "max_file_size",
+        "older_than",
+        "max_input_files",
+        "max_output_files",
+        "commit_every",
+    )
+
+    def __init__(
+        self,
+        *,
+        table: str | tuple[str, str],
+        where: str | None = None,
+        target_file_size: int | str | None = None,
+        min_file_size: int | str | None = None,
+        max_file_size: int | str | None = None,
+        older_than: datetime | str | None = None,
+        max_input_files: int | str | None = None,
+        max_output_files: int | str | None = None,
+        commit_every: int | str | None = None,
+        **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.where = where
+        self.target_file_size = target_file_size
+        self.min_file_size = min_file_size
+        self.max_file_size = max_file_size
+        self.older_than = older_than
+        self.max_input_files = max_input_files
+        self.max_output_files = max_output_files
+        self.commit_every = commit_every
+
+    @no_retry_on_user_errors()
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the parent returns nothing
+        """Commit what earlier tries left, merge what is left to merge, and commit that."""
+        commit_every = _count("commit_every", self.commit_every)
+        hook = DuckLakeHook(self.ducklake_conn_id)
+        try:
+            lake = hook.lake()
+            identity = commit_identity(context, self.retries, hook.settings().commit_namespace)
+            info = self._commit_info(context, identity)
+            self._staging_id = _staging_id(identity, context["ti"].try_number)
+            committed = [*self._left_behind(lake, identity, context, info, commit_every)]
+            request, _ = self._plan(lake)
+            if request is not None:
+                committed += self._merge(context, lake, request, info, commit_every)
+            return self._summary(committed)
+        finally:
+            hook.close()
+
+    def make_request(self, lake: Lake, passwords: JdbcPasswords) -> JobRequest | None:  # noqa: ARG002
+        """Look for files to merge; None: there are none."""
+        from uuid6 import uuid7  # noqa: PLC0415 - not needed to parse a DAG
+
+        from airflow_provider_ducklake.planning.write import plan_write  # noqa: PLC0415
+
+        compaction = self._compaction(lake)
+        table = lake.table_snapshot(self.table)
+        if not compaction.bins:
+            self.log.info("Nothing to merge in %s", table.name)
+            return None
+        self.log.info(
+            "Merging %d files of %s, %d bytes, into %d",
+            *(compaction.file_count, table.name, compaction.file_size_bytes, len(compaction.bins)),
+        )
+        job_id = str(uuid7())
+        partition_id = None if table.partition_spec is None else table.partition_spec.id
+        source = CompactionSource(compaction, self._staging_id, partition_id)
+        plan = plan_write(table, job_directory(table.root, job_id))
+        return JobRequest(job_id, source, (plan,), verb="merge_adjacent")
+
+    def _compaction(self, lake: Lake) -> Compaction:
+        older_than = parse_at(self.older_than)
+        if isinstance(older_than, int):
+            raise InvalidInputError(f"older_than={older_than}: give an aware time.")
+        sizes = {name: _size(name, getattr(self, name)) for name in _SIZES}
+        counts = {name: _count(name, getattr(self, name)) for name in _COUNTS}
+        given: dict[str, Any] = {name: size for name, size in {**sizes, **counts}.items() if size is not None}
+        return lake.plan_merge(self.table, MergeRule(**given), where=self.where, older_than=older_than)
+
+    def _left_behind(
+        self,
+        lake: Lake,
+        identity: CommitIdentity,
+        context: Context,
+        info: CommitInfo,
+        commit_every: int | None,
+    ) -> Iterator[CommittedMerge]:
+        """Commit what tries before made and did not commit, as they were killed."""
+        ids = [_staging_id(identity, number) for number in range(1, context["ti"].try_number)]
+        for job in lake.registered_jobs(ids).values():
+            if job.released_at is None:
+                self.log.info("An earlier try left files in %s", job.prefix)
+                yield from self._commit(lake, lake.table_snapshot(self.table), job.prefix, info, commit_every)
+                lake.release_job(job.id)
+
+    def _merge(
+        self, context: Context, lake: Lake, request: JobRequest, info: CommitInfo, commit_every: int | None
+    ) -> list[CommittedMerge]:
+        """Run the job; where it fails, what is complete is committed nevertheless."""
+        table = lake.table_snapshot(self.table)
+        directory = job_directory(table.root, self._staging_id)
+        lake.register_job(self._staging_id, directory)
+        lake.close()  # no idle connection during the job; the next use opens one again
+        try:
+            self._run_job(context, request, _no_passwords(), lake.storage_options)
+        except Exception:
+            try:
+                list(self._commit(lake, table, directory, info, commit_every))
+                lake.release_job(self._staging_id)
+            except Exception as error:  # noqa: BLE001 - why the job failed counts; the next try meets this
+                self.log.warning("What the job had made cannot be committed: %s", error)
+            raise
+        committed = list(self._commit(lake, table, directory, info, commit_every))
+        lake.release_job(self._staging_id)
+        self._remove_files(request, lake.storage_options, has_files=False)
+        return committed
+
+    def _commit(
+        self, lake: Lake, table: TableSnapshot, directory: str, info: CommitInfo, commit_every: int | None
+    ) -> Iterator[CommittedMerge]:
+        from airflow_provider_ducklake.hooks.compaction import commit_merged  # noqa: PLC0415 - heavy
+
+        for one in commit_merged(lake, table, directory, info, commit_every):
+            self.log.info(
+                "Committed snapshot %d of %s: %d files in the place of %d",
+                *(one.snapshot.id, table.name, len(one.files), sum(len(file.sources) for file in one.files)),
+            )
+            yield one
+
+    def _summary(self, committed: Sequence[CommittedMerge]) -> dict[str, Any]:
+        from airflow_provider_ducklake.spec.identifiers import QualifiedName  # noqa: PLC0415
+
+        files = [file for one in committed for file in one.files]
+        return {
+            "table": str(QualifiedName.of(self.table)),
+            "snapshot_ids": [int(one.snapshot.id) for one in committed],
+            "files_merged": sum(len(file.sources) for file in files),
+            "files_created": len(files),
+            "bytes_created": sum(file.file.file_size_bytes for file in files),
+        }
+
+
+_SIZES = ("target_file_size", "min_file_size", "max_file_size")
+_COUNTS = ("max_input_files", "max_output_files")
+
+
+def _size(name: str, value: int | str | None) -> int | None:
+    if value is None or value == "None":
+        return None
+    try:
+        return parse_bytes(str(value))
+    except ValueError:
+        raise InvalidInputError(f"{name} is {value!r}. Give bytes, or a text as '256MB'.") from None
+
+
+def _count(name: str, value: int | str | None) -> int | None:
+    if value is None or value == "None":
+        return None
+    if not str(value).strip().isdecimal() or int(value) < 1:
+        raise InvalidInputError(f"{name} is {value!r}. Give a whole number, 1 or more.")
+    return int(value)
+
+
+def _staging_id(identity: CommitIdentity, try_number: int) -> str:
+    """Return the id under which a try of the task keeps its files: the tries after it know it."""
+    import json  # noqa: PLC0415 - not needed to parse a DAG
+    from uuid import NAMESPACE_URL, uuid5  # noqa: PLC0415
+
+    return str(uuid5(NAMESPACE_URL, json.dumps([*identity.key.names, identity.key.generation, try_number])))
+
+
+def _no_passwords() -> JdbcPasswords:
+    from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords  # noqa: PLC0415
+
+    return JdbcPasswords()

@@ -1,0 +1,46 @@
+"""The records of bins that became files: one lies beside a file from the moment when that is complete.
+
+Directories end in ``/``, storage options are fsspec's. Importing this loads neither pyspark nor pyarrow.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.spark import job_json
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.spark.job_io import StorageOptions
+    from airflow_provider_ducklake.transaction.changes import MergedFile
+
+_FOLDER = "bins/"
+
+
+def write_record(directory: str, merged: MergedFile, storage_options: StorageOptions = None) -> None:
+    """Write down that a file is complete, and what it is to replace."""
+    from airflow_provider_ducklake.spark.compaction_json import encode_merged  # noqa: PLC0415 - no DAG file needs it
+    from airflow_provider_ducklake.storage.filesystem import write_bytes  # noqa: PLC0415 - loads pyarrow
+
+    uri = f"{directory}{_FOLDER}{uuid.uuid4()}.json"
+    write_bytes(uri, job_json.dumps(encode_merged(merged)), storage_options, private=True)
+
+
+def read_records(directory: str, storage_options: StorageOptions = None) -> dict[str, MergedFile]:
+    """Return the files that are complete, by the URIs of their records; oldest rows first."""
+    from airflow_provider_ducklake.spark.compaction_json import decode_merged  # noqa: PLC0415
+    from airflow_provider_ducklake.storage.filesystem import file_sizes, read_bytes  # noqa: PLC0415
+    from airflow_provider_ducklake.storage.parallel import in_threads  # noqa: PLC0415
+
+    folder = directory + _FOLDER
+    uris = [folder + name for name in file_sizes(folder, storage_options) if name.endswith(".json")]
+    found = in_threads(lambda uri: decode_merged(job_json.loads(read_bytes(uri, storage_options), uri)), uris)
+    records = zip(uris, found, strict=True)
+    return dict(sorted(records, key=lambda one: (one[1].begin_snapshot, one[1].sources)))
+
+
+def delete_record(uri: str, storage_options: StorageOptions = None) -> None:
+    """Forget a record; its file is the lake's, or gone."""
+    from airflow_provider_ducklake.storage.filesystem import delete_file  # noqa: PLC0415
+
+    delete_file(uri, storage_options)
