@@ -49,6 +49,7 @@ from airflow_provider_ducklake.catalog.table_snapshot import find_table, load_ta
 from airflow_provider_ducklake.catalog.tables import catalog_tables
 from airflow_provider_ducklake.catalog.transaction import LakeTransaction, TableName
 from airflow_provider_ducklake.catalog.verify import verification
+from airflow_provider_ducklake.catalog.verify.repair import RepairResult, repair
 from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
     CatalogRefusedError,
@@ -453,11 +454,10 @@ class Lake:
     def plan_merge(
         self,
         table: TableName,
-        *,
         rule: MergeRule | None = None,
+        *,
         where: str | None = None,
         older_than: datetime | None = None,
-        **limits: int | None,
     ) -> Compaction:
         """Return which small files of a table can become one, without that any snapshot shows other rows.
 
@@ -465,12 +465,11 @@ class Lake:
         snapshots before that time.
 
         Raises:
-            InvalidInputError: limits that leave nothing to do.
             InvalidPredicateError, ColumnNotFoundError, TableNotFoundError, SchemaNotFoundError: as the words
                 say.
         """
-        rule = rule or MergeRule()
         self._refuse_unwritable()
+        rule = rule or MergeRule()
         with self._reading() as connection:
             snapshot = self._snapshot(connection, None)
             found = load_table(connection, self._catalog, snapshot, QualifiedName.of(table), with_files=False)
@@ -488,7 +487,6 @@ class Lake:
 
         Raises:
             TransactionConflictError: of a file that goes, rows were deleted or moved since; nothing landed.
-            TableNotFoundError, SchemaNotFoundError: there is no such table.
         """
         changes = (merge_change(table, merged),) if merged else ()
         with self._reading() as connection:
@@ -878,6 +876,29 @@ class Lake:
         with _translated(self._catalog.dialect.engine.url):
             return expiry.expire(self._catalog, rule, dry_run=dry_run)
 
+    def migrate(self, *, dry_run: bool = False, backup: bool = True) -> MigrationResult:
+        """Bring a catalog of 0.1 to 0.4 to 1.0, in place; every snapshot reads as before.
+
+        Stop clients of the old version first. With ``backup``, a catalog that is a file (SQLite, DuckDB) is
+        copied beside itself before. ``dry_run`` changes nothing and says what would be done.
+
+        Raises:
+            UnsupportedFeatureError: a merged file cannot be copied as it is; nothing was changed.
+            CatalogError, StorageError: the catalog contradicts itself, or a merged file is missing; as well.
+            TransactionConflictError: clients of the old version went on committing; nothing was changed.
+        """
+        with _translated(self._catalog.dialect.engine.url):
+            result = migrate(
+                self._catalog, Files(self.locate, self._refuse_unusable), dry_run=dry_run, backup=backup
+            )
+        if not dry_run:
+            self._catalog = replace(
+                self._catalog, tables=catalog_tables(CURRENT, self._catalog.tables.metadata_schema)
+            )
+            self.version = CURRENT
+            self._definitions = Definitions()
+        return result
+
     def cleanup_old_files(
         self,
         *,
@@ -932,29 +953,6 @@ class Lake:
         assert age is not None, "the option has a default"
         return age
 
-    def migrate(self, *, dry_run: bool = False, backup: bool = True) -> MigrationResult:
-        """Bring a catalog of 0.1 to 0.4 to 1.0, in place; every snapshot reads as before.
-
-        Stop clients of the old version first. With ``backup``, a catalog that is a file (SQLite, DuckDB) is
-        copied beside itself before. ``dry_run`` changes nothing and says what would be done.
-
-        Raises:
-            UnsupportedFeatureError: a merged file cannot be copied as it is; nothing was changed.
-            CatalogError, StorageError: the catalog contradicts itself, or a merged file is missing; as well.
-            TransactionConflictError: clients of the old version went on committing; nothing was changed.
-        """
-        with _translated(self._catalog.dialect.engine.url):
-            result = migrate(
-                self._catalog, Files(self.locate, self._refuse_unusable), dry_run=dry_run, backup=backup
-            )
-        if not dry_run:
-            self._catalog = replace(
-                self._catalog, tables=catalog_tables(CURRENT, self._catalog.tables.metadata_schema)
-            )
-            self.version = CURRENT
-            self._definitions = Definitions()
-        return result
-
     def table_changes(self, table: TableName, since: int, kinds: Collection[str]) -> TableChanges | None:
         """Return what happened to a table after snapshot ``since``: ``insert``, ``delete``, ``schema``.
 
@@ -991,6 +989,19 @@ class Lake:
         return verification.verify(
             self._catalog, self._reading, self.locate, only=only, sample=sample, with_notes=with_notes
         )
+
+    def repair(self, findings: Sequence[Finding], *, dry_run: bool = True) -> RepairResult:
+        """Mend those findings of ``verify`` that can be mended without losing anything, all or none of them.
+
+        A snapshot is made where clients that run have to notice; no row changes in any snapshot. Look at the
+        dry run first, and verify again afterwards: what lay behind a finding may come to light.
+
+        Raises:
+            CommitRetriesExceededError: other writers never let it through; nothing was changed.
+        """
+        self._refuse_unwritable()
+        with _translated(self._catalog.dialect.engine.url):
+            return repair(self._catalog, findings, dry_run=dry_run)
 
     def _refuse_unwritable(self) -> None:
         """Refuse to change lakes whose files or catalog we cannot work on, before anything starts."""
