@@ -96,14 +96,26 @@ def live_data_file(
         partition_id=row.partition_id,
         mapping_id=row.mapping_id,
         mapping=mappings.get(row.mapping_id),
-        partial_max=row.partial_max,
-        snapshot_counts=_counts(row.partial_file_info) if row.partial_file_info else (),
+        partial_max=row.partial_max if row.partial_max is not None else stamped_max(row.partial_file_info),
+        snapshot_counts=_counts(row.partial_file_info),
         **of_other_tables,
     )
 
 
-def _counts(text: str) -> tuple[tuple[SnapshotId, int], ...]:
+_STAMPED = "partial_max:"  # so late builds of 0.3 say it
+
+
+def stamped_max(text: str | None) -> SnapshotId | None:
+    """Return what 0.3 says of a file whose rows say which snapshots they came by: the newest of those."""
+    if text is None or not text.startswith(_STAMPED):
+        return None
+    return SnapshotId(int(text.removeprefix(_STAMPED)))
+
+
+def _counts(text: str | None) -> tuple[tuple[SnapshotId, int], ...]:
     """Return what 0.2 and 0.3 say of a merged file: ``3:2|4:3`` are 2 rows up to snapshot 3, 3 up to 4."""
+    if not text or stamped_max(text) is not None:
+        return ()
     pairs = (part.split(":") for part in text.split("|") if part)
     return tuple((SnapshotId(int(snapshot)), int(count)) for snapshot, count in pairs)
 

@@ -4,12 +4,15 @@ No client that writes 0.1 or 0.4 can be had. 0.1 is the lake of 0.2 with the tab
 that 0.1 had; 0.4 differs from 1.0 by its version alone.
 """
 
+import atexit
 import json
 import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -55,7 +58,11 @@ def old_lake(version: str, folder: Path) -> OldLake:
 
 def recorded(name: str, folder: Path) -> OldLake:
     """Copy a recorded lake."""
-    shutil.copytree(GOLDEN / name, folder)
+    return _copied(GOLDEN / name, folder)
+
+
+def _copied(source: Path, folder: Path) -> OldLake:
+    shutil.copytree(source, folder)
     document = json.loads((folder / "expected.json").read_text())
     catalog = CatalogDatabase("sqlite", str(folder / "catalog.sqlite"), f"{folder}/data/")
     lake = OldLake(catalog, document["version"], document["rows"])
@@ -74,17 +81,17 @@ def _as_0_1(lake: OldLake) -> OldLake:
             lake.execute(f"UPDATE ducklake_{kind} SET path = ? WHERE rowid = ?", Path(path).name, place)
     for statement in _TO_0_1:
         lake.execute(statement)
-    _forget_snapshots(lake)
+    forget_snapshots(lake)
     return replace(lake, version="0.1")
 
 
-def _forget_snapshots(lake: OldLake) -> None:
+def forget_snapshots(lake: OldLake) -> None:
     """Take the column out of merged files that repeats what the catalog says of them."""
     with closing(sqlite3.connect(lake.catalog.location)) as connection:
         query = "SELECT path FROM ducklake_data_file WHERE partial_file_info <> ''"
         paths = [path for (path,) in connection.execute(query)]
     for path in paths:
-        place = Path(lake.catalog.data_path) / path
+        (place,) = Path(lake.catalog.data_path).rglob(path)
         rows = pq.read_table(place).drop_columns(["_ducklake_internal_snapshot_id"])
         pq.write_table(rows, place, store_schema=False)
         lake.execute(
@@ -115,15 +122,23 @@ _TO_0_1 = [
 
 
 def _as_0_4(folder: Path) -> OldLake:
+    return _copied(_written_today(), folder)
+
+
+@cache
+def _written_today() -> Path:
     """Let the reference write what the older ones wrote; in files, which they made of everything."""
-    (folder / "data").mkdir(parents=True)
+    folder = Path(tempfile.mkdtemp(prefix="ducklake_0_4_"))
+    atexit.register(shutil.rmtree, folder)
     catalog = CatalogDatabase("sqlite", str(folder / "catalog.sqlite"), f"{folder}/data/")
+    (folder / "data").mkdir()
     with open_lake(catalog, data_inlining_row_limit=0) as reference:
         for statement in HISTORY:
             reference.sql(statement)
-        lake = OldLake(catalog, "0.4", rows_at_every_snapshot(reference.raw))
-    lake.execute("UPDATE ducklake_metadata SET value = '0.4' WHERE key = 'version'")
-    return lake
+        document = {"version": "0.4", "rows": rows_at_every_snapshot(reference.raw)}
+    (folder / "expected.json").write_text(json.dumps(document))
+    OldLake(catalog, "1.0", {}).execute("UPDATE ducklake_metadata SET value = '0.4' WHERE key = 'version'")
+    return folder
 
 
 def read_alike(rows: list[str]) -> list[str]:

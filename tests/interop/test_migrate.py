@@ -93,6 +93,7 @@ def test_every_snapshot_and_change_is_as_it_was(old, kind, native_changes):
         assert our_rows(lake, looked_at) == looked_at
         assert our_changes(lake) == changes
         assert lake.migrate().steps == ()
+        assert lake.verify() == []
     with open_lake(old.catalog.attach_string) as reference:
         assert their_rows(reference) == expected
         assert their_changes(reference) == native_changes

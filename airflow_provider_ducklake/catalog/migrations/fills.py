@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import bindparam, func, select, union, update
+from sqlalchemy import bindparam, case, func, select, union, update
 
 from airflow_provider_ducklake.planning.migration import column_ids_of_ordinals, versions_of_tables
 from airflow_provider_ducklake.spec.versions import SpecVersion
@@ -145,8 +145,33 @@ def _changes_of_tables(connection: Connection, tables: CatalogTables) -> Iterabl
 def _defaults(connection: Connection, tables: CatalogTables, _version: SpecVersion) -> None:
     column = tables["column"]
     connection.execute(update(column).values(default_value_type="literal", default_value_dialect="duckdb"))
+    is_nested = column.c.column_type.in_(("struct", "list", "map"))
+    connection.execute(update(column).where(is_nested).values(default_value_type=""))
     no_default = column.c.default_value.is_(None)
     connection.execute(update(column).where(no_default).values(default_value="NULL"))
+
+
+def _table_statistics(connection: Connection, tables: CatalogTables, _version: SpecVersion) -> None:
+    """Forget bounds that do not cover a file's, which older clients left: the next insert trusts them.
+
+    Without a row DuckDB looks at every file; with one that is too narrow it leaves rows out.
+    """
+    own, file = tables["table_column_stats"], tables["file_column_stats"]
+    unknown = case(((file.c.value_count > 0) & (file.c.min_value.is_(None) | file.c.max_value.is_(None)), 1))
+    known = select(
+        file.c.table_id, file.c.column_id, func.count(file.c.min_value).label("known"), func.count(unknown)
+    ).group_by(file.c.table_id, file.c.column_id)
+    facts = {(table, column): counts for table, column, *counts in connection.execute(known)}
+    rows = connection.execute(select(own.c.table_id, own.c.column_id, own.c.min_value, own.c.max_value))
+    narrow = [
+        {"table": row.table_id, "column": row.column_id}
+        for row in rows
+        for known_count, unknown_count in [facts.get((row.table_id, row.column_id), (0, 0))]
+        if (known_count if None in (row.min_value, row.max_value) else unknown_count)
+    ]
+    if narrow:
+        is_it = (own.c.table_id == bindparam("table")) & (own.c.column_id == bindparam("column"))
+        connection.execute(own.delete().where(is_it), narrow)
 
 
 _FILLS = (
@@ -155,5 +180,6 @@ _FILLS = (
     Fill(SpecVersion.V0_3, "name mappings: no value lies in a folder's name", _mappings),
     Fill(SpecVersion.V0_3, "dropped tables: end their columns and files with them", _dropped_tables),
     Fill(SpecVersion.V0_4, "schema versions: of each table, instead of the lake", _schema_versions),
+    Fill(SpecVersion.V0_4, "table statistics: forget bounds that leave a file out", _table_statistics),
     Fill(SpecVersion.V0_4, "columns: the default is a literal, NULL where there was none", _defaults),
 )

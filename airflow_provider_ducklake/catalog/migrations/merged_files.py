@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import bindparam, func, select, update
 
 from airflow_provider_ducklake.catalog.migrations.places import Place, table_folders
+from airflow_provider_ducklake.catalog.read_files import stamped_max
 from airflow_provider_ducklake.planning.migration import snapshot_counts
 from airflow_provider_ducklake.spec.paths import CatalogPath
 from airflow_provider_ducklake.spec.versions import SpecVersion
@@ -59,9 +60,6 @@ class MergedFiles:
     stamped: tuple[tuple[int, int], ...] = ()
 
 
-_STAMPED = "partial_max:"  # so later releases of 0.3 call files that have the column already
-
-
 def read_merged_files(connection: Connection, tables: CatalogTables) -> MergedFiles:
     """Return the merged files of a catalog of the version that ``tables`` has.
 
@@ -76,24 +74,20 @@ def read_merged_files(connection: Connection, tables: CatalogTables) -> MergedFi
     ).all()
     folders = table_folders(connection, tables) if rows else {}
     oldest = connection.execute(select(func.min(snapshot.c.snapshot_id))).scalar_one()
-    is_stamped = [row.partial_file_info.startswith(_STAMPED) for row in rows]
-    found = (
+    stamped = tuple((row.data_file_id, stamped_max(row.partial_file_info)) for row in rows)
+    counted = (
         MergedFile(
             row.data_file_id,
             Place(CatalogPath(row.path, row.path_is_relative), folders[row.table_id]),
             snapshot_counts(row.partial_file_info, row.record_count, row.path),
             row.file_size_bytes,
         )
-        for row, stamped in zip(rows, is_stamped, strict=True)
-        if not stamped
+        for row, (_, newest) in zip(rows, stamped, strict=True)
+        if newest is None
     )
     return MergedFiles(
-        tuple(one for one in found if one.newest >= oldest),
-        tuple(
-            (row.data_file_id, int(row.partial_file_info.removeprefix(_STAMPED)))
-            for row, stamped in zip(rows, is_stamped, strict=True)
-            if stamped
-        ),
+        tuple(one for one in counted if one.newest >= oldest),
+        tuple((file_id, newest) for file_id, newest in stamped if newest is not None),
     )
 
 
