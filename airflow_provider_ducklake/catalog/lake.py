@@ -32,6 +32,7 @@ from airflow_provider_ducklake.catalog.commit import KeyedCommit, PlannedCommit,
 from airflow_provider_ducklake.catalog.compaction import merge_change, mergeable_files, plan_merge
 from airflow_provider_ducklake.catalog.connect import catalog_file, open_engine, parse_url, shown
 from airflow_provider_ducklake.catalog.dialects import dialect_of
+from airflow_provider_ducklake.catalog.health import LakeHealth, health
 from airflow_provider_ducklake.catalog.indexes import create_indexes
 from airflow_provider_ducklake.catalog.migrations.migrate import Files, MigrationResult, migrate
 from airflow_provider_ducklake.catalog.options import write_option
@@ -963,6 +964,15 @@ class Lake:
             return watch.table_changes(
                 connection, self._catalog.tables, QualifiedName.of(table), since, kinds
             )
+
+    def table_health(self, tables: Collection[TableName] | None = None) -> LakeHealth:
+        """Return numbers that say whether tables want maintenance, from the catalog alone; default: of all.
+
+        Raises:
+            TableNotFoundError: no such table.
+        """
+        with self._reading() as connection:
+            return health(connection, self._catalog, tables)
 
     def verify(
         self,

@@ -68,7 +68,7 @@ def _of_table(look: Look, known: Known, row: TableRow, next_row_id: int | None) 
         if found is not None and told is not None and _OTHER_TEXTS not in types:
             problem = uncovered(_row_stats(found), told, types)
             if problem is not None:
-                yield narrow(look, row.id, column_id, f"the rows in the catalog {problem}")
+                yield narrow(look, row.id, column_id, f"what lies in the catalog {problem}")
 
 
 def _with_bounds(schema: TableSchema) -> TableSchema:

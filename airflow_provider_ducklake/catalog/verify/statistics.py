@@ -165,6 +165,8 @@ def uncovered(row: RowStats | Row[Any], known: TableBounds, types: tuple[DuckLak
         return "has NaN, and the table is said to have none"
     if not types or not row.value_count or known.contains_nan:  # with NaN, DuckDB asks no bounds
         return None
+    if row.contains_nan and row.min_value is None and known.bounds.high == "nan":
+        return None  # nothing but NaN, which the reference takes for a bound of rows in the catalog
     return _unbounded(TextBounds(row.min_value, row.max_value), known.bounds, types)
 
 

@@ -1,0 +1,130 @@
+"""Say what a lake's files and deletes are like, and fail where that is out of bounds."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.hooks.metrics import emit_gauges
+from airflow_provider_ducklake.operators.base import DuckLakeOperator, no_retry_on_user_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from airflow.sdk import Context
+
+_OF_LAKE = ("snapshot_count", "scheduled_file_count")
+_OF_TABLE = (
+    "file_count",
+    "file_size_bytes",
+    "record_count",
+    "delete_file_count",
+    "delete_file_size_bytes",
+    "deleted_row_count",
+    "delete_ratio",
+    "inlined_row_count",
+    "inlined_delete_count",
+)
+_BANDS = ("under_1_mib", "under_16_mib", "under_128_mib", "under_512_mib", "from_512_mib")
+
+
+class DuckLakeTableHealthOperator(DuckLakeOperator):
+    """Look at the numbers of tables: files by size, deletes, rows in the catalog; of the lake: snapshots.
+
+    They come from the catalog alone. Each goes to Airflow's metrics as the gauge ``ducklake.<number>``, with
+    the tags ``conn_id`` and ``table``, and all are handed on.
+
+    :param tables: names of the tables; default: all. (templated)
+    :param fail_above: the most that a number may be, as ``{"delete_ratio": 0.3, "under_1_mib": 1000}``; the
+        task fails for good where a table, or the lake, has more. (templated)
+    :param ducklake_conn_id: the connection of the lake. (templated)
+    :param commit_message: accepted as by every operator, and unused. (templated)
+    :return: ``{"snapshot_id": 43, "snapshot_count": 40, "oldest_snapshot_time": "2026-11-01T00:00:00+00:00",
+        "scheduled_file_count": 2, "tables": [{"name": "sales.orders", "file_count": 7, "file_size_bytes":
+        4096, "files_by_size": {"under_1_mib": 7, ...}, "record_count": 100, "delete_file_count": 1,
+        "delete_file_size_bytes": 900, "deleted_row_count": 5, "delete_ratio": 0.05, "inlined_row_count": 3,
+        "inlined_delete_count": 0}]}``. A task that fails hands it on as well, under the key ``health``.
+    """
+
+    template_fields: Sequence[str] = (*DuckLakeOperator.template_fields, "tables", "fail_above")
+
+    def __init__(
+        self,
+        *,
+        tables: Sequence[str] | str | None = None,
+        fail_above: Mapping[str, float | str] | str | None = None,
+        **kwargs: Any,  # noqa: ANN401 - Airflow's
+    ) -> None:
+        super().__init__(**kwargs)
+        self.tables = tables
+        self.fail_above = fail_above
+
+    @no_retry_on_user_errors()
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Look, tell the metrics, and judge."""
+        limits = _limits(self.fail_above)
+        with closing(DuckLakeHook(self.ducklake_conn_id).lake()) as lake:
+            health = lake.table_health(table_names(self.tables)).as_json()
+        self._emit(health)
+        exceeded = list(_exceeded(health, limits))
+        if exceeded:
+            hand_on(context, "health", health)
+            raise AirflowFailException("Out of bounds: " + "; ".join(exceeded) + ".")
+        return health
+
+    def _emit(self, health: Mapping[str, Any]) -> None:
+        tags = {"conn_id": self.ducklake_conn_id}
+        emit_gauges({name: health[name] for name in _OF_LAKE}, tags)
+        for table in health["tables"]:
+            numbers = _numbers(table)
+            self.log.info("%s: %s", table["name"], numbers)
+            emit_gauges(numbers, {**tags, "table": table["name"]})
+
+
+def table_names(value: Sequence[str] | str | None) -> list[str] | None:
+    """Return the tables that are meant; a template makes one text of one name, and none of nothing."""
+    if isinstance(value, str):
+        return [value] if value.strip() not in ("", "None") else None
+    return None if value is None else list(value)
+
+
+def hand_on(context: Context, key: str, value: object) -> None:
+    """Give a value to others although the task is about to fail."""
+    if "ti" in context:
+        context["ti"].xcom_push(key=key, value=value)
+
+
+def _numbers(table: Mapping[str, Any]) -> dict[str, float]:
+    return {**{name: table[name] for name in _OF_TABLE}, **table["files_by_size"]}
+
+
+def _limits(given: Mapping[str, float | str] | str | None) -> dict[str, float]:
+    if given is None:
+        return {}
+    if isinstance(given, str):
+        raise InvalidInputError(f"fail_above is {given!r}. Give a mapping, as {{'delete_ratio': 0.3}}.")
+    known = (*_OF_LAKE, *_OF_TABLE, *_BANDS)
+    limits: dict[str, float] = {}
+    for name, most in given.items():
+        if name not in known:
+            raise InvalidInputError(f"fail_above names {name!r}; choose of {', '.join(known)}.")
+        try:
+            limits[name] = float(most)
+        except (TypeError, ValueError):
+            raise InvalidInputError(f"fail_above says {most!r} of {name}; give a number.") from None
+    return limits
+
+
+def _exceeded(health: Mapping[str, Any], limits: Mapping[str, float]) -> Iterator[str]:
+    of_lake = {name: health[name] for name in _OF_LAKE}
+    for owner, numbers in [
+        ("the lake", of_lake),
+        *((one["name"], _numbers(one)) for one in health["tables"]),
+    ]:
+        for name, most in limits.items():
+            if numbers.get(name, 0) > most:
+                yield f"{owner} has a {name} of {numbers[name]:g}, more than {most:g}"

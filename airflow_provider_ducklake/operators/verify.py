@@ -1,0 +1,93 @@
+"""Fail where a lake breaks an invariant of the format."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.operators.base import DuckLakeOperator, no_retry_on_user_errors
+from airflow_provider_ducklake.operators.health import hand_on, table_names
+from airflow_provider_ducklake.planning.findings import Finding, FindingCode
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from airflow.sdk import Context
+
+_SHOWN = 20  # findings in an error's text
+_HANDED_ON = 200  # findings in XCom
+
+
+class DuckLakeVerifyOperator(DuckLakeOperator):
+    """Verify a lake: its catalog in itself, and its files against the catalog. Nothing is changed.
+
+    The task fails for good where something is found, and names the first findings with their remedies; the
+    first two hundred are in the XCom ``findings``. ``lake.repair`` mends what can be mended without loss.
+
+    :param tables: names of the tables to look at; default: all, and what concerns the whole lake. (templated)
+    :param sample: the share of files that are opened, from 0 (the catalog alone) to 1 (all), drawn anew in
+        each run. (templated)
+    :param ignore: codes of findings that are known and do not fail the task, as ``["table-stats-narrow"]``;
+        they are counted. (templated)
+    :param ducklake_conn_id: the connection of the lake. (templated)
+    :param commit_message: accepted as by every operator, and unused. (templated)
+    :return: ``{"findings": 0, "ignored": {"table-stats-narrow": 2}, "sample": 1.0}``
+    """
+
+    template_fields: Sequence[str] = (*DuckLakeOperator.template_fields, "tables", "sample", "ignore")
+
+    def __init__(
+        self,
+        *,
+        tables: Sequence[str] | str | None = None,
+        sample: float | str = 1.0,
+        ignore: Collection[str] = (),
+        **kwargs: Any,  # noqa: ANN401 - Airflow's
+    ) -> None:
+        super().__init__(**kwargs)
+        self.tables = tables
+        self.sample = sample
+        self.ignore = ignore
+
+    @no_retry_on_user_errors()
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Verify, and fail with what was found."""
+        ignored, sample = _codes(self.ignore), _share(self.sample)
+        with closing(DuckLakeHook(self.ducklake_conn_id).lake()) as lake:
+            found = lake.verify(table_names(self.tables), sample=sample)
+        wrong = [one for one in found if one.code not in ignored]
+        for finding in wrong:
+            self.log.error("%s %s", finding, finding.remedy)
+        if wrong:
+            hand_on(context, "findings", [one.as_json() for one in wrong[:_HANDED_ON]])
+            raise AirflowFailException(_text(wrong))
+        counts = Counter(one.code.value for one in found)
+        return {"findings": 0, "ignored": dict(counts), "sample": sample}
+
+
+def _text(findings: Sequence[Finding]) -> str:
+    counts = Counter(one.code.value for one in findings)
+    listed = ", ".join(f"{number} {code}" for code, number in counts.most_common())
+    shown = "\n".join(f"{one} {one.remedy}" for one in findings[:_SHOWN])
+    return f"The lake has {len(findings)} findings ({listed}):\n{shown}"
+
+
+def _codes(words: Collection[str]) -> frozenset[FindingCode]:
+    try:
+        return frozenset(FindingCode(word) for word in ([words] if isinstance(words, str) else words))
+    except ValueError as error:
+        raise InvalidInputError(f"ignore: {error}; choose of {', '.join(FindingCode)}.") from None
+
+
+def _share(value: float | str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"sample is {value!r}; give the share of files to open, from 0 to 1."
+        ) from None
