@@ -44,6 +44,7 @@ from airflow_provider_ducklake.storage import (
 from tests.reference import mariadb
 
 Fault = Literal["none", "killed", "cut", "killed at any time"]
+Attempt = Callable[[Lake, str], "Outcome"]  # what a task does in each of its tries
 Rows = dict[str, list[tuple[Any, ...]]]  # of tables, each in order
 
 
@@ -276,8 +277,8 @@ def nothing(_driver: object) -> None:
 _ACTS = {"none": nothing, "killed": die, "cut": cut, "killed at any time": nothing}
 
 
-def run(job: Job) -> None:
-    """Commit; after a cut connection once more with the same lake, as a program that goes on would."""
+def run(job: Job, attempt: Attempt) -> None:
+    """Make an attempt; after a cut connection one more with the same lake, as programs that go on do."""
     started = time.monotonic()
     with Lake.connect(job.url) as lake:
         points = Points(_ACTS[job.fault], job.point)
@@ -294,11 +295,11 @@ def answer(report: Report) -> None:
     print(json.dumps(asdict(report)), flush=True)  # noqa: T201 - read by the test
 
 
-def run_in_fork(job: Job) -> None:
+def run_in_fork(job: Job, attempt: Attempt) -> None:
     """Run a job in a fork, kill it after the job's seconds if it names some, and answer for the dead."""
     child = os.fork()
     if child == 0:
-        run(job)
+        run(job, attempt)
         os._exit(0)
     if job.seconds is not None:
         _wait_for_end(child, job.seconds)
@@ -324,9 +325,14 @@ def warm_up() -> None:
             tx.add_column("t", "k", "int32")
 
 
-if __name__ == "__main__":
+def serve(attempt: Attempt) -> None:
+    """Answer the jobs on standard input."""
     warm_up()
     gc.freeze()
     logging.disable()  # of lost connections, which are meant
     for line in sys.stdin:
-        run_in_fork(Job(**json.loads(line)))
+        run_in_fork(Job(**json.loads(line)), attempt)
+
+
+if __name__ == "__main__":
+    serve(attempt)

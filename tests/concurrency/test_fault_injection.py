@@ -42,11 +42,11 @@ FAULTS: dict[CatalogKind, list[Fault]] = {
 
 
 class FaultyWriter:
-    """The process whose forks commit and fail."""
+    """The process whose forks do what `module` serves, and fail."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = "tests.concurrency.faulty_writer") -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.concurrency.faulty_writer"],
+            [sys.executable, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

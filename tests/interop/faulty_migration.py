@@ -1,0 +1,20 @@
+"""A process that migrates lakes, and dies at a chosen point: see `tests.concurrency.faulty_writer`.
+
+python -m tests.interop.faulty_migration
+"""
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.storage import stamped_copy  # noqa: F401 - imported late otherwise
+from tests.concurrency.faulty_writer import Outcome, serve
+
+
+def migrate(lake: Lake, _scenario: str) -> Outcome:
+    try:
+        lake.migrate()
+    except Exception as error:  # noqa: BLE001 - the test judges it
+        return Outcome(error=f"{type(error).__name__}: {error}")
+    return Outcome()
+
+
+if __name__ == "__main__":
+    serve(migrate)

@@ -1,0 +1,117 @@
+"""A migration that is killed at any statement leaves a lake that the next migration finishes.
+
+The moments are found by a migration that is let through: before and after each statement that changes
+something, and around COMMIT. In CI some of them are drawn.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from tests.concurrency.faulty_writer import Job
+from tests.concurrency.test_fault_injection import FaultyWriter, roll_back_what_was_killed
+from tests.conftest import NewCatalog
+from tests.interop.old_lakes import OldLake, copy_lake, forget_snapshots, old_lake, read_alike
+from tests.reference.catalog_dump import dump_catalog, dump_schema
+from tests.reference.catalogs import CATALOG_KINDS, CatalogKind
+from tests.reference.duckdb_lake import open_lake
+
+VERSIONS = ["0.1", "0.2", "0.3"]
+DRAWN = {"mariadb": 3}  # where each statement is a step of its own; elsewhere there is one COMMIT
+LOOKED_AT = [("m", 17), ("m", 22), ("t", 4), ("t", 26)]
+CHANGING = ("ALTER", "CREATE", "INSERT", "UPDATE", "DELETE", "COMMIT")
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[FaultyWriter]:
+    with closing(FaultyWriter("tests.interop.faulty_migration")) as process:
+        yield process
+
+
+class Lakes:
+    """Makes the same old lake as often as wanted, each in a database of its own."""
+
+    def __init__(self, kind: CatalogKind, version: str, folder: Path, new_catalog: NewCatalog) -> None:
+        self._kind, self._version, self._folder, self._new_catalog = kind, version, folder, new_catalog
+        self._numbers = count()
+
+    def make(self) -> OldLake:
+        lake = old_lake(self._version, self._folder / f"old_{next(self._numbers)}")
+        if self._version != "0.1":  # which has been made to forget them
+            forget_snapshots(lake)
+        return lake if self._kind == "sqlite" else copy_lake(lake, self._new_catalog(self._kind))
+
+
+def state(lake: OldLake) -> object:
+    if lake.catalog.kind == "sqlite":
+        roll_back_what_was_killed(lake.catalog.location)
+    return dump_schema(lake.catalog), dump_catalog(lake.catalog)
+
+
+def check_migrated(lake: OldLake) -> None:
+    with Lake.connect(lake.catalog.sqlalchemy_url) as ours:
+        assert ours.version.value == "1.0"
+        assert ours.verify() == []
+        for table, at in LOOKED_AT:
+            rows = ours.read_arrow(table, at=at).to_pylist()
+            assert sorted(str(tuple(row.values())) for row in rows) == read_alike(lake.rows[str(at)][table])
+    with open_lake(lake.catalog.attach_string, read_only=True) as reference:
+        for table, at in LOOKED_AT:
+            rows = reference.sql(f"FROM {table} AT (VERSION => {at})")
+            assert sorted(map(str, rows)) == lake.rows[str(at)][table]
+
+
+def points_of(process: FaultyWriter, lake: OldLake) -> list[str]:
+    report = process.run(Job(lake.catalog.sqlalchemy_url, "migrate"))
+    assert report.outcome.error == ""
+    check_migrated(lake)
+    return report.points
+
+
+def chosen(points: list[str], kind: CatalogKind, draw: random.Random, size: str) -> list[int]:
+    changing = [at for at, name in enumerate(points) if name.partition(" ")[2].startswith(CHANGING)]
+    assert len(changing) > 20
+    if size == "full":
+        return changing
+    return sorted({*draw.sample(changing[:-2], DRAWN.get(kind, 1)), changing[-1]})
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", CATALOG_KINDS)
+def test_a_migration_that_is_killed_anywhere_is_finished_by_the_next(
+    kind, process, new_catalog, tmp_path, seed, size, capsys
+):
+    draw = random.Random(f"{seed} {kind}")
+    version = draw.choice(VERSIONS)
+    lakes = Lakes(kind, version, tmp_path, new_catalog)
+    points = points_of(process, lakes.make())
+    found: Counter[str] = Counter()
+    for point in chosen(points, kind, draw, size):
+        try:
+            found[what_a_kill_left(process, lakes.make(), point)] += 1
+        except AssertionError as error:
+            error.add_note(f"killed at point {point}, {points[point]}")
+            raise
+
+    assert found["new"] >= 1
+    assert found["half"] == 0 or kind == "mariadb"
+    with capsys.disabled():
+        print(f"\n{kind}, {version}, seed {seed}: {len(points)} points, left {dict(found)}")  # noqa: T201
+
+
+def what_a_kill_left(process: FaultyWriter, lake: OldLake, point: int) -> str:
+    before = state(lake)
+    assert process.run(Job(lake.catalog.sqlalchemy_url, "migrate", "killed", point)).outcome is None
+
+    now = state(lake)
+    with Lake.connect(lake.catalog.sqlalchemy_url) as ours:
+        left = "old" if now == before else "new" if ours.version.value == "1.0" else "half"
+        ours.migrate()
+    check_migrated(lake)
+    return left
