@@ -117,6 +117,19 @@ def test_files_are_streamed(lake_of_examples: CatalogDatabase):
     gc.collect()
 
 
+@pytest.mark.usefixtures("airflow_db")
+def test_retention_says_what_it_would_do(lake_of_examples: CatalogDatabase):
+    with open_lake(lake_of_examples, data_inlining_row_limit=0) as lake:
+        lake.sql("CREATE TABLE t AS FROM range(3)")
+
+    run = sync_dag(parse(EXAMPLES / "example_ducklake_retention.py")).test(run_conf={"dry_run": True})
+
+    assert run.state == "success"
+    assert xcom(run, "expire")["snapshot_ids"] == []
+    assert [xcom(run, task)["dry_run"] for task in ("expire", "clean_up", "orphans")] == [True, True, True]
+    gc.collect()
+
+
 def columns_of(lake: DuckLakeConnection, table: str) -> dict[str, str]:
     return {name: type_ for name, type_, *_ in lake.sql(f"DESCRIBE nyc.{table}")}
 
