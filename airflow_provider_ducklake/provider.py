@@ -33,11 +33,13 @@ def get_provider_info() -> dict[str, Any]:
             "operators.ddl",
             "operators.delete",
             "operators.expire_snapshots",
+            "operators.health",
             "operators.insert",
             "operators.merge",
             "operators.sql",
             "operators.stream",
             "operators.update",
+            "operators.verify",
         ),
         "sensors": _modules("sensors.snapshot"),
         "connection-types": [

@@ -130,6 +130,16 @@ def test_retention_says_what_it_would_do(lake_of_examples: CatalogDatabase):
     gc.collect()
 
 
+@pytest.mark.usefixtures("airflow_db", "lake_of_examples")
+def test_a_lake_is_looked_at():
+    run = sync_dag(parse(EXAMPLES / "example_ducklake_verify.py")).test()
+
+    assert run.state == "success"
+    assert xcom(run, "health")["tables"][0]["inlined_row_count"] == 2
+    assert xcom(run, "verify") == {"findings": 0, "ignored": {}, "sample": 1.0}
+    gc.collect()
+
+
 def columns_of(lake: DuckLakeConnection, table: str) -> dict[str, str]:
     return {name: type_ for name, type_, *_ in lake.sql(f"DESCRIBE nyc.{table}")}
 

@@ -1,8 +1,11 @@
 """Verification finds what was broken, each kind by its own code, and nothing in what is whole."""
 
 import random
+import re
 from collections import Counter
 from datetime import date
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -104,6 +107,25 @@ def test_what_cannot_be_mended_stays(whole, tmp_path, name):
 
         assert (result.mended, result.left, result.snapshot_id) == ((), tuple(found), None)
         assert [one for one in opened.verify() if one.code is corruption.code] == found
+
+
+def test_the_examples_of_the_guide_run(whole, tmp_path):
+    lake = planted.copy(whole, tmp_path / "lake")
+    lake.sql("UPDATE ducklake_data_file SET footer_size = 1")
+    guide = (Path(__file__).parents[2] / "docs" / "verify.md").read_text()
+    examples = [
+        code
+        for code in re.findall(r"^```python\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
+        if "DAG(" not in code
+    ]
+    code = "".join(examples).replace("sqlite:////data/lake.sqlite", lake.catalog.sqlalchemy_url)
+    names: dict[str, Any] = {}
+
+    exec(code, names)
+
+    assert len(examples) == 2
+    assert names["planned"].left == ()
+    names["lake"].close()
 
 
 def test_every_kind_was_broken_once():

@@ -128,7 +128,7 @@ def _snapshot(look: Look, done: Sequence[Mending], mended: Sequence[Finding]) ->
 
 def _mending(look: Look, finding: Finding) -> Mending | None:
     """Return what mends a finding; None where nothing does without losing something."""
-    mend = _MENDINGS.get(finding.code)
+    mend = MENDINGS.get(finding.code)
     return None if mend is None else mend(look, finding.objects)
 
 
@@ -296,7 +296,7 @@ def _unregistered(look: Look, objects: Mapping[str, Any]) -> Executable:
     )
 
 
-_MENDINGS: Mapping[FindingCode, Callable[[Look, Mapping[str, Any]], Mending | None]] = {
+MENDINGS: Mapping[FindingCode, Callable[[Look, Mapping[str, Any]], Mending | None]] = {
     FindingCode.CHANGES_MISSING: _changes_missing,
     FindingCode.COUNTER_BEHIND: _counter,
     FindingCode.SCHEMA_VERSION_MISSING: _schema_version,

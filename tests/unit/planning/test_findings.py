@@ -1,0 +1,28 @@
+"""Every kind of finding has a remedy and a line in the guide."""
+
+import re
+from pathlib import Path
+
+from airflow_provider_ducklake.catalog.verify.repair import MENDINGS
+from airflow_provider_ducklake.planning.findings import MENDABLE, NOTES, REMEDIES, Finding, FindingCode
+
+GUIDE = Path(__file__).parents[3] / "docs" / "verify.md"
+
+
+def test_each_kind_has_a_remedy():
+    assert set(REMEDIES) == set(FindingCode)
+
+
+def test_the_guide_lists_each_kind_and_whether_it_is_mended():
+    rows = re.findall(
+        r"^\| `([a-z-]+)` \| .+ \| (yes|where it holds no rows)? ?\|$", GUIDE.read_text(), re.MULTILINE
+    )
+
+    assert [code for code, _ in rows] == [code.value for code in FindingCode]
+    assert {code for code, mended in rows if mended == "yes"} == {code.value for code in MENDABLE}
+    assert {code for code, mended in rows if mended} == {code.value for code in MENDINGS}
+
+
+def test_a_note_is_no_fault():
+    assert Finding(FindingCode.OUTSIDE_DATA_PATH, "A file lies elsewhere.").is_note
+    assert not any(Finding(code, "").is_note for code in set(FindingCode) - NOTES)
