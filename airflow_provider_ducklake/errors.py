@@ -80,8 +80,8 @@ class UnsupportedVersionError(CatalogError):
     def __str__(self) -> str:
         return (
             f"The catalog has DuckLake version {self.found!r}, supported here: {', '.join(self.supported)}. "
-            "An older catalog can be upgraded by attaching it once in DuckDB with AUTOMATIC_MIGRATION; "
-            "a newer one needs a newer release of this provider."
+            "An older catalog is brought to 1.0 by DuckLakeMigrateOperator or lake.migrate(), a development "
+            "version by the DuckDB that made it; a newer one needs a newer release of this provider."
         )
 
 

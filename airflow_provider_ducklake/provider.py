@@ -36,6 +36,7 @@ def get_provider_info() -> dict[str, Any]:
             "operators.health",
             "operators.insert",
             "operators.merge",
+            "operators.migrate",
             "operators.sql",
             "operators.stream",
             "operators.update",

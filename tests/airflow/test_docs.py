@@ -22,6 +22,7 @@ def blocks(language: str) -> list[object]:
             "health.md",
             "verify.md",
             "cleanup.md",
+            "migrate.md",
         )
         for number, code in enumerate(
             re.findall(rf"^```{language}\n(.*?)^```", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE)
