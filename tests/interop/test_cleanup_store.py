@@ -1,0 +1,107 @@
+"""Clean-up of a lake on S3, played by a server in this process: through fsspec and by Arrow alone."""
+
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from moto.server import ThreadedMotoServer
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.storage.deletion import Deletion, delete_files
+from airflow_provider_ducklake.storage.filesystem import exists, write_bytes
+from airflow_provider_ducklake.storage.listing import list_files
+
+BUCKET = "cleanup-bucket"
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    urllib.request.urlopen(urllib.request.Request(f"{url}/{BUCKET}", method="PUT")).close()
+    yield url
+    server.stop()
+
+
+@pytest.fixture(params=["fsspec", "arrow"])
+def options(request: pytest.FixtureRequest, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    if request.param == "arrow":
+        monkeypatch.setitem(sys.modules, "fsspec", None)  # as where it is not installed
+    return {
+        "key": "id",
+        "secret": "hunter2hunter2",
+        "endpoint_url": endpoint,
+        "client_kwargs": {"region_name": "us-east-1"},
+    }
+
+
+def test_files_are_listed_with_their_ages(options):
+    root = f"s3://{BUCKET}/listed/"
+    for name in ("a.parquet", "x/b c%20.parquet"):
+        write_bytes(root + name, b"1234", options)
+
+    found = list_files(root, options)
+
+    assert sorted((one.name, one.size) for one in found.files) == [("a.parquet", 4), ("x/b c%20.parquet", 4)]
+    now = datetime.now(UTC)
+    assert all(abs(now - one.changed_at) < timedelta(minutes=1) for one in found.files)
+    assert list_files(f"s3://{BUCKET}/nothing/", options).files == []
+
+
+def test_no_name_is_taken_for_a_pattern(options):
+    root = f"s3://{BUCKET}/patterns/"
+    for name in ("a*.parquet", "a1.parquet", "a[1].parquet", "a?.parquet", "ab.parquet"):
+        write_bytes(root + name, b"x", options)
+
+    done = delete_files([f"{root}a*.parquet", f"{root}a[1].parquet", f"{root}gone.parquet"], options)
+
+    assert [one.error for one in done[:2]] == [None, None]
+    assert not exists(f"{root}a*.parquet", options)
+    assert sorted(one.name for one in list_files(root, options).files) == [
+        "a1.parquet",
+        "a?.parquet",
+        "ab.parquet",
+    ]
+
+
+def test_what_one_bucket_refuses_does_not_keep_the_files_of_another(options):
+    path = f"s3://{BUCKET}/refused/a.parquet"
+    write_bytes(path, b"x", options)
+
+    missing, done = delete_files(["s3://no-such-bucket/a.parquet", path], options)
+
+    assert done == Deletion(path, done.was_there)
+    assert missing.path == "s3://no-such-bucket/a.parquet"
+    assert missing.error is not None or missing.was_there is False
+    assert not exists(path, options)
+
+
+def test_a_lake_is_cleaned_up(options, tmp_path, request):
+    root = f"s3://{BUCKET}/{request.node.callspec.id}/"
+    rows = pa.table({"i": pa.array(range(20), pa.int64())})
+    with Lake.create(f"sqlite:///{tmp_path}/lake.sqlite", root, storage_options=options) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64"})
+            tx.append_arrow("t", rows)
+        with lake.transaction() as tx:
+            tx.truncate("t")
+        lake.append_arrow("t", rows)
+        write_bytes(f"{root}main/t/orphan.parquet", b"PAR1", options)
+        lake.expire_snapshots(keep_last=1)
+        time.sleep(1.1)  # S3 counts whole seconds
+
+        (old,) = lake.cleanup_old_files(older_than=timedelta(0)).deleted
+        planned = lake.delete_orphaned_files(older_than=timedelta(0), dry_run=True)
+        done = lake.delete_orphaned_files(older_than=timedelta(0))
+
+        assert planned.deleted == done.deleted == (f"{root}main/t/orphan.parquet",)
+        assert not exists(old, options)
+        assert lake.read_arrow("t").num_rows == 20
+        assert lake.delete_orphaned_files(older_than=timedelta(0)).deleted == ()
