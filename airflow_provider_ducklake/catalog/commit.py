@@ -278,7 +278,7 @@ def _begin(
         _check_since(stage, head, progress.newer)
     known = known_stats(connection, catalog, changes, answers)
     check_targets(changes, known.targets, head.id)
-    check_sources(changes, known.sources, head.id)
+    check_sources(changes, known.sources, known.mark_counts, head.id)
     check_not_registered(changes, known.registered, head.id)
     makes_layout = any(isinstance(change, InlineRows) and _lacks_layout(change, known) for change in changes)
     return CommitState(head, _now(progress), known, catalog_changes=changes_catalog(changes) or makes_layout)

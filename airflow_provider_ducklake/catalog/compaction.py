@@ -5,26 +5,33 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from airflow_provider_ducklake.catalog import read, read_files
+from airflow_provider_ducklake.catalog.inlined_read import inlined_delete_snapshots
 from airflow_provider_ducklake.catalog.inlined_tables import inlined_delete_table
-from airflow_provider_ducklake.planning.compaction import Bin, Compaction, plan_bins
+from airflow_provider_ducklake.planning.compaction import Bin, Compaction, plan_bins, plan_rewrites
 from airflow_provider_ducklake.spec.ids import DataFileId, SnapshotId
 from airflow_provider_ducklake.spec.paths import relative_to
-from airflow_provider_ducklake.transaction.changes import MergeAdjacent
+from airflow_provider_ducklake.transaction.changes import (
+    MergeAdjacent,
+    MergedFile,
+    RewriteDeletes,
+    RewrittenFile,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Mapping
 
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.catalog.tables import CatalogTables
-    from airflow_provider_ducklake.planning.compaction import MergeRule
+    from airflow_provider_ducklake.planning.compaction import MergeRule, RewriteRule
     from airflow_provider_ducklake.spec.files import DataFile, LiveDataFile
+    from airflow_provider_ducklake.spec.ids import DeleteFileId
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
-    from airflow_provider_ducklake.transaction.changes import MergedFile
+    from airflow_provider_ducklake.transaction.changes import RewriteSource
 
 
 def plan_merge(
@@ -50,6 +57,31 @@ def plan_merge(
             schemas[version] = read.columns(connection, tables, found[0].begin_snapshot, table.table_id)
         bins.append(Bin(schemas[version], found))
     return Compaction(table, tuple(bins))
+
+
+def plan_rewrite(
+    connection: Connection, catalog: Catalog, table: TableSnapshot, rule: RewriteRule
+) -> Compaction:
+    """Return how those files of a table are to be rewritten that have lost many rows."""
+    tables, at = catalog.tables, table.snapshot.id
+    if rule.target_file_size is None:
+        rule = replace(rule, target_file_size=table.options.integer("target_file_size"))
+    files = read_files.data_files(connection, tables, at, table.table_id, table.root, stats_of=())
+    found = inlined_delete_snapshots(connection, catalog, table.table_id, at)
+    marks = {file_id: tuple(sorted(places)) for file_id, places in found.items()}
+    bins = [Bin(table.schema, chosen) for chosen in plan_rewrites(files, rule, marks)]
+    touched = {file.id for one in bins for file in one.files}
+    chosen_marks = {file_id: places for file_id, places in marks.items() if file_id in touched}
+    return Compaction(table, tuple(bins), is_rewrite=True, marks=chosen_marks)
+
+
+def mark_counts(connection: Connection, catalog: Catalog, table_id: int) -> dict[DataFileId, int]:
+    """Return how many rows of each data file of a table were deleted in the catalog."""
+    marks = inlined_delete_table(table_id, catalog.tables.metadata_schema)
+    if not catalog.dialect.has_table(connection, marks.name, marks.schema):
+        return {}
+    query = select(marks.c.file_id, func.count(marks.c.row_id.distinct())).group_by(marks.c.file_id)
+    return {DataFileId(file_id): count for file_id, count in connection.execute(query)}
 
 
 def _column_changes(connection: Connection, tables: CatalogTables, table_id: int) -> frozenset[SnapshotId]:
@@ -80,11 +112,49 @@ def mergeable_files(
     return {file_id: path for file_id, path in paths.items() if file_id not in touched}
 
 
-def merge_change(table: TableSnapshot, merged: Iterable[MergedFile]) -> MergeAdjacent:
-    """Return the change that puts files, by their absolute paths, in the place of others."""
-    files = tuple(replace(one, file=_below(table.root, one.file)) for one in merged)
-    return MergeAdjacent(table.table_id, table.name, files)
+def compaction_change(
+    table: TableSnapshot, files: Collection[MergedFile | RewrittenFile]
+) -> MergeAdjacent | RewriteDeletes:
+    """Return the change that puts files of one kind, by their absolute paths, in the place of others."""
+    merged = tuple(replace(one, file=_below(table, one.file)) for one in files if isinstance(one, MergedFile))
+    if merged:
+        return MergeAdjacent(table.table_id, table.name, merged)
+    rewritten = tuple(
+        replace(one, file=None if one.file is None else _below(table, one.file))
+        for one in files
+        if isinstance(one, RewrittenFile)
+    )
+    return RewriteDeletes(table.table_id, table.name, rewritten)
 
 
-def _below(root: str, file: DataFile) -> DataFile:
-    return replace(file, path=relative_to(file.path, root).path or "")
+def _below(table: TableSnapshot, file: DataFile) -> DataFile:
+    return replace(file, path=relative_to(file.path, table.root).path or "")
+
+
+def as_planned(
+    connection: Connection, catalog: Catalog, table_id: int, files: Collection[MergedFile | RewrittenFile]
+) -> list[MergedFile | RewrittenFile]:
+    """Return those of the files whose sources are what they were when they were read."""
+    sources = [one for file in files for one in file.sources]
+    whole = mergeable_files(connection, catalog, table_id, sources)
+    targets = read_files.live_targets(connection, catalog.tables, sources)
+    counts = mark_counts(connection, catalog, table_id)
+    return [
+        one
+        for one in files
+        if (
+            whole.keys() >= set(one.sources)
+            if isinstance(one, MergedFile)
+            else all(_is_as_read(origin, targets, counts) for origin in one.origins)
+        )
+    ]
+
+
+def _is_as_read(
+    origin: RewriteSource,
+    targets: Mapping[DataFileId, DeleteFileId | None],
+    counts: Mapping[DataFileId, int],
+) -> bool:
+    is_live = origin.file_id in targets
+    same_deletes = is_live and targets[origin.file_id] == origin.delete_file_id
+    return same_deletes and counts.get(origin.file_id, 0) == origin.mark_count

@@ -8,7 +8,7 @@ also those that went before; with the delete file that a flush makes of the mark
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.catalog import read_files, read_snapshots
 from airflow_provider_ducklake.catalog.inlined_read import inlined_delete_snapshots
@@ -18,6 +18,7 @@ from airflow_provider_ducklake.transaction.changes import (
     AddDeletes,
     EndFiles,
     Positions,
+    RewriteDeletes,
     Truncate,
     UnwrittenDeletes,
 )
@@ -33,9 +34,12 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.ids import DataFileId, SnapshotId
 
 
+Ending: TypeAlias = EndFiles | Truncate | RewriteDeletes
+
+
 def with_marks_in_files(catalog: Catalog, stage: Stage) -> Stage:
     """Return a stage that writes the marks of the files that it ends."""
-    ending = [change for change in stage.changes if isinstance(change, EndFiles | Truncate)]
+    ending = [change for change in stage.changes if isinstance(change, EndFiles | Truncate | RewriteDeletes)]
     if not ending:
         return stage
     with catalog.dialect.reading() as connection:
@@ -44,7 +48,7 @@ def with_marks_in_files(catalog: Catalog, stage: Stage) -> Stage:
 
 
 def _folds(
-    connection: Connection, catalog: Catalog, base: SnapshotId, change: EndFiles | Truncate
+    connection: Connection, catalog: Catalog, base: SnapshotId, change: Ending
 ) -> Iterator[AddDeletes]:
     marks = inlined_delete_snapshots(connection, catalog, change.table_id, base)
     ids = list(marks) if isinstance(change, Truncate) else [one for one in change.file_ids if one in marks]
@@ -56,14 +60,16 @@ def _folds(
             UnwrittenDeletes(file.id, file.path, root, Positions(b""), file.delete_file, marks[file.id])
             for file in files
         )
-        yield AddDeletes(change.table_id, change.name, written, tuple(file.id for file in files))
+        folded = tuple(file.id for file in files)
+        is_rewrite = isinstance(change, RewriteDeletes)
+        yield AddDeletes(change.table_id, change.name, written, folded, of_rewrite=is_rewrite)
 
 
 def _files(
     connection: Connection,
     catalog: Catalog,
     base: SnapshotId,
-    change: EndFiles | Truncate,
+    change: Ending,
     ids: list[DataFileId],
 ) -> tuple[str, list[LiveDataFile]]:
     """Return the table's directory, and those of the files that it has at the snapshot."""

@@ -21,6 +21,7 @@ from airflow_provider_ducklake.transaction.changes import (
     InlineRows,
     MergeAdjacent,
     RegisterLayout,
+    RewriteDeletes,
     Truncate,
 )
 from airflow_provider_ducklake.transaction.commit_state import KnownStats
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.questions import Question
     from airflow_provider_ducklake.spec.ids import ColumnId
     from airflow_provider_ducklake.spec.stats import TableColumnStats
+
+
+_ROWS_GO = (AddDeletes, EndFiles, InlineDeletes, MergeAdjacent, RewriteDeletes)  # of files that may be gone
 
 
 def stats_questions(catalog: Catalog, changes: Collection[Change]) -> dict[str, Question[Any]]:
@@ -66,7 +70,7 @@ def known_stats(
         layouts=answers.get("layouts", {}),
         dialect_name=dialect_name,
     )
-    if any(isinstance(change, AddDeletes | EndFiles | InlineDeletes | MergeAdjacent) for change in changes):
+    if any(isinstance(change, _ROWS_GO) for change in changes):
         known = with_targets(connection, catalog, changes, known)
     return with_foreign_files(connection, catalog, changes, known)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog import read_files
-from airflow_provider_ducklake.catalog.compaction import mergeable_files
+from airflow_provider_ducklake.catalog.compaction import mark_counts, mergeable_files
 from airflow_provider_ducklake.catalog.inlined_tables import inlined_delete_table
 from airflow_provider_ducklake.transaction.changes import (
     AddDeletes,
@@ -14,6 +14,7 @@ from airflow_provider_ducklake.transaction.changes import (
     EndFiles,
     InlineDeletes,
     MergeAdjacent,
+    RewriteDeletes,
 )
 
 if TYPE_CHECKING:
@@ -40,6 +41,14 @@ def with_targets(
         elif isinstance(change, MergeAdjacent):
             sources = mergeable_files(connection, catalog, change.table_id, change.sources)
             known = replace(known, sources={**known.sources, **sources})
+        elif isinstance(change, RewriteDeletes):
+            targets = read_files.live_targets(connection, catalog.tables, change.file_ids)
+            counts = mark_counts(connection, catalog, change.table_id)
+            known = replace(
+                known,
+                targets={**known.targets, **targets},
+                mark_counts={**known.mark_counts, **counts},
+            )
     return known
 
 

@@ -29,7 +29,7 @@ from airflow_provider_ducklake.catalog.catalog import Catalog
 from airflow_provider_ducklake.catalog.change_feed import ChangeFeed
 from airflow_provider_ducklake.catalog.column_bounds import ColumnBounds, column_bounds
 from airflow_provider_ducklake.catalog.commit import KeyedCommit, PlannedCommit, Stage, commit
-from airflow_provider_ducklake.catalog.compaction import merge_change, mergeable_files, plan_merge
+from airflow_provider_ducklake.catalog.compaction import as_planned, compaction_change, plan_merge, plan_rewrite
 from airflow_provider_ducklake.catalog.connect import catalog_file, open_engine, parse_url, shown
 from airflow_provider_ducklake.catalog.dialects import dialect_of
 from airflow_provider_ducklake.catalog.health import LakeHealth, health
@@ -63,7 +63,7 @@ from airflow_provider_ducklake.errors import (
     UnsupportedVersionError,
     ViewNotFoundError,
 )
-from airflow_provider_ducklake.planning.compaction import MergeRule
+from airflow_provider_ducklake.planning.compaction import MergeRule, RewriteRule
 from airflow_provider_ducklake.planning.expiry import ExpiryRule
 from airflow_provider_ducklake.planning.retention import NO_FLOOR
 from airflow_provider_ducklake.planning.write import NewTable
@@ -104,7 +104,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.snapshots import JsonValue
     from airflow_provider_ducklake.spec.views import ViewDefinition
     from airflow_provider_ducklake.storage.filesystem import Location
-    from airflow_provider_ducklake.transaction.changes import Change, MergedFile
+    from airflow_provider_ducklake.transaction.changes import Change, MergedFile, RewrittenFile
 
 At = int | datetime | None
 STAGE_TTL = timedelta(days=7)
@@ -481,25 +481,37 @@ class Lake:
                 files = plan_table(connection, self._catalog, found, (), where).files
             return plan_merge(connection, self._catalog, found, rule, files)
 
-    def merge_files(
-        self, table: TableSnapshot, merged: Collection[MergedFile], info: CommitInfo
+    def plan_rewrite(self, table: TableName, rule: RewriteRule | None = None) -> Compaction:
+        """Return which files of a table are better written anew, without the rows that were deleted.
+
+        Raises:
+            TableNotFoundError, SchemaNotFoundError: there is no such table.
+        """
+        self._refuse_unwritable()
+        with self._reading() as connection:
+            snapshot = self._snapshot(connection, None)
+            found = load_table(connection, self._catalog, snapshot, QualifiedName.of(table), with_files=False)
+            return plan_rewrite(connection, self._catalog, found, rule or RewriteRule())
+
+    def commit_compacted(
+        self, table: TableSnapshot, files: Collection[MergedFile | RewrittenFile], info: CommitInfo
     ) -> CommittedSnapshot | None:
         """Put files in the place of those that they were written of; see ``plan_merge``.
 
         Raises:
             TransactionConflictError: of a file that goes, rows were deleted or moved since; nothing landed.
         """
-        changes = (merge_change(table, merged),) if merged else ()
+        changes = (compaction_change(table, files),) if files else ()
         with self._reading() as connection:
             head = self._snapshot(connection, None)
         return self.commit(head.id, changes, info)  # each file is compared, whatever the base
 
-    def mergeable_files(
-        self, table: TableSnapshot, file_ids: Collection[DataFileId]
-    ) -> frozenset[DataFileId]:
-        """Return those of a table's data files that are live now and never lost a row."""
+    def as_planned(
+        self, table: TableSnapshot, files: Collection[MergedFile | RewrittenFile]
+    ) -> list[MergedFile | RewrittenFile]:
+        """Return those of the compacted files whose sources are what they were when they were read."""
         with self._reading() as connection:
-            return frozenset(mergeable_files(connection, self._catalog, table.table_id, file_ids))
+            return as_planned(connection, self._catalog, table.table_id, files)
 
     def _first_since(self, connection: Connection, time: datetime) -> SnapshotId | None:
         """Return the first snapshot at or after a time; None: there is none yet."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.errors import TransactionConflictError
 from airflow_provider_ducklake.spark import compaction_io
@@ -14,23 +14,25 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
-    from airflow_provider_ducklake.transaction.changes import MergedFile
+    from airflow_provider_ducklake.transaction.changes import MergedFile, RewrittenFile
+
+    CompactedFile: TypeAlias = MergedFile | RewrittenFile
 
 log = logging.getLogger(__name__)
 _TRIES = 10  # each finds less to commit than the one before
 
 
 @dataclass(frozen=True, slots=True)
-class CommittedMerge:
+class CommittedCompaction:
     """Files that became the lake's by one snapshot."""
 
-    files: tuple[MergedFile, ...]
+    files: tuple[CompactedFile, ...]
     snapshot: CommittedSnapshot
 
 
-def commit_merged(
+def commit_compacted(
     lake: Lake, table: TableSnapshot, directory: str, info: CommitInfo, commit_every: int | None = None
-) -> Iterator[CommittedMerge]:
+) -> Iterator[CommittedCompaction]:
     """Commit what has a record in a directory, ``commit_every`` bins by a snapshot (None: all by one).
 
     What cannot be committed any more, as rows of a source were deleted or moved, is removed with a word in
@@ -45,15 +47,15 @@ def commit_merged(
             compaction_io.delete_record(uri, lake.storage_options)
 
 
-def _parts(records: Mapping[str, MergedFile], size: int) -> Iterator[dict[str, MergedFile]]:
+def _parts(records: Mapping[str, CompactedFile], size: int) -> Iterator[dict[str, CompactedFile]]:
     uris = list(records)
     for start in range(0, len(uris), size):
         yield {uri: records[uri] for uri in uris[start : start + size]}
 
 
 def _commit(
-    lake: Lake, table: TableSnapshot, records: Mapping[str, MergedFile], info: CommitInfo
-) -> CommittedMerge | None:
+    lake: Lake, table: TableSnapshot, records: Mapping[str, CompactedFile], info: CommitInfo
+) -> CommittedCompaction | None:
     """Commit those of the files whose sources are what they were; remove the others."""
     left = list(records.values())
     for attempt in range(_TRIES):
@@ -61,33 +63,32 @@ def _commit(
         if not left:
             break
         try:
-            committed = lake.merge_files(table, left, info)
+            committed = lake.commit_compacted(table, left, info)
         except TransactionConflictError:
             if attempt == _TRIES - 1:
                 raise
             continue
         assert committed is not None
-        return CommittedMerge(tuple(left), committed)
+        return CommittedCompaction(tuple(left), committed)
     return None
 
 
-def _as_planned(lake: Lake, table: TableSnapshot, merged: list[MergedFile]) -> list[MergedFile]:
-    """Return the files whose sources are all there and whole.
+def _as_planned(lake: Lake, table: TableSnapshot, files: list[CompactedFile]) -> list[CompactedFile]:
+    """Return the files whose sources are what they were.
 
     The others are removed, but for those that are the lake's: a try before, which did not hear of its commit,
     made them so.
     """
     from airflow_provider_ducklake.storage.filesystem import delete_file  # noqa: PLC0415 - loads pyarrow
 
-    found = lake.mergeable_files(table, [one for file in merged for one in file.sources])
-    whole = [one for one in merged if found.issuperset(one.sources)]
-    others = [one for one in merged if not found.issuperset(one.sources)]
-    known = lake.registered_files([one.file.path for one in others])  # by now: no other can become so
-    for one in others:
-        if one.file.path not in known:
+    whole = lake.as_planned(table, files)
+    others = {one.file.path: one for one in files if one not in whole and one.file is not None}
+    known = lake.registered_files(others.keys())  # by now: no other can become so
+    for path, one in others.items():
+        if path not in known:
             log.warning(
                 "Giving %s up: rows of one of its %d sources were deleted or moved meanwhile",
-                *(one.file.path, len(one.sources)),
+                *(path, len(one.sources)),
             )
-            delete_file(one.file.path, lake.storage_options)
+            delete_file(path, lake.storage_options)
     return whole

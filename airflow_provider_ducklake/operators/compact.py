@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.base import no_retry_on_user_errors, parse_at
 from airflow_provider_ducklake.operators.spark_job import DuckLakeSparkJobOperator
-from airflow_provider_ducklake.planning.compaction import MergeRule
+from airflow_provider_ducklake.planning.compaction import MergeRule, RewriteRule
 from airflow_provider_ducklake.spark.job_request import CompactionSource, JobRequest, job_directory
 from airflow_provider_ducklake.spec.options import parse_bytes
 
@@ -21,45 +22,30 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
-    from airflow_provider_ducklake.hooks.compaction import CommittedMerge
+    from airflow_provider_ducklake.hooks.compaction import CommittedCompaction
     from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
     from airflow_provider_ducklake.planning.compaction import Compaction
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot
 
 
-class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkJobOperator):
-    """Make large files of small ones; every snapshot, row id and change feed stays what it was.
+class DuckLakeSparkCompactionOperator(DuckLakeSparkJobOperator):
+    """Make files of others, which stay what they are to whoever reads the table.
 
-    Files next to each other with the same columns and partition become one, up to the table's
-    ``target_file_size``. A file of which rows were ever deleted is left to
-    ``DuckLakeSparkRewriteDataFilesOperator``. Old files are scheduled for deletion, not deleted. Inserts,
-    and deletes in other files, go on meanwhile; where rows of a file were deleted, the file that was made of
-    it is given up. What is complete is committed also where the job fails, or by the next try.
+    What is complete is committed also where the job fails, or by the next try where the worker was killed.
 
     :param table: the table, as ``"schema.table"`` or ``("schema", "table")``. (templated)
-    :param where: only files that may hold rows for which this is true, as ``"day < DATE '2026-01-01'"``.
-        (templated)
     :param target_file_size: how large files are to become: bytes, or a text as ``"256MB"``; default: the
         option of the lake. (templated)
-    :param min_file_size: leave smaller files as they are. (templated)
-    :param max_file_size: leave files of this size and larger as they are; default: the target. (templated)
-    :param older_than: only files of snapshots before this time: an aware ``datetime`` or an ISO time with
-        an offset. (templated)
-    :param max_input_files: merge so many files at most, the oldest first. (templated)
+    :param max_input_files: take so many files at most, the oldest first. (templated)
     :param max_output_files: make so many files at most. (templated)
     :param commit_every: make a snapshot of so many files each; default: one of all. (templated)
-    :return: ``{"table": "sales.orders", "snapshot_ids": [43], "files_merged": 90, "files_created": 2,
-        "bytes_created": 900}``; no snapshots where there was nothing to do.
     """
 
+    verb: ClassVar[str]
     template_fields: Sequence[str] = (
         *DuckLakeSparkJobOperator.template_fields,
         "table",
-        "where",
         "target_file_size",
-        "min_file_size",
-        "max_file_size",
-        "older_than",
         "max_input_files",
         "max_output_files",
         "commit_every",
@@ -69,11 +55,7 @@ class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkJobOperator):
         self,
         *,
         table: str | tuple[str, str],
-        where: str | None = None,
         target_file_size: int | str | None = None,
-        min_file_size: int | str | None = None,
-        max_file_size: int | str | None = None,
-        older_than: datetime | str | None = None,
         max_input_files: int | str | None = None,
         max_output_files: int | str | None = None,
         commit_every: int | str | None = None,
@@ -81,18 +63,28 @@ class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkJobOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.table = table
-        self.where = where
         self.target_file_size = target_file_size
-        self.min_file_size = min_file_size
-        self.max_file_size = max_file_size
-        self.older_than = older_than
         self.max_input_files = max_input_files
         self.max_output_files = max_output_files
         self.commit_every = commit_every
 
+    @abstractmethod
+    def plan(self, lake: Lake) -> Compaction:
+        """Return which files of the table are to become which, as the newest snapshot has them."""
+
+    def limits(self) -> dict[str, Any]:
+        """Return what was given of the limits, read.
+
+        Raises:
+            InvalidInputError: one cannot be.
+        """
+        sizes = {name: _size(name, getattr(self, name, None)) for name in _SIZES}
+        counts = {name: _count(name, getattr(self, name)) for name in _COUNTS}
+        return {name: value for name, value in {**sizes, **counts}.items() if value is not None}
+
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the parent returns nothing
-        """Commit what earlier tries left, merge what is left to merge, and commit that."""
+        """Commit what earlier tries left, compact what is left to compact, and commit that."""
         commit_every = _count("commit_every", self.commit_every)
         hook = DuckLakeHook(self.ducklake_conn_id)
         try:
@@ -103,40 +95,32 @@ class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkJobOperator):
             committed = [*self._left_behind(lake, identity, context, info, commit_every)]
             request, _ = self._plan(lake)
             if request is not None:
-                committed += self._merge(context, lake, request, info, commit_every)
+                committed += self._compact(context, lake, request, info, commit_every)
             return self._summary(committed)
         finally:
             hook.close()
 
     def make_request(self, lake: Lake, passwords: JdbcPasswords) -> JobRequest | None:  # noqa: ARG002
-        """Look for files to merge; None: there are none."""
+        """Look for files to compact; None: there are none."""
         from uuid6 import uuid7  # noqa: PLC0415 - not needed to parse a DAG
 
         from airflow_provider_ducklake.planning.write import plan_write  # noqa: PLC0415
 
-        compaction = self._compaction(lake)
+        compaction = self.plan(lake)
         table = lake.table_snapshot(self.table)
         if not compaction.bins:
-            self.log.info("Nothing to merge in %s", table.name)
+            self.log.info("No file of %s needs it", table.name)
             return None
         self.log.info(
-            "Merging %d files of %s, %d bytes, into %d",
+            "%s: %d files of %s, %d bytes, become %d",
+            self.verb,
             *(compaction.file_count, table.name, compaction.file_size_bytes, len(compaction.bins)),
         )
         job_id = str(uuid7())
         partition_id = None if table.partition_spec is None else table.partition_spec.id
         source = CompactionSource(compaction, self._staging_id, partition_id)
         plan = plan_write(table, job_directory(table.root, job_id))
-        return JobRequest(job_id, source, (plan,), verb="merge_adjacent")
-
-    def _compaction(self, lake: Lake) -> Compaction:
-        older_than = parse_at(self.older_than)
-        if isinstance(older_than, int):
-            raise InvalidInputError(f"older_than={older_than}: give an aware time.")
-        sizes = {name: _size(name, getattr(self, name)) for name in _SIZES}
-        counts = {name: _count(name, getattr(self, name)) for name in _COUNTS}
-        given: dict[str, Any] = {name: size for name, size in {**sizes, **counts}.items() if size is not None}
-        return lake.plan_merge(self.table, MergeRule(**given), where=self.where, older_than=older_than)
+        return JobRequest(job_id, source, (plan,), verb=self.verb)
 
     def _left_behind(
         self,
@@ -145,7 +129,7 @@ class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkJobOperator):
         context: Context,
         info: CommitInfo,
         commit_every: int | None,
-    ) -> Iterator[CommittedMerge]:
+    ) -> Iterator[CommittedCompaction]:
         """Commit what tries before made and did not commit, as they were killed."""
         ids = [_staging_id(identity, number) for number in range(1, context["ti"].try_number)]
         for job in lake.registered_jobs(ids).values():
@@ -154,9 +138,9 @@ class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkJobOperator):
                 yield from self._commit(lake, lake.table_snapshot(self.table), job.prefix, info, commit_every)
                 lake.release_job(job.id)
 
-    def _merge(
+    def _compact(
         self, context: Context, lake: Lake, request: JobRequest, info: CommitInfo, commit_every: int | None
-    ) -> list[CommittedMerge]:
+    ) -> list[CommittedCompaction]:
         """Run the job; where it fails, what is complete is committed nevertheless."""
         table = lake.table_snapshot(self.table)
         directory = job_directory(table.root, self._staging_id)
@@ -178,27 +162,119 @@ class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkJobOperator):
 
     def _commit(
         self, lake: Lake, table: TableSnapshot, directory: str, info: CommitInfo, commit_every: int | None
-    ) -> Iterator[CommittedMerge]:
-        from airflow_provider_ducklake.hooks.compaction import commit_merged  # noqa: PLC0415 - heavy
+    ) -> Iterator[CommittedCompaction]:
+        from airflow_provider_ducklake.hooks.compaction import commit_compacted  # noqa: PLC0415 - heavy
 
-        for one in commit_merged(lake, table, directory, info, commit_every):
+        for one in commit_compacted(lake, table, directory, info, commit_every):
             self.log.info(
                 "Committed snapshot %d of %s: %d files in the place of %d",
                 *(one.snapshot.id, table.name, len(one.files), sum(len(file.sources) for file in one.files)),
             )
             yield one
 
-    def _summary(self, committed: Sequence[CommittedMerge]) -> dict[str, Any]:
+    def _summary(self, committed: Sequence[CommittedCompaction]) -> dict[str, Any]:
         from airflow_provider_ducklake.spec.identifiers import QualifiedName  # noqa: PLC0415
 
-        files = [file for one in committed for file in one.files]
+        compacted = [file for one in committed for file in one.files]
+        files = [one.file for one in compacted if one.file is not None]
         return {
             "table": str(QualifiedName.of(self.table)),
             "snapshot_ids": [int(one.snapshot.id) for one in committed],
-            "files_merged": sum(len(file.sources) for file in files),
+            "files_compacted": sum(len(one.sources) for one in compacted),
             "files_created": len(files),
-            "bytes_created": sum(file.file.file_size_bytes for file in files),
+            "bytes_created": sum(file.file_size_bytes for file in files),
         }
+
+
+class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkCompactionOperator):
+    """Make large files of small ones; every snapshot, row id and change feed stays what it was.
+
+    Files next to each other with the same columns and partition become one, up to the table's
+    ``target_file_size``. A file of which rows were ever deleted is left to
+    ``DuckLakeSparkRewriteDataFilesOperator``. Old files are scheduled for deletion, not deleted. Inserts,
+    and deletes in other files, go on meanwhile; where rows of a file were deleted, the file that was made of
+    it is given up. What is complete is committed also where the job fails, or by the next try.
+
+    Takes what ``DuckLakeSparkCompactionOperator`` takes, and besides:
+
+    :param where: only files that may hold rows for which this is true, as ``"day < DATE '2026-01-01'"``.
+        (templated)
+    :param min_file_size: leave smaller files as they are. (templated)
+    :param max_file_size: leave files of this size and larger as they are; default: the target. (templated)
+    :param older_than: only files of snapshots before this time: an aware ``datetime`` or an ISO time with
+        an offset. (templated)
+    :return: ``{"table": "sales.orders", "snapshot_ids": [43], "files_compacted": 90, "files_created": 2,
+        "bytes_created": 900}``; no snapshots where there was nothing to do.
+    """
+
+    verb = "merge_adjacent"
+    template_fields: Sequence[str] = (
+        *DuckLakeSparkCompactionOperator.template_fields,
+        "where",
+        "min_file_size",
+        "max_file_size",
+        "older_than",
+    )
+
+    def __init__(
+        self,
+        *,
+        where: str | None = None,
+        min_file_size: int | str | None = None,
+        max_file_size: int | str | None = None,
+        older_than: datetime | str | None = None,
+        **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
+    ) -> None:
+        super().__init__(**kwargs)
+        self.where = where
+        self.min_file_size = min_file_size
+        self.max_file_size = max_file_size
+        self.older_than = older_than
+
+    def plan(self, lake: Lake) -> Compaction:
+        """Return which small files are to become one."""
+        older_than = parse_at(self.older_than)
+        if isinstance(older_than, int):
+            raise InvalidInputError(f"older_than={older_than}: give an aware time.")
+        rule = MergeRule(**self.limits())
+        return lake.plan_merge(self.table, rule, where=self.where, older_than=older_than)
+
+
+class DuckLakeSparkRewriteDataFilesOperator(DuckLakeSparkCompactionOperator):
+    """Write files anew that have lost many of their rows; older snapshots keep the old ones.
+
+    Rows keep their ids, and the change feed does not show it. Files of one partition become one, up to the
+    table's ``target_file_size``, with the columns of now. The old files go when the snapshots that have them
+    have expired. A file of which rows were deleted while the job ran is given up.
+
+    Takes what ``DuckLakeSparkCompactionOperator`` takes, and besides:
+
+    :param delete_threshold: the share of deleted rows from which on a file is rewritten; 0 means any row.
+        (templated)
+    :return: as ``DuckLakeSparkMergeAdjacentFilesOperator``.
+    """
+
+    verb = "rewrite"
+    template_fields: Sequence[str] = (*DuckLakeSparkCompactionOperator.template_fields, "delete_threshold")
+
+    def __init__(
+        self,
+        *,
+        delete_threshold: float | str = 0.95,
+        **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
+    ) -> None:
+        super().__init__(**kwargs)
+        self.delete_threshold = delete_threshold
+
+    def plan(self, lake: Lake) -> Compaction:
+        """Return which files are to be written anew."""
+        try:
+            threshold = float(self.delete_threshold)
+        except ValueError:
+            raise InvalidInputError(
+                f"delete_threshold is {self.delete_threshold!r}. Give a share from 0 to 1."
+            ) from None
+        return lake.plan_rewrite(self.table, RewriteRule(threshold, **self.limits()))
 
 
 _SIZES = ("target_file_size", "min_file_size", "max_file_size")

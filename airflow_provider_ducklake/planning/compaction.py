@@ -1,21 +1,22 @@
 """Which files become one: bins of adjacent files, and what their rows say of the file that is made of them.
 
-*Source:* the reference's ``ducklake_merge_adjacent_files`` (dossier §9.1). It goes by schema versions, where
-ours are the table's columns: a version that changed only sort keys, or another table, divides nothing.
+*Source:* the reference's ``ducklake_merge_adjacent_files`` and ``ducklake_rewrite_data_files`` (dossier §9.1,
+§9.2). It goes by schema versions, where ours are the table's columns: a version that changed only sort keys,
+or another table, divides nothing. What is rewritten has the columns of now, whatever its files had.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.ids import DataFileId, PartitionId, SnapshotId
@@ -64,6 +65,32 @@ class MergeRule:
             return False
         is_small = self.size_limit is None or file.file_size_bytes < self.size_limit
         return is_small and file.file_size_bytes >= self.min_file_size
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteRule:
+    """Which files to rewrite: those that have lost a share of ``delete_threshold`` of their rows, or more.
+
+    0 means any row. The rest is as in ``MergeRule``.
+    """
+
+    delete_threshold: float = 0.95
+    target_file_size: int | None = None
+    max_input_files: int | None = None
+    max_output_files: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.delete_threshold <= 1:
+            raise InvalidInputError(f"delete_threshold={self.delete_threshold}: give a share from 0 to 1.")
+        for name in ("target_file_size", "max_input_files", "max_output_files"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidInputError(f"{name}={value}: give 1 or more.")
+
+    def takes(self, file: LiveDataFile, mark_count: int) -> bool:
+        """Whether the file has lost so many rows."""
+        lost = mark_count + (file.delete_file.delete_count if file.delete_file is not None else 0)
+        return 0 < lost >= self.delete_threshold * file.record_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +147,16 @@ def _next_row_id(file: LiveDataFile) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """The bins of one table, as its snapshot has them."""
+    """The bins of one table, as its snapshot has them.
+
+    With ``is_rewrite``, deleted rows are left out: those in the files' delete files, and those at ``marks``,
+    ascending positions by data file.
+    """
 
     table: TableSnapshot
     bins: tuple[Bin, ...]
+    is_rewrite: bool = False
+    marks: Mapping[DataFileId, Sequence[int]] = field(default_factory=dict)
 
     @property
     def file_count(self) -> int:
@@ -154,15 +187,38 @@ def plan_bins(
         if rule.takes(file) and file.id not in untouched:
             age = bisect_right(boundaries, file.begin_snapshot)
             groups[age, file.partition_id, file.partition_values].append(file)
-    bins = (found for group in groups.values() for found in _packed(sorted(group, key=_place), rule))
-    yield from _limited(sorted(bins, key=lambda found: _place(found[0])), rule)
+    yield from _limited(_bins(groups.values(), rule), rule, least=2)
+
+
+def plan_rewrites(
+    files: Iterable[LiveDataFile], rule: RewriteRule, marks: Mapping[DataFileId, Sequence[int]]
+) -> Iterator[tuple[LiveDataFile, ...]]:
+    """Yield the files of each bin: one or more of one partition that have lost rows.
+
+    ``marks`` are positions that were deleted in the catalog. The rule has a target; files count with what is
+    left of them.
+    """
+    groups: dict[tuple[object, ...], list[LiveDataFile]] = defaultdict(list)
+    for file in files:
+        if rule.takes(file, len(marks.get(file.id, ()))):
+            groups[file.partition_id, file.partition_values].append(file)
+    yield from _limited(_bins(groups.values(), rule), rule, least=1)
+
+
+def _bins(
+    groups: Iterable[Sequence[LiveDataFile]], rule: MergeRule | RewriteRule
+) -> list[tuple[LiveDataFile, ...]]:
+    bins = (found for group in groups for found in _packed(sorted(group, key=_place), rule))
+    return sorted(bins, key=lambda found: _place(found[0]))
 
 
 def _place(file: LiveDataFile) -> tuple[int, int, int]:
     return file.begin_snapshot, file.row_id_start or 0, file.id
 
 
-def _packed(files: Sequence[LiveDataFile], rule: MergeRule) -> Iterator[tuple[LiveDataFile, ...]]:
+def _packed(
+    files: Sequence[LiveDataFile], rule: MergeRule | RewriteRule
+) -> Iterator[tuple[LiveDataFile, ...]]:
     """Yield runs of files that together are no larger than the target."""
     target = rule.target_file_size
     assert target is not None
@@ -177,13 +233,15 @@ def _packed(files: Sequence[LiveDataFile], rule: MergeRule) -> Iterator[tuple[Li
     yield tuple(run)
 
 
-def _limited(bins: Iterable[tuple[LiveDataFile, ...]], rule: MergeRule) -> Iterator[tuple[LiveDataFile, ...]]:
-    """Yield the bins of two files and more, as far as the rule's limits go; the last one may be cut short."""
+def _limited(
+    bins: Iterable[tuple[LiveDataFile, ...]], rule: MergeRule | RewriteRule, *, least: int
+) -> Iterator[tuple[LiveDataFile, ...]]:
+    """Yield bins of ``least`` files and more, as far as the rule's limits go; the last may be cut short."""
     left = rule.max_input_files
     made = 0
     for found in bins:
         chosen = found if left is None else found[:left]
-        if len(chosen) < 2 or made == rule.max_output_files:  # noqa: PLR2004 - it takes two to merge
+        if len(chosen) < least or made == rule.max_output_files:
             continue
         made += 1
         left = None if left is None else left - len(chosen)

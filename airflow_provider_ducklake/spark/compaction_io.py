@@ -12,31 +12,37 @@ from airflow_provider_ducklake.spark import job_json
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spark.job_io import StorageOptions
-    from airflow_provider_ducklake.transaction.changes import MergedFile
+    from airflow_provider_ducklake.transaction.changes import MergedFile, RewrittenFile
 
 _FOLDER = "bins/"
 
 
-def write_record(directory: str, merged: MergedFile, storage_options: StorageOptions = None) -> None:
+def write_record(
+    directory: str, compacted: MergedFile | RewrittenFile, storage_options: StorageOptions = None
+) -> None:
     """Write down that a file is complete, and what it is to replace."""
-    from airflow_provider_ducklake.spark.compaction_json import encode_merged  # noqa: PLC0415 - no DAG file needs it
+    from airflow_provider_ducklake.spark.compaction_json import encode_compacted  # noqa: PLC0415 - no DAG file needs it
     from airflow_provider_ducklake.storage.filesystem import write_bytes  # noqa: PLC0415 - loads pyarrow
 
     uri = f"{directory}{_FOLDER}{uuid.uuid4()}.json"
-    write_bytes(uri, job_json.dumps(encode_merged(merged)), storage_options, private=True)
+    write_bytes(uri, job_json.dumps(encode_compacted(compacted)), storage_options, private=True)
 
 
-def read_records(directory: str, storage_options: StorageOptions = None) -> dict[str, MergedFile]:
-    """Return the files that are complete, by the URIs of their records; oldest rows first."""
-    from airflow_provider_ducklake.spark.compaction_json import decode_merged  # noqa: PLC0415
+def read_records(
+    directory: str, storage_options: StorageOptions = None
+) -> dict[str, MergedFile | RewrittenFile]:
+    """Return the files that are complete, by the URIs of their records; oldest sources first."""
+    from airflow_provider_ducklake.spark.compaction_json import decode_compacted  # noqa: PLC0415
     from airflow_provider_ducklake.storage.filesystem import file_sizes, read_bytes  # noqa: PLC0415
     from airflow_provider_ducklake.storage.parallel import in_threads  # noqa: PLC0415
 
     folder = directory + _FOLDER
     uris = [folder + name for name in file_sizes(folder, storage_options) if name.endswith(".json")]
-    found = in_threads(lambda uri: decode_merged(job_json.loads(read_bytes(uri, storage_options), uri)), uris)
+    found = in_threads(
+        lambda uri: decode_compacted(job_json.loads(read_bytes(uri, storage_options), uri)), uris
+    )
     records = zip(uris, found, strict=True)
-    return dict(sorted(records, key=lambda one: (one[1].begin_snapshot, one[1].sources)))
+    return dict(sorted(records, key=lambda one: one[1].sources))
 
 
 def delete_record(uri: str, storage_options: StorageOptions = None) -> None:

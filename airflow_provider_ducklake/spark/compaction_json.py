@@ -10,7 +10,7 @@ from airflow_provider_ducklake.spark.job_json import decode_data_file, encode_da
 from airflow_provider_ducklake.spark.plan_json import decode_files, decode_table, encode_files, encode_table
 from airflow_provider_ducklake.spark.schema_json import Json, decode_schema, encode_schema
 from airflow_provider_ducklake.spec.ids import DataFileId, SnapshotId
-from airflow_provider_ducklake.transaction.changes import MergedFile
+from airflow_provider_ducklake.transaction.changes import MergedFile, RewriteSource, RewrittenFile
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import TableSchema
@@ -25,6 +25,8 @@ def encode_compaction(compaction: Compaction) -> Json:
     return {
         "table": encode_table(compaction.table),
         "schemas": [encode_schema(schema) for schema in schemas],
+        "is_rewrite": compaction.is_rewrite,
+        "marks": [[file_id, list(places)] for file_id, places in compaction.marks.items()],
         "bins": [{**encode_bin(one), "schema": schemas.index(one.schema)} for one in compaction.bins],
     }
 
@@ -33,7 +35,8 @@ def decode_compaction(item: Json) -> Compaction:
     """Return the bins; the inverse of ``encode_compaction``."""
     schemas = [decode_schema(schema) for schema in item["schemas"]]
     bins = (decode_bin(one, schemas[one["schema"]]) for one in item["bins"])
-    return Compaction(decode_table(item["table"]), tuple(bins))
+    marks = {DataFileId(file_id): tuple(places) for file_id, places in item["marks"]}
+    return Compaction(decode_table(item["table"]), tuple(bins), item["is_rewrite"], marks)
 
 
 def encode_bin(files: Bin) -> Json:
@@ -51,22 +54,32 @@ def decode_bin(item: Json, schema: TableSchema) -> Bin:
     return Bin(schema, tuple(replace(file, **keys) for file in decode_files(item["files"])))
 
 
-def encode_merged(merged: MergedFile) -> Json:
+def encode_compacted(compacted: MergedFile | RewrittenFile) -> Json:
     """Return a file that a bin became as JSON."""
+    file = None if compacted.file is None else encode_data_file(compacted.file)
+    more = {"file": file, "partition_id": compacted.partition_id}
+    if isinstance(compacted, RewrittenFile):
+        origins = [[one.file_id, one.delete_file_id, one.mark_count] for one in compacted.origins]
+        return {"kind": "rewritten", "origins": origins, **more}
     return {
-        "file": encode_data_file(merged.file),
-        "sources": list(merged.sources),
-        "begin_snapshot": merged.begin_snapshot,
-        "partial_max": merged.partial_max,
-        "row_id_start": merged.row_id_start,
-        "partition_id": merged.partition_id,
+        "kind": "merged",
+        "sources": list(compacted.sources),
+        "begin_snapshot": compacted.begin_snapshot,
+        "partial_max": compacted.partial_max,
+        "row_id_start": compacted.row_id_start,
+        **more,
     }
 
 
-def decode_merged(item: Json) -> MergedFile:
-    """Return the file; the inverse of ``encode_merged``."""
+def decode_compacted(item: Json) -> MergedFile | RewrittenFile:
+    """Return the file; the inverse of ``encode_compacted``."""
+    file = None if item["file"] is None else decode_data_file(item["file"])
+    if item["kind"] == "rewritten":
+        origins = tuple(RewriteSource(*one) for one in item["origins"])
+        return RewrittenFile(file, origins, item["partition_id"])
+    assert file is not None
     return MergedFile(
-        decode_data_file(item["file"]),
+        file,
         tuple(DataFileId(one) for one in item["sources"]),
         SnapshotId(item["begin_snapshot"]),
         item["partial_max"],

@@ -13,13 +13,14 @@ from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.storage.filesystem import open_filesystem
 from airflow_provider_ducklake.storage.parquet_reader import read_row_groups
 from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
-from airflow_provider_ducklake.storage.table_reader import ROW_ID, SNAPSHOT_ID, ordinals
-from airflow_provider_ducklake.transaction.changes import MergedFile
+from airflow_provider_ducklake.storage.table_reader import ROW_ID, SNAPSHOT_ID, gone_positions, ordinals
+from airflow_provider_ducklake.transaction.changes import MergedFile, RewriteSource, RewrittenFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from airflow_provider_ducklake.planning.compaction import Bin
+    from airflow_provider_ducklake.planning.scan import ScanPlan
     from airflow_provider_ducklake.planning.write import ParquetSettings
     from airflow_provider_ducklake.spec.files import DataFile, LiveDataFile
     from airflow_provider_ducklake.spec.ids import SnapshotId
@@ -89,6 +90,40 @@ class Merging:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """How bins of a table become files without the rows that were deleted, which ``plan`` knows."""
+
+    plan: ScanPlan
+    settings: ParquetSettings
+    locate: Callable[[str], Location] = open_filesystem
+
+    def rewrite(self, files: Bin, path: str) -> RewrittenFile:
+        """Write the live rows of a bin to ``path``, if there are any, with their ids.
+
+        Raises:
+            StorageError, UnsupportedFeatureError: as ``Merging.merge``; or a delete file is missing.
+        """
+        table = self.plan.table
+        merging = Merging(str(table.name), table.snapshot.id, self.settings, self.locate)
+        target = TableSchema((*files.schema.columns, ROW_ID))
+        names = [column.name for column in target.columns]
+        with RollingWriter(target, lambda: path, in_one_file(self.settings), locate=self.locate) as writer:
+            for file in files.files:
+                gone, seen = gone_positions(self.plan, file, self.locate), 0
+                for rows in merging.numbered_rows(file, files.schema):
+                    places = pc.add(ordinals(rows.num_rows), seen)
+                    writer.write(rows.select(names).filter(pc.invert(pc.is_in(places, value_set=gone))))
+                    seen += rows.num_rows
+        written = [_known_by_catalog(one, files) for one in writer.files]
+        origins = tuple(self._origin(file) for file in files.files)
+        return RewrittenFile(written[0] if written else None, origins, files.partition_id)
+
+    def _origin(self, file: LiveDataFile) -> RewriteSource:
+        delete_file_id = None if file.delete_file is None else file.delete_file.id
+        return RewriteSource(file.id, delete_file_id, len(self.plan.inlined_deletes.get(file.id, ())))
+
+
 def merged_schema(files: Bin, *, with_row_ids: bool) -> TableSchema:
     """Return the columns of the file that a bin becomes; those that say ids and snapshots come last."""
     row_ids = (ROW_ID,) if with_row_ids else ()
@@ -104,16 +139,20 @@ def in_one_file(settings: ParquetSettings) -> ParquetSettings:
 
 def merged_file(files: Bin, written: DataFile, row_id_start: int | None) -> MergedFile:
     """Return what the catalog is to know of the file that a bin became."""
-    own = (ROW_ID.id, SNAPSHOT_ID.id)
-    stats = {one: known for one, known in written.column_stats.items() if one not in own}
     return MergedFile(
-        replace(written, column_stats=stats, partition_values=files.partition_values),
+        _known_by_catalog(written, files),
         tuple(file.id for file in files.files),
         files.begin_snapshot,
         files.partial_max,
         row_id_start,
         files.partition_id,
     )
+
+
+def _known_by_catalog(written: DataFile, files: Bin) -> DataFile:
+    own = (ROW_ID.id, SNAPSHOT_ID.id)
+    stats = {one: known for one, known in written.column_stats.items() if one not in own}
+    return replace(written, column_stats=stats, partition_values=files.partition_values)
 
 
 def _numbered(file: LiveDataFile, rows: pa.Table, before: int) -> pa.Table:

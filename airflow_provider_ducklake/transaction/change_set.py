@@ -29,6 +29,7 @@ from airflow_provider_ducklake.transaction.changes import (
     RegisterLayout,
     RenameTable,
     RenameView,
+    RewriteDeletes,
     SetPartitioning,
     SetSorting,
     TableRef,
@@ -46,9 +47,9 @@ _STAGES: tuple[tuple[type, ...], ...] = (
     (CommentOnTable, CommentOnColumn, CommentOnView),
     (RegisterLayout,),
     (EndFiles, InlineDeletes, Truncate),
-    (MergeAdjacent,),
+    (MergeAdjacent, RewriteDeletes),
 )
-_UPKEEP = (MergeAdjacent,)
+_UPKEEP = (MergeAdjacent, RewriteDeletes)
 _DATA = (AppendFiles, InlineRows, EndFiles, AddDeletes, InlineDeletes, Truncate, *_UPKEEP)
 
 
@@ -62,7 +63,7 @@ def ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
             row changed.
     """
     changes = tuple(changes)
-    upkeep = [isinstance(change, _UPKEEP) for change in changes]
+    upkeep = [_is_upkeep(change) for change in changes]
     if any(upkeep) and not all(upkeep):
         raise UnsupportedFeatureError("Compaction makes a snapshot of its own. Commit other changes apart.")
     others: list[Change] = []
@@ -82,6 +83,10 @@ def ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
     others.sort(key=_stage)
     rows = [*appends.values(), *inlined]
     return (*others, *sorted(rows, key=_append_order), *deletes)
+
+
+def _is_upkeep(change: Change) -> bool:
+    return isinstance(change, _UPKEEP) or (isinstance(change, AddDeletes) and change.of_rewrite)
 
 
 def _stage(change: Change) -> int:

@@ -379,7 +379,7 @@ class AddDeletes:
 
     ``folded_marks`` are data files whose inlined deletes the delete files repeat, so that they go.
     ``of_earlier_commit``: the rows are those that one commit had added. What others add meanwhile is none of
-    them, but what they delete or move may be.
+    them, but what they delete or move may be. ``of_rewrite``: all rows had been deleted before.
     """
 
     table_id: TableId
@@ -387,6 +387,7 @@ class AddDeletes:
     files: tuple[FileDeletes | UnwrittenDeletes, ...]
     folded_marks: tuple[DataFileId, ...] = ()
     of_earlier_commit: bool = False
+    of_rewrite: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,6 +442,51 @@ class MergeAdjacent:
         return tuple(one for file in self.files for one in file.sources)
 
 
+@dataclass(frozen=True, slots=True)
+class RewriteSource:
+    """A live file as it was read: without the rows of its delete file, and of marks in the catalog."""
+
+    file_id: DataFileId
+    delete_file_id: DeleteFileId | None
+    mark_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenFile:
+    """A file with the live rows of others, which say their ids; None: no row of them was left.
+
+    Its path is relative to the table's directory.
+    """
+
+    file: DataFile | None
+    origins: tuple[RewriteSource, ...]
+    partition_id: PartitionId | None = None
+
+    @property
+    def sources(self) -> tuple[DataFileId, ...]:
+        """The files that end."""
+        return tuple(one.file_id for one in self.origins)
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteDeletes:
+    """Files in the place of others that had deletes, from now on: older snapshots keep those."""
+
+    table_id: TableId
+    name: QualifiedName
+    files: tuple[RewrittenFile, ...]
+
+    @property
+    def origins(self) -> tuple[RewriteSource, ...]:
+        """The files that end, as they were read."""
+        return tuple(one for file in self.files for one in file.origins)
+
+    @property
+    def file_ids(self) -> tuple[DataFileId, ...]:
+        """Their ids."""
+        return tuple(one.file_id for one in self.origins)
+
+
 Change: TypeAlias = (
     CreateSchema
     | DropSchema
@@ -465,4 +511,5 @@ Change: TypeAlias = (
     | InlineDeletes
     | Truncate
     | MergeAdjacent
+    | RewriteDeletes
 )

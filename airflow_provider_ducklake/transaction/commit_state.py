@@ -52,6 +52,7 @@ class KnownStats:
     those of such tables with live data files; ``targets`` the live ones of the data files that lose rows,
     with their live delete files, whose paths below the data path are ``delete_file_paths``;
     ``sources`` those that are live and never had deletes of the files to be merged, with such paths;
+    ``mark_counts`` the inlined deletes of those to be rewritten;
     ``with_delete_marks`` the tables whose inlined deletes have a catalog table; ``layouts`` the schema
     version of a table's newest catalog table for inlined rows; ``dialect_name`` is SQLAlchemy's.
     ``mappings`` are the name mappings of tables that get mapped files, ``registered`` those of such files
@@ -65,6 +66,7 @@ class KnownStats:
     targets: Mapping[DataFileId, DeleteFileId | None] = field(default_factory=dict)
     delete_file_paths: Mapping[DeleteFileId, str] = field(default_factory=dict)
     sources: Mapping[DataFileId, str] = field(default_factory=dict)
+    mark_counts: Mapping[DataFileId, int] = field(default_factory=dict)
     with_delete_marks: frozenset[TableId] = frozenset()
     with_live_files: frozenset[TableId] = frozenset()
     layouts: Mapping[TableId, int] = field(default_factory=dict)

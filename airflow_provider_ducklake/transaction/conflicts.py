@@ -34,6 +34,7 @@ from airflow_provider_ducklake.transaction.changes import (
     MergeAdjacent,
     RenameTable,
     RenameView,
+    RewriteDeletes,
     SetPartitioning,
     SetSorting,
     Truncate,
@@ -90,6 +91,7 @@ class Deed(Enum):
     DROP_VIEW = "drop the view"
     DROP_MACRO = "drop the macro"
     MERGE = "merge files of it"
+    REWRITE = "rewrite files of it"
 
 
 def _same_id(*kinds: ChangeKind) -> dict[ChangeKind, Fact]:
@@ -118,6 +120,7 @@ CONFLICTS: dict[Deed, dict[ChangeKind, Fact]] = {
     Deed.DROP_VIEW: _same_id(_K.DROPPED_VIEW),
     Deed.DROP_MACRO: _same_id(_K.DROPPED_SCALAR_MACRO, _K.DROPPED_TABLE_MACRO),
     Deed.MERGE: _same_id(_K.DROPPED_TABLE),  # and what became of each file: see check_sources
+    Deed.REWRITE: _same_id(_K.DROPPED_TABLE),
 }
 
 _THEY_DID = {
@@ -166,6 +169,8 @@ def _ours(change: Change) -> _Ours | None:  # noqa: C901, PLR0911, PLR0912 - one
             return _Ours(Deed.REPLACE, str(name), table_id)
         case EndFiles(table_id, name):
             return _Ours(Deed.DELETE, str(name), table_id)
+        case RewriteDeletes(table_id, name) | AddDeletes(table_id, name, of_rewrite=True):
+            return _Ours(Deed.REWRITE, str(name), table_id)
         case AddDeletes(table_id, name):
             return _Ours(Deed.DELETE, str(name), table_id)
         case InlineDeletes(table_id, name, positions):
@@ -251,21 +256,31 @@ def check_targets(
                 )
 
 
-def check_sources(changes: Iterable[Change], sources: Collection[DataFileId], head: SnapshotId) -> None:
-    """Compare the files to be merged with what they were when we planned: live, and without deletes ever.
+def check_sources(
+    changes: Iterable[Change],
+    sources: Collection[DataFileId],
+    marks: Mapping[DataFileId, int],
+    head: SnapshotId,
+) -> None:
+    """Compare the files to be compacted with what they were when we planned.
 
-    The reference compares tables, not files, and misses deletes in the catalog (dossier §10.4).
+    Those to be merged are among ``sources`` if they are live and never lost a row. ``marks`` counts the
+    inlined deletes of those to be rewritten. The reference compares tables, not files, and misses deletes in
+    the catalog (dossier §10.4).
 
     Raises:
-        TransactionConflictError: names the first file that is not.
+        TransactionConflictError: names the first file that is not what it was.
     """
     for change in changes:
+        changed: list[DataFileId] = []
         if isinstance(change, MergeAdjacent):
-            for file_id in change.sources:
-                if file_id not in sources:
-                    raise TransactionConflictError(
-                        f"merge data file {file_id}", "deleted or moved rows of it", str(change.name), head
-                    )
+            changed = [one for one in change.sources if one not in sources]
+        elif isinstance(change, RewriteDeletes):
+            changed = [one.file_id for one in change.origins if marks.get(one.file_id, 0) != one.mark_count]
+        if changed:
+            raise TransactionConflictError(
+                f"compact data file {changed[0]}", "deleted or moved rows of it", str(change.name), head
+            )
 
 
 def check_not_registered(changes: Iterable[Change], registered: Collection[str], head: SnapshotId) -> None:
@@ -294,6 +309,8 @@ def _planned_targets(change: Change) -> Mapping[DataFileId, DeleteFileId | None]
             return dict(zip(file_ids, delete_files, strict=True))
         case InlineDeletes(positions=positions):
             return dict.fromkeys(positions)
+        case RewriteDeletes():
+            return {one.file_id: one.delete_file_id for one in change.origins}
         case _:
             return {}
 

@@ -96,7 +96,7 @@ def test_small_files_are_merged(lake_of_examples: CatalogDatabase):
     run = sync_dag(parse(EXAMPLES / "example_ducklake_compaction.py")).test()
 
     assert run.state == "success"
-    assert (xcom(run, "merge_readings")["files_merged"], xcom(run, "merge_readings")["files_created"]) == (
+    assert (xcom(run, "merge_readings")["files_compacted"], xcom(run, "merge_readings")["files_created"]) == (
         3,
         1,
     )

@@ -3,11 +3,12 @@
 import uuid
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.planning.compaction import Compaction, MergeRule
+from airflow_provider_ducklake.planning.compaction import Compaction, MergeRule, RewriteRule
+from airflow_provider_ducklake.planning.scan import ScanPlan
 from airflow_provider_ducklake.planning.write import plan_write
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
-from airflow_provider_ducklake.storage.compact_files import Merging
-from airflow_provider_ducklake.transaction.changes import MergedFile
+from airflow_provider_ducklake.storage.compact_files import Merging, Rewriting
+from airflow_provider_ducklake.transaction.changes import MergedFile, RewrittenFile
 
 
 def merged_files(lake: Lake, planned: Compaction) -> list[MergedFile]:
@@ -20,7 +21,26 @@ def merged_files(lake: Lake, planned: Compaction) -> list[MergedFile]:
     ]
 
 
+def rewritten_files(lake: Lake, planned: Compaction) -> list[RewrittenFile]:
+    """Write the files of a plan."""
+    table = planned.table
+    plan = plan_write(table, f"{table.root}ducklake-{uuid.uuid4()}/")
+    reading = ScanPlan(table, (), (), inlined_deletes=planned.marks)
+    rewriting = Rewriting(reading, plan.settings, lake.locate)
+    return [
+        rewriting.rewrite(one, f"{plan.directory}{number}.parquet") for number, one in enumerate(planned.bins)
+    ]
+
+
+def rewrite(
+    lake: Lake, table: str | tuple[str, str] = "t", delete_threshold: float = 0.0, **limits: int
+) -> CommittedSnapshot | None:
+    """Rewrite the files of a table that lost rows; None: there are none."""
+    planned = lake.plan_rewrite(table, RewriteRule(delete_threshold, **limits))
+    return lake.commit_compacted(planned.table, rewritten_files(lake, planned), CommitInfo())
+
+
 def merge_adjacent(lake: Lake, table: str | tuple[str, str] = "t", **limits: int) -> CommittedSnapshot | None:
     """Merge the small files of a table; None: there is nothing to merge."""
     planned = lake.plan_merge(table, MergeRule(**limits))
-    return lake.merge_files(planned.table, merged_files(lake, planned), CommitInfo())
+    return lake.commit_compacted(planned.table, merged_files(lake, planned), CommitInfo())

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.hooks.compaction import commit_merged
+from airflow_provider_ducklake.hooks.compaction import commit_compacted
 from airflow_provider_ducklake.planning.compaction import Bin, Compaction, MergeRule
 from airflow_provider_ducklake.planning.write import plan_write
 from airflow_provider_ducklake.spark.compaction_io import read_records, write_record
 from airflow_provider_ducklake.spark.compaction_json import decode_compaction, encode_compaction
 from airflow_provider_ducklake.spark.job_request import CompactionSource, job_directory
-from airflow_provider_ducklake.spark.jobs.merge_adjacent import merge_bin
+from airflow_provider_ducklake.spark.jobs.compact import compact_bin
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from tests.reference.duckdb_lake import open_lake
 
@@ -45,7 +45,7 @@ def merged_in(lake: Lake, compaction: Compaction) -> str:
     plan = plan_write(table, job_directory(table.root, str(uuid.uuid4())))
     for files in compaction.bins:
         alone = decode_compaction(encode_compaction(Compaction(compaction.table, (files,))))
-        merge_bin(CompactionSource(alone, staging_id, table.partition_spec.id), plan)
+        compact_bin(CompactionSource(alone, staging_id, table.partition_spec.id), plan)
     return job_directory(table.root, staging_id)
 
 
@@ -58,7 +58,7 @@ def test_each_part_is_a_snapshot(lake, sqlite_catalog):
     before, table = rows(sqlite_catalog), lake.table_snapshot("t")
     directory = merged_in(lake, lake.plan_merge("t"))
 
-    committed = list(commit_merged(lake, table, directory, INFO, commit_every=1))
+    committed = list(commit_compacted(lake, table, directory, INFO, commit_every=1))
 
     assert [len(one.files[0].sources) for one in committed] == [3, 3]
     assert [str(one.changes[0]) for one in lake.snapshots()[-2:]] == ["merge_adjacent:1"] * 2
@@ -66,7 +66,7 @@ def test_each_part_is_a_snapshot(lake, sqlite_catalog):
     files = lake.table_snapshot("t", with_files=True).files
     assert [Path(file.path).parent.name for file in files] == ["day=2026-11-01", "day=2026-11-02"]
     assert read_records(directory) == {}
-    assert list(commit_merged(lake, table, directory, INFO)) == []
+    assert list(commit_compacted(lake, table, directory, INFO)) == []
 
 
 def test_what_was_changed_meanwhile_is_given_up(lake, sqlite_catalog):
@@ -76,7 +76,7 @@ def test_what_was_changed_meanwhile_is_given_up(lake, sqlite_catalog):
         reference.sql("DELETE FROM t WHERE i = 25; ALTER TABLE t RENAME TO u; ALTER TABLE u RENAME TO t")
     before = rows(sqlite_catalog)
 
-    (committed,) = commit_merged(lake, table, directory, INFO)
+    (committed,) = commit_compacted(lake, table, directory, INFO)
 
     assert [one.file.partition_values for one in committed.files] == [("2026-11-01",)]
     assert rows(sqlite_catalog) == before
@@ -88,13 +88,13 @@ def test_a_commit_that_nobody_heard_of_is_not_made_again(lake, sqlite_catalog):
     table = lake.table_snapshot("t")
     directory = merged_in(lake, in_pairs(lake.plan_merge("t")))
     records = read_records(directory)
-    (first, *_) = committed = list(commit_merged(lake, table, directory, INFO))
+    (first, *_) = committed = list(commit_compacted(lake, table, directory, INFO))
     assert len(first.files) == len(records)
     for one in records.values():
         write_record(directory, one)  # as if the worker had been killed before it removed them
     before = rows(sqlite_catalog)
 
-    assert list(commit_merged(lake, table, directory, INFO)) == []
+    assert list(commit_compacted(lake, table, directory, INFO)) == []
 
     assert len(committed) == 1
     assert all(Path(one.file.path).exists() for one in records.values())
@@ -108,5 +108,5 @@ def test_a_table_that_is_gone_is_left_alone(lake, sqlite_catalog):
     with open_lake(sqlite_catalog) as reference:
         reference.sql("DROP TABLE t")
 
-    assert list(commit_merged(lake, table, directory, INFO)) == []
+    assert list(commit_compacted(lake, table, directory, INFO)) == []
     assert read_records(directory) == {}

@@ -36,6 +36,7 @@ from airflow_provider_ducklake.transaction.changes import (
     RegisterLayout,
     RenameTable,
     RenameView,
+    RewriteDeletes,
     SetPartitioning,
     SetSorting,
     Truncate,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.transaction.commit_state import CommitState
 
 
-def effects_of(  # noqa: C901, PLR0912 - one line for each kind, checked to be exhaustive
+def effects_of(  # noqa: C901, PLR0912, PLR0915 - a line for each kind, checked to be exhaustive
     change: Change, state: CommitState, tables: CatalogTables
 ) -> Iterator[Effect]:
     """Yield the statements of one change; takes ids from ``state`` and leaves its records there."""
@@ -100,5 +101,7 @@ def effects_of(  # noqa: C901, PLR0912 - one line for each kind, checked to be e
             yield from deletes.truncate(change, state, tables)
         case MergeAdjacent():
             yield from compaction.merge_adjacent(change, state, tables)
+        case RewriteDeletes():
+            yield from compaction.rewrite_deletes(change, state, tables)
         case _:
             assert_never(change)

@@ -60,7 +60,8 @@ def add_deletes(change: AddDeletes, state: CommitState, tables: CatalogTables) -
     marks = inlined_delete_table(change.table_id, tables.metadata_schema)
     for ids in in_parts(change.folded_marks):
         yield Effect(delete(marks).where(marks.c.file_id.in_(ids)))
-    state.record(ChangeRecord(ChangeKind.DELETED_FROM_TABLE, change.table_id))
+    if not change.of_rewrite:
+        state.record(ChangeRecord(ChangeKind.DELETED_FROM_TABLE, change.table_id))
 
 
 def _row(file: FileDeletes | UnwrittenDeletes, change: AddDeletes, state: CommitState) -> dict[str, object]:

@@ -9,8 +9,8 @@ from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.planning.row_changes import RowChanges
 from airflow_provider_ducklake.spark import job_io
 from airflow_provider_ducklake.spark.job_errors import typed
+from airflow_provider_ducklake.spark.jobs.compact import compact
 from airflow_provider_ducklake.spark.jobs.insert import insert
-from airflow_provider_ducklake.spark.jobs.merge_adjacent import merge_adjacent
 from airflow_provider_ducklake.spark.jobs.row_changes import change_rows
 from airflow_provider_ducklake.spark.jobs.sql import run_sql
 from airflow_provider_ducklake.spark.jobs.stream import run_stream
@@ -33,7 +33,8 @@ _VERBS: dict[str, Callable[[SparkSession, JobRequest], tuple[WriteResult, ...] |
     "delete": change_rows,
     "update": change_rows,
     "merge": change_rows,
-    "merge_adjacent": merge_adjacent,
+    "merge_adjacent": compact,
+    "rewrite": compact,
 }
 
 

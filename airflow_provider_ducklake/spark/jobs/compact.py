@@ -10,13 +10,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import DuckLakeError
+from airflow_provider_ducklake.planning.scan import ScanPlan
 from airflow_provider_ducklake.planning.write import WriteResult
 from airflow_provider_ducklake.spark import compaction_io, job_json
 from airflow_provider_ducklake.spark.compaction_json import decode_compaction, encode_compaction
 from airflow_provider_ducklake.spark.job_errors import marked
 from airflow_provider_ducklake.spark.job_request import CompactionSource, job_directory
 from airflow_provider_ducklake.spark.progress import progress_lines
-from airflow_provider_ducklake.storage.compact_files import Merging
+from airflow_provider_ducklake.storage.compact_files import Merging, Rewriting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.compaction import Bin, Compaction
     from airflow_provider_ducklake.planning.write import WritePlan
     from airflow_provider_ducklake.spark.job_request import JobRequest
+    from airflow_provider_ducklake.transaction.changes import MergedFile, RewrittenFile
 
 log = logging.getLogger(__name__)
 
 
-def merge_adjacent(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]:
-    """Merge the files of each bin; what is complete has a record, whatever becomes of the others.
+def compact(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]:
+    """Make a file of each bin; what is complete has a record, whatever becomes of the others.
 
     Raises:
         StorageError: a file is missing, damaged or has another number of rows than the catalog says.
@@ -41,7 +43,8 @@ def merge_adjacent(spark: SparkSession, request: JobRequest) -> tuple[WriteResul
     assert isinstance(source, CompactionSource)
     compaction = source.compaction
     log.info(
-        "Merging %d files of %s, %d bytes, into %d",
+        "%s %d files of %s, %d bytes, into %d",
+        "Rewriting" if compaction.is_rewrite else "Merging",
         *(compaction.file_count, compaction.table.name, compaction.file_size_bytes, len(compaction.bins)),
     )
     started = time.monotonic()
@@ -49,7 +52,7 @@ def merge_adjacent(spark: SparkSession, request: JobRequest) -> tuple[WriteResul
     context = spark.sparkContext
     with progress_lines(context):
         done = context.parallelize(documents, len(documents)).map(_task(plan, source)).collect()
-    log.info("Merged %d rows", sum(done))
+    log.info("Wrote %d rows", sum(done))
     details = {"seconds": round(time.monotonic() - started, 1)}
     return (WriteResult(plan.target, plan.partition_fields, (), 0, "arrow", details),)
 
@@ -67,21 +70,27 @@ def _task(plan: WritePlan, source: CompactionSource) -> Callable[[str], int]:
     def run(text: str) -> int:
         alone = CompactionSource(decode_compaction(json.loads(text)), staging_id, partition_id)
         try:
-            return merge_bin(alone, job_json.decode_plan(document))
+            return compact_bin(alone, job_json.decode_plan(document))
         except DuckLakeError as error:
             raise RuntimeError(marked(str(error), type(error))) from error
 
     return run
 
 
-def merge_bin(source: CompactionSource, plan: WritePlan) -> int:
+def compact_bin(source: CompactionSource, plan: WritePlan) -> int:
     """Write the file of the only bin, then its record; return the number of rows."""
-    (files,), table = source.compaction.bins, source.compaction.table
+    compaction = source.compaction
+    (files,), table = compaction.bins, compaction.table
     staged = replace(plan, directory=job_directory(table.root, source.staging_id))
-    merging = Merging(str(table.name), table.snapshot.id, plan.settings)
-    merged = merging.merge(files, file_path(files, staged, source.partition_id))
-    compaction_io.write_record(staged.directory, merged)
-    return merged.file.record_count
+    path = file_path(files, staged, source.partition_id)
+    compacted: MergedFile | RewrittenFile
+    if compaction.is_rewrite:
+        reading = ScanPlan(table, files.files, (), inlined_deletes=compaction.marks)
+        compacted = Rewriting(reading, plan.settings).rewrite(files, path)
+    else:
+        compacted = Merging(str(table.name), table.snapshot.id, plan.settings).merge(files, path)
+    compaction_io.write_record(staged.directory, compacted)
+    return compacted.file.record_count if compacted.file is not None else 0
 
 
 def file_path(files: Bin, plan: WritePlan, partition_id: int | None) -> str:

@@ -1,0 +1,251 @@
+"""Compacted files show what their sources did, at every snapshot, to the reference and to us."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from airflow_provider_ducklake.catalog.compaction import compaction_change
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import (
+    InvalidInputError,
+    StorageError,
+    TransactionConflictError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.planning.compaction import MergeRule, RewriteRule
+from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.transaction.changes import Truncate
+from tests.interop.compacting import merge_adjacent, merged_files, rewrite, rewritten_files
+from tests.interop.comparison import differences, multiset, tables_of
+from tests.interop.corpus import History
+from tests.reference.duckdb_lake import open_lake
+
+HISTORIES = {"ci": (2, 20), "full": (100, 80)}  # how many, and statements of each
+OTHERS = (
+    "delete",
+    "update",
+    "update key",
+    "add column",
+    "rename column",
+    "drop column",
+    "add field",
+    "widen",
+)
+LAYOUT = ("partition", "unpartition", "sort", "option", "flush", "merge files", "rewrite")
+KINDS = (*["insert"] * 20, *OTHERS, *LAYOUT)
+
+
+def rows_at_every_snapshot(catalog):
+    """Return all rows of all tables as the reference reads them."""
+    with open_lake(catalog) as reference:
+        return list(tables_of(reference))
+
+
+def as_multisets(tables):
+    return {name: None if rows is None else multiset(rows) for name, rows in tables.items()}
+
+
+def changes_of(lake, table):
+    """Return all changes of a table."""
+    ids = [one.id for one in lake.snapshots()]
+    since = next(one for one in ids if table in lake.tables(at=one))
+    return multiset(lake.changes((table.schema, table.name), since, ids[-1]).read_arrow())
+
+
+def assert_compacted_without_a_trace(catalog, compact, **limits):
+    """Compact all tables; what was to be read before is to be read after it. Return how many were."""
+    before = rows_at_every_snapshot(catalog)
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        names = lake.tables()
+        feeds = {name: changes_of(lake, name) for name in names}
+        made = [compact(lake, (name.schema, name.name), **limits) for name in names]
+        after = rows_at_every_snapshot(catalog)
+        assert [one for one in differences(lake, before, with_bounds=False) if one is not None] == []
+        assert [one for one in differences(lake, after) if one is not None] == []
+        for (version, rows), (same, shown) in zip(before, after, strict=False):
+            assert (version, as_multisets(rows)) == (same, as_multisets(shown))
+        assert {name: changes_of(lake, name) for name in names} == feeds
+    return len([one for one in made if one is not None])
+
+
+def test_histories_read_the_same_after_it(new_catalog, seed, size):
+    count, steps = HISTORIES[size]
+    done = Counter()
+    for number in range(count):
+        draw = random.Random(f"compact {seed} {number}")
+        catalog = new_catalog("sqlite")
+        history = History(draw, Counter(), kinds=KINDS)
+        target = draw.choice([2000, 5000, 10**9])
+        try:
+            with open_lake(catalog) as reference:
+                history.play(reference, steps)
+            done["rewritten"] += assert_compacted_without_a_trace(catalog, rewrite, target_file_size=target)
+            with open_lake(catalog) as reference:
+                history.play_on(reference, steps // 2)
+            done["merged"] += assert_compacted_without_a_trace(
+                catalog, merge_adjacent, target_file_size=target
+            )
+            with open_lake(catalog) as reference:
+                history.play_on(reference, steps // 2)
+            done["rewritten"] += assert_compacted_without_a_trace(catalog, rewrite)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the statements show it again
+            pytest.fail(f"--seed {seed}, history {number}: {error!r}\n" + ";\n".join(history.statements))
+    assert min(done["rewritten"], done["merged"]) >= count / 2, done
+
+
+TABLE = "CREATE TABLE t (i INT, s VARCHAR)"
+
+
+@pytest.fixture
+def lake(catalog):
+    """Make a lake with a table of four files, of two layouts of columns."""
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        reference.sql(TABLE)
+        reference.sql("INSERT INTO t FROM range(0, 20) r(i) SELECT i, 'a' || i")
+        reference.sql("INSERT INTO t FROM range(20, 30) r(i) SELECT i, 'b' || i")
+        reference.sql("ALTER TABLE t ADD COLUMN n INT DEFAULT 7")
+        reference.sql("INSERT INTO t FROM range(30, 40) r(i) SELECT i, 'c' || i, i")
+        reference.sql("INSERT INTO t FROM range(40, 50) r(i) SELECT i, 'd' || i, i")
+    with Lake.connect(catalog.sqlalchemy_url) as found:
+        yield found
+
+
+def sizes(planned):
+    return [[file.record_count for file in one.files] for one in planned.bins]
+
+
+def test_files_with_the_same_columns_become_one(lake, catalog):
+    assert sizes(lake.plan_merge("t")) == [[20, 10], [10, 10]]
+
+    committed = merge_adjacent(lake)
+
+    assert committed is not None
+    assert [file.record_count for file in lake.table_snapshot("t", with_files=True).files] == [30, 20]
+    assert [str(one) for one in lake.snapshots()[-1].changes] == ["merge_adjacent:1"]
+    with open_lake(catalog) as reference:
+        assert reference.sql("SELECT count(*), sum(i), sum(n) FROM t") == [(50, 1225, 1000)]
+        assert reference.sql("SELECT count(*) FROM t AT (VERSION => 2)") == [(20,)]
+        assert reference.sql(
+            "SELECT count(*) FROM ducklake_cleanup_old_files('lake', cleanup_all => true)"
+        ) == [(4,)]
+        assert reference.sql("SELECT count(*), sum(i), sum(n) FROM t") == [(50, 1225, 1000)]
+    assert lake.plan_merge("t").bins == ()
+
+
+def test_limits_choose_files(lake):
+    planned = lake.plan_merge("t", MergeRule(max_output_files=1))
+    assert sizes(planned) == [[20, 10]]
+    assert sizes(lake.plan_merge("t", MergeRule(max_input_files=3))) == [[20, 10]]
+    (first,) = planned.bins
+    largest = max(file.file_size_bytes for file in first.files)
+    assert sizes(lake.plan_merge("t", MergeRule(min_file_size=largest + 1), where="i < 30")) == []
+    assert sizes(lake.plan_merge("t", MergeRule(max_file_size=100))) == []
+    assert sizes(lake.plan_merge("t", where="i >= 30")) == [[10, 10]]
+    times = {one.id: one.time for one in lake.snapshots()}
+    newest = max(times)
+    assert sizes(lake.plan_merge("t", older_than=times[newest])) == [[20, 10]]
+    with pytest.raises(InvalidInputError, match="max_input_files=1"):
+        MergeRule(max_input_files=1)
+    with pytest.raises(InvalidInputError, match="leaves no file"):
+        MergeRule(min_file_size=10**10, target_file_size=10**9)
+
+
+BESIDE = {
+    "delete": "DELETE FROM t WHERE i = 3",
+    "mark": "DELETE FROM t WHERE i = 4",
+    "update": "UPDATE t SET s = 'x' WHERE i = 3",
+    "truncate": "DELETE FROM t",
+    "merge": "CALL ducklake_merge_adjacent_files('lake')",
+    "drop": "DROP TABLE t",
+}
+
+
+@pytest.mark.parametrize("kind", BESIDE)
+def test_what_touches_the_files_meanwhile_is_a_conflict(lake, catalog, kind):
+    planned = lake.plan_merge("t")
+    change = compaction_change(planned.table, merged_files(lake, planned))
+    with open_lake(catalog, data_inlining_row_limit=10 if kind == "mark" else 0) as reference:
+        reference.sql(BESIDE[kind])
+    with pytest.raises(TransactionConflictError, match="t"):
+        lake.commit(planned.table.snapshot.id, (change,), CommitInfo())
+
+
+def test_what_leaves_the_files_alone_is_none(lake, catalog):
+    planned = lake.plan_merge("t", MergeRule(max_output_files=1))
+    change = compaction_change(planned.table, merged_files(lake, planned))
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("INSERT INTO t FROM range(50, 60) r(i) SELECT i, 'e', i")
+        reference.sql("DELETE FROM t WHERE i = 45")
+        reference.sql("ALTER TABLE t RENAME s TO text")
+    assert lake.commit(planned.table.snapshot.id, (change,), CommitInfo()) is not None
+    with open_lake(catalog) as reference:
+        assert reference.sql("SELECT count(*), count(text), sum(i) FROM t") == [(59, 59, 1725)]
+
+
+def test_compaction_is_a_snapshot_of_its_own(lake):
+    planned = lake.plan_merge("t")
+    change = compaction_change(planned.table, merged_files(lake, planned))
+    emptied = Truncate(planned.table.table_id, planned.table.name)
+    with pytest.raises(UnsupportedFeatureError, match="snapshot of its own"):
+        lake.commit(planned.table.snapshot.id, (change, emptied), CommitInfo())
+
+
+def test_a_file_with_other_rows_than_the_catalog_says_is_refused(lake, catalog):
+    planned = lake.plan_merge("t")
+    file = planned.bins[0].files[0]
+    with open_lake(catalog) as reference:
+        reference.sql(f"COPY (FROM '{file.path}' LIMIT 5) TO '{file.path}' (FIELD_IDS {{i: 1, s: 2}})")
+    with pytest.raises(StorageError, match="5 rows, and 20 by the catalog"):
+        merged_files(lake, planned)
+
+
+def test_rewritten_files_have_the_live_rows_only(lake, catalog):
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("DELETE FROM t WHERE i < 15 OR i BETWEEN 20 AND 29 AND i <> 25")
+    with open_lake(catalog, data_inlining_row_limit=10) as reference:
+        reference.sql("DELETE FROM t WHERE i IN (16, 31)")
+        before = reference.sql("SELECT rowid, * FROM t ORDER BY ALL")
+    planned = lake.plan_rewrite("t", RewriteRule(delete_threshold=0.5))
+    assert sizes(planned) == [[20, 10]]
+
+    committed = lake.commit_compacted(planned.table, rewritten_files(lake, planned), CommitInfo())
+
+    assert committed is not None
+    assert [str(one) for one in lake.snapshots()[-1].changes] == ["rewrite_delete:1"]
+    assert sorted(one.record_count for one in lake.table_snapshot("t", with_files=True).files) == [5, 10, 10]
+    assert lake.plan_rewrite("t", RewriteRule(delete_threshold=0.5)).bins == ()
+    with open_lake(catalog) as reference:
+        assert reference.sql("SELECT rowid, * FROM t ORDER BY ALL") == before
+        reference.sql("CALL ducklake_flush_inlined_data('lake')")
+        reference.sql("CALL ducklake_expire_snapshots('lake', older_than => now())")
+        reference.sql("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
+        assert reference.sql("SELECT rowid, * FROM t ORDER BY ALL") == before
+
+
+@pytest.mark.parametrize("kind", sorted(set(BESIDE) - {"merge"}))
+def test_what_touches_rewritten_files_meanwhile_is_a_conflict(lake, catalog, kind):
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("DELETE FROM t WHERE i = 5")
+    planned = lake.plan_rewrite("t", RewriteRule(delete_threshold=0))
+    files = rewritten_files(lake, planned)
+    with open_lake(catalog, data_inlining_row_limit=10 if kind == "mark" else 0) as reference:
+        reference.sql(BESIDE[kind])
+    with pytest.raises(TransactionConflictError, match="t"):
+        lake.commit_compacted(planned.table, files, CommitInfo())
+
+
+def test_a_file_without_a_live_row_just_ends(lake, catalog):
+    files = lake.files("t")
+    with open_lake(catalog, data_inlining_row_limit=10) as reference:
+        reference.sql("DELETE FROM t WHERE i BETWEEN 20 AND 24")  # in the catalog, and so the file stays
+        reference.sql("DELETE FROM t WHERE i BETWEEN 25 AND 29")
+    planned = lake.plan_rewrite("t")
+    assert sizes(planned) == [[10]]
+    (file,) = rewritten_files(lake, planned)
+    assert file.file is None
+    lake.commit_compacted(planned.table, [file], CommitInfo())
+    assert len(lake.files("t")) == len(files) - 1
+    with open_lake(catalog) as reference:
+        assert reference.sql("SELECT count(*) FROM t") == [(40,)]
+        assert reference.sql("SELECT count(*) FROM t AT (VERSION => 3)") == [(30,)]
