@@ -496,10 +496,10 @@ class Lake:
     def commit_compacted(
         self, table: TableSnapshot, files: Collection[MergedFile | RewrittenFile], info: CommitInfo
     ) -> CommittedSnapshot | None:
-        """Put files in the place of those that they were written of; see ``plan_merge``.
+        """Put files, of one kind, in the place of those that they were written of.
 
         Raises:
-            TransactionConflictError: of a file that goes, rows were deleted or moved since; nothing landed.
+            TransactionConflictError: rows of a file that goes were deleted or moved since; nothing landed.
         """
         changes = (compaction_change(table, files),) if files else ()
         with self._reading() as connection:
