@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.planning.findings import FindingCode
 from tests import corpus_summary as summary
 from tests.interop import corpus
 from tests.interop.comparison import differences, tables_of
@@ -22,9 +23,30 @@ def noted(record_property):
     return lambda counts: record_property(summary.PROPERTY, dict(counts))
 
 
+# Faults of the reference (observed on 1.5.5): it keeps bounds of a table that are NULL where values have
+# none (texts with NUL or beyond 256 bytes, NaN, columns promoted while their rows lay in the catalog), and a
+# flush gives a data file that has ended with a delete file a second one.
+NARROW, TWICE = FindingCode.TABLE_STATS_NARROW, FindingCode.TWO_DELETE_FILES
+NARROW_OF_THE_REFERENCE = {
+    "types in files",
+    "types inlined",
+    "types inlined, flushed",
+    "alterations, flushed",
+    "partitions, inlined",
+    "added files",
+    "added files of many types",
+}
+
+
 def compared(catalog: CatalogDatabase) -> Counter[str]:
     """Return how often a lake on SQLite has each feature, and how many tables were compared."""
     return Counter(corpus.features(catalog), compared=compare(catalog))
+
+
+def faults(catalog: CatalogDatabase) -> dict[FindingCode, str]:
+    """Return what verification finds, one sentence of each kind."""
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        return {one.code: one.sentence for one in lake.verify()}
 
 
 def compare(catalog: CatalogDatabase, *, with_bounds: bool = True) -> int:
@@ -45,6 +67,7 @@ def test_a_scenario_reads_the_same(sqlite_catalog, tmp_path, noted, scenario):
     assert all(counts[name] for name in homes), counts
     assert counts["compared"] > 0
     noted(counts)
+    assert set(faults(sqlite_catalog)) == ({NARROW} if scenario.name in NARROW_OF_THE_REFERENCE else set())
 
 
 @pytest.mark.parametrize("name", ["types inlined, flushed", "defaults for inlined rows"])
@@ -76,6 +99,7 @@ def test_drawn_histories_read_the_same(new_catalog, noted, seed, size, part):
             history.play(reference, steps)
         try:
             counts += compared(catalog)
+            assert not faults(catalog).keys() - {NARROW, TWICE}, faults(catalog)
         except AssertionError as error:
             pytest.fail(f"--seed {seed}, history {number}: {error}\n" + ";\n".join(history.statements))
     assert counts["inlined rows"]
