@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pymysql
 import pytest
 from sqlalchemy import event, text
 
@@ -257,3 +258,24 @@ def test_a_snapshot_committed_meanwhile_undoes_the_migration(old, new_catalog):
         assert (dump_schema(moved.catalog), moved_rows, everything(moved)[2]) == before
         assert lake.migrate().to_version == "1.0"
         assert texts(lake.read_arrow("t", at=5)) == read_alike(old.rows["5"]["t"])
+
+
+def test_files_that_are_named_stay_when_a_later_step_is_tried_again(old, new_catalog):
+    """On MariaDB the rows are committed before the last column is dropped, which may have to wait."""
+    moved = copy_lake(old, new_catalog("mariadb"))
+    with Lake.connect(moved.catalog.sqlalchemy_url) as lake:
+        happened = []
+
+        def lose_a_race(_connection, _cursor, statement, *_more):
+            if "DROP COLUMN" in statement and not happened:
+                happened.append(statement)
+                raise pymysql.err.OperationalError(1205, "Lock wait timeout exceeded")
+
+        engine = lake._catalog.dialect.engine
+        event.listen(engine, "before_cursor_execute", lose_a_race)
+        lake.migrate()
+        event.remove(engine, "before_cursor_execute", lose_a_race)
+
+        assert happened
+        assert lake.verify() == []
+        assert texts(lake.read_arrow("m", at=17)) == old.rows["17"]["m"]

@@ -26,5 +26,9 @@ def back_up(dialect: CatalogDialect, connection: Connection, version: SpecVersio
         return None
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
     target = file.with_name(f"{file.name}.{version.value}.{now}.backup")
-    dialect.copy_file(connection, target)
+    try:
+        dialect.copy_file(connection, target)
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
     return target

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.catalog.migrations.places import Place
     from airflow_provider_ducklake.spec.paths import CatalogPath
     from airflow_provider_ducklake.storage.filesystem import Location
 
@@ -69,8 +70,7 @@ class MigrationResult:
     """What a migration did, or with ``dry_run`` would do; no ``steps``: the catalog had 1.0 already.
 
     ``files`` counts the merged files and the chains of delete files that were written anew, ``bytes`` the
-    size of what was read for that. ``backup`` is the copy of
-    a catalog that is a file, as it was before.
+    size of what was read for that. ``backup`` is the copy of a catalog that is a file, as it was before.
     """
 
     from_version: str
@@ -186,6 +186,7 @@ class _Migration:
         self._copies: dict[MergedFile, StampedCopy] = {}
         self._joined: dict[DeleteChain, JoinedDeletes] = {}
         self._backup: Path | None = None
+        self._named: set[Place] = set()  # files that the catalog may name by now
         self._may_be_committed = False
 
     def look_at(self, plan: _Plan) -> None:
@@ -211,7 +212,7 @@ class _Migration:
             self._write(plan)
             done, _ = with_retries(self._catalog.dialect, DEFAULT_RETRY, self._attempt)
             if isinstance(done, MigrationResult):
-                self._remove_files(keep=done.files > 0)
+                self._remove_files()
                 return done
             plan = done
         raise TransactionConflictError(
@@ -248,7 +249,8 @@ class _Migration:
             plan = _plan(connection, self._catalog)
             if plan.version is CURRENT:  # another one was faster
                 return plan.result((), dry_run=False)
-            if self._wants_backup and self._backup is None:
+            if self._wants_backup:
+                self._remove_backup()  # of an attempt that lost a race: it lacks the winner's snapshot
                 self._backup = back_up(self._catalog.dialect, connection, plan.version)
             _execute(connection, plan.grow)
             # Old clients know nothing of the lock; most databases make them wait by now.
@@ -275,6 +277,8 @@ class _Migration:
         copied, joined = self.to_copy(plan), [self._joined[chain] for chain in plan.chains]
         stamped = [(file.id, file.newest) for file in plan.merged.counted if not self._needs_copy[file]]
         put_stamped(connection, self._tables, [*plan.merged.stamped, *stamped])
+        self._named |= {self._copies[file].place for file in copied}
+        self._named |= {one.place for one in joined if one.place is not None}
         put_copies(connection, self._tables, [self._copies[file] for file in copied])
         put_joined(connection, self._tables, joined)
         old = [
@@ -316,27 +320,33 @@ class _Migration:
             raise TransactionConflictError(
                 "migrate the catalog", "was committed by an older client", "the lake", first
             )
-        self._may_be_committed = True
+        before, self._may_be_committed = self._may_be_committed, True
         try:
             connection.commit()
         except DBAPIError as error:
             dialect = self._catalog.dialect
-            self._may_be_committed = not (dialect.is_lost_race(error) or dialect.is_refusal(error))
+            if dialect.is_lost_race(error) or dialect.is_refusal(error):
+                self._may_be_committed = before
             raise
 
-    def _remove_files(self, *, keep: bool) -> None:
-        if not keep:
-            copied = [one.place for one in self._copies.values()]
-            joined = [one.place for one in self._joined.values() if one.place is not None]
-            unused = [one.full(self._catalog.data_path) for one in (*copied, *joined)]
-            remove_unused(unused, self._files.locate)
+    def _remove_files(self) -> None:
+        """Remove the files that the catalog does not name, whatever became of the last COMMIT."""
+        copied = {one.place for one in self._copies.values()}
+        joined = {one.place for one in self._joined.values() if one.place is not None}
+        kept = self._named if self._may_be_committed else set()
+        unused = [one.full(self._catalog.data_path) for one in (copied | joined) - kept]
+        remove_unused(unused, self._files.locate)
 
     def clean_up(self) -> None:
         """Remove what a migration that failed has made; nothing that a COMMIT without an answer may need."""
+        self._remove_files()
         if not self._may_be_committed:
-            self._remove_files(keep=False)
-            if self._backup is not None:
-                self._backup.unlink(missing_ok=True)
+            self._remove_backup()
+
+    def _remove_backup(self) -> None:
+        if self._backup is not None:
+            self._backup.unlink(missing_ok=True)
+            self._backup = None
 
 
 def _execute(connection: Connection, changes: Iterable[LayoutChange]) -> None:
