@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
     DuckLakeError,
+    StorageError,
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity, commit_identity
@@ -25,7 +27,7 @@ from airflow_provider_ducklake.spark import job_io
 from airflow_provider_ducklake.spec.commit_key import OnClear
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from airflow.sdk import Context
 
@@ -132,6 +134,9 @@ class DuckLakeSparkOperator(DuckLakeSparkJobOperator):
 
     def _give_up(self, lake: Lake, request: JobRequest) -> None:
         self._remove_files(request, lake.storage_options)
+        self._release(lake, request)
+
+    def _release(self, lake: Lake, request: JobRequest) -> None:
         try:
             lake.release_job(request.job_id)
         except Exception as error:  # noqa: BLE001 - a clean-up must not hide why
@@ -159,15 +164,39 @@ class DuckLakeSparkOperator(DuckLakeSparkJobOperator):
         request, passwords = self._plan(lake)
         if request is None:
             return self.summary((), self.commit(lake, (), self._commit_info(context, identity), keyed))
-        lake.close()  # no idle connection during the job; the next use opens one again
-        results = self._run_job(context, request, passwords, lake.storage_options)
-        committed = self._commit(lake, request, results, self._commit_info(context, identity), keyed)
+        with self._registered(lake, request):
+            results = self._run_job(context, request, passwords, lake.storage_options)
+            self._check_protected(lake, request)
+            committed = self._commit(lake, request, results, self._commit_info(context, identity), keyed)
         if committed is not None and committed.is_earlier:
             self._remove_files(request, lake.storage_options)
             return self._already_committed(lake, committed.records)
         summary = self.summary(results, committed)
         self._tidy_up(request, results, lake.storage_options)
         return summary
+
+    @contextmanager
+    def _registered(self, lake: Lake, request: JobRequest) -> Iterator[None]:
+        """Keep a clean-up of orphaned files away from the job's until their fate is known."""
+        lake.register_job(request.job_id, request.directory)
+        lake.close()  # no idle connection during the job; the next use opens one again
+        try:
+            yield
+        except CommitStateUnknownError:
+            raise
+        except DuckLakeError:
+            self._release(lake, request)
+            raise
+        self._release(lake, request)
+
+    def _check_protected(self, lake: Lake, request: JobRequest) -> None:
+        known = lake.registered_jobs([request.job_id]).get(request.job_id)
+        if known is None or known.released_at is not None:
+            self._remove_files(request, lake.storage_options)
+            raise StorageError(
+                f"The files of job {request.job_id} were given up by a clean-up of orphaned files, which "
+                "waits for jobs no longer than its stage_ttl. Nothing was committed; run the task again."
+            )
 
     def _commit(
         self,
