@@ -71,8 +71,11 @@ class Known:
     def types(self, table_id: int, column_id: int) -> tuple[DuckLakeType, ...]:
         """Return the types that a column has had, none where it is no column of the table with bounds."""
         if table_id not in self._types:
-            self._types[table_id] = self._columns.types(table_id)
-        return tuple(one for one in self._types[table_id].get(ColumnId(column_id), ()) if has_bounds(one))
+            types = self._columns.types(table_id)
+            self._types[table_id] = {
+                column: tuple(one for one in had if has_bounds(one)) for column, had in types.items()
+            }
+        return self._types[table_id].get(ColumnId(column_id), ())
 
     def of_table(self, table_id: int, column_id: int) -> TableBounds | None:
         """Return what is said of a column that the table has now."""
@@ -103,6 +106,10 @@ def _of_tables(look: Look, known: Known) -> Iterator[Finding]:
         of = f"ducklake_table_column_stats of column {column_id} of {look.table(table_id)}"
         objects = {"table_id": table_id, "column_id": column_id}
         yield from _texts(of, stats.bounds, known.types(table_id, column_id), objects)
+
+
+def _are_in_order(bounds: TextBounds, types: tuple[DuckLakeType, ...]) -> bool:
+    return are_readable(bounds, types) and not are_crossed(bounds, types)
 
 
 def _texts(
@@ -138,9 +145,11 @@ def _of_files(look: Look, known: Known) -> Iterator[Finding]:
     said: set[tuple[int, int]] = set()
     for row in look.all(query):
         types = known.types(row.table_id, row.column_id)
-        objects = {"table_id": row.table_id, "column_id": row.column_id, "data_file_id": row.data_file_id}
-        of = f"ducklake_file_column_stats of column {row.column_id} of data file {row.data_file_id}"
-        yield from _texts(of, TextBounds(row.min_value, row.max_value), types, objects)
+        bounds = TextBounds(row.min_value, row.max_value)
+        if types and not _are_in_order(bounds, types):
+            objects = {"table_id": row.table_id, "column_id": row.column_id, "data_file_id": row.data_file_id}
+            of = f"ducklake_file_column_stats of column {row.column_id} of data file {row.data_file_id}"
+            yield from _texts(of, bounds, types, objects)
         key = (row.table_id, row.column_id)
         told = known.of_table(*key) if row.end_snapshot is None and key not in said else None
         if told is not None and (problem := uncovered(row, told, types)) is not None:
