@@ -29,7 +29,12 @@ from airflow_provider_ducklake.catalog.catalog import Catalog
 from airflow_provider_ducklake.catalog.change_feed import ChangeFeed
 from airflow_provider_ducklake.catalog.column_bounds import ColumnBounds, column_bounds
 from airflow_provider_ducklake.catalog.commit import KeyedCommit, PlannedCommit, Stage, commit
-from airflow_provider_ducklake.catalog.compaction import as_planned, compaction_change, plan_merge, plan_rewrite
+from airflow_provider_ducklake.catalog.compaction import (
+    as_planned,
+    compaction_change,
+    plan_merge,
+    plan_rewrite,
+)
 from airflow_provider_ducklake.catalog.connect import catalog_file, open_engine, parse_url, shown
 from airflow_provider_ducklake.catalog.dialects import dialect_of
 from airflow_provider_ducklake.catalog.health import LakeHealth, health
@@ -100,7 +105,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.staged import StagedWrite
     from airflow_provider_ducklake.planning.watch import TableChanges
     from airflow_provider_ducklake.spec.consumption import Consumer, Consumption
-    from airflow_provider_ducklake.spec.ids import DataFileId, SchemaId, SnapshotId
+    from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId
     from airflow_provider_ducklake.spec.snapshots import JsonValue
     from airflow_provider_ducklake.spec.views import ViewDefinition
     from airflow_provider_ducklake.storage.filesystem import Location
