@@ -361,6 +361,7 @@ def encode_data_file(file: DataFile) -> Json:
         "footer_size": file.footer_size,
         "partition_values": list(file.partition_values),
         "column_stats": [encode_stats(stats) for stats in file.column_stats.values()],
+        "has_row_ids": file.has_row_ids,
     }
 
 
@@ -374,6 +375,7 @@ def decode_data_file(item: Json) -> DataFile:
         footer_size=item["footer_size"],
         column_stats={entry.column_id: entry for entry in stats},
         partition_values=tuple(item["partition_values"]),
+        has_row_ids=item["has_row_ids"],
     )
 
 

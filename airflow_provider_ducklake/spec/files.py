@@ -54,7 +54,8 @@ class DataFile:
     ``path`` is absolute, or relative to the table's directory. ``footer_size`` is the length word before the
     trailing magic. ``column_stats`` has an entry for each leaf column; ``partition_values`` one text (or None
     for NULL) for each key of the partition spec, in key order. ``mapping`` is that of a file whose columns
-    are found by name; without one they are found by field id.
+    are found by name; without one they are found by field id. ``has_row_ids``: its rows say their row ids, as
+    they had them before.
     """
 
     path: str
@@ -64,6 +65,7 @@ class DataFile:
     column_stats: Mapping[ColumnId, ColumnStats] = field(default_factory=dict)
     partition_values: tuple[str | None, ...] = ()
     mapping: NameMapping | None = None
+    has_row_ids: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -298,6 +298,18 @@ def test_drawn_changes(spark, tmp_path, inlining_limit, size, seed):
     assert hit > 10
 
 
+def test_row_ids_outlive_a_merge_by_duckdb(twins, spark):
+    """It takes files with consecutive ids in the catalog for files without ids of their own."""
+    twins.sql(TABLE.format(""), *(ROWS.format(more="", start=start, stop=start + 100) for start in (0, 100)))
+    for first in (5, 105):
+        twins.change(spark, **update(f"id BETWEEN {first} AND {first + 20}", name="'new'"))
+    before = twins.row_ids()
+
+    twins.ours.sql("CALL ducklake_merge_adjacent_files('lake')")
+
+    assert twins.row_ids() == before
+
+
 def test_clauses_in_their_order(twins, spark):
     """DuckDB's MERGE has one action for rows that it has; here it takes three statements."""
     twins.sql(TABLE.format(""), *(ROWS.format(more="", start=start, stop=start + 100) for start in (0, 100)))

@@ -88,7 +88,8 @@ def _file_rows(
         {
             **file_row(file_id, file, table_id),
             "begin_snapshot": state.snapshot_id,
-            "row_id_start": row_id_start,
+            # DuckDB's merge takes the catalog's word for consecutive ids, and loses those in the files
+            "row_id_start": None if file.has_row_ids else row_id_start,
             "partition_id": partition_id,
             "mapping_id": mappings.get(file.path),
             "partial_max": None,

@@ -195,25 +195,27 @@ class _Writer:
             for number in clauses
             if self.found.count([number])
         ]
-        return self._together(plan, results)
+        return self._together(plan, results, has_row_ids=True)
 
     def _inserted(self, clauses: Sequence[int]) -> WriteResult:
         plan = self.request.plans[1]
         results = [write(self.rows.inserted(number), plan, self.request.engine) for number in clauses]
-        return self._together(plan, results)
+        return self._together(plan, results, has_row_ids=False)
 
-    def _together(self, plan: WritePlan, results: Sequence[WriteResult]) -> WriteResult:
+    def _together(self, plan: WritePlan, results: Sequence[WriteResult], *, has_row_ids: bool) -> WriteResult:
         """Return the results of all clauses as one, without statistics of row ids."""
         return WriteResult(
             plan.target,
             plan.partition_fields,
-            tuple(_of_table(file) for result in results for file in result.data_files),
+            tuple(
+                _of_table(file, has_row_ids=has_row_ids) for result in results for file in result.data_files
+            ),
             sum(result.rows_written for result in results),
             results[0].engine if results else self.request.engine,
             results[-1].details if results else {},
         )
 
 
-def _of_table(file: DataFile) -> DataFile:
+def _of_table(file: DataFile, *, has_row_ids: bool) -> DataFile:
     stats = {one: known for one, known in file.column_stats.items() if one != table_reader.ROW_ID.id}
-    return replace(file, column_stats=stats)
+    return replace(file, column_stats=stats, has_row_ids=has_row_ids)
