@@ -64,6 +64,7 @@ from airflow_provider_ducklake.errors import (
     NotADuckLakeError,
     SchemaNotFoundError,
     SnapshotNotFoundError,
+    TransactionConflictError,
     UnsupportedFeatureError,
     UnsupportedVersionError,
     ViewNotFoundError,
@@ -504,12 +505,18 @@ class Lake:
         """Put files, of one kind, in the place of those that they were written of.
 
         Raises:
-            TransactionConflictError: rows of a file that goes were deleted or moved since; nothing landed.
+            TransactionConflictError: rows of a file that goes were deleted or moved since, or the table was
+                altered; nothing landed.
         """
-        changes = (compaction_change(table, files),) if files else ()
+        if not files:
+            return None
         with self._reading() as connection:
             head = self._snapshot(connection, None)
-        return self.commit(head.id, changes, info)  # each file is compared, whatever the base
+            if len(as_planned(connection, self._catalog, table.table_id, files)) < len(files):
+                raise TransactionConflictError(
+                    "compact files of it", "changed or moved rows of them", str(table.name), head.id
+                )
+        return self.commit(head.id, (compaction_change(table, files),), info)
 
     def as_planned(
         self, table: TableSnapshot, files: Collection[MergedFile | RewrittenFile]

@@ -102,9 +102,7 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkJobOperator):
 
     def make_request(self, lake: Lake, passwords: JdbcPasswords) -> JobRequest | None:  # noqa: ARG002
         """Look for files to compact; None: there are none."""
-        from uuid6 import uuid7  # noqa: PLC0415 - not needed to parse a DAG
-
-        from airflow_provider_ducklake.planning.write import plan_write  # noqa: PLC0415
+        from airflow_provider_ducklake.planning.write import plan_write  # noqa: PLC0415 - not needed to parse a DAG
 
         compaction = self.plan(lake)
         table = lake.table_snapshot(self.table)
@@ -116,7 +114,7 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkJobOperator):
             self.verb,
             *(compaction.file_count, table.name, compaction.file_size_bytes, len(compaction.bins)),
         )
-        job_id = str(uuid7())
+        job_id = _other_id()
         partition_id = None if table.partition_spec is None else table.partition_spec.id
         source = CompactionSource(compaction, self._staging_id, partition_id)
         plan = plan_write(table, job_directory(table.root, job_id))
@@ -131,8 +129,11 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkJobOperator):
         commit_every: int | None,
     ) -> Iterator[CommittedCompaction]:
         """Commit what tries before made and did not commit, as they were killed."""
-        ids = [_staging_id(identity, number) for number in range(1, context["ti"].try_number)]
-        for job in lake.registered_jobs(ids).values():
+        ids = [_staging_id(identity, number) for number in range(1, context["ti"].try_number + 1)]
+        known = lake.registered_jobs(ids)
+        if self._staging_id in known:  # of a run of that name which was deleted
+            self._staging_id = _other_id()
+        for job in known.values():
             if job.released_at is None:
                 self.log.info("An earlier try left files in %s", job.prefix)
                 yield from self._commit(lake, lake.table_snapshot(self.table), job.prefix, info, commit_every)
@@ -304,6 +305,12 @@ def _staging_id(identity: CommitIdentity, try_number: int) -> str:
     from uuid import NAMESPACE_URL, uuid5  # noqa: PLC0415
 
     return str(uuid5(NAMESPACE_URL, json.dumps([*identity.key.names, identity.key.generation, try_number])))
+
+
+def _other_id() -> str:
+    from uuid6 import uuid7  # noqa: PLC0415 - not needed to parse a DAG
+
+    return str(uuid7())
 
 
 def _no_passwords() -> JdbcPasswords:

@@ -60,7 +60,7 @@ def encode_compacted(compacted: MergedFile | RewrittenFile) -> Json:
     more = {"file": file, "partition_id": compacted.partition_id}
     if isinstance(compacted, RewrittenFile):
         origins = [[one.file_id, one.delete_file_id, one.mark_count] for one in compacted.origins]
-        return {"kind": "rewritten", "origins": origins, **more}
+        return {"kind": "rewritten", "origins": origins, "read_at": compacted.read_at, **more}
     return {
         "kind": "merged",
         "sources": list(compacted.sources),
@@ -76,7 +76,7 @@ def decode_compacted(item: Json) -> MergedFile | RewrittenFile:
     file = None if item["file"] is None else decode_data_file(item["file"])
     if item["kind"] == "rewritten":
         origins = tuple(RewriteSource(*one) for one in item["origins"])
-        return RewrittenFile(file, origins, item["partition_id"])
+        return RewrittenFile(file, origins, SnapshotId(item["read_at"]), item["partition_id"])
     assert file is not None
     return MergedFile(
         file,

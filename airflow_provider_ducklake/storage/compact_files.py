@@ -117,7 +117,8 @@ class Rewriting:
                     seen += rows.num_rows
         written = [_known_by_catalog(one, files) for one in writer.files]
         origins = tuple(self._origin(file) for file in files.files)
-        return RewrittenFile(written[0] if written else None, origins, files.partition_id)
+        new = written[0] if written else None
+        return RewrittenFile(new, origins, table.snapshot.id, files.partition_id)
 
     def _origin(self, file: LiveDataFile) -> RewriteSource:
         delete_file_id = None if file.delete_file is None else file.delete_file.id

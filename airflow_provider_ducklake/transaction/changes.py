@@ -455,11 +455,12 @@ class RewriteSource:
 class RewrittenFile:
     """A file with the live rows of others, which say their ids; None: no row of them was left.
 
-    Its path is relative to the table's directory.
+    Its path is relative to the table's directory. It has the columns that the table had at ``read_at``.
     """
 
     file: DataFile | None
     origins: tuple[RewriteSource, ...]
+    read_at: SnapshotId
     partition_id: PartitionId | None = None
 
     @property

@@ -120,7 +120,7 @@ CONFLICTS: dict[Deed, dict[ChangeKind, Fact]] = {
     Deed.DROP_VIEW: _same_id(_K.DROPPED_VIEW),
     Deed.DROP_MACRO: _same_id(_K.DROPPED_SCALAR_MACRO, _K.DROPPED_TABLE_MACRO),
     Deed.MERGE: _same_id(_K.DROPPED_TABLE),  # and what became of each file: see check_sources
-    Deed.REWRITE: _same_id(_K.DROPPED_TABLE),
+    Deed.REWRITE: _same_id(*_RESHAPED),
 }
 
 _THEY_DID = {

@@ -67,6 +67,10 @@ def test_killed_workers_leave_every_snapshot_as_it_was(catalog, size, seed, caps
             assert len(files) < FILES * (number + 1)
             assert all(Path(file.data_file).exists() for file in files)
             assert lake.protected_prefixes() == frozenset()
+    add_files(catalog, FILES * SIZES[size])
+    run(1)  # of a run that was deleted and is made again
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        assert lake.snapshots()[-1].author == "airflow"
     with capsys.disabled():
         print(f"\nseed {seed}: {SIZES[size]} tasks, {killed} workers killed")  # noqa: T201 - what was drawn
 

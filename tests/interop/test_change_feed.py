@@ -20,7 +20,7 @@ from tests.reference.duckdb_lake import open_lake
 
 REWRITE = ChangeKind.REWRITE_DELETE
 PAIRS_IN_CI = 25
-HISTORIES = {"ci": (3, 30, 12), "full": (100, 80, 400)}  # how many; statements of each, pairs of snapshots
+HISTORIES = {"ci": (3, 30, 12), "full": (30, 60, 120)}  # how many; statements of each, pairs of snapshots
 
 INSERTED_AND_DELETED = [
     f"BEGIN; {fill(0, 5)}; DELETE FROM t WHERE i IN (1, 3); COMMIT",
@@ -127,8 +127,7 @@ def rows_flushed_twice(lake: Lake, table: str, end: RecordedSnapshot) -> pa.Arra
     snapshots = lake.snapshots()
     if not any(record.kind is ChangeKind.INLINE_FLUSH for one in snapshots for record in one.changes):
         return pa.array([], pa.int64())
-    begin = next(one.id for one in snapshots if table in {name.name for name in lake.tables(at=one.id)})
-    gone = lake.deletions(table, begin, end.id)
+    gone = lake.deletions(table, snapshots[0].id, end.id)
     counted = gone.group_by("rowid").aggregate([("rowid", "count")])
     return counted.filter(pc.greater(counted["rowid_count"], 1))["rowid"].combine_chunks()
 

@@ -18,9 +18,11 @@ from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.transaction.changes import Truncate
 from tests.interop.compacting import merge_adjacent, merged_files, rewrite, rewritten_files
 from tests.interop.comparison import differences, multiset, tables_of
-from tests.interop.corpus import History
+from tests.interop.corpus import SCENARIOS, History, build
 from tests.reference.duckdb_lake import open_lake
 
+SCENARIOS_IN_CI = 3
+REFUSED: tuple[str, ...] = ()
 HISTORIES = {"ci": (2, 20), "full": (100, 80)}  # how many, and statements of each
 OTHERS = (
     "delete",
@@ -92,6 +94,25 @@ def test_histories_read_the_same_after_it(new_catalog, seed, size):
         except Exception as error:  # noqa: BLE001 - whatever it is, the statements show it again
             pytest.fail(f"--seed {seed}, history {number}: {error!r}\n" + ";\n".join(history.statements))
     assert min(done["rewritten"], done["merged"]) >= count / 2, done
+
+
+def test_scenarios_read_the_same_after_it(new_catalog, tmp_path, seed, size):
+    """All types, layouts and kinds of files that the reference writes, merged and rewritten."""
+    scenarios = random.Random(f"compact {seed}").sample(
+        SCENARIOS, SCENARIOS_IN_CI if size == "ci" else len(SCENARIOS)
+    )
+    done = 0
+    for number, scenario in enumerate(scenarios):
+        catalog = new_catalog("sqlite")
+        build(scenario, catalog, tmp_path / f"given{number}")
+        try:
+            done += assert_compacted_without_a_trace(catalog, merge_adjacent)
+            done += assert_compacted_without_a_trace(catalog, rewrite)
+        except UnsupportedFeatureError:
+            assert scenario.name in REFUSED, scenario.name
+        except Exception as error:
+            raise AssertionError(f"--seed {seed}, {scenario.name}") from error
+    assert size == "ci" or done > len(scenarios) / 2
 
 
 TABLE = "CREATE TABLE t (i INT, s VARCHAR)"
@@ -220,6 +241,25 @@ def test_rewritten_files_have_the_live_rows_only(lake, catalog):
         reference.sql("CALL ducklake_flush_inlined_data('lake')")
         reference.sql("CALL ducklake_expire_snapshots('lake', older_than => now())")
         reference.sql("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
+        assert reference.sql("SELECT rowid, * FROM t ORDER BY ALL") == before
+
+
+ALTERATIONS = ["ADD COLUMN m INT", "RENAME s TO text", "ALTER i TYPE BIGINT", "DROP COLUMN n"]
+
+
+@pytest.mark.parametrize("alteration", ALTERATIONS)
+def test_an_alteration_meanwhile_is_a_conflict_of_rewrites_only(lake, catalog, alteration):
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("DELETE FROM t WHERE i = 5")
+    merge, rewriting = lake.plan_merge("t"), lake.plan_rewrite("t", RewriteRule(delete_threshold=0))
+    merged, rewritten = merged_files(lake, merge), rewritten_files(lake, rewriting)
+    with open_lake(catalog) as reference:
+        reference.sql(f"ALTER TABLE t {alteration}")
+        before = reference.sql("SELECT rowid, * FROM t ORDER BY ALL")
+    with pytest.raises(TransactionConflictError, match="t"):
+        lake.commit_compacted(rewriting.table, rewritten, CommitInfo())
+    assert lake.commit_compacted(merge.table, merged, CommitInfo()) is not None
+    with open_lake(catalog) as reference:
         assert reference.sql("SELECT rowid, * FROM t ORDER BY ALL") == before
 
 
