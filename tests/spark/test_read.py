@@ -346,11 +346,10 @@ def test_a_file_that_goes_bad_before_the_rows_are_asked_for_is_named(sqlite_cata
 
 
 def test_lakes_of_older_versions(old, sqlite_catalog, spark):  # noqa: F811
-    catalog, expected = old
-    newest = max(map(int, expected["rows"]))
-    with Lake.connect(catalog.sqlalchemy_url) as lake, open_lake(sqlite_catalog) as duck:
-        wanted = [(name, newest) for name in expected["rows"][str(newest)]]
-        wanted += [("m", at) for at in range(newest) if "m" in expected["rows"].get(str(at), ())][-4:]
+    newest = max(map(int, old.rows))
+    with Lake.connect(old.catalog.sqlalchemy_url) as lake, open_lake(sqlite_catalog) as duck:
+        wanted = [(name, newest) for name in old.rows[str(newest)]]
+        wanted += [("m", at) for at in range(newest) if "m" in old.rows.get(str(at), ())][-4:]
         for name, at in wanted:
             ours = lake.read_arrow(name, at=at)
             duck.raw.register("ours", ours)
