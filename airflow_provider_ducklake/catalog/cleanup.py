@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from sqlalchemy import select
@@ -21,7 +20,7 @@ from airflow_provider_ducklake.planning.retention import cut_off
 from airflow_provider_ducklake.spec.paths import CatalogPath, path_key
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime, timedelta
     from typing import Any
 
@@ -103,7 +102,7 @@ def cleanup(
         return CleanupResult(tuple(one.path for one in free), named=left, dry_run=dry_run)
     _check_reachable(catalog, storage_options)
     progress = _Progress(len(free))
-    for part in _parts(free):
+    for part in in_parts(free, FILES_AT_ONCE):
         done = delete_files([one.path for one in part], storage_options)
         gone = [one.id for one, outcome in zip(part, done, strict=True) if outcome.error is None]
         _forget(catalog, gone)
@@ -111,12 +110,6 @@ def cleanup(
     return CleanupResult(
         tuple(progress.deleted), tuple(progress.missing), left, tuple(progress.failures), dry_run
     )
-
-
-def _parts(files: Sequence[_Scheduled]) -> Iterator[list[_Scheduled]]:
-    rest = iter(files)
-    while part := list(islice(rest, FILES_AT_ONCE)):
-        yield part
 
 
 def _due(catalog: Catalog, older_than: datetime | timedelta, floor: timedelta) -> list[_Scheduled]:

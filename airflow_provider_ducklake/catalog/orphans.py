@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog import jobs, read_snapshots
 from airflow_provider_ducklake.catalog.data_path_mark import check_mark, leave_mark, mark_names
 from airflow_provider_ducklake.catalog.file_paths import named_files, scheduled_files, table_directories
+from airflow_provider_ducklake.catalog.questions import in_parts
 from airflow_provider_ducklake.errors import SharedDataPathError
 from airflow_provider_ducklake.planning.orphans import (
     LakeFiles,
@@ -28,7 +28,7 @@ from airflow_provider_ducklake.planning.retention import cut_off
 from airflow_provider_ducklake.spec.paths import path_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import timedelta
     from typing import Any
 
@@ -161,7 +161,7 @@ def _delete(
     from airflow_provider_ducklake.storage.deletion import delete_files  # noqa: PLC0415 - heavy
 
     deleted: list[StoredFile] = []
-    for part in _parts(files):
+    for part in in_parts(files, FILES_AT_ONCE):
         with catalog.dialect.reading() as connection:
             named = {path_key(path) for path, _ in named_files(connection, catalog, since=next_file_id)}
         free = [one for one in part if path_key(one.path) not in named]
@@ -170,9 +170,3 @@ def _delete(
         failures += [(outcome.path, outcome.error) for outcome in done if outcome.error is not None]
         log.info("Deleted %d of %d orphaned files, %d failed", len(deleted), len(files), len(failures))
     return deleted
-
-
-def _parts(files: Sequence[StoredFile]) -> Iterator[list[StoredFile]]:
-    rest = iter(files)
-    while part := list(islice(rest, FILES_AT_ONCE)):
-        yield part

@@ -47,8 +47,8 @@ def values_of(ids: Collection[int]) -> dict[str, int]:
 _VALUES_AT_ONCE = 10_000  # databases limit the parameters of a statement: SQLite to 32,766
 
 
-def in_parts(values: Iterable[Value]) -> Iterator[tuple[Value, ...]]:
-    """Yield as many of the values as one statement takes, until none are left."""
+def in_parts(values: Iterable[Value], at_once: int = _VALUES_AT_ONCE) -> Iterator[tuple[Value, ...]]:
+    """Yield so many of the values at once, by default as one statement takes, until none are left."""
     rest = iter(values)
-    while part := tuple(islice(rest, _VALUES_AT_ONCE)):
+    while part := tuple(islice(rest, at_once)):
         yield part

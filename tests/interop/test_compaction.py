@@ -22,7 +22,6 @@ from tests.interop.corpus import SCENARIOS, History, build
 from tests.reference.duckdb_lake import open_lake
 
 SCENARIOS_IN_CI = 3
-REFUSED: tuple[str, ...] = ()
 HISTORIES = {"ci": (2, 20), "full": (100, 80)}  # how many, and statements of each
 OTHERS = (
     "delete",
@@ -108,8 +107,6 @@ def test_scenarios_read_the_same_after_it(new_catalog, tmp_path, seed, size):
         try:
             done += assert_compacted_without_a_trace(catalog, merge_adjacent)
             done += assert_compacted_without_a_trace(catalog, rewrite)
-        except UnsupportedFeatureError:
-            assert scenario.name in REFUSED, scenario.name
         except Exception as error:
             raise AssertionError(f"--seed {seed}, {scenario.name}") from error
     assert size == "ci" or done > len(scenarios) / 2
