@@ -41,6 +41,7 @@ from airflow_provider_ducklake.transaction.commit_state import CommitState
 from airflow_provider_ducklake.transaction.conflicts import (
     check_conflicts,
     check_not_registered,
+    check_restorable,
     check_sources,
     check_targets,
 )
@@ -280,6 +281,7 @@ def _begin(
     check_targets(changes, known.targets, head.id)
     check_sources(changes, known.sources, known.mark_counts, head.id)
     check_not_registered(changes, known.registered, head.id)
+    check_restorable(changes, known.snapshots, head.id)
     makes_layout = any(isinstance(change, InlineRows) and _lacks_layout(change, known) for change in changes)
     return CommitState(head, _now(progress), known, catalog_changes=changes_catalog(changes) or makes_layout)
 

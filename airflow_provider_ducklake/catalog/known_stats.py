@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import column, func, literal, select, table
 
-from airflow_provider_ducklake.catalog import read_files, read_layouts, read_statistics
+from airflow_provider_ducklake.catalog import read_files, read_layouts, read_snapshots, read_statistics
 from airflow_provider_ducklake.catalog.inlined_read import layout_schema
 from airflow_provider_ducklake.catalog.inlined_tables import INLINING_DIALECTS, inlined_table
 from airflow_provider_ducklake.catalog.known_targets import with_targets
@@ -21,6 +22,7 @@ from airflow_provider_ducklake.transaction.changes import (
     InlineRows,
     MergeAdjacent,
     RegisterLayout,
+    RestoreRows,
     RewriteDeletes,
     Truncate,
 )
@@ -37,13 +39,14 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.stats import TableColumnStats
 
 
+_ROWS_COME = (AppendFiles, InlineRows, RestoreRows)
 _ROWS_GO = (AddDeletes, EndFiles, InlineDeletes, MergeAdjacent, RewriteDeletes)  # of files that may be gone
 
 
 def stats_questions(catalog: Catalog, changes: Collection[Change]) -> dict[str, Question[Any]]:
     """Return what is asked of every commit; ``known_stats`` takes the answers by their names."""
     questions: dict[str, Question[Any]] = {}
-    if growing := _tables_of(changes, (AppendFiles, InlineRows)):
+    if growing := _tables_of(changes, _ROWS_COME):
         questions["statistics"] = read_statistics.which_statistics(catalog.tables, growing)
     if with_layout := _tables_of(changes, (RegisterLayout, InlineRows)):
         questions["layouts"] = read_layouts.which_newest_layouts(catalog.tables, with_layout)
@@ -72,6 +75,8 @@ def known_stats(
     )
     if any(isinstance(change, _ROWS_GO) for change in changes):
         known = with_targets(connection, catalog, changes, known)
+    if wanted := {change.as_of for change in changes if isinstance(change, RestoreRows)}:
+        known = replace(known, snapshots=read_snapshots.existing(connection, catalog.tables, wanted))
     return with_foreign_files(connection, catalog, changes, known)
 
 
@@ -81,8 +86,8 @@ def _columns_that_get_bounds(
     """Return the columns without bounds that new rows have bounds for: what do the others hold?"""
     found: dict[TableId, list[ColumnId]] = {}
     for change in changes:
-        if isinstance(change, AppendFiles | InlineRows) and isinstance(change.table, int):
-            table_id = TableId(change.table)
+        table_id = _existing_table(change)
+        if isinstance(change, _ROWS_COME) and table_id is not None:
             bounded = _bounded(change)
             missing = [
                 one.column_id
@@ -94,12 +99,15 @@ def _columns_that_get_bounds(
     return found
 
 
-def _bounded(change: AppendFiles | InlineRows) -> set[ColumnId]:
-    parts: list[Mapping[ColumnId, Any]] = (
-        [file.column_stats for file in change.files]
-        if isinstance(change, AppendFiles)
-        else [*change.column_stats]
-    )
+def _bounded(change: AppendFiles | InlineRows | RestoreRows) -> set[ColumnId]:
+    parts: list[Mapping[ColumnId, Any]]
+    match change:
+        case AppendFiles(files=files):
+            parts = [file.column_stats for file in files]
+        case InlineRows(column_stats=stats):
+            parts = [*stats]
+        case RestoreRows(files=restored, column_stats=stats):
+            parts = [*(one.file.column_stats for one in restored), *stats]
     return {
         column_id
         for part in parts
@@ -112,11 +120,14 @@ def _tables_of(changes: Collection[Change], kinds: type | tuple[type, ...]) -> l
     """Return the existing tables that changes of these kinds are about, each once."""
     found: dict[TableId, None] = {}
     for change in changes:
-        if isinstance(change, kinds):
-            table = getattr(change, "table_id", None) or getattr(change, "table", None)
-            if isinstance(table, int):
-                found[TableId(table)] = None
+        if isinstance(change, kinds) and (table_id := _existing_table(change)) is not None:
+            found[table_id] = None
     return list(found)
+
+
+def _existing_table(change: Change) -> TableId | None:
+    table = getattr(change, "table_id", None) or getattr(change, "table", None)
+    return TableId(table) if isinstance(table, int) else None
 
 
 def _unbounded(

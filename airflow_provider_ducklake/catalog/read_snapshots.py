@@ -22,7 +22,7 @@ from sqlalchemy import (
     type_coerce,
 )
 
-from airflow_provider_ducklake.catalog.questions import Question
+from airflow_provider_ducklake.catalog.questions import Question, in_parts
 from airflow_provider_ducklake.errors import (
     SnapshotNotFoundError,
     TransactionConflictError,
@@ -32,7 +32,7 @@ from airflow_provider_ducklake.spec.snapshots import Snapshot
 from airflow_provider_ducklake.transaction.changes_made import ChangeRecord, parse_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from datetime import datetime
 
     from airflow_provider_ducklake.catalog.tables import CatalogTables
@@ -62,6 +62,18 @@ def snapshot_by_id(connection: Connection, tables: CatalogTables, version: int) 
     if row is None:
         raise _not_found(connection, tables, f"version {version}")
     return _snapshot(row)
+
+
+def existing(
+    connection: Connection, tables: CatalogTables, snapshot_ids: Collection[SnapshotId]
+) -> frozenset[SnapshotId]:
+    """Return those of the snapshots that are there."""
+    ids = tables["snapshot"].c.snapshot_id
+    return frozenset(
+        SnapshotId(one)
+        for part in in_parts(snapshot_ids)
+        for one in connection.execute(select(ids).where(ids.in_(part))).scalars()
+    )
 
 
 def snapshot_by_time(connection: Connection, tables: CatalogTables, timestamp: datetime) -> Snapshot:

@@ -29,6 +29,8 @@ from airflow_provider_ducklake.transaction.changes import (
     RegisterLayout,
     RenameTable,
     RenameView,
+    RestoreRows,
+    RestoreTable,
     RewriteDeletes,
     SetPartitioning,
     SetSorting,
@@ -43,14 +45,23 @@ _STAGES: tuple[tuple[type, ...], ...] = (
     (DropTable, DropView, DropMacro),
     (DropSchema,),
     (CreateSchema,),
-    (CreateTable, CreateView, RenameTable, RenameView, ChangeColumns, SetPartitioning, SetSorting),
+    (
+        CreateTable,
+        RestoreTable,
+        CreateView,
+        RenameTable,
+        RenameView,
+        ChangeColumns,
+        SetPartitioning,
+        SetSorting,
+    ),
     (CommentOnTable, CommentOnColumn, CommentOnView),
     (RegisterLayout,),
     (EndFiles, InlineDeletes, Truncate),
-    (MergeAdjacent, RewriteDeletes),
+    (MergeAdjacent, RewriteDeletes, RestoreRows),
 )
 _UPKEEP = (MergeAdjacent, RewriteDeletes)
-_DATA = (AppendFiles, InlineRows, EndFiles, AddDeletes, InlineDeletes, Truncate, *_UPKEEP)
+_DATA = (AppendFiles, InlineRows, EndFiles, AddDeletes, InlineDeletes, Truncate, RestoreRows, *_UPKEEP)
 
 
 def ordered(changes: Iterable[Change]) -> tuple[Change, ...]:

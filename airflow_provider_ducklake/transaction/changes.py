@@ -15,6 +15,7 @@ from airflow_provider_ducklake.spec.ids import (
     DataFileId,
     DeleteFileId,
     MacroId,
+    MappingId,
     PartitionId,
     SchemaId,
     SnapshotId,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.files import DataFile, LiveDeleteFile
     from airflow_provider_ducklake.spec.identifiers import QualifiedName
     from airflow_provider_ducklake.spec.partitioning import PartitionField
+    from airflow_provider_ducklake.spec.paths import CatalogPath
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.spec.sorting import SortField
     from airflow_provider_ducklake.spec.stats import TableColumnStats
@@ -63,11 +65,15 @@ ViewRef: TypeAlias = ViewId | NewViewRef
 
 @dataclass(frozen=True, slots=True)
 class CreateSchema:
-    """A new schema; ``uuid`` names its directory where the name cannot."""
+    """A new schema; ``uuid`` names its directory where the name cannot.
+
+    ``path`` is the directory of one that comes back, as its row had it.
+    """
 
     ref: NewSchemaRef
     name: str
     uuid: str
+    path: CatalogPath | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +146,15 @@ class ChangeColumns:
 
 @dataclass(frozen=True, slots=True)
 class SetPartitioning:
-    """The partition keys of a table from now on; none: unpartitioned."""
+    """The partition keys of a table from now on; none: unpartitioned.
+
+    ``partition_id`` is given where the table had these keys before: files name them by it.
+    """
 
     table: TableRef
     name: QualifiedName
     fields: tuple[PartitionField, ...]
+    partition_id: PartitionId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,6 +498,65 @@ class RewriteDeletes:
         return tuple(one.file_id for one in self.origins)
 
 
+@dataclass(frozen=True, slots=True)
+class RestoreTable:
+    """A dropped table that comes back under its id, in the directory that its row had.
+
+    ``path`` is that of its row. What the table held comes back by other changes.
+    """
+
+    table_id: TableId
+    schema: SchemaRef
+    name: QualifiedName
+    uuid: str
+    path: CatalogPath
+    columns: TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredFile:
+    """A new file with rows that the table had, at a path relative to the table's directory.
+
+    ``row_id_start`` None: its rows say their ids. ``mapping_id`` is that of the file it is a copy of.
+    """
+
+    file: DataFile
+    row_id_start: int | None = None
+    partition_id: PartitionId | None = None
+    mapping_id: MappingId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredRows:
+    """Rows in a catalog table, with its columns as the database names them; both are counts of rows.
+
+    ``returning`` ended since and come back, ``leaving`` came since and end.
+    """
+
+    table_name: str
+    columns: tuple[str, ...]
+    returning: int
+    leaving: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRows:
+    """Rows of a table that come back as snapshot ``as_of`` had them, in new files and in the catalog.
+
+    ``schema`` is the table's at the commit, ``column_stats`` what is said of each batch of rows that come
+    back to the catalog. ``retyped`` are leaf columns that had another type since: bounds of then are none.
+    """
+
+    table_id: TableId
+    name: QualifiedName
+    as_of: SnapshotId
+    schema: TableSchema
+    files: tuple[RestoredFile, ...] = ()
+    inlined: tuple[RestoredRows, ...] = ()
+    column_stats: tuple[Mapping[ColumnId, TableColumnStats | None], ...] = ()
+    retyped: tuple[ColumnId, ...] = ()
+
+
 Change: TypeAlias = (
     CreateSchema
     | DropSchema
@@ -513,4 +582,6 @@ Change: TypeAlias = (
     | Truncate
     | MergeAdjacent
     | RewriteDeletes
+    | RestoreTable
+    | RestoreRows
 )

@@ -55,6 +55,7 @@ class KnownStats:
     ``mark_counts`` the inlined deletes of those to be rewritten;
     ``with_delete_marks`` the tables whose inlined deletes have a catalog table; ``layouts`` the schema
     version of a table's newest catalog table for inlined rows; ``dialect_name`` is SQLAlchemy's.
+    ``snapshots`` are those that still exist of the snapshots that tables are restored to.
     ``mappings`` are the name mappings of tables that get mapped files, ``registered`` those of such files
     that the lake has already.
     """
@@ -73,6 +74,7 @@ class KnownStats:
     dialect_name: str = ""
     mappings: Mapping[TableId, Mapping[MappingKey, MappingId]] = field(default_factory=dict)
     registered: frozenset[str] = frozenset()
+    snapshots: frozenset[SnapshotId] = frozenset()
 
 
 class CommitState:
@@ -158,9 +160,9 @@ class CommitState:
         self._tables[ref] = TableId(self._catalog_id())
         return self._tables[ref]
 
-    def add_partition(self, table_id: TableId) -> PartitionId:
-        """Return the id of a partition spec this commit gives to a table."""
-        self._partitions[table_id] = PartitionId(self._catalog_id())
+    def add_partition(self, table_id: TableId, known: PartitionId | None = None) -> PartitionId:
+        """Return the id of a partition spec this commit gives to a table; ``known``: which it had before."""
+        self._partitions[table_id] = PartitionId(self._catalog_id()) if known is None else known
         return self._partitions[table_id]
 
     def add_view(self, ref: NewViewRef) -> ViewId:

@@ -34,6 +34,8 @@ from airflow_provider_ducklake.transaction.changes import (
     MergeAdjacent,
     RenameTable,
     RenameView,
+    RestoreRows,
+    RestoreTable,
     RewriteDeletes,
     SetPartitioning,
     SetSorting,
@@ -92,6 +94,7 @@ class Deed(Enum):
     DROP_MACRO = "drop the macro"
     MERGE = "merge files of it"
     REWRITE = "rewrite files of it"
+    RESTORE = "restore it"
 
 
 def _same_id(*kinds: ChangeKind) -> dict[ChangeKind, Fact]:
@@ -121,6 +124,7 @@ CONFLICTS: dict[Deed, dict[ChangeKind, Fact]] = {
     Deed.DROP_MACRO: _same_id(_K.DROPPED_SCALAR_MACRO, _K.DROPPED_TABLE_MACRO),
     Deed.MERGE: _same_id(_K.DROPPED_TABLE),  # and what became of each file: see check_sources
     Deed.REWRITE: _same_id(*_RESHAPED),
+    Deed.RESTORE: _same_id(*_ROWS_ADDED, *_ROWS_GONE, *_RESHAPED, *_COMPACTED, _K.INLINE_FLUSH),
 }
 
 _THEY_DID = {
@@ -192,7 +196,13 @@ def _ours(change: Change) -> _Ours | None:  # noqa: C901, PLR0911, PLR0912 - one
             return _Ours(Deed.RENAME, str(name), table_id, new_name, schema_name=name.schema)
         case DropTable(table_id, name):
             return _Ours(Deed.DROP, str(name), table_id)
-        case CreateTable(schema=schema, name=name) | CreateView(schema=schema, name=name):
+        case RestoreRows(table_id, name):
+            return _Ours(Deed.RESTORE, str(name), table_id)
+        case (
+            CreateTable(schema=schema, name=name)
+            | CreateView(schema=schema, name=name)
+            | RestoreTable(schema=schema, name=name)
+        ):
             schema_id = schema if isinstance(schema, int) else None
             return _Ours(Deed.CREATE, str(name), name=name, schema_id=schema_id, schema_name=name.schema)
         case CommentOnView(view=int(view_id), name=name):
@@ -280,6 +290,21 @@ def check_sources(
         if changed:
             raise TransactionConflictError(
                 f"compact data file {changed[0]}", "deleted or moved rows of it", str(change.name), head
+            )
+
+
+def check_restorable(changes: Iterable[Change], snapshots: Collection[SnapshotId], head: SnapshotId) -> None:
+    """Compare what is to be restored with what is left of it: ``snapshots`` are those that still exist.
+
+    With a snapshot that expired, the catalog may have forgotten a table that only it knew, and its counters.
+
+    Raises:
+        TransactionConflictError: names the first table whose snapshot is gone.
+    """
+    for change in changes:
+        if isinstance(change, RestoreRows) and change.as_of not in snapshots:
+            raise TransactionConflictError(
+                "restore it", f"expired snapshot {change.as_of}", str(change.name), head
             )
 
 

@@ -225,8 +225,8 @@ class TableDraft:
 
         They do for a new table, as in the reference, and where files of the transaction have them.
         """
-        before = _rows(self.base.schema) if self.base is not None else {}
-        rows = _rows(self.columns)
+        before = column_rows(self.base.schema) if self.base is not None else {}
+        rows = column_rows(self.columns)
         if self.base is None or self.files:
             yield from (rows[one.id] for one in TableSchema((column,)).walk() if one.id not in before)
 
@@ -394,7 +394,7 @@ class TableDraft:
     def _alterations(self, base: TableSnapshot) -> Iterator[Change]:
         if self.name != base.name:
             yield RenameTable(base.table_id, base.name, self.name)
-        before, after = _rows(base.schema), _rows(self.columns)
+        before, after = column_rows(base.schema), column_rows(self.columns)
         ended = tuple(one for one, row in before.items() if after.get(one) != row)
         begun = tuple(row for one, row in after.items() if before.get(one) != row)
         if not (ended or begun or self.undone):
@@ -451,7 +451,7 @@ def _last(words: tuple[str, ...], word: str) -> tuple[str, ...]:
     return (*(one for one in words if one != word), word)
 
 
-def _rows(schema: TableSchema) -> dict[ColumnId, ColumnRow]:
+def column_rows(schema: TableSchema) -> dict[ColumnId, ColumnRow]:
     """Return each column by itself: a struct does not change when a field of it does."""
     above = parents(schema)
     return {

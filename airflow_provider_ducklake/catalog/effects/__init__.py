@@ -11,6 +11,7 @@ from airflow_provider_ducklake.catalog.effects import (
     files,
     inlined,
     layout,
+    restore,
     schemas,
 )
 from airflow_provider_ducklake.catalog.effects import tables as of_tables
@@ -36,6 +37,8 @@ from airflow_provider_ducklake.transaction.changes import (
     RegisterLayout,
     RenameTable,
     RenameView,
+    RestoreRows,
+    RestoreTable,
     RewriteDeletes,
     SetPartitioning,
     SetSorting,
@@ -103,5 +106,9 @@ def effects_of(  # noqa: C901, PLR0912, PLR0915 - a line for each kind, checked 
             yield from compaction.merge_adjacent(change, state, tables)
         case RewriteDeletes():
             yield from compaction.rewrite_deletes(change, state, tables)
+        case RestoreTable():
+            yield from restore.restore_table(change, state, tables)
+        case RestoreRows():
+            yield from restore.restore_rows(change, state, tables)
         case _:
             assert_never(change)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.spec.files import DataFile
-    from airflow_provider_ducklake.transaction.changes import MergeAdjacent, RewriteDeletes
+    from airflow_provider_ducklake.transaction.changes import MergeAdjacent, RestoreRows, RewriteDeletes
     from airflow_provider_ducklake.transaction.commit_state import CommitState
 
 OF_DATA_FILE = ("file_column_stats", "file_variant_stats", "file_partition_value")  # rows that go with a file
@@ -35,7 +35,7 @@ def merge_adjacent(change: MergeAdjacent, state: CommitState, tables: CatalogTab
         }
         for merged in change.files
     ]
-    yield from _new_files(change, [merged.file for merged in change.files], lives, state, tables)
+    yield from add_files(change, [merged.file for merged in change.files], lives, state, tables)
     state.record(ChangeRecord(ChangeKind.MERGE_ADJACENT, change.table_id))
 
 
@@ -60,18 +60,21 @@ def rewrite_deletes(change: RewriteDeletes, state: CommitState, tables: CatalogT
     ]
     if written:
         new_files = [one.file for one in written if one.file is not None]
-        yield from _new_files(change, new_files, lives, state, tables)
+        yield from add_files(change, new_files, lives, state, tables)
     state.record(ChangeRecord(ChangeKind.REWRITE_DELETE, change.table_id))
 
 
-def _new_files(
-    change: MergeAdjacent | RewriteDeletes,
+def add_files(
+    change: MergeAdjacent | RewriteDeletes | RestoreRows,
     new_files: list[DataFile],
     lives: list[dict[str, Any]],
     state: CommitState,
     tables: CatalogTables,
 ) -> Iterator[Effect]:
-    """Yield the rows of files; ``lives`` say since when each is there, and of what."""
+    """Yield the rows of files; ``lives`` say since when each is there, and of what.
+
+    The statistics of the table are another matter.
+    """
     files = [(state.new_file_id(), file) for file in new_files]
     rows = [
         {**file_row(file_id, file, change.table_id), "mapping_id": None, **life}

@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 
 
 def set_partitioning(change: SetPartitioning, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
-    """Yield the new partition keys; a table without any has a spec without keys."""
+    """Yield the new partition keys; a table without any has a spec without keys.
+
+    Keys that come back have their rows already, under their id.
+    """
     table_id, info = state.table_id(change.table), tables["partition_info"]
-    partition_id = state.add_partition(table_id)
+    partition_id = state.add_partition(table_id, change.partition_id)
     yield close(info, state, info.c.table_id == table_id)
     yield insert(
         info,
@@ -40,7 +43,7 @@ def set_partitioning(change: SetPartitioning, state: CommitState, tables: Catalo
         }
         for index, field in enumerate(change.fields)
     ]
-    if keys:
+    if keys and change.partition_id is None:
         yield insert(tables["partition_column"], *keys)
     yield from new_schema_version(table_id, state, tables)
     state.record(ChangeRecord(ChangeKind.ALTERED_TABLE, table_id))

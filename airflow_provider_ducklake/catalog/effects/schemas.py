@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog.effects.effect import Effect, close, insert
 from airflow_provider_ducklake.catalog.effects.tables import renamed
-from airflow_provider_ducklake.spec.paths import directory_name
+from airflow_provider_ducklake.spec.paths import CatalogPath, directory_name
 from airflow_provider_ducklake.spec.views import format_aliases
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 def create_schema(change: CreateSchema, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the row of a new schema."""
+    path = change.path or CatalogPath(directory_name(change.name, change.uuid))
     yield insert(
         tables["schema"],
         {
@@ -35,8 +36,8 @@ def create_schema(change: CreateSchema, state: CommitState, tables: CatalogTable
             "begin_snapshot": state.snapshot_id,
             "end_snapshot": None,
             "schema_name": change.name,
-            "path": directory_name(change.name, change.uuid),
-            "path_is_relative": True,
+            "path": path.path,
+            "path_is_relative": path.is_relative,
         },
     )
     state.record(ChangeRecord(ChangeKind.CREATED_SCHEMA, name=change.name))

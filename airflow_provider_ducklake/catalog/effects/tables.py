@@ -41,7 +41,7 @@ def create_table(change: CreateTable, state: CommitState, tables: CatalogTables)
             "path_is_relative": True,
         },
     )
-    yield insert(tables["column"], *_column_rows(_with_parents(change.columns), table_id, state))
+    yield all_columns(change.columns, table_id, state, tables)
     yield from _undone(change.undone, table_id, state, tables)
     yield from new_schema_version(table_id, state, tables)
     state.record(ChangeRecord(ChangeKind.CREATED_TABLE, name=change.name))
@@ -60,6 +60,11 @@ def new_schema_version(table_id: TableId, state: CommitState, tables: CatalogTab
                 "table_id": table_id,
             },
         )
+
+
+def all_columns(schema: TableSchema, table_id: TableId, state: CommitState, tables: CatalogTables) -> Effect:
+    """Return the rows of a table's columns, parents first."""
+    return insert(tables["column"], *_column_rows(_with_parents(schema), table_id, state))
 
 
 def _with_parents(schema: TableSchema) -> Iterator[ColumnRow]:

@@ -1,0 +1,129 @@
+"""Statements of what comes back. *Source:* old ids under new rows, as the reference reads them (ADR 0014)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import ColumnClause, TableClause, column, literal, null, quoted_name, select, table
+
+from airflow_provider_ducklake.catalog.effects.compaction import add_files
+from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
+from airflow_provider_ducklake.catalog.effects.statistics import add_to_stats
+from airflow_provider_ducklake.catalog.effects.tables import all_columns, new_schema_version
+from airflow_provider_ducklake.catalog.inlined_tables import BEGIN_SNAPSHOT, END_SNAPSHOT, ROW_ID
+from airflow_provider_ducklake.spec.stats import merge_files, merge_known
+from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.spec.ids import ColumnId, SnapshotId
+    from airflow_provider_ducklake.spec.stats import TableColumnStats
+    from airflow_provider_ducklake.transaction.changes import RestoredRows, RestoreRows, RestoreTable
+    from airflow_provider_ducklake.transaction.commit_state import CommitState
+
+
+def restore_table(change: RestoreTable, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield a second row of a dropped table, and its columns under their ids."""
+    yield insert(
+        tables["table"],
+        {
+            "table_id": change.table_id,
+            "table_uuid": change.uuid,
+            "begin_snapshot": state.snapshot_id,
+            "end_snapshot": None,
+            "schema_id": state.schema_id(change.schema),
+            "table_name": change.name.name,
+            "path": change.path.path,
+            "path_is_relative": change.path.is_relative,
+        },
+    )
+    yield all_columns(change.columns, change.table_id, state, tables)
+    yield from new_schema_version(change.table_id, state, tables)
+    state.record(ChangeRecord(ChangeKind.CREATED_TABLE, name=change.name))
+
+
+def restore_rows(change: RestoreRows, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield new files with old rows, and the rows of the catalog that end and that begin again.
+
+    The table's next row id stays: no row is new. Its statistics are widened by what comes back, since others
+    may have narrowed them to what was left.
+    """
+    yield from _forget_bounds(change, state, tables)
+    if change.files:
+        yield from _files(change, state, tables)
+    for part in change.inlined:
+        yield from _inlined(part, change.as_of, state, tables)
+    if change.files or any(part.returning for part in change.inlined):
+        size = sum(one.file.file_size_bytes for one in change.files)
+        yield from add_to_stats(change.table_id, change.schema, 0, size, _said_of(change), state, tables)
+    _record(change, state)
+
+
+def _files(change: RestoreRows, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    lives = [
+        {
+            "begin_snapshot": state.snapshot_id,
+            "row_id_start": one.row_id_start,
+            "partition_id": one.partition_id,
+            "mapping_id": one.mapping_id,
+            "partial_max": None,
+        }
+        for one in change.files
+    ]
+    yield from add_files(change, [one.file for one in change.files], lives, state, tables)
+
+
+def _said_of(change: RestoreRows) -> dict[ColumnId, TableColumnStats | None]:
+    types = change.schema.leaf_types()
+    of_files = merge_files((one.file.column_stats for one in change.files), types)
+    return merge_known([*([of_files] if change.files else []), *change.column_stats], types)
+
+
+def _forget_bounds(change: RestoreRows, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the end of bounds of another type; those that are missing claim nothing."""
+    if not change.retyped:
+        return
+    stats = tables["table_column_stats"]
+    yield Effect(
+        stats.delete().where(stats.c.table_id == change.table_id, stats.c.column_id.in_(change.retyped))
+    )
+    counts, known = state.stats(change.table_id), state.column_stats(change.table_id)
+    if counts is not None:
+        kept = {one: bounds for one, bounds in known.items() if one not in change.retyped}
+        state.set_stats(change.table_id, counts, kept)
+
+
+def _inlined(
+    part: RestoredRows, as_of: SnapshotId, state: CommitState, tables: CatalogTables
+) -> Iterator[Effect]:
+    rows = _rows(part, tables)
+    begin, end = rows.c[BEGIN_SNAPSHOT], rows.c[END_SNAPSHOT]
+    if part.leaving:
+        leaving = rows.update().where(begin > as_of, end.is_(None))
+        yield Effect(leaving.values({END_SNAPSHOT: state.snapshot_id}))
+    if part.returning:
+        changed = {BEGIN_SNAPSHOT: literal(state.snapshot_id), END_SNAPSHOT: null()}
+        again = select(*(changed.get(one.name, one) for one in rows.c)).where(begin <= as_of, end > as_of)
+        yield Effect(rows.insert().from_select([one.name for one in rows.c], again))
+
+
+def _rows(part: RestoredRows, tables: CatalogTables) -> TableClause:
+    names = (ROW_ID, BEGIN_SNAPSHOT, END_SNAPSHOT, *part.columns)
+    columns: list[ColumnClause[Any]] = [column(quoted_name(name, quote=True)) for name in names]
+    return table(part.table_name, *columns, schema=tables.metadata_schema)
+
+
+def _record(change: RestoreRows, state: CommitState) -> None:
+    returning = any(part.returning for part in change.inlined)
+    kinds = {
+        ChangeKind.INSERTED_INTO_TABLE: bool(change.files),
+        ChangeKind.INLINED_INSERT: returning,
+        ChangeKind.INLINED_DELETE: any(part.leaving for part in change.inlined),
+    }
+    for kind, happened in kinds.items():
+        if happened:
+            state.record(ChangeRecord(kind, change.table_id))
+    if returning and not change.files:
+        state.new_file_id()  # for no file: DuckDB caches statistics by this counter
