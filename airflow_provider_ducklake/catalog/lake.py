@@ -101,7 +101,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.compaction import Compaction
     from airflow_provider_ducklake.planning.findings import Finding
     from airflow_provider_ducklake.planning.overwrite import PartitionValues
-    from airflow_provider_ducklake.planning.row_changes import RowChanges
+    from airflow_provider_ducklake.planning.row_changes import NewDeletes, RowChanges
     from airflow_provider_ducklake.planning.scan import ScanPlan
     from airflow_provider_ducklake.planning.staged import StagedWrite
     from airflow_provider_ducklake.planning.watch import TableChanges
@@ -790,15 +790,30 @@ class Lake:
         with self._reading() as connection:
             return jobs.protected_prefixes(connection, self._catalog, stage_ttl)
 
-    def replacing_where(self, table: TableSnapshot, where: str) -> tuple[Change, ...]:
+    def replacing_where(
+        self, table: TableSnapshot, where: str, found: Sequence[NewDeletes] | None = None
+    ) -> tuple[Change, ...]:
         """Return the changes that take out the rows for which a condition is true, as the snapshot has them.
+
+        ``found`` are the rows in files that ``too_large_to_read`` returned, as a job found them.
 
         Raises:
             InvalidPredicateError, ColumnNotFoundError: the condition cannot be read.
             InvalidInputError: too many bytes would have to be read; see ``catalog.overwrite``.
+            TransactionConflictError: a file in which rows were found is gone.
         """
         plan = self._plan((table.name.schema, table.name.name), table.snapshot.id, (), where, ())
-        return tuple(overwrite.changes_of_condition(self._reading, self._catalog, plan, self.locate))
+        changes = overwrite.changes_of_condition(self._reading, self._catalog, plan, self.locate, found)
+        return tuple(changes)
+
+    def too_large_to_read(self, table: TableSnapshot, where: str) -> ScanPlan | None:
+        """Return the files in which a job is to find the rows of a condition; None: ``replacing_where`` does.
+
+        Raises:
+            InvalidPredicateError, ColumnNotFoundError: the condition cannot be read.
+        """
+        plan = self._plan((table.name.schema, table.name.name), table.snapshot.id, (), where, ())
+        return overwrite.too_large_to_read(self._reading, self._catalog, plan)
 
     def replacing_partitions(
         self, table: TableSnapshot, partitions: Collection[PartitionValues]

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog import read, read_files
 from airflow_provider_ducklake.catalog.inlined_read import read_inlined
-from airflow_provider_ducklake.catalog.row_changes import delete_changes, read_targets
+from airflow_provider_ducklake.catalog.row_changes import (
+    check_present,
+    delete_changes,
+    positions_files,
+    read_targets,
+)
 from airflow_provider_ducklake.catalog.table_snapshot import has_inlined_data
 from airflow_provider_ducklake.errors import InvalidInputError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.covering import all_match
@@ -15,16 +20,18 @@ from airflow_provider_ducklake.planning.overwrite import Partitions
 from airflow_provider_ducklake.transaction.changes import EndFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.catalog.base_rows import Reading
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.planning.overwrite import PartitionValues
+    from airflow_provider_ducklake.planning.row_changes import NewDeletes
     from airflow_provider_ducklake.planning.scan import InlinedRows, ScanPlan
     from airflow_provider_ducklake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.spec.ids import DataFileId
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
     from airflow_provider_ducklake.storage.filesystem import Location
-    from airflow_provider_ducklake.transaction.changes import Change
+    from airflow_provider_ducklake.transaction.changes import Change, RowPositions
 
     Locate = Callable[[str], Location]
 
@@ -32,47 +39,72 @@ MOST_BYTES_READ = 256 * 2**20
 
 
 def changes_of_condition(
-    reading: Reading, catalog: Catalog, plan: ScanPlan, locate: Locate
+    reading: Reading,
+    catalog: Catalog,
+    plan: ScanPlan,
+    locate: Locate,
+    found: Sequence[NewDeletes] | None = None,
 ) -> Iterator[Change]:
     """Yield what takes out the rows that a plan with a condition reads.
 
     Files of which all rows go, by their statistics, are ended unread; of the others this process reads the
-    condition's columns.
+    condition's columns, unless a job ``found`` the rows.
 
     Raises:
-        InvalidInputError: those are more than ``MOST_BYTES_READ`` together.
-        StorageError: one is missing or damaged.
+        InvalidInputError: it would read more than ``MOST_BYTES_READ``.
+        StorageError: a file is missing or damaged.
+        TransactionConflictError: a file in which the job found rows is gone.
     """
     from airflow_provider_ducklake.catalog.given_rows import (  # noqa: PLC0415 - heavy
         matching_positions,
         matching_row_ids,
     )
 
-    assert plan.where is not None
-    types = {column.id: column.type for column in plan.table.schema.walk()}
-    with reading() as connection:
-        specs = read.partition_specs(connection, catalog.tables, plan.table.table_id)
-    whole = [file for file in plan.files if all_match(plan.where, file, types, specs)]
-    ended = {file.id for file in whole}
-    partly = tuple(file for file in plan.files if file.id not in ended)
-    _check_size(plan.table, partly)
+    whole, partly = _split(reading, catalog, plan)
     yield end_files(plan.table, whole)
-    positions = matching_positions(replace(plan, files=partly), locate)
+    positions: Mapping[DataFileId, RowPositions]
+    if found is None:
+        _check_size(plan.table, partly)
+        positions = matching_positions(replace(plan, files=partly), locate)
+    else:
+        positions = positions_files(found)
     row_ids = matching_row_ids(plan)
     if positions or row_ids:
         with reading() as connection:
             targets = read_targets(connection, catalog, plan.table, positions, row_ids)
+        check_present(targets, found or ())
         yield from delete_changes(targets, positions, row_ids, locate)
 
 
+def too_large_to_read(reading: Reading, catalog: Catalog, plan: ScanPlan) -> ScanPlan | None:
+    """Return the files with rows of a plan's condition beside others, if this process must not read them."""
+    _, partly = _split(reading, catalog, plan)
+    return replace(plan, files=partly, inlined_rows=()) if _size(partly) > MOST_BYTES_READ else None
+
+
+def _split(
+    reading: Reading, catalog: Catalog, plan: ScanPlan
+) -> tuple[tuple[LiveDataFile, ...], tuple[LiveDataFile, ...]]:
+    """Return the files of which all rows satisfy a plan's condition, by their statistics, and the others."""
+    assert plan.where is not None
+    types = {column.id: column.type for column in plan.table.schema.walk()}
+    with reading() as connection:
+        specs = read.partition_specs(connection, catalog.tables, plan.table.table_id)
+    whole = tuple(file for file in plan.files if all_match(plan.where, file, types, specs))
+    ended = {file.id for file in whole}
+    return whole, tuple(file for file in plan.files if file.id not in ended)
+
+
+def _size(files: Sequence[LiveDataFile]) -> int:
+    return sum(file.file_size_bytes for file in files)
+
+
 def _check_size(table: TableSnapshot, files: Sequence[LiveDataFile]) -> None:
-    size = sum(file.file_size_bytes for file in files)
-    if size > MOST_BYTES_READ:
+    if _size(files) > MOST_BYTES_READ:
         raise InvalidInputError(
-            f"{len(files)} files of {table.name}, {size} bytes, hold rows that overwrite_where replaces "
-            f"beside others that stay; this process reads {MOST_BYTES_READ} bytes at most to tell which. "
-            "Delete the rows with the DuckLakeSparkDeleteOperator first, choose a condition on the partition "
-            "keys, or have the table sorted or partitioned by what it names."
+            f"{len(files)} files of {table.name}, {_size(files)} bytes, hold rows to be replaced beside "
+            f"others that stay; this process reads {MOST_BYTES_READ} bytes at most to tell which. "
+            "Replace them with the DuckLakeSparkInsertOperator, whose job finds them."
         )
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
-    from airflow_provider_ducklake.planning.row_changes import RowChanges
+    from airflow_provider_ducklake.planning.row_changes import NewDeletes, RowChanges
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.ids import DataFileId
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
@@ -155,29 +155,42 @@ def changes_of_job(targets: Targets, changes: RowChanges, locate: Locate) -> Sta
         StorageError: a delete file cannot be read.
     """
     table = targets.table
-    _check_present(targets, changes)
-    positions = {
-        one.data_file_id: PositionsFile(one.path, one.count, one.file_size_bytes, one.footer_size)
-        for one in changes.deletes
-    }
+    check_present(targets, changes.deletes)
     made = [
-        *delete_changes(targets, positions, changes.inlined, locate),
+        *delete_changes(targets, positions_files(changes.deletes), changes.inlined, locate),
         *append_to_existing(table, changes.updated),
         *append_to_existing(table, changes.inserted),
     ]
+    return Stage(table.snapshot.id, tuple(made), unused_files(made, changes.deletes))
+
+
+def positions_files(deletes: Iterable[NewDeletes]) -> dict[DataFileId, PositionsFile]:
+    """Return which files say where a job found rows to delete."""
+    return {
+        one.data_file_id: PositionsFile(one.path, one.count, one.file_size_bytes, one.footer_size)
+        for one in deletes
+    }
+
+
+def unused_files(changes: Iterable[Change], deletes: Iterable[NewDeletes]) -> tuple[str, ...]:
+    """Return the paths of those delete files of a job that changes do not name: others take their place."""
     used = {
         file.data_file_id
-        for change in made
+        for change in changes
         if isinstance(change, AddDeletes)
         for file in change.files
         if isinstance(file, FileDeletes)
     }
-    unused = tuple(one.path for one in changes.deletes if one.data_file_id not in used)
-    return Stage(table.snapshot.id, tuple(made), unused)
+    return tuple(one.path for one in deletes if one.data_file_id not in used)
 
 
-def _check_present(targets: Targets, changes: RowChanges) -> None:
-    wanted = [one.data_file_id for one in changes.deletes]
+def check_present(targets: Targets, deletes: Iterable[NewDeletes]) -> None:
+    """Refuse to delete what a table no longer has.
+
+    Raises:
+        TransactionConflictError: a file, or a row in the catalog, is gone.
+    """
+    wanted = [one.data_file_id for one in deletes]
     gone = [f"data file {file_id}" for file_id in wanted if file_id not in targets.files]
     gone += [f"row {row_id} in the catalog" for row_id in targets.missing_row_ids]
     if gone:

@@ -22,8 +22,15 @@ from airflow_provider_ducklake.planning.write import (
     append_to_existing,
     create_and_append,
     plan_create,
+    plan_write,
 )
-from airflow_provider_ducklake.spark.job_request import JobRequest, job_directory, source_of
+from airflow_provider_ducklake.spark import job_io
+from airflow_provider_ducklake.spark.job_request import (
+    JobRequest,
+    OverwriteSource,
+    job_directory,
+    source_of,
+)
 from airflow_provider_ducklake.spec.identifiers import QualifiedName
 
 if TYPE_CHECKING:
@@ -33,7 +40,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
-    from airflow_provider_ducklake.planning.write import WriteResult
+    from airflow_provider_ducklake.planning.row_changes import NewDeletes
+    from airflow_provider_ducklake.planning.write import WritePlan, WriteResult
+    from airflow_provider_ducklake.spark.job_request import GivenSource
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
@@ -131,6 +140,8 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         if not any(is_template(word) for word in (mode, schema_evolution)):
             self._choice()
         self._target: TableSnapshot | NewTable | None = None
+        self._finding: JobRequest | None = None
+        self._found: Sequence[NewDeletes] | None = None
 
     def _choice(self) -> InsertChoice:
         choice = InsertChoice(
@@ -160,7 +171,21 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
             plan = replace(plan, row_order=RowOrder(zorder_by=self._choice().zorder_by))
         else:
             plan = self._choice().plan(lake, self._target, directory)
+            replaced = self._choice().to_be_found(lake, self._target)
+            if replaced is not None:
+                return self._overwrite(job_id, OverwriteSource(self._source(passwords), replaced), plan)
         return JobRequest(job_id, self._source(passwords), (plan,), engine=self.engine)
+
+    def _overwrite(self, job_id: str, source: OverwriteSource, plan: WritePlan) -> JobRequest:
+        """Have the job find the rows that are to be replaced, too."""
+        target = source.replaced.target
+        self.log.info(
+            "The job looks for the rows of %s to be replaced in %d data files, %d bytes",
+            *(plan.table, len(target.files), sum(file.file_size_bytes for file in target.files)),
+        )
+        plans = (plan_write(target.table, f"{plan.directory}updated/"), plan)
+        self._finding = JobRequest(job_id, source, plans, verb="overwrite", engine=self.engine)
+        return self._finding
 
     def _find(self, lake: Lake) -> TableSnapshot | NewTable:
         try:
@@ -170,7 +195,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
                 raise
         return lake.new_table(QualifiedName.of(self.table))
 
-    def _source(self, passwords: JdbcPasswords) -> Any:  # noqa: ANN401
+    def _source(self, passwords: JdbcPasswords) -> GivenSource:
         source = None if self.source is None else passwords.resolve(self.source)
         sources = {name: passwords.resolve(item) for name, item in (self.sources or {}).items()}
         return source_of(source, self.sql, self.transform, sources)
@@ -184,7 +209,9 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         self, lake: Lake, results: Sequence[WriteResult], info: CommitInfo, keyed: KeyedCommit
     ) -> CommittedSnapshot | None:
         """Commit the job's files, with the table itself where it is new, in place of rows to be replaced."""
-        (result,) = results
+        *_, result = results
+        if self._finding is not None:
+            self._found = job_io.read_row_changes(self._finding, lake.storage_options).deletes
         target = self.target()
         if isinstance(target, NewTable):
             return self._create(lake, target, result, info, keyed)
@@ -215,15 +242,23 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
     def _append(
         self, lake: Lake, target: TableSnapshot, result: WriteResult, info: CommitInfo, keyed: KeyedCommit
     ) -> CommittedSnapshot | None:
+        from airflow_provider_ducklake.catalog.commit import Stage  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.catalog.row_changes import unused_files  # noqa: PLC0415 - heavy
+
         base = target.snapshot.id
         choice = self._choice()
         replaced = () if choice.replaces else _replaced(lake, keyed, base)
-        changes = [*replaced, *choice.changes(lake, target, result)]
-        return lake.commit(base, changes, info, keyed=keyed)
+        changes = [*replaced, *choice.changes(lake, target, result, self._found)]
+        unused = unused_files(changes, self._found or ())
+        return lake.commit_stages([Stage(base, changes, unused)], info, keyed=keyed)
+
+    def has_files(self, results: Sequence[WriteResult]) -> bool:
+        """Whether the snapshot may name a file of the job: a delete file, too."""
+        return super().has_files(results) or bool(self._found)
 
     def summary(self, results: Sequence[WriteResult], committed: CommittedSnapshot | None) -> dict[str, Any]:
         """Return the numbers of the insert."""
-        (result,) = results
+        *_, result = results
         name = self.target().name
         summary = {
             "table": str(name),

@@ -16,10 +16,13 @@ from airflow_provider_ducklake.planning.write import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from enum import StrEnum
 
     from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.planning.row_changes import NewDeletes
     from airflow_provider_ducklake.planning.write import WritePlan, WriteResult
+    from airflow_provider_ducklake.spark.job_request import RowChangeSource
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
     from airflow_provider_ducklake.transaction.changes import Change
 
@@ -102,8 +105,25 @@ class InsertChoice:
             fixed=() if plan.where is None else tuple(column_ids(plan.where)),
         )
 
-    def changes(self, lake: Lake, table: TableSnapshot, result: WriteResult) -> tuple[Change, ...]:
+    def to_be_found(self, lake: Lake, table: TableSnapshot) -> RowChangeSource | None:
+        """Return the rows to be replaced that the job has to find; None: the commit does."""
+        from airflow_provider_ducklake.spark.job_request import Action, Clause, RowChangeSource  # noqa: PLC0415
+
+        plan = None if self.where is None else lake.too_large_to_read(table, self.where)
+        if plan is None:
+            return None
+        return RowChangeSource(plan, not_matched_by_source=(Clause(Action.DELETE),))
+
+    def changes(
+        self,
+        lake: Lake,
+        table: TableSnapshot,
+        result: WriteResult,
+        found: Sequence[NewDeletes] | None = None,
+    ) -> tuple[Change, ...]:
         """Return what a job's result makes of the table as it was planned.
+
+        ``found`` are the rows that it was to find.
 
         Raises:
             TransactionConflictError: the table is another one by now.
@@ -111,13 +131,19 @@ class InsertChoice:
         """
         from airflow_provider_ducklake.transaction.changes import EndFiles  # noqa: PLC0415 - no DAG file needs it
 
-        changes = (*self._replacing(lake, table, result), *self._adding(lake, table, result))
+        changes = (*self._replacing(lake, table, result, found), *self._adding(lake, table, result))
         is_idle = all(isinstance(change, EndFiles) and not change.file_ids for change in changes)
         return () if is_idle else changes
 
-    def _replacing(self, lake: Lake, table: TableSnapshot, result: WriteResult) -> tuple[Change, ...]:
+    def _replacing(
+        self,
+        lake: Lake,
+        table: TableSnapshot,
+        result: WriteResult,
+        found: Sequence[NewDeletes] | None,
+    ) -> tuple[Change, ...]:
         if self.where is not None:
-            return lake.replacing_where(table, self.where)
+            return lake.replacing_where(table, self.where, found)
         match self.mode:
             case InsertMode.OVERWRITE if result.data_files or lake.has_live_rows(table):
                 from airflow_provider_ducklake.transaction.changes import Truncate  # noqa: PLC0415 - no DAG file needs it

@@ -26,6 +26,7 @@ from airflow_provider_ducklake.spark.job_request import (
     DatasetSource,
     JobRequest,
     LakeSource,
+    OverwriteSource,
     RowChangeSource,
     Source,
     SqlSource,
@@ -203,6 +204,8 @@ def _encode_source(source: Source) -> Json:
             return {"kind": "stream", "rows": encoded, "checkpoint": checkpoint, "staging_id": staging_id}
         case RowChangeSource():
             return _encode_row_changes(source)
+        case OverwriteSource(rows, replaced):
+            return {"kind": "overwrite", "rows": _encode_source(rows), "replaced": _encode_source(replaced)}
         case CompactionSource(compaction, staging_id, partition_id):
             more = {"staging_id": staging_id, "partition_id": partition_id}
             return {"kind": "compaction", **_encode_compaction(compaction), **more}
@@ -224,6 +227,8 @@ def _decode_source(item: Json) -> Source:
             return _decode_stream(item)
         case "row changes":
             return _decode_row_changes(item)
+        case "overwrite":
+            return _decode_overwrite(item)
         case "compaction":
             return CompactionSource(_decode_compaction(item), item["staging_id"], item["partition_id"])
         case kind:
@@ -260,6 +265,13 @@ def _decode_stream(item: Json) -> StreamSource:
     return StreamSource(rows, item["checkpoint"], item["staging_id"])
 
 
+def _decode_overwrite(item: Json) -> OverwriteSource:
+    rows, replaced = _decode_source(item["rows"]), _decode_source(item["replaced"])
+    assert isinstance(rows, DatasetSource | SqlSource | TransformSource)
+    assert isinstance(replaced, RowChangeSource)
+    return OverwriteSource(rows, replaced)
+
+
 def _encode_row_changes(source: RowChangeSource) -> Json:
     return {
         "kind": "row changes",
@@ -278,7 +290,7 @@ def _decode_row_changes(item: Json) -> RowChangeSource:
     target = _decode_read(item["target"])
     source = None if item["source"] is None else _decode_source(item["source"])
     assert isinstance(target, ScanPlan)
-    assert not isinstance(source, RowChangeSource | StreamSource | CompactionSource)
+    assert not isinstance(source, RowChangeSource | StreamSource | OverwriteSource | CompactionSource)
     return RowChangeSource(
         target,
         source,

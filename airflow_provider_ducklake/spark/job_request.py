@@ -243,6 +243,18 @@ class RowChangeSource:
         return (*self.matched, *self.not_matched, *self.not_matched_by_source)
 
 
+@dataclass(frozen=True, slots=True)
+class OverwriteSource:
+    """Rows that take the place of others, which the job looks for.
+
+    It has the plans of a row change: nothing is written by the first, and ``rows`` by the second.
+    """
+
+    rows: DatasetSource | SqlSource | TransformSource
+    replaced: RowChangeSource
+
+
+GivenSource: TypeAlias = DatasetSource | SqlSource | TransformSource
 Source: TypeAlias = (
     DatasetSource
     | SqlSource
@@ -250,6 +262,7 @@ Source: TypeAlias = (
     | LakeSource
     | StreamSource
     | RowChangeSource
+    | OverwriteSource
     | CompactionSource
 )
 UserDataset: TypeAlias = str | Mapping[str, object]
@@ -260,7 +273,7 @@ def source_of(
     sql: str | None = None,
     transform: str | None = None,
     sources: Mapping[str, UserDataset] | None = None,
-) -> Source:
+) -> GivenSource:
     """Return the source for an operator's arguments; exactly one of source, sql and transform is given.
 
     Raises:

@@ -22,6 +22,7 @@ from airflow_provider_ducklake.spark.job_request import (
     Dataset,
     DatasetSource,
     LakeSource,
+    OverwriteSource,
     RowChangeSource,
     Source,
     SqlSource,
@@ -58,7 +59,7 @@ def load(spark: SparkSession, source: Source, target: TableSchema | None) -> Dat
             return query(spark, sql)
         case TransformSource(name, datasets):
             return _transformed(spark, name, read_all(spark, datasets))
-        case LakeSource() | StreamSource() | RowChangeSource() | CompactionSource():
+        case LakeSource() | StreamSource() | RowChangeSource() | OverwriteSource() | CompactionSource():
             raise AssertionError("a job over tables of the lake, or over a stream, is not an insert")
 
 

@@ -16,6 +16,7 @@ import pyspark
 import pytest
 from airflow.models.dagrun import DagRun
 
+from airflow_provider_ducklake.catalog import overwrite
 from tests.airflow.conftest import SetConnection
 from tests.airflow.dags import parse, state_of, sync_dag, xcom
 from tests.airflow.spark_submit import ROOT, SparkSubmit, recorded
@@ -35,7 +36,9 @@ HERE = "{{ var.value.here }}"
 DAYS = {"format": "csv", "path": f"{HERE}/days.csv", "options": {"inferSchema": True}}
 
 with DAG("real_inserts", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None):
-    csv = DuckLakeSparkInsertOperator(task_id="csv", table="sales.orders", source=f"{HERE}/orders.csv")
+    csv = DuckLakeSparkInsertOperator(
+        task_id="csv", table="sales.orders", source=f"{HERE}/orders.csv", overwrite_where="id <= 2"
+    )
     parquet = DuckLakeSparkInsertOperator(
         task_id="parquet",
         table="sales.by_day",
@@ -135,6 +138,7 @@ def make_sources(folder: Path, catalog: CatalogDatabase) -> None:
 
 @pytest.fixture
 def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit:
+    monkeypatch.setattr(overwrite, "MOST_BYTES_READ", 0)  # the job finds what is to be replaced
     monkeypatch.chdir(tmp_path)  # Derby writes its log there
     monkeypatch.setenv("AIRFLOW_VAR_HERE", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # the other client of `RULES`
@@ -156,6 +160,7 @@ def lake(
     with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
         reference.sql("CREATE SCHEMA sales")
         reference.sql("CREATE TABLE sales.orders (id BIGINT, price DECIMAL(9,2), customer VARCHAR)")
+        reference.sql("INSERT INTO sales.orders VALUES (1, 9.99, 'gone'), (3, 3.00, 'cyd')")
     return sqlite_catalog
 
 
@@ -185,6 +190,7 @@ def check_rows(catalog: CatalogDatabase) -> None:
         assert reference.sql("FROM sales.orders ORDER BY id") == [
             (1, Decimal("1.50"), "ann"),
             (2, Decimal("2.25"), "bob"),
+            (3, Decimal("3.00"), "cyd"),
         ]
         assert reference.sql("FROM sales.by_day ORDER BY id") == [
             (0, date(2025, 12, 31), ["a"]),
@@ -232,11 +238,13 @@ def check_what_is_left(catalog: CatalogDatabase) -> None:
     """Nothing but the files that the lake knows: no request, no result, no failed job's folder."""
     with open_lake(catalog) as reference:
         known = {
-            row[0]
+            path
             for table in ("orders", "by_day", "joined", "clean")
-            for row in reference.sql(
-                f"SELECT data_file FROM ducklake_list_files('lake', '{table}', schema => 'sales')"
+            for data_and_deletes in reference.sql(
+                "SELECT data_file, delete_file FROM "
+                f"ducklake_list_files('lake', '{table}', schema => 'sales')"
             )
+            for path in filter(None, data_and_deletes)
         }
     assert {str(path) for path in Path(catalog.data_path).rglob("*") if path.is_file()} == known
 

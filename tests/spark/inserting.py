@@ -5,14 +5,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
+from airflow_provider_ducklake.catalog.commit import Stage
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.catalog.row_changes import unused_files
 from airflow_provider_ducklake.operators.insert_modes import InsertChoice
-from airflow_provider_ducklake.planning.write import WriteResult
+from airflow_provider_ducklake.planning.row_changes import RowChanges
+from airflow_provider_ducklake.planning.write import WritePlan, WriteResult, plan_write
+from airflow_provider_ducklake.spark import job_io
 from airflow_provider_ducklake.spark.job_json import decode_plan, encode_plan
-from airflow_provider_ducklake.spark.job_request import job_directory
+from airflow_provider_ducklake.spark.job_request import (
+    Dataset,
+    DatasetSource,
+    JobRequest,
+    OverwriteSource,
+    job_directory,
+)
 from airflow_provider_ducklake.spark.jobs.insert import write
+from airflow_provider_ducklake.spark.jobs.overwrite import overwrite
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
@@ -29,11 +40,34 @@ def insert(
 ) -> tuple[WriteResult, CommittedSnapshot | None]:
     """Insert the rows; ``meanwhile`` happens between the job and the commit."""
     target = lake.table_snapshot(table)
-    plan = choice.plan(lake, target, job_directory(target.root, str(uuid.uuid4())))
-    result = write(df, decode_plan(encode_plan(plan)), engine)
+    job_id = str(uuid.uuid4())
+    plan = choice.plan(lake, target, job_directory(target.root, job_id))
+    replaced = choice.to_be_found(lake, target)
+    if replaced is None:
+        result, found = write(df, decode_plan(encode_plan(plan)), engine), None
+    else:
+        plans = (plan_write(target, f"{plan.directory}updated/"), plan)
+        job = JobRequest(job_id, OverwriteSource(stored(df, plan), replaced), plans, "overwrite", engine)
+        done = overwritten(df.sparkSession, job)
+        result, found = done.inserted, done.deletes
     meanwhile()
-    committed = lake.commit(target.snapshot.id, choice.changes(lake, target, result), CommitInfo())
-    return result, committed
+    changes = choice.changes(lake, target, result, found)
+    stage = Stage(target.snapshot.id, changes, unused_files(changes, found or ()))
+    return result, lake.commit_stages([stage], CommitInfo())
+
+
+def stored(df: DataFrame, plan: WritePlan) -> DatasetSource:
+    """Return the rows as a job can load them; that replaces a directory which no snapshot names."""
+    path = f"{plan.directory}source.parquet"
+    df.write.mode("overwrite").parquet(path)
+    return DatasetSource(Dataset.of(path))
+
+
+def overwritten(spark: SparkSession, job: JobRequest) -> RowChanges:
+    """Return what a job did that was told, and tells, what it does by files."""
+    uri = job_io.write_request(job)
+    job_io.write_row_changes(job, overwrite(spark, job_io.read_request(uri)))
+    return job_io.read_row_changes(job)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ducklake.catalog import overwrite
 from airflow_provider_ducklake.errors import (
     InvalidInputError,
     TransactionConflictError,
@@ -128,6 +129,71 @@ def test_rows_of_a_condition_are_replaced_in_files_and_in_the_catalog(spark, sql
         insert(lake, orders(spark, (10, "eu", "2024-12-31"), (11, "xx", "2024-05-01")), choice)
 
     assert ids(sqlite_catalog) == [2, 3, 10, 11]
+
+
+@pytest.fixture
+def found_by_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no file be small enough for the process that commits."""
+    monkeypatch.setattr(overwrite, "MOST_BYTES_READ", 0)
+
+
+@pytest.mark.usefixtures("found_by_the_job")
+@pytest.mark.parametrize("inlined", [0, 10])
+@pytest.mark.parametrize("gone_before", ["id = 5", "id = 2000"])
+def test_the_job_finds_the_rows_of_a_condition_in_large_files(spark, sqlite_catalog, inlined, gone_before):
+    large = "INSERT INTO t SELECT range, 'eu', DATE '2024-01-01' + (range % 700)::INT FROM range(1000, 4000)"
+    statements = (*ORDERS, large, f"DELETE FROM t WHERE {gone_before}")
+    condition = "day >= DATE '2024-05-01' AND day < DATE '2025-01-01'"
+    with new_lake(sqlite_catalog, *statements, data_inlining_row_limit=inlined) as lake:
+        kept = rows_of(sqlite_catalog, f"SELECT rowid, * FROM t WHERE NOT ({condition}) ORDER BY ALL")
+        before = lake.current_snapshot().id
+        new = orders(spark, (10, "eu", "2024-12-31"), (11, "xx", "2024-05-01"))
+        insert(lake, new, InsertChoice(where=condition))
+
+        assert lake.current_snapshot().id == before + 1
+        assert not lake.verify()
+        named = {
+            file.delete_file.path
+            for file in lake.table_snapshot("t", with_files=True).files
+            if file.delete_file
+        }
+        lying = {str(path) for path in Path(sqlite_catalog.data_path).rglob("ducklake-*/deletes/*")}
+        assert lying <= named, "a delete file that was replaced at the commit stays"
+    assert len(kept) > 1000
+    assert rows_of(sqlite_catalog, "SELECT rowid, * FROM t WHERE id NOT IN (10, 11) ORDER BY ALL") == kept
+    assert rows_of(sqlite_catalog, f"SELECT id FROM t WHERE {condition} ORDER BY ALL") == [(10,), (11,)]
+
+
+@pytest.mark.usefixtures("found_by_the_job")
+@pytest.mark.parametrize(
+    "statement", ["DELETE FROM t WHERE id = 1001", "INSERT INTO t VALUES (9, 'x', NULL)"]
+)
+def test_rows_that_the_job_found_and_others_changed_are_a_conflict(spark, sqlite_catalog, statement):
+    def meanwhile() -> None:
+        with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+            reference.sql(statement)
+
+    large = "INSERT INTO t SELECT range, 'eu', DATE '2024-01-01' + (range % 700)::INT FROM range(1000, 4000)"
+    choice = InsertChoice(where="id < 2000")
+    with (
+        new_lake(sqlite_catalog, *ORDERS[:1], large, data_inlining_row_limit=0) as lake,
+        pytest.raises(TransactionConflictError),
+    ):
+        insert(lake, orders(spark, (10, "new", "2024-12-31")), choice, meanwhile=meanwhile)
+
+
+@pytest.mark.usefixtures("found_by_the_job")
+def test_the_job_finds_nan_as_the_reference_does(spark, sqlite_catalog):
+    statements = (
+        "CREATE TABLE t (id INT, x DOUBLE)",
+        "INSERT INTO t SELECT range, if(range % 3 = 0, 'nan'::DOUBLE, range) FROM range(100)",
+    )
+    with new_lake(sqlite_catalog, *statements, data_inlining_row_limit=0) as lake:
+        expected = rows_of(sqlite_catalog, "SELECT id FROM t WHERE NOT x > 50 ORDER BY ALL")
+        none = spark.createDataFrame([], "id INT, x DOUBLE")
+        insert(lake, none, InsertChoice(where="x > 50"))
+
+    assert rows_of(sqlite_catalog, "SELECT id FROM t ORDER BY ALL") == expected
 
 
 def test_files_that_a_condition_covers_are_ended_unread(spark, sqlite_catalog):

@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.errors import SparkJobError
+from airflow_provider_ducklake.planning.predicates import column_ids
 from airflow_provider_ducklake.planning.row_changes import NewDeletes, RowChanges
 from airflow_provider_ducklake.planning.write import WriteResult
 from airflow_provider_ducklake.spark import sources, write_deletes
@@ -84,8 +85,9 @@ def change_rows(spark: SparkSession, request: JobRequest) -> RowChanges:
 
 
 def _looks_at_floats(changes: RowChangeSource) -> bool:
-    schema = changes.target.table.schema
-    columns = (schema.find(name) for name in condition_columns(changes))
+    schema, where = changes.target.table.schema, changes.target.where
+    columns = [schema.find(name) for name in condition_columns(changes)]
+    columns += [] if where is None else [schema.by_id(one) for one in column_ids(where)]
     return any(is_float(leaf.type) for column in columns for leaf in column.leaves())
 
 

@@ -11,6 +11,7 @@ from airflow_provider_ducklake.spark import job_io
 from airflow_provider_ducklake.spark.job_errors import typed
 from airflow_provider_ducklake.spark.jobs.compact import compact
 from airflow_provider_ducklake.spark.jobs.insert import insert
+from airflow_provider_ducklake.spark.jobs.overwrite import overwrite
 from airflow_provider_ducklake.spark.jobs.row_changes import change_rows
 from airflow_provider_ducklake.spark.jobs.sql import run_sql
 from airflow_provider_ducklake.spark.jobs.stream import run_stream
@@ -28,6 +29,7 @@ log = logging.getLogger(__name__)
 
 _VERBS: dict[str, Callable[[SparkSession, JobRequest], tuple[WriteResult, ...] | RowChanges]] = {
     "insert": insert,
+    "overwrite": overwrite,
     "sql": run_sql,
     "stream": run_stream,
     "delete": change_rows,
