@@ -40,6 +40,7 @@ from airflow_provider_ducklake.transaction.changes_made import format_changes
 from airflow_provider_ducklake.transaction.commit_state import CommitState
 from airflow_provider_ducklake.transaction.conflicts import (
     check_conflicts,
+    check_layouts,
     check_not_registered,
     check_restorable,
     check_sources,
@@ -233,6 +234,19 @@ def _attempt_locked(
     return CommittedSnapshot(state.snapshot_id, state.time, attempts=1)
 
 
+def check_stage(catalog: Catalog, stage: Stage) -> None:
+    """Check a stage as its commit would do now; by the commit itself it may be another matter.
+
+    Raises:
+        TransactionConflictError: it does not go together with what was committed since its base.
+    """
+    planned = PlannedCommit((stage,), CommitInfo())
+    with catalog.dialect.reading() as connection:
+        questions = _questions(catalog, planned)
+        answers = {name: question.ask(connection) for name, question in questions.items()}
+        _begin(connection, catalog, planned, answers)
+
+
 def _questions(catalog: Catalog, planned: PlannedCommit) -> dict[str, Question[Any]]:
     """Return what is asked under the lock, in one round trip where the database can do that."""
     bases = [stage.base for stage in planned.stages]
@@ -280,6 +294,7 @@ def _begin(
     known = known_stats(connection, catalog, changes, answers)
     check_targets(changes, known.targets, head.id)
     check_sources(changes, known.sources, known.mark_counts, head.id)
+    check_layouts(changes, known.flushed, head.id)
     check_not_registered(changes, known.registered, head.id)
     check_restorable(changes, known.snapshots, head.id)
     makes_layout = any(isinstance(change, InlineRows) and _lacks_layout(change, known) for change in changes)

@@ -28,9 +28,9 @@ from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.spec.types import ScalarType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from sqlalchemy import ColumnElement, Connection, Table
+    from sqlalchemy import ColumnElement, Connection, Row, Select, Table
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.catalog.tables import CatalogTables
@@ -68,25 +68,61 @@ def _rows(
     table: TableSnapshot,
     condition: Callable[[Table], ColumnElement[bool]],
 ) -> Iterator[InlinedRows]:
-    dialect_name = catalog.dialect.engine.dialect.name
     for version in layouts(connection, catalog.tables, table.table_id):
         schema = layout_schema(connection, catalog.tables, table.table_id, version)
         inlined = inlined_table(schema, table.table_id, version, catalog.tables.metadata_schema)
         if not catalog.dialect.has_table(connection, inlined.name, inlined.schema):
             continue  # dropped by a client that left the registration behind
-        if dialect_name not in READABLE_DIALECTS:
-            raise UnsupportedFeatureError(
-                f"{table.name} at snapshot {table.snapshot.id} has rows or deletes inlined in the catalog, "
-                f"which this release cannot read from {dialect_name}. Flush them with DuckDB, or read the "
-                "table there."
-            )
-        _check_columns(connection, catalog, inlined)
-        columns = _as_texts(inlined, schema) if dialect_name == "duckdb" else inlined.c
-        query = select(*columns).where(condition(inlined)).order_by(inlined.c.row_id)
-        rows = tuple(dict(zip(inlined.c.keys(), row, strict=True)) for row in connection.execute(query))
-        if dialect_name == "duckdb":
-            rows = tuple(_with_literals(row, schema) for row in rows)
-        yield InlinedRows(inlined.name, schema, rows)
+        query = _query(connection, catalog, table, inlined, schema)
+        found = connection.execute(query.where(condition(inlined)).order_by(inlined.c.row_id))
+        yield _read_rows(catalog, inlined, schema, found)
+
+
+def inlined_batches(
+    connection: Connection,
+    catalog: Catalog,
+    table: TableSnapshot,
+    version: int,
+    condition: Callable[[Table], ColumnElement[bool]],
+) -> Iterator[InlinedRows]:
+    """Yield rows of one inlined table, some of them at a time, by row id and first snapshot.
+
+    Raises:
+        CatalogError, UnsupportedFeatureError: as ``read_inlined``.
+    """
+    schema = layout_schema(connection, catalog.tables, table.table_id, version)
+    inlined = inlined_table(schema, table.table_id, version, catalog.tables.metadata_schema)
+    query = _query(connection, catalog, table, inlined, schema).where(condition(inlined))
+    streamed = connection.execution_options(stream_results=True)
+    result = streamed.execute(query.order_by(inlined.c.row_id, inlined.c.begin_snapshot))
+    for part in result.partitions(_ROWS_AT_ONCE):
+        yield _read_rows(catalog, inlined, schema, part)
+
+
+_ROWS_AT_ONCE = 20_000
+
+
+def _query(
+    connection: Connection, catalog: Catalog, table: TableSnapshot, inlined: Table, schema: TableSchema
+) -> Select[Any]:
+    dialect_name = catalog.dialect.engine.dialect.name
+    if dialect_name not in READABLE_DIALECTS:
+        raise UnsupportedFeatureError(
+            f"{table.name} at snapshot {table.snapshot.id} has rows or deletes inlined in the catalog, "
+            f"which this release cannot read from {dialect_name}. Flush them with DuckDB, or read the "
+            "table there."
+        )
+    _check_columns(connection, catalog, inlined)
+    return select(*(_as_texts(inlined, schema) if dialect_name == "duckdb" else inlined.c))
+
+
+def _read_rows(
+    catalog: Catalog, inlined: Table, schema: TableSchema, found: Iterable[Row[Any]]
+) -> InlinedRows:
+    rows = tuple(dict(zip(inlined.c.keys(), row, strict=True)) for row in found)
+    if catalog.dialect.engine.dialect.name == "duckdb":
+        rows = tuple(_with_literals(row, schema) for row in rows)
+    return InlinedRows(inlined.name, schema, rows)
 
 
 def _as_texts(inlined: Table, schema: TableSchema) -> list[ColumnElement[Any]]:
@@ -136,16 +172,22 @@ def missing_row_ids(
 
 def layout_schema(connection: Connection, tables: CatalogTables, table_id: int, version: int) -> TableSchema:
     """Return the columns that a table had in a schema version of the lake."""
+    begin = layout_begin(connection, tables, table_id, version)
+    return read.columns(connection, tables, begin, table_id)
+
+
+def layout_begin(connection: Connection, tables: CatalogTables, table_id: int, version: int) -> int:
+    """Return the snapshot that made of a table what it was in a schema version; -1: it is not known."""
     if "schema_versions" not in tables:  # before 0.3: a schema version begins with its first snapshot
         snapshot = tables["snapshot"]
         first = select(func.min(snapshot.c.snapshot_id)).where(snapshot.c.schema_version == version)
-        return read.columns(connection, tables, connection.execute(first).scalar_one() or 0, table_id)
+        return connection.execute(first).scalar_one() or 0
     versions = tables["schema_versions"]
     newest = select(func.max(versions.c.begin_snapshot)).where(versions.c.schema_version <= version)
     if "table_id" in versions.c:
         newest = newest.where(versions.c.table_id == table_id)
     begin = connection.execute(newest).scalar_one()
-    return read.columns(connection, tables, -1 if begin is None else begin, table_id)
+    return -1 if begin is None else begin
 
 
 def _check_columns(connection: Connection, catalog: Catalog, inlined: Table) -> None:

@@ -18,6 +18,7 @@ from airflow_provider_ducklake.transaction.changes import (
     AppendFiles,
     Change,
     EndFiles,
+    FlushInlined,
     InlineDeletes,
     InlineRows,
     MergeAdjacent,
@@ -40,7 +41,10 @@ if TYPE_CHECKING:
 
 
 _ROWS_COME = (AppendFiles, InlineRows, RestoreRows)
-_ROWS_GO = (AddDeletes, EndFiles, InlineDeletes, MergeAdjacent, RewriteDeletes)  # of files that may be gone
+_ROWS_GO = (  # of files and inlined tables that may be gone
+    *(AddDeletes, EndFiles, InlineDeletes, MergeAdjacent, RewriteDeletes),
+    FlushInlined,
+)
 
 
 def stats_questions(catalog: Catalog, changes: Collection[Change]) -> dict[str, Question[Any]]:
@@ -48,7 +52,7 @@ def stats_questions(catalog: Catalog, changes: Collection[Change]) -> dict[str, 
     questions: dict[str, Question[Any]] = {}
     if growing := _tables_of(changes, _ROWS_COME):
         questions["statistics"] = read_statistics.which_statistics(catalog.tables, growing)
-    if with_layout := _tables_of(changes, (RegisterLayout, InlineRows)):
+    if with_layout := _tables_of(changes, (RegisterLayout, InlineRows, FlushInlined)):
         questions["layouts"] = read_layouts.which_newest_layouts(catalog.tables, with_layout)
     return questions
 

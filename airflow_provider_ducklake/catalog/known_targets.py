@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog import read_files
 from airflow_provider_ducklake.catalog.compaction import mark_counts, mergeable_files
+from airflow_provider_ducklake.catalog.inlined_layouts import rows_of_layout
 from airflow_provider_ducklake.catalog.inlined_tables import inlined_delete_table
 from airflow_provider_ducklake.transaction.changes import (
     AddDeletes,
     Change,
     EndFiles,
+    FlushInlined,
     InlineDeletes,
     MergeAdjacent,
     RewriteDeletes,
@@ -41,6 +43,8 @@ def with_targets(
         elif isinstance(change, MergeAdjacent):
             sources = mergeable_files(connection, catalog, change.table_id, change.sources)
             known = replace(known, sources={**known.sources, **sources})
+        elif isinstance(change, FlushInlined):
+            known = _of_layouts(connection, catalog, change, known)
         elif isinstance(change, RewriteDeletes):
             targets = read_files.live_targets(connection, catalog.tables, change.file_ids)
             counts = mark_counts(connection, catalog, change.table_id)
@@ -63,6 +67,20 @@ def _of_delete_files(
     return replace(
         known, targets={**known.targets, **targets}, delete_file_paths={**known.delete_file_paths, **paths}
     )
+
+
+def _of_layouts(
+    connection: Connection, catalog: Catalog, change: FlushInlined, known: KnownStats
+) -> KnownStats:
+    flushed, emptied = {}, set()
+    for one in change.layouts:
+        found = rows_of_layout(connection, catalog, change.table_id, one.schema_version, change.read_at)
+        if found is not None:
+            key = (change.table_id, one.schema_version)
+            flushed[key] = found.upto
+            if not found.newer_count:
+                emptied.add(key)
+    return replace(known, flushed={**known.flushed, **flushed}, emptied=known.emptied | emptied)
 
 
 def _of_marks(

@@ -37,6 +37,7 @@ from airflow_provider_ducklake.catalog.compaction import (
 )
 from airflow_provider_ducklake.catalog.connect import catalog_file, open_engine, parse_url, shown
 from airflow_provider_ducklake.catalog.dialects import dialect_of
+from airflow_provider_ducklake.catalog.flush import Flush, FlushRule
 from airflow_provider_ducklake.catalog.health import LakeHealth, health
 from airflow_provider_ducklake.catalog.indexes import create_indexes
 from airflow_provider_ducklake.catalog.migrations.migrate import Files, MigrationResult, migrate
@@ -100,6 +101,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.planning.compaction import Compaction
     from airflow_provider_ducklake.planning.findings import Finding
+    from airflow_provider_ducklake.planning.flush import FlushResult
     from airflow_provider_ducklake.planning.overwrite import PartitionValues
     from airflow_provider_ducklake.planning.row_changes import NewDeletes, RowChanges
     from airflow_provider_ducklake.planning.scan import ScanPlan
@@ -524,6 +526,39 @@ class Lake:
         """Return those of the compacted files whose sources are what they were when they were read."""
         with self._reading() as connection:
             return as_planned(connection, self._catalog, table.table_id, files)
+
+    def flush_inlined_data(  # noqa: PLR0913 - all have defaults
+        self,
+        table: TableName | None = None,
+        *,
+        schema: str | None = None,
+        min_rows: int = 0,
+        info: CommitInfo | None = None,
+        dry_run: bool = False,
+    ) -> list[FlushResult]:
+        """Move rows and deletes that lie in the catalog into Parquet files, as one snapshot; say what was.
+
+        No reader sees a difference, at any snapshot. Without ``table``: all tables of a schema, or of the
+        lake, but those whose option ``auto_compact`` is off. Tables with fewer than ``min_rows`` rows and
+        deletes there are left alone. What others insert meanwhile stays in the catalog.
+
+        Raises:
+            TableNotFoundError, SchemaNotFoundError: it does not exist.
+            InvalidInputError: a table and a schema, or ``min_rows`` below 0.
+            UnsupportedFeatureError: rows in a database of which this release cannot read inlined rows.
+            TransactionConflictError: others deleted such rows again and again meanwhile; nothing landed.
+        """
+        self._refuse_unwritable()
+        if schema is not None and self.schema(schema) is None:
+            raise SchemaNotFoundError(schema, self.current_snapshot().id)
+        rule = FlushRule(None if table is None else QualifiedName.of(table), schema, min_rows)
+
+        def commit_stages(stages: Sequence[Stage], job_ids: Sequence[str]) -> CommittedSnapshot | None:
+            return self.commit_stages(stages, info or CommitInfo(), job_ids=job_ids)
+
+        flush = Flush(self._catalog, self.locate, rule, commit_stages)
+        with _translated(self._catalog.dialect.engine.url):
+            return flush.dry_run() if dry_run else flush.run()
 
     def _first_since(self, connection: Connection, time: datetime) -> SnapshotId | None:
         """Return the first snapshot at or after a time; None: there is none yet."""

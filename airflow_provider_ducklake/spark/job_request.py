@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from airflow_provider_ducklake.errors import InvalidInputError, InvalidOptionError
+from airflow_provider_ducklake.spec.paths import job_directory as job_directory  # noqa: PLC0414 - theirs, too
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.change_feed import ChangeFeedPlan
@@ -343,8 +344,3 @@ class JobRequest:
     def tables(self) -> str:
         """The names of the tables that it writes, for people."""
         return ", ".join(dict.fromkeys(plan.table for plan in self.plans))
-
-
-def job_directory(table_root: str, job_id: str) -> str:
-    """Return the directory that belongs to one job alone, below the table's (both end in ``/``)."""
-    return f"{table_root}ducklake-{job_id}/"

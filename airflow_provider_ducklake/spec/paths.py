@@ -54,6 +54,11 @@ def directory_path(path: str) -> str:
     return path if path.endswith("/") else path + "/"
 
 
+def job_directory(table_root: str, job_id: str) -> str:
+    """Return the directory that belongs to one job alone, below the table's (both end in ``/``)."""
+    return f"{table_root}ducklake-{job_id}/"
+
+
 def directory_name(name: str, object_uuid: str) -> str:
     """Return the directory of a schema or table: its name where that is a safe segment, else its UUID."""
     return f"{name if _SAFE_DIRECTORY.match(name) else object_uuid}/"

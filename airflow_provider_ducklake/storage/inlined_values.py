@@ -85,11 +85,38 @@ def rows_of(rows: Iterable[Mapping[str, Any]], schema: TableSchema) -> pa.Table:
         ValueError: a text that is no value of its type.
     """
     rows = list(rows)
-    arrays = [
-        array_of(column, [_parsed(column.type, row[column.name]) for row in rows], arrow_field(column).type)
-        for column in schema.columns
-    ]
+    arrays = [_array(column, [row[column.name] for row in rows]) for column in schema.columns]
     return pa.Table.from_arrays(arrays, schema=arrow_schema(schema))
+
+
+def _array(column: Column, cells: list[Any]) -> pa.Array:
+    """Return the values of a column's cells: by Arrow where it takes them as they are, else one by one."""
+    target = arrow_field(column).type
+    if column.type in _TAKEN_BY_ARROW or isinstance(column.type, DecimalType):
+        try:
+            return _taken(cells, target)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            pass
+    return array_of(column, [_parsed(column.type, cell) for cell in cells], target)
+
+
+# The order of a text's parts and their widths are DuckDB's; what Arrow reads otherwise, it refuses.
+_TAKEN_BY_ARROW = frozenset(
+    ScalarType(name)
+    for name in (*_SMALL_INTEGERS, *_TEXTS, "blob", "float64", "date", "timestamp", "timestamp_ns")
+)
+
+
+def _taken(cells: list[Any], target: pa.DataType) -> pa.Array:
+    """Return the cells as an array of ``target``; raises where Arrow does not know how."""
+    if pa.types.is_integer(target):
+        return pa.array(cells, target)
+    if pa.types.is_binary(target):
+        return pa.array(cells, pa.binary())
+    if pa.types.is_string(target):
+        return pa.array(cells, pa.binary()).cast(target)
+    is_text = any(isinstance(cell, str) for cell in cells)
+    return pa.array(cells, pa.string()).cast(target) if is_text else pa.array(cells, target)
 
 
 def inlined_in_schema(parts: Iterable[InlinedRows], schema: TableSchema) -> pa.Table:

@@ -122,11 +122,11 @@ def write_deletes(
         InvalidInputError: a row was deleted before.
     """
     new = read_positions(deletes.positions, locate)
-    rows, begin = pa.table({"pos": new}), None
+    rows, begin, newest = pa.table({"pos": new}), None, None
     if deletes.holds_ids:
         before = deleted_before(deletes.old, deletes.marks, locate)
-        begin = SnapshotId(pc.min(before["snapshot_id"]).as_py())
         rows = _together(before, new, snapshot_id, deletes.data_file_path)
+        begin, newest = (SnapshotId(one.as_py()) for one in pc.min_max(rows["snapshot_id"]).values())
     size, footer_size = write_delete_file(locate(path), deletes.data_file_path, rows)
     return FileDeletes(
         deletes.data_file_id,
@@ -136,7 +136,8 @@ def write_deletes(
         footer_size=footer_size,
         replaces=deletes.replaces,
         begin_snapshot=begin,
-        stamped_for=snapshot_id if deletes.holds_ids else None,
+        stamped_for=snapshot_id if deletes.holds_ids and len(new) else None,
+        partial_max=newest,
     )
 
 

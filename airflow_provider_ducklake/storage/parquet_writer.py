@@ -100,14 +100,32 @@ class RollingWriter:
         while self._buffered_rows >= self._settings.row_group_rows or self._buffer_is_large():
             self._flush()
 
-    def close(self) -> tuple[DataFile, ...]:
-        """Finish the last file and return all of them, in order.
+    @property
+    def bytes_written(self) -> int:
+        """How many bytes have been written to the file that is open."""
+        return 0 if self._file is None else self._file.bytes_written
+
+    @property
+    def bytes_waiting(self) -> int:
+        """How much memory the rows take that wait for their row group to be full."""
+        return sum(batch.nbytes for batch in self._buffered)
+
+    def write_waiting(self) -> None:
+        """Write the rows that wait as a row group, full or not.
 
         Raises:
             StorageError: the file cannot be written.
         """
         while self._buffered_rows:
             self._flush()
+
+    def close(self) -> tuple[DataFile, ...]:
+        """Finish the last file and return all of them, in order.
+
+        Raises:
+            StorageError: the file cannot be written.
+        """
+        self.write_waiting()
         self._finish_file()
         return tuple(self.files)
 
@@ -151,9 +169,8 @@ class RollingWriter:
         """Whether the rows waiting take so much memory that they had better make a row group of their own."""
         if not self._buffered_rows:
             return False
-        waiting: int = sum(batch.nbytes for batch in self._buffered)
         limit = self._settings.row_group_bytes or self._settings.target_file_size_bytes
-        return waiting >= min(limit, self._settings.target_file_size_bytes)
+        return self.bytes_waiting >= min(limit, self._settings.target_file_size_bytes)
 
     def _flush(self) -> None:
         table = pa.Table.from_batches(self._buffered, schema=self._parquet_schema)

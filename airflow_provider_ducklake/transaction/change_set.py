@@ -22,6 +22,7 @@ from airflow_provider_ducklake.transaction.changes import (
     DropTable,
     DropView,
     EndFiles,
+    FlushInlined,
     InlineDeletes,
     InlineRows,
     MergeAdjacent,
@@ -58,9 +59,9 @@ _STAGES: tuple[tuple[type, ...], ...] = (
     (CommentOnTable, CommentOnColumn, CommentOnView),
     (RegisterLayout,),
     (EndFiles, InlineDeletes, Truncate),
-    (MergeAdjacent, RewriteDeletes, RestoreRows),
+    (MergeAdjacent, RewriteDeletes, FlushInlined, RestoreRows),
 )
-_UPKEEP = (MergeAdjacent, RewriteDeletes)
+_UPKEEP = (MergeAdjacent, RewriteDeletes, FlushInlined)
 _DATA = (AppendFiles, InlineRows, EndFiles, AddDeletes, InlineDeletes, Truncate, RestoreRows, *_UPKEEP)
 
 
@@ -70,13 +71,13 @@ def ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
     Existing tables come before new ones and by id, and delete files last, as the reference numbers files.
 
     Raises:
-        UnsupportedFeatureError: compaction together with anything else: readers tell by the snapshot that no
-            row changed.
+        UnsupportedFeatureError: compaction or a flush together with anything else: readers tell by the
+            snapshot that no row changed.
     """
     changes = tuple(changes)
     upkeep = [_is_upkeep(change) for change in changes]
     if any(upkeep) and not all(upkeep):
-        raise UnsupportedFeatureError("Compaction makes a snapshot of its own. Commit other changes apart.")
+        raise UnsupportedFeatureError("Upkeep makes a snapshot of its own. Commit other changes apart.")
     others: list[Change] = []
     inlined: list[AppendFiles | InlineRows] = []
     deletes: list[AddDeletes] = []
@@ -97,7 +98,8 @@ def ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
 
 
 def _is_upkeep(change: Change) -> bool:
-    return isinstance(change, _UPKEEP) or (isinstance(change, AddDeletes) and change.of_rewrite)
+    deletes_nothing = isinstance(change, AddDeletes) and (change.of_rewrite or change.of_flush)
+    return deletes_nothing or isinstance(change, _UPKEEP)
 
 
 def _stage(change: Change) -> int:

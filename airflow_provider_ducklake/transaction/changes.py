@@ -370,7 +370,8 @@ class FileDeletes:
 
     ``replaces`` is the live delete file whose positions it repeats, ``begin_snapshot`` the first snapshot of
     any position that was deleted before. ``stamped_for`` is the snapshot id that the file holds for the new
-    positions; None where it holds no ids, as for the first deletes on a file.
+    positions; None where it holds no ids, as for the first deletes on a file, or has no new positions.
+    ``partial_max`` is the last snapshot of any position, where the file holds ids.
     """
 
     data_file_id: DataFileId
@@ -381,6 +382,7 @@ class FileDeletes:
     replaces: DeleteFileId | None = None
     begin_snapshot: SnapshotId | None = None
     stamped_for: SnapshotId | None = None
+    partial_max: SnapshotId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +391,7 @@ class AddDeletes:
 
     ``folded_marks`` are data files whose inlined deletes the delete files repeat, so that they go.
     ``of_earlier_commit``: the rows are those that one commit had added. What others add meanwhile is none of
-    them, but what they delete or move may be. ``of_rewrite``: all rows had been deleted before.
+    them, but what they delete or move may be. ``of_rewrite``, ``of_flush``: all rows had been deleted before.
     """
 
     table_id: TableId
@@ -398,6 +400,7 @@ class AddDeletes:
     folded_marks: tuple[DataFileId, ...] = ()
     of_earlier_commit: bool = False
     of_rewrite: bool = False
+    of_flush: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,6 +453,61 @@ class MergeAdjacent:
     def sources(self) -> tuple[DataFileId, ...]:
         """The files that go."""
         return tuple(one for file in self.files for one in file.sources)
+
+
+@dataclass(frozen=True, slots=True)
+class FlushedDeletes:
+    """The delete file of a flushed file: all of its rows that had ended, each with the snapshot that did it.
+
+    Its path is relative to the table's directory. ``begin_snapshot`` and ``partial_max`` are the first and
+    the last of those snapshots.
+    """
+
+    path: str
+    delete_count: int
+    file_size_bytes: int
+    footer_size: int
+    begin_snapshot: SnapshotId
+    partial_max: SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
+class FlushedFile:
+    """A file with rows that lay in the catalog; each says its id and the snapshot that it came by.
+
+    Its path is relative to the table's directory. ``begin_snapshot`` and ``partial_max`` are the first and
+    the last of those snapshots. ``row_id_start`` is the first id where they are consecutive.
+    """
+
+    file: DataFile
+    begin_snapshot: SnapshotId
+    partial_max: SnapshotId
+    row_id_start: int | None = None
+    partition_id: PartitionId | None = None
+    deletes: FlushedDeletes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlushedLayout:
+    """The rows of an inlined table that a flush read, up to its snapshot, and how many of them had ended."""
+
+    schema_version: int
+    row_count: int
+    ended_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FlushInlined:
+    """Files in the place of rows that lay in the catalog by the snapshot ``read_at``.
+
+    Rows that no snapshot knows any more are in none of them.
+    """
+
+    table_id: TableId
+    name: QualifiedName
+    read_at: SnapshotId
+    layouts: tuple[FlushedLayout, ...]
+    files: tuple[FlushedFile, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -581,6 +639,7 @@ Change: TypeAlias = (
     | InlineDeletes
     | Truncate
     | MergeAdjacent
+    | FlushInlined
     | RewriteDeletes
     | RestoreTable
     | RestoreRows

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.spec.files import NameMapping
     from airflow_provider_ducklake.spec.stats import TableColumnStats, TableStats
+    from airflow_provider_ducklake.transaction.changes import FlushedLayout
     from airflow_provider_ducklake.transaction.changes_made import ChangeRecord
 
 MappingKey: TypeAlias = frozenset[tuple[tuple[str, ...], ColumnId, bool]]  # of same_mapping_key
@@ -53,6 +54,8 @@ class KnownStats:
     with their live delete files, whose paths below the data path are ``delete_file_paths``;
     ``sources`` those that are live and never had deletes of the files to be merged, with such paths;
     ``mark_counts`` the inlined deletes of those to be rewritten;
+    ``flushed`` what the inlined tables to be flushed, by their schema versions, have of the snapshot that was
+    read, ``emptied`` those of them that have no other row;
     ``with_delete_marks`` the tables whose inlined deletes have a catalog table; ``layouts`` the schema
     version of a table's newest catalog table for inlined rows; ``dialect_name`` is SQLAlchemy's.
     ``snapshots`` are those that still exist of the snapshots that tables are restored to.
@@ -68,6 +71,8 @@ class KnownStats:
     delete_file_paths: Mapping[DeleteFileId, str] = field(default_factory=dict)
     sources: Mapping[DataFileId, str] = field(default_factory=dict)
     mark_counts: Mapping[DataFileId, int] = field(default_factory=dict)
+    flushed: Mapping[tuple[TableId, int], FlushedLayout] = field(default_factory=dict)
+    emptied: frozenset[tuple[TableId, int]] = frozenset()
     with_delete_marks: frozenset[TableId] = frozenset()
     with_live_files: frozenset[TableId] = frozenset()
     layouts: Mapping[TableId, int] = field(default_factory=dict)

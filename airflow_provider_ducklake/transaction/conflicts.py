@@ -29,6 +29,7 @@ from airflow_provider_ducklake.transaction.changes import (
     DropTable,
     DropView,
     EndFiles,
+    FlushInlined,
     InlineDeletes,
     InlineRows,
     MergeAdjacent,
@@ -47,7 +48,8 @@ from airflow_provider_ducklake.transaction.changes_made import ChangeKind, Chang
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from airflow_provider_ducklake.spec.ids import DataFileId, DeleteFileId, SnapshotId
+    from airflow_provider_ducklake.spec.ids import DataFileId, DeleteFileId, SnapshotId, TableId
+    from airflow_provider_ducklake.transaction.changes import FlushedLayout
 
 
 class Fact(Enum):
@@ -94,6 +96,7 @@ class Deed(Enum):
     DROP_MACRO = "drop the macro"
     MERGE = "merge files of it"
     REWRITE = "rewrite files of it"
+    FLUSH = "flush its rows to files"
     RESTORE = "restore it"
 
 
@@ -124,6 +127,7 @@ CONFLICTS: dict[Deed, dict[ChangeKind, Fact]] = {
     Deed.DROP_MACRO: _same_id(_K.DROPPED_SCALAR_MACRO, _K.DROPPED_TABLE_MACRO),
     Deed.MERGE: _same_id(_K.DROPPED_TABLE),  # and what became of each file: see check_sources
     Deed.REWRITE: _same_id(*_RESHAPED),
+    Deed.FLUSH: _same_id(_K.INLINED_DELETE, _K.INLINE_FLUSH, _K.DROPPED_TABLE),
     Deed.RESTORE: _same_id(*_ROWS_ADDED, *_ROWS_GONE, *_RESHAPED, *_COMPACTED, _K.INLINE_FLUSH),
 }
 
@@ -175,6 +179,8 @@ def _ours(change: Change) -> _Ours | None:  # noqa: C901, PLR0911, PLR0912 - one
             return _Ours(Deed.DELETE, str(name), table_id)
         case RewriteDeletes(table_id, name) | AddDeletes(table_id, name, of_rewrite=True):
             return _Ours(Deed.REWRITE, str(name), table_id)
+        case FlushInlined(table_id, name) | AddDeletes(table_id, name, of_flush=True):
+            return _Ours(Deed.FLUSH, str(name), table_id)
         case AddDeletes(table_id, name):
             return _Ours(Deed.DELETE, str(name), table_id)
         case InlineDeletes(table_id, name, positions):
@@ -306,6 +312,25 @@ def check_restorable(changes: Iterable[Change], snapshots: Collection[SnapshotId
             raise TransactionConflictError(
                 "restore it", f"expired snapshot {change.as_of}", str(change.name), head
             )
+
+
+def check_layouts(
+    changes: Iterable[Change], known: Mapping[tuple[TableId, int], FlushedLayout], head: SnapshotId
+) -> None:
+    """Compare the rows in the catalog that are to be flushed with what they were when we read them.
+
+    ``known`` is what each inlined table, by its schema version, has by now of the snapshot that was read.
+
+    Raises:
+        TransactionConflictError: names the first table of which rows ended or went since.
+    """
+    for change in changes:
+        if isinstance(change, FlushInlined):
+            for one in change.layouts:
+                if known.get((change.table_id, one.schema_version)) != one:
+                    raise TransactionConflictError(
+                        Deed.FLUSH.value, "has others of them", str(change.name), head
+                    )
 
 
 def check_not_registered(changes: Iterable[Change], registered: Collection[str], head: SnapshotId) -> None:

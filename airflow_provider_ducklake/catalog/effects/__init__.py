@@ -9,6 +9,7 @@ from airflow_provider_ducklake.catalog.effects import (
     compaction,
     deletes,
     files,
+    flush,
     inlined,
     layout,
     restore,
@@ -31,6 +32,7 @@ from airflow_provider_ducklake.transaction.changes import (
     DropTable,
     DropView,
     EndFiles,
+    FlushInlined,
     InlineDeletes,
     InlineRows,
     MergeAdjacent,
@@ -104,6 +106,8 @@ def effects_of(  # noqa: C901, PLR0912, PLR0915 - a line for each kind, checked 
             yield from deletes.truncate(change, state, tables)
         case MergeAdjacent():
             yield from compaction.merge_adjacent(change, state, tables)
+        case FlushInlined():
+            yield from flush.flush_inlined(change, state, tables)
         case RewriteDeletes():
             yield from compaction.rewrite_deletes(change, state, tables)
         case RestoreTable():

@@ -80,7 +80,7 @@ def _row(file: FileDeletes | UnwrittenDeletes, change: AddDeletes, state: Commit
         "file_size_bytes": file.file_size_bytes,
         "footer_size": file.footer_size,
         "encryption_key": None,
-        "partial_max": file.stamped_for,
+        "partial_max": file.partial_max,
     }
 
 
