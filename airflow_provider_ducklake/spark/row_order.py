@@ -37,15 +37,24 @@ def placed(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> DataFrame:
     """
     size = plan.settings.target_file_size_bytes
     if plan.row_order.zorder_by:
-        df = df.withColumn(_ZORDER, zorder_key(df, plan.row_order.zorder_by, plan.target))
-        return gathered(df, [*keys, _ZORDER], size)
+        return gathered(clustered(df, plan), [*keys, _ZORDER], size)
     if keys or plan.settings.gathers_rows:
         return rebalanced(df, keys, size)
     return df
 
 
+def clustered(df: DataFrame, plan: WritePlan) -> DataFrame:
+    """Return ``df`` with the column that ``ordered`` goes by where rows are to be clustered."""
+    if not plan.row_order.zorder_by:
+        return df
+    return df.withColumn(_ZORDER, zorder_key(df, plan.row_order.zorder_by, plan.target))
+
+
 def ordered(df: DataFrame, leading: Sequence[str], plan: WritePlan) -> DataFrame:
-    """Return ``df``, which ``placed`` made, with the rows of each task sorted, by ``leading`` first."""
+    """Return ``df`` with the rows of each task sorted, by ``leading`` first.
+
+    ``placed`` or ``clustered`` made it.
+    """
     order = [f.col(quoted(name)).asc_nulls_first() for name in leading]
     if _ZORDER in df.columns:
         return df.sortWithinPartitions(*order, f.col(_ZORDER)).drop(_ZORDER)

@@ -67,7 +67,7 @@ def write_batches(batches: Iterator[pa.RecordBatch], plan: WritePlan, key_count:
     files: list[DataFile] = []
     group: _Group | None = None
     try:
-        for key, batch in _runs(batches, key_count):
+        for key, batch in runs(batches, key_count):
             if group is None or group.key != key:
                 if group is not None:
                     files += group.close()
@@ -99,7 +99,7 @@ class _Group:
         return [replace(file, partition_values=self.values) for file in self.writer.close()]
 
 
-def _runs(
+def runs(
     batches: Iterator[pa.RecordBatch], key_count: int
 ) -> Iterator[tuple[tuple[object, ...], pa.RecordBatch]]:
     """Yield the rows, without their keys, in runs of one key."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.planning.scan import ScanPlan
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.storage.filesystem import open_filesystem
 from airflow_provider_ducklake.storage.parquet_reader import read_row_groups
@@ -19,8 +20,7 @@ from airflow_provider_ducklake.transaction.changes import MergedFile, RewriteSou
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from airflow_provider_ducklake.planning.compaction import Bin
-    from airflow_provider_ducklake.planning.scan import ScanPlan
+    from airflow_provider_ducklake.planning.compaction import Bin, Compaction
     from airflow_provider_ducklake.planning.write import ParquetSettings
     from airflow_provider_ducklake.spec.files import DataFile, LiveDataFile
     from airflow_provider_ducklake.spec.ids import SnapshotId
@@ -42,8 +42,8 @@ class Merging:
     settings: ParquetSettings
     locate: Callable[[str], Location] = open_filesystem
 
-    def merge(self, files: Bin, path: str) -> MergedFile:
-        """Write the rows of a bin to ``path``; little more than a row group of them is held at a time.
+    def compact(self, files: Bin, path: str) -> MergedFile:
+        """Write the rows of a bin to ``path``, in their order; little more than a row group is held at once.
 
         Raises:
             StorageError: a file is missing, damaged or has another number of rows than the catalog says.
@@ -51,10 +51,27 @@ class Merging:
         """
         if files.row_id_start is not None:
             try:
-                return merged_file(files, self._write(files, path, files.row_id_start), files.row_id_start)
+                written = self._write(files, path, files.row_id_start)
+                return replace(self.compacted(files, written), row_id_start=files.row_id_start)
             except _OtherRowIdsError:
                 pass
-        return merged_file(files, self._write(files, path, None), None)
+        return self.compacted(files, self._write(files, path, None))
+
+    def target(self, files: Bin) -> TableSchema:
+        """Return the columns of the file that a bin becomes; the last say the ids and snapshots of rows."""
+        snapshots = () if files.partial_max is None else (SNAPSHOT_ID,)
+        return TableSchema((*files.schema.columns, ROW_ID, *snapshots))
+
+    def compacted(self, files: Bin, written: DataFile) -> MergedFile:
+        """Return what the catalog is to know of the file that a bin became, whose rows say their ids."""
+        return MergedFile(
+            _known_by_catalog(written, files),
+            tuple(file.id for file in files.files),
+            files.begin_snapshot,
+            files.partial_max,
+            None,
+            files.partition_id,
+        )
 
     def _write(self, files: Bin, path: str, row_id_start: int | None) -> DataFile:
         """Write the file; the rows say their ids unless those are consecutive from ``row_id_start``.
@@ -62,7 +79,9 @@ class Merging:
         Raises:
             _OtherRowIdsError: they are not.
         """
-        target = merged_schema(files, with_row_ids=row_id_start is None)
+        target = self.target(files)
+        if row_id_start is not None:
+            target = TableSchema(tuple(column for column in target.columns if column != ROW_ID))
         names = [column.name for column in target.columns]
         with RollingWriter(target, lambda: path, in_one_file(self.settings), locate=self.locate) as writer:
             for file in files.files:
@@ -98,56 +117,58 @@ class Rewriting:
     settings: ParquetSettings
     locate: Callable[[str], Location] = open_filesystem
 
-    def rewrite(self, files: Bin, path: str) -> RewrittenFile:
+    def compact(self, files: Bin, path: str) -> RewrittenFile:
         """Write the live rows of a bin to ``path``, if there are any, with their ids.
 
         Raises:
             StorageError, UnsupportedFeatureError: as ``Merging.merge``; or a delete file is missing.
         """
-        table = self.plan.table
-        merging = Merging(str(table.name), table.snapshot.id, self.settings, self.locate)
-        target = TableSchema((*files.schema.columns, ROW_ID))
+        target = self.target(files)
         names = [column.name for column in target.columns]
         with RollingWriter(target, lambda: path, in_one_file(self.settings), locate=self.locate) as writer:
             for file in files.files:
-                gone, seen = gone_positions(self.plan, file, self.locate), 0
-                for rows in merging.numbered_rows(file, files.schema):
-                    places = pc.add(ordinals(rows.num_rows), seen)
-                    writer.write(rows.select(names).filter(pc.invert(pc.is_in(places, value_set=gone))))
-                    seen += rows.num_rows
-        written = [_known_by_catalog(one, files) for one in writer.files]
+                for rows in self.numbered_rows(file, files.schema):
+                    writer.write(rows.select(names))
+        return self.compacted(files, writer.files[0] if writer.files else None)
+
+    def target(self, files: Bin) -> TableSchema:
+        """Return the columns of the file that a bin becomes; the last says the ids of rows."""
+        return TableSchema((*files.schema.columns, ROW_ID))
+
+    def numbered_rows(self, file: LiveDataFile, schema: TableSchema) -> Iterator[pa.Table]:
+        """Yield the live rows of a file as ``Merging`` does all."""
+        table = self.plan.table
+        merging = Merging(str(table.name), table.snapshot.id, self.settings, self.locate)
+        gone, seen = gone_positions(self.plan, file, self.locate), 0
+        for rows in merging.numbered_rows(file, schema):
+            places = pc.add(ordinals(rows.num_rows), seen)
+            yield rows.filter(pc.invert(pc.is_in(places, value_set=gone)))
+            seen += rows.num_rows
+
+    def compacted(self, files: Bin, written: DataFile | None) -> RewrittenFile:
+        """Return what the catalog is to know of the file that a bin became; None: no row was live."""
+        new = None if written is None else _known_by_catalog(written, files)
         origins = tuple(self._origin(file) for file in files.files)
-        new = written[0] if written else None
-        return RewrittenFile(new, origins, table.snapshot.id, files.partition_id)
+        return RewrittenFile(new, origins, self.plan.table.snapshot.id, files.partition_id)
 
     def _origin(self, file: LiveDataFile) -> RewriteSource:
         delete_file_id = None if file.delete_file is None else file.delete_file.id
         return RewriteSource(file.id, delete_file_id, len(self.plan.inlined_deletes.get(file.id, ())))
 
 
-def merged_schema(files: Bin, *, with_row_ids: bool) -> TableSchema:
-    """Return the columns of the file that a bin becomes; those that say ids and snapshots come last."""
-    row_ids = (ROW_ID,) if with_row_ids else ()
-    snapshots = () if files.partial_max is None else (SNAPSHOT_ID,)
-    return TableSchema((*files.schema.columns, *row_ids, *snapshots))
+def compactor(compaction: Compaction, settings: ParquetSettings) -> Merging | Rewriting:
+    """Return what makes files of the bins."""
+    table = compaction.table
+    if not compaction.is_rewrite:
+        return Merging(str(table.name), table.snapshot.id, settings)
+    files = tuple(file for one in compaction.bins for file in one.files)
+    return Rewriting(ScanPlan(table, files, (), inlined_deletes=compaction.marks), settings)
 
 
 def in_one_file(settings: ParquetSettings) -> ParquetSettings:
     """Return settings by which a writer never begins another file."""
     limit = settings.row_group_bytes or settings.target_file_size_bytes
     return replace(settings, row_group_bytes=limit, target_file_size_bytes=_ENDLESS)
-
-
-def merged_file(files: Bin, written: DataFile, row_id_start: int | None) -> MergedFile:
-    """Return what the catalog is to know of the file that a bin became."""
-    return MergedFile(
-        _known_by_catalog(written, files),
-        tuple(file.id for file in files.files),
-        files.begin_snapshot,
-        files.partial_max,
-        row_id_start,
-        files.partition_id,
-    )
 
 
 def _known_by_catalog(written: DataFile, files: Bin) -> DataFile:

@@ -55,6 +55,7 @@ def test_killed_workers_leave_every_snapshot_as_it_was(catalog, size, seed, caps
         add_files(catalog, FILES * number)
         before = rows_at_every_snapshot(catalog)
         arguments = {"task_id": "merge_files", "table": "t", "commit_every": choose.choice([1, 2, None])}
+        arguments |= choose.choice([{}, {"zorder_by": ["id", "s"]}])
         limits = {"max_file_size": "1MB", "target_file_size": choose.choice(["2500B", "4KB", "1MB"])}
         run = partial(execute, DuckLakeSparkMergeAdjacentFilesOperator, {**arguments, **limits}, number)
         killed += run_until_done(run, choose, LATEST_KILL)

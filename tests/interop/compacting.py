@@ -1,34 +1,23 @@
 """Compaction as its job and its operator do it, without Spark."""
 
 import uuid
+from dataclasses import replace
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.planning.compaction import Compaction, MergeRule, RewriteRule
-from airflow_provider_ducklake.planning.scan import ScanPlan
 from airflow_provider_ducklake.planning.write import plan_write
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
-from airflow_provider_ducklake.storage.compact_files import Merging, Rewriting
+from airflow_provider_ducklake.storage.compact_files import compactor
 from airflow_provider_ducklake.transaction.changes import MergedFile, RewrittenFile
 
 
-def merged_files(lake: Lake, planned: Compaction) -> list[MergedFile]:
+def compacted_files(lake: Lake, planned: Compaction) -> list[MergedFile | RewrittenFile]:
     """Write the files of a plan."""
     table = planned.table
     plan = plan_write(table, f"{table.root}ducklake-{uuid.uuid4()}/")
-    merging = Merging(str(table.name), table.snapshot.id, plan.settings, lake.locate)
+    making = replace(compactor(planned, plan.settings), locate=lake.locate)
     return [
-        merging.merge(one, f"{plan.directory}{number}.parquet") for number, one in enumerate(planned.bins)
-    ]
-
-
-def rewritten_files(lake: Lake, planned: Compaction) -> list[RewrittenFile]:
-    """Write the files of a plan."""
-    table = planned.table
-    plan = plan_write(table, f"{table.root}ducklake-{uuid.uuid4()}/")
-    reading = ScanPlan(table, (), (), inlined_deletes=planned.marks)
-    rewriting = Rewriting(reading, plan.settings, lake.locate)
-    return [
-        rewriting.rewrite(one, f"{plan.directory}{number}.parquet") for number, one in enumerate(planned.bins)
+        making.compact(one, f"{plan.directory}{number}.parquet") for number, one in enumerate(planned.bins)
     ]
 
 
@@ -37,10 +26,10 @@ def rewrite(
 ) -> CommittedSnapshot | None:
     """Rewrite the files of a table that lost rows; None: there are none."""
     planned = lake.plan_rewrite(table, RewriteRule(delete_threshold, **limits))
-    return lake.commit_compacted(planned.table, rewritten_files(lake, planned), CommitInfo())
+    return lake.commit_compacted(planned.table, compacted_files(lake, planned), CommitInfo())
 
 
 def merge_adjacent(lake: Lake, table: str | tuple[str, str] = "t", **limits: int) -> CommittedSnapshot | None:
     """Merge the small files of a table; None: there is nothing to merge."""
     planned = lake.plan_merge(table, MergeRule(**limits))
-    return lake.commit_compacted(planned.table, merged_files(lake, planned), CommitInfo())
+    return lake.commit_compacted(planned.table, compacted_files(lake, planned), CommitInfo())

@@ -16,7 +16,7 @@ from airflow_provider_ducklake.errors import (
 from airflow_provider_ducklake.planning.compaction import MergeRule, RewriteRule
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.transaction.changes import Truncate
-from tests.interop.compacting import merge_adjacent, merged_files, rewrite, rewritten_files
+from tests.interop.compacting import compacted_files, merge_adjacent, rewrite
 from tests.interop.comparison import differences, multiset, tables_of
 from tests.interop.corpus import SCENARIOS, History, build
 from tests.reference.duckdb_lake import open_lake
@@ -182,7 +182,7 @@ BESIDE = {
 @pytest.mark.parametrize("kind", BESIDE)
 def test_what_touches_the_files_meanwhile_is_a_conflict(lake, catalog, kind):
     planned = lake.plan_merge("t")
-    change = compaction_change(planned.table, merged_files(lake, planned))
+    change = compaction_change(planned.table, compacted_files(lake, planned))
     with open_lake(catalog, data_inlining_row_limit=10 if kind == "mark" else 0) as reference:
         reference.sql(BESIDE[kind])
     with pytest.raises(TransactionConflictError, match="t"):
@@ -191,7 +191,7 @@ def test_what_touches_the_files_meanwhile_is_a_conflict(lake, catalog, kind):
 
 def test_what_leaves_the_files_alone_is_none(lake, catalog):
     planned = lake.plan_merge("t", MergeRule(max_output_files=1))
-    change = compaction_change(planned.table, merged_files(lake, planned))
+    change = compaction_change(planned.table, compacted_files(lake, planned))
     with open_lake(catalog, data_inlining_row_limit=0) as reference:
         reference.sql("INSERT INTO t FROM range(50, 60) r(i) SELECT i, 'e', i")
         reference.sql("DELETE FROM t WHERE i = 45")
@@ -203,7 +203,7 @@ def test_what_leaves_the_files_alone_is_none(lake, catalog):
 
 def test_compaction_is_a_snapshot_of_its_own(lake):
     planned = lake.plan_merge("t")
-    change = compaction_change(planned.table, merged_files(lake, planned))
+    change = compaction_change(planned.table, compacted_files(lake, planned))
     emptied = Truncate(planned.table.table_id, planned.table.name)
     with pytest.raises(UnsupportedFeatureError, match="snapshot of its own"):
         lake.commit(planned.table.snapshot.id, (change, emptied), CommitInfo())
@@ -215,10 +215,10 @@ def test_a_file_with_other_rows_than_the_catalog_says_is_refused(lake, catalog):
     with open_lake(catalog) as reference:
         reference.sql(f"COPY (FROM '{file.path}' LIMIT 5) TO '{file.path}' (FIELD_IDS {{i: 1, s: 2}})")
     with pytest.raises(StorageError, match="5 rows, and 20 by the catalog"):
-        merged_files(lake, planned)
+        compacted_files(lake, planned)
 
 
-def test_rewritten_files_have_the_live_rows_only(lake, catalog):
+def test_compacted_files_have_the_live_rows_only(lake, catalog):
     with open_lake(catalog, data_inlining_row_limit=0) as reference:
         reference.sql("DELETE FROM t WHERE i < 15 OR i BETWEEN 20 AND 29 AND i <> 25")
     with open_lake(catalog, data_inlining_row_limit=10) as reference:
@@ -227,7 +227,7 @@ def test_rewritten_files_have_the_live_rows_only(lake, catalog):
     planned = lake.plan_rewrite("t", RewriteRule(delete_threshold=0.5))
     assert sizes(planned) == [[20, 10]]
 
-    committed = lake.commit_compacted(planned.table, rewritten_files(lake, planned), CommitInfo())
+    committed = lake.commit_compacted(planned.table, compacted_files(lake, planned), CommitInfo())
 
     assert committed is not None
     assert [str(one) for one in lake.snapshots()[-1].changes] == ["rewrite_delete:1"]
@@ -249,7 +249,7 @@ def test_an_alteration_meanwhile_is_a_conflict_of_rewrites_only(lake, catalog, a
     with open_lake(catalog, data_inlining_row_limit=0) as reference:
         reference.sql("DELETE FROM t WHERE i = 5")
     merge, rewriting = lake.plan_merge("t"), lake.plan_rewrite("t", RewriteRule(delete_threshold=0))
-    merged, rewritten = merged_files(lake, merge), rewritten_files(lake, rewriting)
+    merged, rewritten = compacted_files(lake, merge), compacted_files(lake, rewriting)
     with open_lake(catalog) as reference:
         reference.sql(f"ALTER TABLE t {alteration}")
         before = reference.sql("SELECT rowid, * FROM t ORDER BY ALL")
@@ -261,11 +261,11 @@ def test_an_alteration_meanwhile_is_a_conflict_of_rewrites_only(lake, catalog, a
 
 
 @pytest.mark.parametrize("kind", sorted(set(BESIDE) - {"merge"}))
-def test_what_touches_rewritten_files_meanwhile_is_a_conflict(lake, catalog, kind):
+def test_what_touches_compacted_files_meanwhile_is_a_conflict(lake, catalog, kind):
     with open_lake(catalog, data_inlining_row_limit=0) as reference:
         reference.sql("DELETE FROM t WHERE i = 5")
     planned = lake.plan_rewrite("t", RewriteRule(delete_threshold=0))
-    files = rewritten_files(lake, planned)
+    files = compacted_files(lake, planned)
     with open_lake(catalog, data_inlining_row_limit=10 if kind == "mark" else 0) as reference:
         reference.sql(BESIDE[kind])
     with pytest.raises(TransactionConflictError, match="t"):
@@ -279,7 +279,7 @@ def test_a_file_without_a_live_row_just_ends(lake, catalog):
         reference.sql("DELETE FROM t WHERE i BETWEEN 25 AND 29")
     planned = lake.plan_rewrite("t")
     assert sizes(planned) == [[10]]
-    (file,) = rewritten_files(lake, planned)
+    (file,) = compacted_files(lake, planned)
     assert file.file is None
     lake.commit_compacted(planned.table, [file], CommitInfo())
     assert len(lake.files("t")) == len(files) - 1

@@ -1,5 +1,6 @@
 """Where rows lie in files: by sort keys, clustered, gathered; and the options of the lake that say so."""
 
+import resource
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -141,14 +142,24 @@ def test_row_groups_and_levels_are_as_the_options_say(spark, sqlite_catalog, eng
     assert sizes[1][0] > 1
 
 
-def test_thousands_of_partitions_are_written_file_by_file_and_warned_of(spark, sqlite_catalog, monkeypatch):
+@pytest.mark.timeout(3600)
+@ENGINES
+def test_many_partitions_are_written_file_by_file_and_warned_of(
+    spark, sqlite_catalog, monkeypatch, capsys, size, engine
+):
+    """The heap of the tests' Spark is 1 GiB: what a task needs does not grow with the partitions."""
     said: list[str] = []
     monkeypatch.setattr(insert_job.log, "warning", lambda text, *values: said.append(text % values))
     create = ("CREATE TABLE t (id BIGINT, p BIGINT)", "ALTER TABLE t SET PARTITIONED BY (p)")
+    count = {"ci": 1_000, "full": 100_000}[size]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with new_lake(sqlite_catalog, *create) as lake:
-        rows = spark.range(0, 6_000, 1, 2).selectExpr("id", "id % 1500 AS p")
-        result, _ = insert(lake, rows, APPEND, engine="arrow")
+        rows = spark.range(0, 4 * count, 1, 2).selectExpr("id", f"id % {count} AS p")
+        result, _ = insert(lake, rows, APPEND, engine=engine)
 
-    assert len(result.data_files) == 1500  # not one more: each task sees all rows of a partition at once
-    assert "main.t: the rows are in 1500 partitions, 1500 files of" in said[0]
-    assert rows_of(sqlite_catalog, "SELECT count(*), count(DISTINCT p) FROM t") == [(6000, 1500)]
+    more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    with capsys.disabled():
+        print(f"\n{engine}: {count} partitions, {more / 1024:.0f} MiB more in this process")  # noqa: T201
+    assert len(result.data_files) == count  # not one more: each task sees all rows of a partition at once
+    assert f"main.t: the rows are in {count} partitions, {count} files of" in said[0]
+    assert rows_of(sqlite_catalog, "SELECT count(*), count(DISTINCT p) FROM t") == [(4 * count, count)]
