@@ -62,6 +62,24 @@ def inlined_history(
     return tuple(part for part in found if part.rows)
 
 
+def inlined_ended_since(
+    connection: Connection, catalog: Catalog, table: TableSnapshot
+) -> tuple[InlinedRows, ...]:
+    """Return the rows that the snapshot shows and a later one does not.
+
+    Raises:
+        CatalogError, UnsupportedFeatureError: as ``read_inlined``.
+    """
+    at = table.snapshot.id
+    found = _rows(
+        connection,
+        catalog,
+        table,
+        lambda rows: (rows.c.begin_snapshot <= at) & (rows.c.end_snapshot > at),
+    )
+    return tuple(part for part in found if part.rows)
+
+
 def _rows(
     connection: Connection,
     catalog: Catalog,

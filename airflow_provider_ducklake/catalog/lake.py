@@ -46,6 +46,7 @@ from airflow_provider_ducklake.catalog.orphans import OrphanRule
 from airflow_provider_ducklake.catalog.read_changes import check_complete, plan_changes
 from airflow_provider_ducklake.catalog.registered_files import registered
 from airflow_provider_ducklake.catalog.replaced_rows import find_earlier_rows, replaced_rows
+from airflow_provider_ducklake.catalog.restore import RestoreRequest, restore
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
 from airflow_provider_ducklake.catalog.row_changes import changes_of_job, read_targets
 from airflow_provider_ducklake.catalog.row_counts import count_rows
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.orphans import OrphansResult
     from airflow_provider_ducklake.catalog.questions import Question
     from airflow_provider_ducklake.catalog.read_snapshots import RecordedSnapshot
+    from airflow_provider_ducklake.catalog.restore import RestoreResult
     from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.planning.compaction import Compaction
     from airflow_provider_ducklake.planning.findings import Finding
@@ -527,7 +529,7 @@ class Lake:
         with self._reading() as connection:
             return as_planned(connection, self._catalog, table.table_id, files)
 
-    def flush_inlined_data(  # noqa: PLR0913 - all have defaults
+    def flush_inlined_data(
         self,
         table: TableName | None = None,
         *,
@@ -950,6 +952,34 @@ class Lake:
         rule = ExpiryRule(older_than, versions, keep_last, keep, keep_author, keep_message, min_retention)
         with _translated(self._catalog.dialect.engine.url):
             return expiry.expire(self._catalog, rule, dry_run=dry_run)
+
+    def restore(  # noqa: PLR0913 - all but the first two have defaults
+        self,
+        table: TableName | None = None,
+        *,
+        at: int | datetime,
+        schema: str | None = None,
+        dry_run: bool = False,
+        info: CommitInfo | None = None,
+        keyed: KeyedCommit | None = None,
+    ) -> RestoreResult:
+        """Make a table, all of a schema or (neither) the lake what it was at a snapshot, as a new snapshot.
+
+        Columns, names, keys and comments come back as well; what was made since goes, what was dropped since
+        comes back. ``dry_run`` changes nothing and says what would be done. See ``catalog.restore``.
+
+        Raises:
+            SnapshotNotFoundError: the snapshot has expired, or never was.
+            TableNotFoundError, SchemaNotFoundError: nothing of that name was there then.
+            AlreadyExistsError: its name has been given to something else.
+            StorageError: a file of then is gone; nothing was changed.
+            TransactionConflictError: a table was changed meanwhile; nothing was changed.
+        """
+        self._refuse_unwritable()
+        name = None if table is None else QualifiedName.of(table)
+        request = RestoreRequest(at, name, schema, dry_run)
+        with _translated(self._catalog.dialect.engine.url):
+            return restore(self, self._catalog, request, info or CommitInfo(), keyed)
 
     def migrate(self, *, dry_run: bool = False, backup: bool = True) -> MigrationResult:
         """Bring a catalog of 0.1 to 0.4 to 1.0, in place; every snapshot reads as before.

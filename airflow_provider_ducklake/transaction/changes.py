@@ -572,6 +572,16 @@ class RestoreTable:
 
 
 @dataclass(frozen=True, slots=True)
+class RestoreMacro:
+    """A dropped macro that comes back under its id, by which its definition is there still."""
+
+    macro_id: MacroId
+    schema: SchemaRef
+    name: QualifiedName
+    is_table_macro: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RestoredFile:
     """A new file with rows that the table had, at a path relative to the table's directory.
 
@@ -642,5 +652,6 @@ Change: TypeAlias = (
     | FlushInlined
     | RewriteDeletes
     | RestoreTable
+    | RestoreMacro
     | RestoreRows
 )

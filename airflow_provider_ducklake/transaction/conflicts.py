@@ -35,6 +35,7 @@ from airflow_provider_ducklake.transaction.changes import (
     MergeAdjacent,
     RenameTable,
     RenameView,
+    RestoreMacro,
     RestoreRows,
     RestoreTable,
     RewriteDeletes,
@@ -208,6 +209,7 @@ def _ours(change: Change) -> _Ours | None:  # noqa: C901, PLR0911, PLR0912 - one
             CreateTable(schema=schema, name=name)
             | CreateView(schema=schema, name=name)
             | RestoreTable(schema=schema, name=name)
+            | RestoreMacro(schema=schema, name=name)
         ):
             schema_id = schema if isinstance(schema, int) else None
             return _Ours(Deed.CREATE, str(name), name=name, schema_id=schema_id, schema_name=name.schema)

@@ -39,6 +39,7 @@ from airflow_provider_ducklake.transaction.changes import (
     RegisterLayout,
     RenameTable,
     RenameView,
+    RestoreMacro,
     RestoreRows,
     RestoreTable,
     RewriteDeletes,
@@ -112,6 +113,8 @@ def effects_of(  # noqa: C901, PLR0912, PLR0915 - a line for each kind, checked 
             yield from compaction.rewrite_deletes(change, state, tables)
         case RestoreTable():
             yield from restore.restore_table(change, state, tables)
+        case RestoreMacro():
+            yield from restore.restore_macro(change, state, tables)
         case RestoreRows():
             yield from restore.restore_rows(change, state, tables)
         case _:

@@ -1,0 +1,175 @@
+"""Old rows in new files: what has to be written for it, and the writing.
+
+A file is copied as it is where all its rows come back and none says which snapshot it came by: the change
+feed would show rows of a copy at the snapshots that they name, a second time, and would show the rows that a
+copy's delete file leaves out as born and gone. Any other rows are written anew, with their ids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.planning.restore import FileLook, FilePair, has_later_rows
+from airflow_provider_ducklake.spec.schema import TableSchema
+from airflow_provider_ducklake.spec.types import ScalarType
+from airflow_provider_ducklake.storage.compact_files import Merging
+from airflow_provider_ducklake.storage.copying import copy_file
+from airflow_provider_ducklake.storage.filesystem import naming_errors, open_filesystem, open_input
+from airflow_provider_ducklake.storage.merged_deletes import positions_of
+from airflow_provider_ducklake.storage.parquet_reader import read_data_file
+from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
+from airflow_provider_ducklake.storage.reshape import field_id
+from airflow_provider_ducklake.storage.table_reader import ROW_ID, SNAPSHOT_ID, gone_positions, ordinals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from airflow_provider_ducklake.planning.restore import RewriteBin
+    from airflow_provider_ducklake.planning.scan import ScanPlan
+    from airflow_provider_ducklake.planning.write import ParquetSettings
+    from airflow_provider_ducklake.spec.files import DataFile, LiveDataFile
+    from airflow_provider_ducklake.storage.filesystem import Location
+
+
+@dataclass(frozen=True, slots=True)
+class Restoring:
+    """A table as two snapshots read it: the one that comes back, and the newest; None: it was dropped."""
+
+    then: ScanPlan
+    now: ScanPlan | None
+    locate: Callable[[str], Location] = open_filesystem
+
+    def look(self, pair: FilePair) -> FileLook:
+        """Find out which rows of a file return, and which came since.
+
+        Raises:
+            StorageError: the file or one with its deletes is gone, or damaged.
+        """
+        dead, later = self._gone_then(pair.then), self._later(pair.then)
+        absent = _union(dead, later)
+        is_plain = not len(absent) and not self._has_stamps(pair.then)
+        if pair.now is None or self.now is None:
+            return FileLook(pair, pair.then.record_count - len(absent), positions_of(_NONE), is_plain)
+        gone = _unique(gone_positions(self.now, pair.now, self.locate))
+        return FileLook(
+            pair, len(_minus(gone, absent)), positions_of(_ascending(_minus(later, gone))), is_plain
+        )
+
+    def _gone_then(self, file: LiveDataFile) -> pa.Array:
+        return _unique(gone_positions(self.then, file, self.locate))
+
+    def _later(self, file: LiveDataFile) -> pa.Array:
+        """Return where the rows lie that came after the snapshot."""
+        at = self.then.table.snapshot.id
+        if not has_later_rows(file, at):
+            return _NONE
+        rows = read_data_file(
+            file,
+            TableSchema((SNAPSHOT_ID,)),
+            table=str(self.then.table.name),
+            snapshot_id=at,
+            locate=self.locate,
+        )
+        is_later = pc.fill_null(pc.greater(rows[SNAPSHOT_ID.name], at), False)  # noqa: FBT003 - the filling
+        return ordinals(rows.num_rows).filter(is_later.combine_chunks())
+
+    def _has_stamps(self, file: LiveDataFile) -> bool:
+        location = self.locate(file.path)
+        with naming_errors(location.uri, "read"), open_input(location) as source:
+            fields = pq.ParquetFile(source).schema_arrow
+        own = (SNAPSHOT_ID.id, SNAPSHOT_ID.name)
+        return any(field_id(field) in own or field.name in own for field in fields)
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy a file whole, within its store where it can do that.
+
+        Raises:
+            StorageError: it is gone, or cannot be written.
+        """
+        try:
+            copy_file(self.locate(source), self.locate(target))
+        except StorageError as error:
+            table = self.then.table
+            raise StorageError(
+                f"{error} It held rows of {table.name} at snapshot {table.snapshot.id}, which cannot be "
+                "restored without it. Nothing was changed."
+            ) from error
+
+    def rewrite(
+        self, files: RewriteBin, next_path: Callable[[], str], settings: ParquetSettings
+    ) -> list[DataFile]:
+        """Write the rows of files that return, with their ids; little more than a row group is held at once.
+
+        Raises:
+            StorageError: a file is gone, or damaged.
+            UnsupportedFeatureError: a file has a layout that this release cannot read, or the table a type
+                that it cannot write.
+        """
+        schema = self.then.table.schema
+        _check_writable(schema, str(self.then.table.name))
+        target = TableSchema((*schema.columns, ROW_ID))
+        with RollingWriter(target, next_path, settings, locate=self.locate) as writer:
+            for pair in files.pairs:
+                for rows in self._returning(pair, schema, settings):
+                    writer.write(rows)
+        return [_known_by_catalog(one, files) for one in writer.files]
+
+    def _returning(
+        self, pair: FilePair, schema: TableSchema, settings: ParquetSettings
+    ) -> Iterator[pa.Table]:
+        """Yield the rows that return, each with its id behind its columns."""
+        table = self.then.table
+        merging = Merging(str(table.name), table.snapshot.id, settings, self.locate)
+        dead = self._gone_then(pair.then)
+        gone = None
+        if pair.now is not None and self.now is not None:
+            gone = _unique(gone_positions(self.now, pair.now, self.locate))
+        seen = 0
+        for rows in merging.numbered_rows(pair.then, schema):
+            places = pc.add(ordinals(rows.num_rows), seen)
+            had = pc.and_(
+                pc.less_equal(rows[SNAPSHOT_ID.name], table.snapshot.id),
+                pc.invert(pc.is_in(places, value_set=dead)),
+            )
+            wanted = had if gone is None else pc.and_(had, pc.is_in(places, value_set=gone))
+            seen += rows.num_rows
+            yield rows.drop_columns([SNAPSHOT_ID.name]).filter(wanted)
+
+
+_NONE = pa.array([], pa.int64())
+
+
+def _unique(positions: pa.Array) -> pa.Array:
+    return pc.unique(positions)
+
+
+def _union(left: pa.Array, right: pa.Array) -> pa.Array:
+    return _unique(pa.concat_arrays([left, right]))
+
+
+def _minus(left: pa.Array, right: pa.Array) -> pa.Array:
+    return left.filter(pc.invert(pc.is_in(left, value_set=right)))
+
+
+def _ascending(positions: pa.Array) -> pa.Array:
+    return positions.take(pc.sort_indices(positions))
+
+
+def _check_writable(schema: TableSchema, table: str) -> None:
+    for column in schema.walk():
+        if column.type == ScalarType("interval"):
+            raise UnsupportedFeatureError(
+                f"Column {column.name} of {table} has type interval, which this release cannot write to "
+                "Parquet: rows of a file that lost others, or was merged or flushed, cannot be restored."
+            )
+
+
+def _known_by_catalog(written: DataFile, files: RewriteBin) -> DataFile:
+    stats = {one: known for one, known in written.column_stats.items() if one != ROW_ID.id}
+    return replace(written, column_stats=stats, partition_values=files.partition_values, has_row_ids=True)
