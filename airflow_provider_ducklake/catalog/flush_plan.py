@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, exists, literal, or_, select, table, union_all
+from sqlalchemy import and_, exists, func, literal, or_, select, table, union_all
 
 from airflow_provider_ducklake.catalog import read, read_files
 from airflow_provider_ducklake.catalog.inlined_layouts import rows_of_layout
@@ -104,12 +104,15 @@ def _files(
 def rows_to_flush(
     connection: Connection, catalog: Catalog, found: TableSnapshot, schema_version: int
 ) -> Iterator[InlinedRows]:
-    """Yield the rows of an inlined table that a snapshot which is kept shows, or that one of them ended."""
-    snapshots = catalog.tables["snapshot"]
+    """Yield the rows of an inlined table but those that had ended before the oldest snapshot there is.
+
+    Those are of no snapshot, and of no change between two of them.
+    """
+    ids = catalog.tables["snapshot"].c.snapshot_id
+    oldest = connection.execute(select(func.min(ids))).scalar_one()
 
     def is_known(rows: Table) -> ColumnElement[bool]:
-        lives = snapshots.c.snapshot_id.between(rows.c.begin_snapshot, rows.c.end_snapshot)
-        is_seen = exists(select(literal(1)).select_from(snapshots).where(lives))
-        return and_(rows.c.begin_snapshot <= found.snapshot.id, or_(rows.c.end_snapshot.is_(None), is_seen))
+        ended = rows.c.end_snapshot
+        return and_(rows.c.begin_snapshot <= found.snapshot.id, or_(ended.is_(None), ended >= oldest))
 
     yield from inlined_batches(connection, catalog, found, schema_version, is_known)

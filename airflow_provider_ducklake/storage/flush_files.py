@@ -113,7 +113,6 @@ class Flushing:
             data_file,
             SnapshotId(file.first),
             SnapshotId(file.last),
-            file.row_id_start,
             self.partition_id,
             self._write_deletes(file) if file.ended else None,
         )
@@ -139,12 +138,10 @@ class _OpenFile:
     row_count: int = 0
     first: int = 0
     last: int = 0
-    row_id_start: int | None = None
     ended: list[pa.Table] = field(default_factory=list)
 
     def write(self, rows: pa.Table) -> None:
         self._note_snapshots(rows[SNAPSHOT_ID.name])
-        self._note_row_ids(rows[ROW_ID.name])
         places = pc.add(ordinals(rows.num_rows), self.row_count)
         lives = pa.table({"pos": places, "snapshot_id": rows[END_SNAPSHOT]})
         ended = lives.filter(pc.is_valid(lives["snapshot_id"]))
@@ -157,16 +154,6 @@ class _OpenFile:
         first, last = (one.as_py() for one in pc.min_max(snapshots).values())
         self.first = min(self.first, first) if self.row_count else first
         self.last = max(self.last, last)
-
-    def _note_row_ids(self, row_ids: pa.ChunkedArray) -> None:
-        """Keep ``row_id_start`` as long as the ids are consecutive."""
-        start = self.row_id_start
-        if not self.row_count:
-            start = row_ids[0].as_py()
-        if start is not None:
-            expected = pc.add(ordinals(len(row_ids)), start + self.row_count)
-            start = start if row_ids.equals(pa.chunked_array([expected])) else None
-        self.row_id_start = start
 
 
 def _runs(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -476,13 +476,12 @@ class FlushedFile:
     """A file with rows that lay in the catalog; each says its id and the snapshot that it came by.
 
     Its path is relative to the table's directory. ``begin_snapshot`` and ``partial_max`` are the first and
-    the last of those snapshots. ``row_id_start`` is the first id where they are consecutive.
+    the last of those snapshots.
     """
 
     file: DataFile
     begin_snapshot: SnapshotId
     partial_max: SnapshotId
-    row_id_start: int | None = None
     partition_id: PartitionId | None = None
     deletes: FlushedDeletes | None = None
 

@@ -1,0 +1,132 @@
+"""Flush rows that lie in the catalog of a lake to Parquet files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.hooks.commit_identity import commit_identity
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.operators.base import no_retry_on_user_errors, parse_flag
+from airflow_provider_ducklake.operators.spark_job import DuckLakeSparkJobOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow.sdk import Context
+
+    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
+    from airflow_provider_ducklake.planning.flush import FlushResult
+    from airflow_provider_ducklake.spark.job_request import JobRequest
+
+
+class DuckLakeSparkFlushInlinedDataOperator(DuckLakeSparkJobOperator):
+    """Move rows and deletes that small writes left in the catalog into Parquet files, as one snapshot.
+
+    No reader sees a difference, at any snapshot, and the change feed does not show it. What others insert
+    meanwhile stays in the catalog. A task that is tried again flushes what is left: what landed is gone from
+    the catalog.
+
+    It needs no cluster: the rows come from the catalog's database, which only the worker reaches, so it
+    writes the files itself, in little memory. The arguments of ``SparkSubmitOperator`` are taken, as by all
+    operators of this name, so that they may stand in ``default_args``; no Spark job is submitted.
+
+    :param table: the table, as ``"schema.table"`` or ``("schema", "table")``; default: all tables that have
+        rows or deletes in the catalog, but those whose option ``auto_compact`` is off. (templated)
+    :param schema: all such tables of this schema. (templated)
+    :param min_rows: leave tables alone that have fewer rows and deletes in the catalog. (templated)
+    :param dry_run: find out what would be flushed, and change nothing. (templated as ``is_dry_run``)
+    :param ducklake_conn_id: the connection of the lake. (templated)
+    :param commit_message: what the snapshot says of itself; default: the DAG's and the task's id. (templated)
+    :return: ``{"snapshot_id": 43, "rows_flushed": 90, "rows_ended": 4, "deletes_flushed": 2,
+        "files_added": 1, "delete_files_added": 2, "bytes_added": 900, "tables": {"sales.orders": {…}},
+        "dry_run": False}``: in all, and of each table by the same names. ``rows_ended`` are those of the rows
+        that only older snapshots have, ``deletes_flushed`` were of rows in data files. ``snapshot_id`` is
+        None where there was nothing to do.
+    """
+
+    template_fields: Sequence[str] = (
+        *DuckLakeSparkJobOperator.template_fields,
+        "table",
+        "schema",
+        "min_rows",
+        "is_dry_run",
+    )
+
+    def __init__(
+        self,
+        *,
+        table: str | tuple[str, str] | None = None,
+        schema: str | None = None,
+        min_rows: int | str = 0,
+        dry_run: bool | str = False,
+        **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.schema = schema
+        self.min_rows = min_rows
+        self.is_dry_run = dry_run  # "dry_run" is a method of every operator
+
+    def make_request(self, lake: Lake, passwords: JdbcPasswords) -> JobRequest | None:  # noqa: ARG002
+        """Return None: there is nothing for a job to do."""
+        return None
+
+    @no_retry_on_user_errors()
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the parent returns nothing
+        """Flush, and say what was."""
+        min_rows = _min_rows(self.min_rows)
+        dry_run = parse_flag("dry_run", self.is_dry_run)
+        hook = DuckLakeHook(self.ducklake_conn_id)
+        try:
+            identity = commit_identity(context, self.retries, hook.settings().commit_namespace)
+            found = hook.lake().flush_inlined_data(
+                self.table or None,
+                schema=self.schema or None,
+                min_rows=min_rows,
+                info=self._commit_info(context, identity),
+                dry_run=dry_run,
+            )
+        finally:
+            hook.close()
+        self._report(found, dry_run=dry_run)
+        return _summary(found, dry_run=dry_run)
+
+    def _report(self, found: Sequence[FlushResult], *, dry_run: bool) -> None:
+        if not found:
+            self.log.info("There is nothing to flush.")
+        for one in found:
+            self.log.info(
+                "%s: %s %d rows, of which %d have ended, and %d deletes; %d data files, %d delete files",
+                one.table,
+                "would flush" if dry_run else f"snapshot {one.snapshot_id} flushed",
+                *(one.row_count, one.ended_count, one.delete_count, one.data_files, one.delete_files),
+            )
+
+
+_COUNTS = {
+    "rows_flushed": "row_count",
+    "rows_ended": "ended_count",
+    "deletes_flushed": "delete_count",
+    "files_added": "data_files",
+    "delete_files_added": "delete_files",
+    "bytes_added": "bytes",
+}
+
+
+def _summary(found: Sequence[FlushResult], *, dry_run: bool) -> dict[str, Any]:
+    of_each = {str(one.table): {name: getattr(one, own) for name, own in _COUNTS.items()} for one in found}
+    committed = next((one.snapshot_id for one in found), None)
+    return {
+        "snapshot_id": None if committed is None else int(committed),
+        **{name: sum(one[name] for one in of_each.values()) for name in _COUNTS},
+        "tables": of_each,
+        "dry_run": dry_run,
+    }
+
+
+def _min_rows(value: int | str) -> int:
+    if not str(value).strip().isdecimal():
+        raise InvalidInputError(f"min_rows is {value!r}. Give a whole number, 0 or more.")
+    return int(value)

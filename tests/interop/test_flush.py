@@ -1,0 +1,420 @@
+"""Inlined rows and deletes that are flushed show what they did before, to the reference and to us."""
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_ducklake.catalog.flush import Flush, FlushRule
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import (
+    InvalidInputError,
+    SchemaNotFoundError,
+    TableNotFoundError,
+    TransactionConflictError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.planning.findings import FindingCode
+from airflow_provider_ducklake.spec.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.transaction.changes import InlineDeletes
+from tests.interop.corpus import SCENARIOS, History, build
+from tests.interop.flushing import assert_flushed_without_a_trace, feeds, seen_by_the_reference
+from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
+from tests.reference.duckdb_lake import open_lake
+
+HISTORIES = {"ci": (2, 14), "full": (100, 40)}  # how many, and statements of each
+SCENARIOS_IN_CI = 2
+CHANGES = ("delete", "update", "update key", "merge into", "truncate")
+ALTERATIONS = ("add column", "rename column", "drop column", "add field", "widen")
+LAYOUT = ("partition", "unpartition", "sort", "flush", "merge files", "rewrite")
+KINDS = (*["insert"] * 12, *CHANGES * 2, *ALTERATIONS, *LAYOUT)
+INLINED = "CALL lake.set_option('data_inlining_row_limit', 50)"
+FLUSH = "CALL ducklake_flush_inlined_data('lake')"
+
+
+def test_histories_read_the_same_after_it(new_catalog, seed, size):
+    count, steps = HISTORIES[size]
+    flushed = 0
+    for number in range(count):
+        draw = random.Random(f"flush {seed} {number}")
+        catalog = new_catalog("sqlite")
+        history = History(draw, Counter(), kinds=KINDS)
+        try:
+            with open_lake(catalog) as reference:
+                reference.sql(draw.choice([INLINED, "SELECT 1"]))
+                reference.sql(draw.choice(["CALL lake.set_option('target_file_size', '700B')", "SELECT 1"]))
+                history.play(reference, steps)
+            flushed += assert_flushed_without_a_trace(catalog)
+            with open_lake(catalog) as reference:
+                history.play_on(reference, steps // 2)
+            flushed += assert_flushed_without_a_trace(catalog)
+            assert_expiry_leaves_the_rest(catalog)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the statements show it again
+            pytest.fail(f"--seed {seed}, history {number}: {error!r}\n" + ";\n".join(history.statements))
+    assert flushed >= count
+
+
+def assert_expiry_leaves_the_rest(catalog):
+    """Let the reference merge, rewrite, expire and clean up, and look at the newest snapshot."""
+    with open_lake(catalog) as reference:
+        before = rows_of_now(reference)
+        reference.sql("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0)")
+        reference.sql("CALL ducklake_merge_adjacent_files('lake')")
+        reference.sql("CALL ducklake_expire_snapshots('lake', older_than => now())")
+        reference.sql("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
+        assert rows_of_now(reference) == before
+
+
+def rows_of_now(reference):
+    names = [
+        name for (name,) in reference.sql("SELECT table_name FROM ducklake_table_info('lake') ORDER BY 1")
+    ]
+    return {name: reference.sql(f'SELECT rowid, * FROM "{name}" ORDER BY ALL') for name in names}
+
+
+def test_scenarios_read_the_same_after_it(new_catalog, tmp_path, seed, size):
+    """All types and layouts that the reference writes."""
+    inlined = [one for one in SCENARIOS if one.name not in NOT_FOR_CI or size == "full"]
+    chosen = random.Random(f"flush {seed}").sample(inlined, SCENARIOS_IN_CI) if size == "ci" else inlined
+    for number, scenario in enumerate(chosen):
+        catalog = new_catalog("sqlite")
+        build(scenario, catalog, tmp_path / f"given{number}")
+        try:
+            assert_flushed_without_a_trace(catalog)
+        except Exception as error:
+            raise AssertionError(f"--seed {seed}, {scenario.name}") from error
+
+
+NOT_FOR_CI = ("promotions of inlined rows", "promotions in files")  # of many snapshots
+
+TABLE = "CREATE TABLE t (i INT, s VARCHAR)"
+DIFFERENTIAL = {
+    "updated twice": [
+        TABLE,
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')",
+        "UPDATE t SET s = 'u' WHERE i = 1",
+        "UPDATE t SET s = 'v' WHERE i = 1",
+        "DELETE FROM t WHERE i = 2",
+        "INSERT INTO t VALUES (4, 'd')",
+    ],
+    "nothing left": [TABLE, "INSERT INTO t VALUES (1, 'a'), (2, 'b')", "DELETE FROM t"],
+    "altered": [
+        TABLE,
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b')",
+        "ALTER TABLE t ADD COLUMN k INT DEFAULT 7",
+        "INSERT INTO t VALUES (3, 'c', 8)",
+        "ALTER TABLE t RENAME s TO text",
+        "DELETE FROM t WHERE i = 1",
+    ],
+    "sorted": [
+        TABLE,
+        "INSERT INTO t VALUES (3, 'a'), (1, 'b'), (NULL, 'n')",
+        "ALTER TABLE t SET SORTED BY (i DESC NULLS FIRST, s)",
+        "INSERT INTO t VALUES (2, 'a'), (0, 'b'), (2, 'A')",
+        "DELETE FROM t WHERE i = 3",
+    ],
+    "partitioned": [
+        TABLE,
+        "INSERT INTO t VALUES (3, 'a'), (1, 'b')",
+        "ALTER TABLE t SET PARTITIONED BY (s)",
+        "INSERT INTO t VALUES (2, 'a'), (0, 'b'), (9, 'c'), (10, NULL)",
+        "DELETE FROM t WHERE i = 3",
+        "UPDATE t SET s = 'z' WHERE i = 9",
+    ],
+    "marks": [
+        TABLE,
+        "INSERT INTO t SELECT x, 'f' FROM range(30) r(x)",
+        "DELETE FROM t WHERE i = 3",
+        "DELETE FROM t WHERE i = 5",
+        "INSERT INTO t VALUES (100, 'n')",
+    ],
+    "marks beside a delete file": [
+        TABLE,
+        "INSERT INTO t SELECT x, 'f' FROM range(100) r(x)",
+        "DELETE FROM t WHERE i < 20",
+        "DELETE FROM t WHERE i = 33",
+        "DELETE FROM t WHERE i = 35",
+    ],
+    "truncated": [
+        TABLE,
+        "INSERT INTO t SELECT x, 'f' FROM range(12) r(x)",
+        "DELETE FROM t WHERE i < 8",
+        "TRUNCATE t",
+    ],
+}
+IGNORED = (
+    "ducklake_data_file.path",  # ours have the id of the write in their names
+    "ducklake_delete_file.path",
+    "ducklake_files_scheduled_for_deletion.path",
+    "ducklake_delete_file.partial_max",  # where ours says the last snapshot of the deletes, its own does not
+    "ducklake_data_file.row_id_start",  # which it gives as consecutive, whether the ids are or not
+)
+
+
+@pytest.mark.parametrize("statements", DIFFERENTIAL.values(), ids=DIFFERENTIAL.keys())
+def test_the_catalog_is_what_the_reference_makes_of_it(statements, catalog, reference_catalog):
+    for one in (catalog, reference_catalog):
+        with open_lake(one) as reference:
+            for statement in statements:
+                reference.sql(statement)
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        before = feeds(lake)
+        lake.flush_inlined_data()
+        assert lake.verify() == []
+        assert feeds(lake) == before
+        assert lake.table_changes("t", lake.snapshots()[-2].id, ("data",)) is None
+    with open_lake(reference_catalog) as reference:
+        reference.sql(FLUSH)
+
+    assert_catalogs_equal(dump_catalog(catalog), dump_catalog(reference_catalog), IGNORED)
+
+
+def test_each_version_of_a_row_ends_by_its_own_snapshot(sqlite_catalog):
+    """The reference's own feed confuses them where one file has both, whoever flushed."""
+    with open_lake(sqlite_catalog) as reference:
+        for statement in DIFFERENTIAL["updated twice"]:
+            reference.sql(statement)
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        lake.flush_inlined_data("t")
+        (file,) = lake.table_snapshot("t", with_files=True).files
+        ended = pq.read_table(file.delete_file.path).drop_columns(["file_path"]).to_pylist()
+        assert [tuple(row.values()) for row in ended] == [(0, 3), (1, 4), (3, 5)]
+        rows = lake.changes("t", 3, 4).read_arrow().select(["snapshot_id", "change_type", "s"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [
+        (3, "update_preimage", "a"),
+        (3, "update_postimage", "u"),
+        (4, "update_preimage", "u"),
+        (4, "update_postimage", "v"),
+    ]
+
+
+def test_the_reference_merges_sorted_rows_without_numbering_them_anew(sqlite_catalog):
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql(f"{TABLE}; ALTER TABLE t SET SORTED BY (i)")
+    for number in (3, 1, 2):
+        with open_lake(sqlite_catalog) as reference:
+            reference.sql(f"INSERT INTO t VALUES ({number}, 'a')")
+        with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+            lake.flush_inlined_data("t")
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("CALL ducklake_merge_adjacent_files('lake')")
+        assert reference.sql("SELECT rowid, i FROM t ORDER BY ALL") == [(0, 3), (1, 1), (2, 2)]
+
+
+@pytest.fixture
+def lake(catalog):
+    """Make a lake with rows in the catalog, some of them ended, and deletes of rows in a file."""
+    with open_lake(catalog) as reference:
+        reference.sql(TABLE)
+        reference.sql("INSERT INTO t SELECT x, 'f' || x FROM range(20) r(x)")
+        reference.sql("INSERT INTO t VALUES (100, 'a'), (101, 'b'), (102, 'c')")
+        reference.sql("UPDATE t SET s = 'u' WHERE i IN (3, 100)")
+        reference.sql("DELETE FROM t WHERE i = 101")
+    with Lake.connect(catalog.sqlalchemy_url) as found:
+        yield found
+
+
+def test_what_is_done_is_said(lake):
+    planned = lake.flush_inlined_data(dry_run=True)
+    assert lake.flush_inlined_data(min_rows=7) == []
+
+    (done,) = lake.flush_inlined_data(info=CommitInfo("me", "nightly"))
+
+    assert [(one.row_count, one.ended_count, one.delete_count) for one in (*planned, done)] == [(5, 2, 1)] * 2
+    assert (done.table, done.data_files, done.delete_files) == (QualifiedName("main", "t"), 1, 2)
+    newest = lake.snapshots()[-1]
+    assert (newest.id, newest.author, newest.message) == (done.snapshot_id, "me", "nightly")
+    assert [str(one) for one in newest.changes] == ["deleted_from_table:1", "inline_flush:1"]
+    assert done.bytes == sum(
+        one.file_size_bytes for one in lake.table_snapshot("t", with_files=True).files[1:]
+    ) + sum(one.delete_file.file_size_bytes for one in lake.table_snapshot("t", with_files=True).files[1:])
+    assert lake.protected_prefixes() == frozenset()
+
+
+def test_arguments_that_cannot_be_are_refused(lake):
+    with pytest.raises(InvalidInputError, match="not both"):
+        lake.flush_inlined_data("t", schema="main")
+    with pytest.raises(InvalidInputError, match="min_rows=-1"):
+        lake.flush_inlined_data(min_rows=-1)
+    with pytest.raises(TableNotFoundError):
+        lake.flush_inlined_data("nothing")
+    with pytest.raises(SchemaNotFoundError):
+        lake.flush_inlined_data(schema="nothing")
+
+
+def test_tables_of_a_schema_become_one_snapshot(lake, catalog):
+    with open_lake(catalog) as reference:
+        reference.sql("CREATE SCHEMA s; CREATE TABLE s.a AS SELECT 1 AS i; CREATE TABLE s.b AS SELECT 2 AS i")
+        reference.sql("CREATE TABLE s.manual AS SELECT 3 AS i")
+        reference.sql("CALL lake.set_option('auto_compact', false, schema => 's', table_name => 'manual')")
+
+    done = lake.flush_inlined_data(schema="s")
+
+    assert [one.table.name for one in done] == ["a", "b"]
+    assert len({one.snapshot_id for one in done}) == 1
+    assert [one.table.name for one in lake.flush_inlined_data()] == ["t"]
+    assert [one.table.name for one in lake.flush_inlined_data("s.manual")] == ["manual"]
+
+
+BESIDE = {
+    "insert": "INSERT INTO t VALUES (200, 'x')",
+    "delete": "DELETE FROM t WHERE i = 102",
+    "update": "UPDATE t SET s = 'x' WHERE i = 102",
+    "mark": "DELETE FROM t WHERE i = 7",
+    "delete file": "SET ducklake_default_data_inlining_row_limit = 0; DELETE FROM t WHERE i < 9",
+    "truncate": "DELETE FROM t",
+    "alter": "ALTER TABLE t ADD COLUMN k INT DEFAULT 5",
+    "insert other columns": "ALTER TABLE t ADD COLUMN k INT; INSERT INTO t VALUES (201, 'y', 6)",
+    "rename": "ALTER TABLE t RENAME s TO z",
+    "partition": "ALTER TABLE t SET PARTITIONED BY (s)",
+    "rewrite": "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0)",
+    "flush": FLUSH,
+}
+
+
+def flushing_beside(lake, catalog, statement, times=1):
+    """Return a flush before whose first commits the reference does something."""
+    left = [statement] * times
+
+    def commit(stages, job_ids):
+        if left:
+            with open_lake(catalog) as reference:
+                reference.sql(left.pop())
+        return lake.commit_stages(stages, CommitInfo(), job_ids=job_ids)
+
+    return Flush(lake._catalog, lake.locate, FlushRule(QualifiedName("main", "t")), commit)
+
+
+@pytest.mark.parametrize("kind", BESIDE)
+def test_what_others_do_meanwhile_is_neither_lost_nor_doubled(lake, catalog, kind, new_catalog, catalog_kind):
+    with open_lake(new_catalog(catalog_kind)) as alone:  # the same, with nobody flushing
+        for statement in (
+            TABLE,
+            "INSERT INTO t SELECT x, 'f' || x FROM range(20) r(x)",
+            "INSERT INTO t VALUES (100, 'a'), (101, 'b'), (102, 'c')",
+            "UPDATE t SET s = 'u' WHERE i IN (3, 100)",
+            "DELETE FROM t WHERE i = 101",
+            BESIDE[kind],
+        ):
+            alone.sql(statement)
+        expected = alone.sql("SELECT rowid, * FROM t ORDER BY ALL")
+
+    flushing_beside(lake, catalog, BESIDE[kind]).run()
+
+    with open_lake(catalog) as reference:
+        assert reference.sql("SELECT rowid, * FROM t ORDER BY ALL") == expected
+    assert {one.code for one in lake.verify()} <= {
+        FindingCode.TABLE_STATS_NARROW
+    }  # of the reference's rewrite
+    named = {Path(one).name for file in lake.files("t") for one in (file.data_file, file.delete_file) if one}
+    written = {one.name for one in Path(catalog.data_path).rglob("ducklake-*-*-*-*-*-*.parquet")}
+    assert {one for one in written if "-delete" not in one} <= named | scheduled(catalog)
+    assert lake.protected_prefixes() == frozenset()
+
+
+def scheduled(catalog):
+    return {Path(row["path"]).name for row in dump_catalog(catalog)["ducklake_files_scheduled_for_deletion"]}
+
+
+def test_a_table_that_is_dropped_meanwhile_is_left_alone(lake, catalog):
+    with pytest.raises(TableNotFoundError):
+        flushing_beside(lake, catalog, "DROP TABLE t").run()
+    assert not [one for one in Path(catalog.data_path).rglob("*.parquet") if one.name.endswith("-0.parquet")]
+
+
+def test_it_gives_up_where_rows_are_deleted_again_and_again(lake, catalog):
+    with open_lake(catalog) as reference:
+        reference.sql("INSERT INTO t SELECT x, 'm' FROM range(300, 309) r(x); INSERT INTO t SELECT 309, 'm'")
+    deletes = "DELETE FROM t WHERE i = (SELECT max(i) FROM t)"
+    flush = flushing_beside(lake, catalog, deletes, times=10)
+
+    with pytest.raises(TransactionConflictError):
+        flush.run()
+
+    assert len(lake.flush_inlined_data("t")) == 1
+    assert lake.verify() == []
+
+
+def test_rows_that_no_snapshot_knows_are_left_out(lake, catalog):
+    with open_lake(catalog) as reference:
+        reference.sql("INSERT INTO t VALUES (103, 'd')")
+        reference.sql("CALL ducklake_expire_snapshots('lake', versions => [0, 1, 2, 3, 4])")
+    before = seen_by_the_reference(catalog), feeds(lake)
+
+    lake.flush_inlined_data("t")
+
+    _, flushed = lake.table_snapshot("t", with_files=True).files
+    rows = pq.read_table(flushed.path).select(["i", "s", "_ducklake_internal_snapshot_id"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [
+        (3, "u", 4),
+        (100, "u", 4),
+        (101, "b", 3),  # snapshot 5 deleted it
+        (102, "c", 3),
+        (103, "d", 6),
+    ]
+    after = seen_by_the_reference(catalog)
+    assert ({place: after[place] for place in before[0]}, feeds(lake)) == before
+
+
+def test_files_are_as_large_as_the_option_says(lake, catalog):
+    with open_lake(catalog) as reference:
+        reference.sql(INLINED)
+        reference.sql("CALL lake.set_option('target_file_size', '600B')")
+        for first in (400, 450, 500):
+            reference.sql(f"INSERT INTO t SELECT x, md5('s' || x) FROM range({first}, {first + 50}) r(x)")
+        reference.sql("DELETE FROM t WHERE i % 3 = 0 AND i > 400")
+    (done,) = lake.flush_inlined_data("t")
+    assert done.data_files > 3
+    assert done.delete_files == done.data_files + 1
+    assert lake.verify() == []
+    with open_lake(catalog) as reference:
+        assert reference.sql("SELECT count(*), sum(i) FROM t WHERE i >= 400") == [
+            (100, sum(one for one in range(400, 550) if one % 3 or one == 400))
+        ]
+
+
+@pytest.mark.every_catalog
+def test_marks_are_flushed_in_every_database(catalog):
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64"})
+        lake.append_arrow("t", pa.table({"i": list(range(40))}))
+        table = lake.table_snapshot("t", with_files=True)
+        (file,) = table.files
+        for place in (3, 7):
+            change = InlineDeletes(table.table_id, table.name, {file.id: (place,)})
+            lake.commit(lake.current_snapshot().id, (change,), CommitInfo())
+        before = feeds(lake)
+
+        (done,) = lake.flush_inlined_data("t")
+
+        assert (done.row_count, done.delete_count, done.delete_files) == (0, 2, 1)
+        assert feeds(lake) == before
+        assert lake.verify() == []
+        assert lake.flush_inlined_data() == []
+        assert [lake.row_count("t", at=one) for one in (2, 3, 4)] == [40, 39, 38]
+
+
+def test_rows_that_cannot_be_read_there_are_refused(mariadb_catalog):
+    with open_lake(mariadb_catalog) as reference:
+        reference.sql("CREATE TABLE t (i INT); CALL lake.set_option('data_inlining_row_limit', 10)")
+        reference.sql("INSERT INTO t VALUES (1)")
+    with (
+        Lake.connect(mariadb_catalog.sqlalchemy_url) as lake,
+        pytest.raises(UnsupportedFeatureError, match="cannot read from mysql"),
+    ):
+        lake.flush_inlined_data("t")
+
+
+def test_a_duckdb_catalog_is_flushed_too(duckdb_catalog):
+    with open_lake(duckdb_catalog) as reference:
+        for statement in DIFFERENTIAL["partitioned"]:
+            reference.sql(statement)
+        reference.sql("CREATE TABLE n (l INT[], st STRUCT(a DECIMAL(9, 2), b DATE), m MAP(VARCHAR, INT))")
+        reference.sql("INSERT INTO n VALUES ([1, NULL], {'a': 1.5, 'b': DATE '2026-11-22'}, MAP {'k': 1})")
+
+    assert assert_flushed_without_a_trace(duckdb_catalog) == 2
