@@ -66,6 +66,8 @@ def plan_rewrite(
     tables, at = catalog.tables, table.snapshot.id
     if rule.target_file_size is None:
         rule = replace(rule, target_file_size=table.options.integer("target_file_size"))
+    if rule.delete_threshold is None:
+        rule = replace(rule, delete_threshold=table.options.share("rewrite_delete_threshold"))
     files = read_files.data_files(connection, tables, at, table.table_id, table.root, stats_of=())
     found = inlined_delete_snapshots(connection, catalog, table.table_id, at)
     marks = {file_id: tuple(sorted(places)) for file_id, places in found.items()}

@@ -276,6 +276,7 @@ class DuckLakeSparkRewriteDataFilesOperator(DuckLakeSparkCompactionOperator):
     Takes what ``DuckLakeSparkCompactionOperator`` takes, and besides:
 
     :param delete_threshold: the share of deleted rows from which on a file is rewritten; 0 means any row.
+        Default: the option ``rewrite_delete_threshold`` of the table, which is 0.95 unless it was set.
         (templated)
     :return: as ``DuckLakeSparkMergeAdjacentFilesOperator``.
     """
@@ -286,7 +287,7 @@ class DuckLakeSparkRewriteDataFilesOperator(DuckLakeSparkCompactionOperator):
     def __init__(
         self,
         *,
-        delete_threshold: float | str = 0.95,
+        delete_threshold: float | str | None = None,
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
         super().__init__(**kwargs)
@@ -294,8 +295,9 @@ class DuckLakeSparkRewriteDataFilesOperator(DuckLakeSparkCompactionOperator):
 
     def plan(self, lake: Lake) -> Compaction:
         """Return which files are to be written anew."""
+        given = self.delete_threshold
         try:
-            threshold = float(self.delete_threshold)
+            threshold = None if given in (None, "None") else float(given)
         except ValueError:
             raise InvalidInputError(
                 f"delete_threshold is {self.delete_threshold!r}. Give a share from 0 to 1."

@@ -71,16 +71,17 @@ class MergeRule:
 class RewriteRule:
     """Which files to rewrite: those that have lost a share of ``delete_threshold`` of their rows, or more.
 
-    0 means any row. The rest is as in ``MergeRule``.
+    0 means any row, None the table's option ``rewrite_delete_threshold``, which is known when bins are
+    planned. The rest is as in ``MergeRule``.
     """
 
-    delete_threshold: float = 0.95
+    delete_threshold: float | None = None
     target_file_size: int | None = None
     max_input_files: int | None = None
     max_output_files: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.delete_threshold <= 1:
+        if self.delete_threshold is not None and not 0 <= self.delete_threshold <= 1:
             raise InvalidInputError(f"delete_threshold={self.delete_threshold}: give a share from 0 to 1.")
         for name in ("target_file_size", "max_input_files", "max_output_files"):
             value = getattr(self, name)
@@ -89,6 +90,7 @@ class RewriteRule:
 
     def takes(self, file: LiveDataFile, mark_count: int) -> bool:
         """Whether the file has lost so many rows."""
+        assert self.delete_threshold is not None
         lost = mark_count + (file.delete_file.delete_count if file.delete_file is not None else 0)
         return 0 < lost >= self.delete_threshold * file.record_count
 

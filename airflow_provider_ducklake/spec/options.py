@@ -188,6 +188,12 @@ class Options:
         assert isinstance(value, int)
         return value
 
+    def share(self, key: str) -> float:
+        """Return an option that is a share from 0 to 1 and has a default."""
+        value = self.get(key)
+        assert isinstance(value, float)
+        return value
+
     def age(self, key: str) -> timedelta | None:
         """Return an option that is an interval; None where it has neither a value nor a default."""
         value = self.get(key)

@@ -1,0 +1,314 @@
+"""The whole maintenance of a lake as one task group, with a mapped task for each table that needs it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException, TaskGroup
+
+from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.operators.base import DuckLakeOperator, no_retry_on_user_errors, parse_flag
+from airflow_provider_ducklake.operators.cleanup import (
+    DuckLakeCleanupOldFilesOperator,
+    DuckLakeDeleteOrphanedFilesOperator,
+)
+from airflow_provider_ducklake.operators.compact import (
+    DuckLakeSparkCompactionOperator,
+    DuckLakeSparkMergeAdjacentFilesOperator,
+    DuckLakeSparkRewriteDataFilesOperator,
+)
+from airflow_provider_ducklake.operators.expire_snapshots import DuckLakeExpireSnapshotsOperator
+from airflow_provider_ducklake.operators.flush_inlined_data import DuckLakeSparkFlushInlinedDataOperator
+from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator, table_names
+from airflow_provider_ducklake.operators.insert_modes import parse_word
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from airflow.sdk import Context
+
+    from airflow_provider_ducklake.catalog.health import TableHealth
+    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.operators.spark_job import DuckLakeSparkJobOperator
+
+
+class MaintenanceStep(StrEnum):
+    """What maintenance does, in this order."""
+
+    FLUSH = "flush"
+    EXPIRE = "expire"
+    MERGE = "merge"
+    REWRITE = "rewrite"
+    CLEAN_UP = "clean_up"
+    ORPHANS = "orphans"
+
+
+_COMPACTIONS: Mapping[str, type[DuckLakeSparkCompactionOperator]] = {
+    MaintenanceStep.MERGE: DuckLakeSparkMergeAdjacentFilesOperator,
+    MaintenanceStep.REWRITE: DuckLakeSparkRewriteDataFilesOperator,
+}
+_OF_TABLES: Mapping[str, type[DuckLakeSparkJobOperator]] = {
+    MaintenanceStep.FLUSH: DuckLakeSparkFlushInlinedDataOperator,
+    **_COMPACTIONS,
+}
+
+
+def ducklake_maintenance(
+    group_id: str = "ducklake_maintenance",
+    *,
+    ducklake_conn_id: str = DuckLakeHook.default_conn_name,
+    tables: Sequence[str] | str | None = None,
+    steps: Sequence[str] = tuple(MaintenanceStep),
+    arguments: Mapping[str, Mapping[str, Any]] | None = None,
+    spark: Mapping[str, Any] | None = None,
+    min_inlined_rows: int = 1,
+    min_files: int = 5,
+    max_tables_at_once: int | None = None,
+    fail_above: Mapping[str, float | str] | None = None,
+    dry_run: bool | str = False,
+) -> TaskGroup:
+    """Return a task group that maintains a lake: flush, expire, merge, rewrite, clean up, delete orphans.
+
+    Steps that work on tables look first which tables need it, and have a mapped task for each; where none
+    does, the step is skipped. A step, or a table, that fails does not keep the others; the last task
+    (``report``) fails then, and names them. The first (``before``) and the last give the numbers of the
+    tables to the metrics and as XCom, as ``DuckLakeTableHealthOperator`` does.
+
+    :param group_id: the id of the group.
+    :param ducklake_conn_id: the connection of the lake. (templated)
+    :param tables: the tables that are flushed, merged and rewritten; default: all but those whose option
+        ``auto_compact`` is off. The other steps concern the lake. (templated)
+    :param steps: which steps, if not all: of ``flush``, ``expire``, ``merge``, ``rewrite``, ``clean_up``,
+        ``orphans``; they run in this order.
+    :param arguments: what the operators of the steps are given besides, by the step, as
+        ``{"expire": {"older_than": "7 days"}, "merge": {"max_file_size": "64MB"}}``. Without any, ages and
+        thresholds are those of the lake's options.
+    :param spark: what all Spark operators are given, as ``{"spark_conn_id": "cluster", "conf": {…}}``.
+    :param min_inlined_rows: flush tables that have so many rows and deletes in the catalog, or more.
+    :param min_files: merge where so many files, or more, would become fewer.
+    :param max_tables_at_once: how many mapped tasks of a step run at a time in one run of the DAG.
+    :param fail_above: numbers beyond which ``report`` fails, as ``DuckLakeTableHealthOperator``. (templated)
+    :param dry_run: only look and log: nothing is written, expired or deleted. (templated)
+
+    Raises:
+        InvalidInputError: no such step, or arguments of one that is left out.
+    """
+    chosen = [parse_word("steps", step, MaintenanceStep) for step in steps]
+    arguments = arguments or {}
+    for step in arguments:
+        if parse_word("arguments", step, MaintenanceStep) not in chosen:
+            raise InvalidInputError(f"arguments has {step!r}, a step that is left out.")
+    common = {"ducklake_conn_id": ducklake_conn_id}
+    of_table = {**common, **(spark or {}), "max_active_tis_per_dagrun": max_tables_at_once}
+    least = {MaintenanceStep.FLUSH: min_inlined_rows, MaintenanceStep.MERGE: min_files}
+    with TaskGroup(group_id) as group:
+        before = DuckLakeTableHealthOperator(task_id="before", tables=tables, **common)
+        after = {**common, "trigger_rule": "all_done", "pre_execute": _only_after(before.task_id)}
+        last: Any = before
+        for step in sorted(chosen, key=list(MaintenanceStep).index):
+            given = dict(arguments.get(step, {}))
+            if step in _OF_LAKE:
+                task = _OF_LAKE[step](task_id=step, **{"dry_run": dry_run, **after, **given})
+                last >> task
+            else:
+                plan = DuckLakeMaintenancePlanOperator(
+                    task_id=f"plan_{step}",
+                    step=step,
+                    tables=tables,
+                    least=least.get(step, 1),
+                    arguments=given,
+                    dry_run=dry_run,
+                    **after,
+                )
+                task = _mapped(step, plan, {**of_table, **given})
+                last >> plan >> task
+            last = task
+        last >> DuckLakeMaintenanceReportOperator(
+            task_id="report",
+            tables=tables,
+            fail_above=fail_above,
+            group=str(group.group_id),
+            trigger_rule="all_done",
+            **common,
+        )
+    return group
+
+
+def _mapped(step: MaintenanceStep, plan: DuckLakeMaintenancePlanOperator, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - Airflow's
+    """Return a task of the step for each table that ``plan`` names."""
+    partial = _OF_TABLES[step].partial(task_id=step, map_index_template="{{ task.table }}", **given)
+    return partial.expand(table=plan.output)
+
+
+def _only_after(task_id: str) -> Callable[[Context], None]:
+    """Return what skips a task whose group never began: it waits for others that may have failed."""
+
+    def check(context: Context) -> None:
+        if context["ti"].xcom_pull(task_ids=task_id) is None:
+            raise AirflowSkipException(f"{task_id} did not succeed.")
+
+    return check
+
+
+class DuckLakeMaintenanceExpireOperator(DuckLakeExpireSnapshotsOperator):
+    """Expire snapshots as ``DuckLakeExpireSnapshotsOperator``; skipped where nothing says which.
+
+    Neither an argument nor the lake's option ``expire_older_than`` does.
+    """
+
+    @no_retry_on_user_errors()
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Expire, if it is said what."""
+        if self.older_than is None and self.versions is None and self.keep_last is None:
+            with closing(DuckLakeHook(self.ducklake_conn_id).lake()) as lake:
+                if lake.effective_options().age("expire_older_than") is None:
+                    raise AirflowSkipException(
+                        "Nothing says what to expire: set the option expire_older_than of the lake, or give "
+                        "the step arguments."
+                    )
+        return super().execute(context)
+
+
+class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
+    """Look which tables a step of the maintenance has something to do for. Nothing is changed.
+
+    A table that cannot be looked at is handed on, for its own task to fail.
+
+    :param step: ``flush``, ``merge`` or ``rewrite``.
+    :param tables: the tables to look at; default: all but those whose option ``auto_compact`` is off.
+        (templated)
+    :param least: from how many rows (flush) or files on it is worth it.
+    :param arguments: those of the step's operator. (templated)
+    :param dry_run: hand on nothing: what would be done is in the log. (templated as ``is_dry_run``)
+    :return: the names of the tables, as ``["sales.orders"]``.
+    """
+
+    template_fields: Sequence[str] = (*DuckLakeOperator.template_fields, "tables", "arguments", "is_dry_run")
+
+    def __init__(
+        self,
+        *,
+        step: str,
+        tables: Sequence[str] | str | None = None,
+        least: int = 1,
+        arguments: Mapping[str, Any] | None = None,
+        dry_run: bool | str = False,
+        **kwargs: Any,  # noqa: ANN401 - Airflow's
+    ) -> None:
+        super().__init__(**kwargs)
+        if parse_word("step", step, MaintenanceStep) not in _OF_TABLES:
+            raise InvalidInputError(f"step={step!r} concerns the lake, not its tables.")
+        self.step = str(step)
+        self.tables = tables
+        self.least = least
+        self.arguments = dict(arguments or {})
+        self.is_dry_run = dry_run  # "dry_run" is a method of every operator
+
+    @no_retry_on_user_errors()
+    def execute(self, context: Context) -> list[str]:  # noqa: ARG002 - Airflow's signature
+        """Look, and hand on the names."""
+        dry_run = parse_flag("dry_run", self.is_dry_run)
+        with closing(DuckLakeHook(self.ducklake_conn_id).lake()) as lake:
+            found = list(
+                self._flushable(lake) if self.step == MaintenanceStep.FLUSH else self._compactable(lake)
+            )
+        if not found:
+            self.log.info("No table needs it.")
+        return [] if dry_run else found
+
+    def _flushable(self, lake: Lake) -> Iterator[str]:
+        names = table_names(self.tables)
+        for name in [None] if names is None else names:
+            least = int(self.arguments.get("min_rows", self.least))
+            for one in lake.flush_inlined_data(name, min_rows=least, dry_run=True):
+                self.log.info(
+                    "%s: %d rows and %d deletes are in the catalog",
+                    one.table,
+                    one.row_count,
+                    one.delete_count,
+                )
+                yield str(one.table)
+
+    def _compactable(self, lake: Lake) -> Iterator[str]:
+        names = table_names(self.tables)
+        for table in lake.table_health(names).tables:
+            if self._may_need_it(table) and (names is not None or self._is_automatic(lake, table.name)):
+                yield from self._named_if_needed(lake, table.name)
+
+    def _may_need_it(self, table: TableHealth) -> bool:
+        """Judge by the numbers, which are there for all tables at once."""
+        if self.step == MaintenanceStep.MERGE:
+            return table.file_count >= max(2, self.least)
+        return table.deleted_row_count > 0
+
+    def _is_automatic(self, lake: Lake, name: str) -> bool:
+        return lake.table_snapshot(name).options.flag("auto_compact")
+
+    def _named_if_needed(self, lake: Lake, name: str) -> Iterator[str]:
+        operator = _COMPACTIONS[self.step](task_id=self.step, table=name, **self.arguments)
+        try:
+            planned = operator.plan(lake)
+        except InvalidInputError:
+            raise
+        except DuckLakeError as error:
+            self.log.warning("%s cannot be looked at: %s", name, error)
+            yield name
+            return
+        if planned.bins and planned.file_count >= self.least:
+            self.log.info(
+                "%s: %d files, %d bytes, would become %d",
+                *(name, planned.file_count, planned.file_size_bytes, len(planned.bins)),
+            )
+            yield name
+
+
+class DuckLakeMaintenanceReportOperator(DuckLakeTableHealthOperator):
+    """Say what the tables are like after a group of maintenance, and fail if a task of it has failed.
+
+    :param group: the id of the task group.
+
+    The others are those of ``DuckLakeTableHealthOperator``.
+    """
+
+    def __init__(self, *, group: str, **kwargs: Any) -> None:  # noqa: ANN401 - the parent's
+        super().__init__(**kwargs)
+        self.group = group
+
+    @no_retry_on_user_errors()
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Report, and fail with the names of what failed."""
+        failed = list(self._failed(context))
+        began = context["ti"].xcom_pull(task_ids=f"{self.group}.before") is not None
+        if not began and not failed:
+            raise AirflowSkipException("The group was skipped.")
+        health = super().execute(context) if began else {}
+        if failed:
+            raise AirflowFailException(
+                f"Failed: {', '.join(failed)}. See the logs of these; the others went on."
+            )
+        return health
+
+    def _failed(self, context: Context) -> Iterator[str]:
+        """Yield the tasks of the group that failed, mapped ones with their tables."""
+        ti = context["ti"]
+        states = ti.get_task_states(dag_id=ti.dag_id, task_group_id=self.group, run_ids=[ti.run_id])
+        for task_id, state in sorted(states.get(ti.run_id, {}).items()):
+            if state in ("failed", "upstream_failed"):
+                yield self._named(context, task_id.removeprefix(f"{self.group}."))
+
+    def _named(self, context: Context, task: str) -> str:
+        step, _, index = task.rpartition("_")
+        if step not in {str(one) for one in _OF_TABLES} or not index.isdecimal():
+            return task
+        tables = context["ti"].xcom_pull(task_ids=f"{self.group}.plan_{step}") or ()
+        return f"{step} of {tables[int(index)]}" if int(index) < len(tables) else task
+
+
+_OF_LAKE: Mapping[str, type[DuckLakeOperator]] = {
+    MaintenanceStep.EXPIRE: DuckLakeMaintenanceExpireOperator,
+    MaintenanceStep.CLEAN_UP: DuckLakeCleanupOldFilesOperator,
+    MaintenanceStep.ORPHANS: DuckLakeDeleteOrphanedFilesOperator,
+}
