@@ -286,9 +286,7 @@ class DuckLakeMaintenanceReportOperator(DuckLakeTableHealthOperator):
             raise AirflowSkipException("The group was skipped.")
         health = super().execute(context) if began else {}
         if failed:
-            raise AirflowFailException(
-                f"Failed: {', '.join(failed)}. See the logs of these; the others went on."
-            )
+            raise AirflowFailException(f"Failed: {', '.join(failed)}. See their logs; the others went on.")
         return health
 
     def _failed(self, context: Context) -> Iterator[str]:

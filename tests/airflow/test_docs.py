@@ -23,6 +23,9 @@ def blocks(language: str) -> list[object]:
             "verify.md",
             "cleanup.md",
             "migrate.md",
+            "maintenance.md",
+            "compaction.md",
+            "flush.md",
         )
         for number, code in enumerate(
             re.findall(rf"^```{language}\n(.*?)^```", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE)
