@@ -183,7 +183,7 @@ def attempt(lake: Lake, scenario: str) -> Outcome:
     return Outcome(tx.committed.id, tx.committed.is_earlier)
 
 
-def attempt_until_connected(lake: Lake, scenario: str) -> Outcome:
+def until_connected(attempt: Attempt, lake: Lake, scenario: str) -> Outcome:
     """Try again, once more if the lost connection is noticed only now: one used just before is not tested."""
     again = attempt(lake, scenario)
     return attempt(lake, scenario) if again.error.startswith("CatalogUnavailableError") else again
@@ -288,7 +288,7 @@ def run(job: Job, attempt: Attempt) -> None:
             answer(Report(outcome, points.names, time.monotonic() - started))
         if job.fault == "cut":
             sys.stdin.readline()
-            answer(Report(attempt_until_connected(lake, job.scenario)))
+            answer(Report(until_connected(attempt, lake, job.scenario)))
 
 
 def answer(report: Report) -> None:
