@@ -25,7 +25,6 @@ def blocks(language: str) -> list[object]:
             "migrate.md",
             "maintenance.md",
             "compaction.md",
-            "flush.md",
         )
         for number, code in enumerate(
             re.findall(rf"^```{language}\n(.*?)^```", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE)
