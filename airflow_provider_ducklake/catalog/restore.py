@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -13,7 +14,7 @@ from airflow_provider_ducklake.catalog import read_snapshots
 from airflow_provider_ducklake.catalog.commit import Stage
 from airflow_provider_ducklake.catalog.read_restore import read_history, with_statistics
 from airflow_provider_ducklake.catalog.restore_scope import scope_of_schemas, scope_of_table
-from airflow_provider_ducklake.catalog.restore_views import macro_changes, view_changes
+from airflow_provider_ducklake.catalog.restore_views import in_words, macro_changes, view_changes
 from airflow_provider_ducklake.catalog.row_changes import delete_changes, read_targets
 from airflow_provider_ducklake.catalog.unused_files import remove_unused
 from airflow_provider_ducklake.errors import CommitStateUnknownError, InvalidInputError
@@ -33,6 +34,7 @@ from airflow_provider_ducklake.planning.restore import (
 from airflow_provider_ducklake.planning.write import ParquetSettings
 from airflow_provider_ducklake.spec.files import DataFile
 from airflow_provider_ducklake.spec.paths import relative_to
+from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
 from airflow_provider_ducklake.transaction.changes import (
     DropTable,
     EndFiles,
@@ -40,9 +42,10 @@ from airflow_provider_ducklake.transaction.changes import (
     RestoreRows,
     RestoreTable,
 )
+from airflow_provider_ducklake.transaction.changes_made import ChangeKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -51,12 +54,13 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.catalog.read import TableRow
     from airflow_provider_ducklake.catalog.read_restore import TableHistory
+    from airflow_provider_ducklake.catalog.read_snapshots import RecordedSnapshot
     from airflow_provider_ducklake.catalog.restore_scope import Pair, Scope
     from airflow_provider_ducklake.planning.restore import RewriteBin
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.identifiers import QualifiedName
-    from airflow_provider_ducklake.spec.ids import ColumnId, SnapshotId
-    from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, Snapshot
+    from airflow_provider_ducklake.spec.ids import ColumnId, SnapshotId, TableId
+    from airflow_provider_ducklake.spec.snapshots import CommitInfo, JsonValue, Snapshot
     from airflow_provider_ducklake.spec.stats import TableColumnStats
     from airflow_provider_ducklake.storage.filesystem import Location
     from airflow_provider_ducklake.storage.restored_files import Restoring
@@ -66,6 +70,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_NOTE = "restored"  # what a snapshot says of a restore in its commit_extra_info
 _TOLERANCE = timedelta(minutes=5)  # a clock may be ahead of the catalog's
 
 
@@ -88,10 +93,11 @@ class RestoreResult:
     """What was restored, or of a dry run what would be.
 
     ``tables`` are those that differ from what they were, ``objects`` says in words what becomes of schemas,
-    views and macros. ``committed`` None: nothing differs, or this was a dry run.
+    views and macros. ``committed`` None: nothing differs, or this was a dry run. Of a restore that an earlier
+    commit under the same key had made only that is known: ``as_of`` is None.
     """
 
-    as_of: SnapshotId
+    as_of: SnapshotId | None
     tables: tuple[TableRestoration, ...] = ()
     objects: tuple[str, ...] = ()
     committed: CommittedSnapshot | None = None
@@ -111,6 +117,8 @@ def restore(
         TransactionConflictError: a table was changed meanwhile; nothing was changed.
         CommitStateUnknownError: the connection broke during COMMIT.
     """
+    if keyed is not None and keyed.seen.done:
+        return RestoreResult(None, committed=CommittedSnapshot.earlier(keyed.seen.done))
     planned = _plan(lake.locate, catalog, request)
     if request.dry_run or not planned.has_changes:
         _log(planned, request)
@@ -118,6 +126,7 @@ def restore(
     work = _Work(lake, catalog)
     try:
         stage = Stage(planned.head.id, tuple(work.changes(planned)))
+        info = replace(info, extra={**(info.extra or {}), **planned.noted})
         committed = lake.commit_stages([stage], info, keyed=keyed, job_ids=work.job_ids)
     except CommitStateUnknownError:
         raise
@@ -166,11 +175,16 @@ class _Planned:
     def has_changes(self) -> bool:
         return bool(self.tables or self.others or self.dropped)
 
+    @property
+    def noted(self) -> dict[str, JsonValue]:
+        """What the snapshot says of itself."""
+        table_ids: list[JsonValue] = [int(one.history.row.id) for one in self.tables]
+        return {_NOTE: {"as_of": int(self.then.id), "table_ids": table_ids}}
+
     def result(self, *, dry_run: bool = False) -> RestoreResult:
         gone = (TableRestoration(str(row.qualified), Fate.DROPPED) for row in self.dropped)
         tables = (*(one.summary for one in self.tables), *gone)
-        objects = tuple(f"{type(one).__name__} {getattr(one, 'name', '')}" for one in self.others)
-        return RestoreResult(self.then.id, tables, objects, dry_run=dry_run)
+        return RestoreResult(self.then.id, tables, tuple(map(in_words, self.others)), dry_run=dry_run)
 
 
 def _plan(locate: Locate, catalog: Catalog, request: RestoreRequest) -> _Planned:
@@ -228,15 +242,42 @@ def _scope(
 def _changed(
     connection: Connection, catalog: Catalog, scope: Scope, then: Snapshot, head: Snapshot
 ) -> Iterator[Pair[TableRow]]:
-    """Yield the tables of then of which some snapshot since says something, or whose name is another."""
+    """Yield the tables of then that are not known to be what they were."""
     newer = read_snapshots.which_newer(catalog.tables, then.id).ask(connection)
-    knows_all = len(newer) == head.id - then.id  # none of them has expired
-    touched = {record.object_id for one in newer for record in one.changes}
     for pair in scope.tables:
         if pair.then is not None:
             is_named_so = pair.now is not None and pair.now.qualified == pair.then.qualified
-            if not (knows_all and is_named_so and pair.then.id not in touched):
+            if not (is_named_so and _is_as_it_was(pair.then.id, newer, then, head)):
                 yield pair
+
+
+_UPKEEP = frozenset({ChangeKind.MERGE_ADJACENT, ChangeKind.REWRITE_DELETE, ChangeKind.INLINE_FLUSH})
+
+
+def _is_as_it_was(
+    table_id: TableId, newer: Sequence[RecordedSnapshot], then: Snapshot, head: Snapshot
+) -> bool:
+    """Whether no snapshot since changed a table, or the last that did restored it to this very snapshot."""
+    last = max((one.id for one in newer if _changes(one, table_id)), default=then.id)
+    if sum(one.id > last for one in newer) != head.id - last:
+        return False  # what an expired one did is not known
+    made = next((one for one in newer if one.id == last), None)
+    return made is None or (then.id, table_id) in restored_tables(made.extra)
+
+
+def _changes(snapshot: RecordedSnapshot, table_id: TableId) -> bool:
+    """Whether a snapshot changed a table; upkeep, which has snapshots of its own, only moved its rows."""
+    kinds = {one.kind for one in snapshot.changes if one.object_id == table_id}
+    return bool(kinds) and not kinds & _UPKEEP
+
+
+def restored_tables(extra: str | None) -> set[tuple[int, int]]:
+    """Return which tables a snapshot's ``commit_extra_info`` says were restored: (as of, table id)."""
+    try:
+        note = json.loads(extra or "null")[_NOTE]
+        return {(note["as_of"], table_id) for table_id in note["table_ids"]}
+    except (ValueError, TypeError, KeyError):
+        return set()  # others write there what they like
 
 
 def _definition(history: TableHistory, files: FileActions, home: SchemaRef) -> Iterator[Change]:
@@ -271,9 +312,6 @@ class _Work:
 
     def _of_table(self, planned: _PlannedTable) -> Iterator[Change]:
         history, files = planned.history, planned.files
-        yield from planned.definition
-        if history.now is not None:
-            yield from self._ends(planned)
         table = history.then.table
         name = table.name if history.now is None else history.now.table.name
         yield RestoreRows(
@@ -286,6 +324,9 @@ class _Work:
             _statistics(history),
             history.retyped,
         )
+        yield from planned.definition
+        if history.now is not None:
+            yield from self._ends(planned)
 
     def _ends(self, planned: _PlannedTable) -> Iterator[Change]:
         assert planned.history.now is not None
@@ -372,8 +413,16 @@ def _log(planned: _Planned, request: RestoreRequest) -> None:
     if not planned.has_changes:
         log.info("%s is as it was at snapshot %d: nothing to restore", what, planned.then.id)
         return
-    log.info(
-        "%s %s to snapshot %d:", "Would restore" if request.dry_run else "Restored", what, planned.then.id
-    )
-    for one in planned.result().tables:
-        log.info("%s", one)
+    verb = "Would restore" if request.dry_run else "Restored"
+    log.info("%s %s to snapshot %d", verb, what, planned.then.id)
+    result = planned.result()
+    for one in result.tables:
+        log.info(
+            "%s is %s: %d files stay, %d end, %d lose rows, %d are copied (%d bytes), rows of %d are written "
+            "anew (%d bytes read); %d rows return to the catalog, %d end there; %s",
+            *(one.name, one.fate, one.files_kept, one.files_ended, one.files_shortened, one.files_copied),
+            *(one.bytes_copied, one.files_rewritten, one.bytes_read, one.inlined_returned, one.inlined_ended),
+            ", ".join(one.definition) or "the same columns and keys",
+        )
+    for text in result.objects:
+        log.info("%s", text)

@@ -78,15 +78,15 @@ def scope_of_table(
     A table that took the name of one that was dropped since is dropped for it, as by CREATE OR REPLACE.
 
     Raises:
-        TableNotFoundError, SchemaNotFoundError: there was no such table then, or its schema is gone.
+        TableNotFoundError: there was no such table then.
         AlreadyExistsError: its name has been given to something else since.
+        UnsupportedFeatureError: its schema was dropped since.
     """
     was = _table_then(connection, tables, then, now, name)
     living = read.table_rows(connection, tables, now.id)
     live = next((row for row in living if row.id == was.id), None)
     homes = _homes(connection, tables, [was.schema], now)
-    if was.schema.id not in homes:
-        raise SchemaNotFoundError(was.schema.name, now.id)
+    _check_homes([Pair(was, live)], homes)
     others = [row for row in living if row.qualified.folded == was.qualified.folded and row.id != was.id]
     if others and live is not None:
         raise AlreadyExistsError("table", str(was.qualified))
@@ -115,7 +115,7 @@ def scope_of_schemas(
 
     Raises:
         SchemaNotFoundError: there was no such schema then.
-        UnsupportedFeatureError: a schema was dropped, and another one of its name has another directory.
+        UnsupportedFeatureError: a schema was dropped since that held a table.
     """
 
     def chosen(at: Snapshot) -> list[SchemaRow]:
@@ -135,47 +135,53 @@ def scope_of_schemas(
     kept = {ref for ref in homes.values() if isinstance(ref, int)}
     dropped = [DropSchema(one.id, one.name) for one in new if one.id not in kept]
     ids_then, ids_now = {one.id for one in old}, {one.id for one in new}
-    all_homes: dict[SchemaId, SchemaRef] = {**homes, **{one: made.ref for one, made in created.items()}}
-    return Scope(
-        _pairs(
-            _tables_in(connection, tables, then, ids_then),
-            _tables_in(connection, tables, now, ids_now),
-            lambda row: row.id,
-        ),
-        all_homes,
-        _pairs(
-            _views_in(connection, tables, then, ids_then),
-            _views_in(connection, tables, now, ids_now),
-            lambda row: row.id,
-        ),
-        _pairs(
-            _macros_in(connection, tables, then, old),
-            _macros_in(connection, tables, now, new),
-            lambda one: one.row.id,
-        ),
-        (*dropped, *created.values()),
+    of_tables = _pairs(
+        _tables_in(connection, tables, then, ids_then),
+        _tables_in(connection, tables, now, ids_now),
+        lambda row: row.id,
     )
+    _check_homes(of_tables, homes)
+    of_views = _pairs(
+        _views_in(connection, tables, then, ids_then),
+        _views_in(connection, tables, now, ids_now),
+        lambda row: row.id,
+    )
+    of_macros = _pairs(
+        _macros_in(connection, tables, then, old),
+        _macros_in(connection, tables, now, new),
+        lambda one: one.row.id,
+    )
+    made: dict[SchemaId, SchemaRef] = {one: schema.ref for one, schema in created.items()}
+    return Scope(of_tables, {**homes, **made}, of_views, of_macros, (*dropped, *created.values()))
 
 
 def _homes(
     connection: Connection, tables: CatalogTables, old: Iterable[SchemaRow], now: Snapshot
 ) -> dict[SchemaId, SchemaRef]:
-    """Return which schema of now each schema of then is: itself, or one of its name and directory."""
+    """Return which schema of now each schema of then is: itself, or one of its name."""
     living = read.schemas(connection, tables, now.id)
-    by_name = {fold(one.name): one for one in living}
+    ids, by_name = {one.id for one in living}, {fold(one.name): one.id for one in living}
     homes: dict[SchemaId, SchemaRef] = {}
     for one in old:
-        if any(live.id == one.id for live in living):
-            homes[one.id] = one.id
-        elif (live := by_name.get(fold(one.name))) is not None:
-            if live.path != one.path:
-                raise UnsupportedFeatureError(
-                    f"Schema {one.name!r} was dropped and made again since, with its files in "
-                    f"{live.path.path} and not in {one.path.path}: tables of the old one cannot come back to "
-                    "it. Drop the new one first."
-                )
-            homes[one.id] = live.id
+        found = one.id if one.id in ids else by_name.get(fold(one.name))
+        if found is not None:
+            homes[one.id] = found
     return homes
+
+
+def _check_homes(pairs: Iterable[Pair[TableRow]], homes: Mapping[SchemaId, SchemaRef]) -> None:
+    """Refuse tables of a dropped schema: the schema has another id now, and a table's rows name one.
+
+    Once the old schema has expired, the reference finds the table's older rows without one, and no longer
+    opens a table that has rows in the catalog (observed on 1.5.5).
+    """
+    for pair in pairs:
+        if pair.then is not None and homes.get(pair.then.schema.id) != pair.then.schema.id:
+            raise UnsupportedFeatureError(
+                f"{pair.then.qualified} lay in a schema that was dropped since. A schema does not come back "
+                "under its id, so this release cannot restore its tables: make them anew, from what "
+                "read_arrow or Spark reads of them as of that snapshot."
+            )
 
 
 def _uuids(connection: Connection, tables: CatalogTables, at: Snapshot) -> dict[SchemaId, str]:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.catalog.read_restore import comment
 from airflow_provider_ducklake.transaction.changes import (
     CommentOnView,
+    CreateSchema,
     CreateView,
     DropMacro,
+    DropSchema,
     DropView,
     NewViewRef,
     RenameView,
@@ -42,7 +44,7 @@ def view_changes(
         if pair.now is None:
             ref = NewViewRef(next(numbers))
             home = scope.homes[pair.then.schema_id]
-            yield CreateView(ref, home, pair.then.name, pair.then.uuid, pair.then.definition)
+            yield CreateView(ref, home, pair.then.name, pair.then.uuid, pair.then.definition, pair.then.id)
             before = None
         else:
             ref = pair.then.id
@@ -65,3 +67,26 @@ def macro_changes(scope: Scope) -> Iterator[Change]:
         elif pair.now is None and pair.then is not None:
             home = scope.homes[pair.then.schema_id]
             yield RestoreMacro(pair.then.row.id, home, pair.then.name, pair.then.row.is_table_macro)
+
+
+def in_words(change: Change) -> str:
+    """Return what a change of a schema, view or macro does."""
+    match change:
+        case CreateSchema(name=schema):
+            return f"schema {schema} comes back"
+        case DropSchema(name=schema):
+            return f"schema {schema} goes"
+        case CreateView(name=name):
+            return f"view {name} comes back"
+        case DropView(name=name):
+            return f"view {name} goes"
+        case RenameView(name=name, new_name=new_name):
+            return f"view {name} becomes {new_name}"
+        case CommentOnView(name=name):
+            return f"the comment of view {name} changes"
+        case RestoreMacro(name=name):
+            return f"macro {name} comes back"
+        case DropMacro(name=name):
+            return f"macro {name} goes"
+        case _:
+            raise AssertionError(change)

@@ -187,13 +187,14 @@ class CommentOnColumn:
 
 @dataclass(frozen=True, slots=True)
 class CreateView:
-    """A new view."""
+    """A new view, or with its ``view_id`` one that comes back."""
 
     ref: NewViewRef
     schema: SchemaRef
     name: QualifiedName
     uuid: str
     definition: ViewDefinition
+    view_id: ViewId | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,9 +170,9 @@ class CommitState:
         self._partitions[table_id] = PartitionId(self._catalog_id()) if known is None else known
         return self._partitions[table_id]
 
-    def add_view(self, ref: NewViewRef) -> ViewId:
-        """Return the id of a view this commit creates."""
-        self._views[ref] = ViewId(self._catalog_id())
+    def add_view(self, ref: NewViewRef, known: ViewId | None = None) -> ViewId:
+        """Return the id of a view this commit creates; ``known``: which it had before."""
+        self._views[ref] = ViewId(self._catalog_id()) if known is None else known
         return self._views[ref]
 
     def new_sort_id(self) -> SortId:

@@ -54,7 +54,7 @@ def create_view(change: CreateView, state: CommitState, tables: CatalogTables) -
     yield insert(
         tables["view"],
         {
-            "view_id": state.add_view(change.ref),
+            "view_id": state.add_view(change.ref, change.view_id),
             "view_uuid": change.uuid,
             "begin_snapshot": state.snapshot_id,
             "end_snapshot": None,

@@ -1,0 +1,44 @@
+"""What restored lakes show, at every snapshot, and what is left of them when all else is gone."""
+
+from airflow_provider_ducklake.spec.identifiers import quote
+from tests.interop.comparison import differences, multiset, tables_of
+from tests.reference.duckdb_lake import open_lake
+
+
+def rows_at_every_snapshot(catalog):
+    """Return all rows of all tables as the reference reads them, by snapshot."""
+    with open_lake(catalog) as reference:
+        return {version: as_multisets(tables) for version, tables in tables_of(reference)}
+
+
+def as_multisets(tables):
+    return {name: None if rows is None else multiset(rows) for name, rows in tables.items()}
+
+
+def assert_read_alike(lake, catalog):
+    """Compare all rows at all snapshots, and return them."""
+    with open_lake(catalog) as reference:
+        theirs = list(tables_of(reference))
+    assert [one for one in differences(lake, theirs) if one is not None] == []
+    return {version: as_multisets(tables) for version, tables in theirs}
+
+
+def numbered_rows(catalog, version, names):
+    """Return the rows of tables with their ids, as the reference reads them."""
+    with open_lake(catalog) as reference:
+        return {
+            name: multiset(
+                reference.arrow(
+                    f"SELECT rowid, * FROM {quote(name.schema)}.{quote(name.name)} AT (VERSION => {version})"
+                )
+            )
+            for name in names
+        }
+
+
+def forget_all_but_the_newest(catalog):
+    """Let the reference expire every other snapshot and delete what only those used."""
+    with open_lake(catalog) as reference:
+        ids = [one for (one,) in reference.sql("SELECT snapshot_id FROM ducklake_snapshots('lake')")]
+        reference.sql(f"CALL ducklake_expire_snapshots('lake', versions => {sorted(ids)[:-1]})")
+        reference.sql("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")

@@ -1,0 +1,397 @@
+"""Restored tables show what they showed then, to the reference and to us, and keep it when old files go."""
+
+import random
+import re
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import (
+    InvalidInputError,
+    SchemaNotFoundError,
+    SnapshotNotFoundError,
+    StorageError,
+    TableNotFoundError,
+    TransactionConflictError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.planning.findings import FindingCode
+from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
+from tests.interop.corpus import SCENARIOS, History, build
+from tests.interop.restoring import (
+    assert_read_alike,
+    forget_all_but_the_newest,
+    numbered_rows,
+    rows_at_every_snapshot,
+)
+from tests.reference.duckdb_lake import open_lake
+
+SCENARIOS_IN_CI = 2
+HISTORIES = {"ci": (1, 12), "full": (150, 40)}  # how many, and statements of each
+ROWS = (
+    *["insert"] * 10,
+    *["delete", "update", "merge into", "truncate"] * 3,
+    "flush",
+    "merge files",
+    "rewrite",
+)
+DEFINITIONS = (
+    "add column",
+    "rename column",
+    "drop column",
+    "add field",
+    "widen",
+    "partition",
+    "recreate",
+    "sort",
+)
+KINDS = (*ROWS, *DEFINITIONS, "option")
+COUNTS = (
+    "files_kept",
+    "files_ended",
+    "files_shortened",
+    "files_copied",
+    "files_rewritten",
+    "inlined_returned",
+)
+
+
+def assert_restored(catalog, then, before):
+    """Restore the lake to a snapshot; only the newest snapshot may show it. Return what all show then."""
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        chosen = [name for name in lake.tables(at=then) if before[then][name] is not None]
+        ids = numbered_rows(catalog, then, chosen)
+        result = lake.restore(at=then)
+        assert lake.verify() == []
+        after = assert_read_alike(lake, catalog)
+    newest = max(after)
+    assert {version: after[version] for version in before} == before
+    assert after[newest] == before[then]
+    assert numbered_rows(catalog, newest, chosen) == ids
+    return result, after
+
+
+def assert_goes_on(catalog, history, steps, before):
+    """Let the reference work on, then clean up: all is read alike."""
+    with open_lake(catalog) as reference:
+        history.play_on(reference, steps)
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        after = assert_read_alike(lake, catalog)
+        # which the reference itself leaves behind when it alters a table whose small inserts go to files
+        assert {one.code for one in lake.verify()} <= {FindingCode.INLINED_COLUMNS_DIFFER}
+    assert {version: after[version] for version in before} == before
+    forget_all_but_the_newest(catalog)
+    assert rows_at_every_snapshot(catalog) == {max(after): after[max(after)]}
+
+
+def snapshot_ids(catalog):
+    with open_lake(catalog) as reference:
+        return [
+            one for (one,) in reference.sql("SELECT snapshot_id FROM ducklake_snapshots('lake') ORDER BY 1")
+        ]
+
+
+def test_histories_come_back(new_catalog, seed, size):
+    count, steps = HISTORIES[size]
+    done = Counter()
+    for number in range(count):
+        draw = random.Random(f"restore {seed} {number}")
+        catalog = new_catalog("sqlite")
+        history = History(draw, Counter(), kinds=KINDS)
+        then = None
+        try:
+            with open_lake(catalog) as reference:
+                history.play(reference, steps)
+            then = draw.choice(snapshot_ids(catalog)[4:-1])
+            result, after = assert_restored(catalog, then, rows_at_every_snapshot(catalog))
+            for table in result.tables:
+                done.update({name: getattr(table, name) for name in COUNTS})
+            if number % 2:
+                forget_all_but_the_newest(catalog)
+                after = {max(after): after[max(after)]}
+            assert_goes_on(catalog, history, steps // 2, after)
+        except Exception as error:
+            statements = ";\n".join(history.statements)
+            raise AssertionError(f"--seed {seed}, history {number} to {then}:\n{statements}") from error
+    assert size == "ci" or all(done[name] for name in COUNTS), done
+
+
+def test_scenarios_come_back(new_catalog, tmp_path, seed, size):
+    """All types, layouts and kinds of files that the reference writes."""
+    draw = random.Random(f"restore {seed}")
+    scenarios = draw.sample(SCENARIOS, SCENARIOS_IN_CI if size == "ci" else len(SCENARIOS))
+    for number, scenario in enumerate(scenarios):
+        catalog = new_catalog("sqlite")
+        build(scenario, catalog, tmp_path / f"given{number}")
+        then = draw.choice(snapshot_ids(catalog)[1:-1])
+        before = rows_at_every_snapshot(catalog)
+        try:
+            assert_restored(catalog, then, before)
+        except UnsupportedFeatureError:
+            assert "types" in scenario.name  # of intervals
+            assert rows_at_every_snapshot(catalog) == before
+        except Exception as error:
+            raise AssertionError(f"--seed {seed}, {scenario.name} to {then}") from error
+        if number % 2:
+            newest = max(snapshot_ids(catalog))
+            shown = rows_at_every_snapshot(catalog)[newest]
+            forget_all_but_the_newest(catalog)
+            assert rows_at_every_snapshot(catalog) == {newest: shown}
+
+
+@pytest.fixture
+def catalog(sqlite_catalog):
+    return sqlite_catalog
+
+
+@pytest.fixture
+def lake(catalog):
+    """Make a lake with a table of rows in files and in the catalog, of which some are gone."""
+    with open_lake(catalog) as reference:
+        reference.sql("CREATE TABLE t (i INT, s VARCHAR)")  # 1
+        reference.sql("INSERT INTO t FROM range(20) r(i) SELECT i, 'a' || i")  # 2
+        reference.sql("INSERT INTO t VALUES (100, 'x'), (101, 'y')")  # 3
+        reference.sql("DELETE FROM t WHERE i = 3")  # 4
+        reference.sql("INSERT INTO t FROM range(20, 40) r(i) SELECT i, 'b' || i")  # 5: what comes back
+        reference.sql("DELETE FROM t WHERE i IN (5, 100)")  # 6
+        reference.sql("UPDATE t SET s = 'u' WHERE i IN (7, 101)")  # 7
+        reference.sql("INSERT INTO t FROM range(40, 60) r(i) SELECT i, 'c' || i")  # 8
+        reference.sql("DELETE FROM t WHERE i BETWEEN 20 AND 39")  # 9
+        reference.sql("INSERT INTO t VALUES (200, 'z')")  # 10
+    with Lake.connect(catalog.sqlalchemy_url) as found:
+        yield found
+
+
+THEN = 5
+
+
+@pytest.mark.every_catalog
+def test_rows_come_back_with_their_ids_on_every_catalog(new_catalog, catalog_kind):
+    catalog = new_catalog(catalog_kind)
+    with open_lake(catalog) as reference:
+        reference.sql("CREATE TABLE t (i INT, s VARCHAR)")
+        reference.sql("INSERT INTO t FROM range(30) r(i) SELECT i, 'a' || i")
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        then = lake.current_snapshot().id
+        with lake.transaction() as tx:
+            tx.delete_rows("t", "i < 10")
+            tx.rename_table("t", "u")
+        with lake.transaction() as tx:
+            tx.drop_column("u", "s")
+            tx.truncate("u")
+
+        result = lake.restore("t", at=then)
+
+        assert lake.verify() == []
+        assert [(one.files_copied, one.rows_returned) for one in result.tables] == [(1, 30)]
+    with open_lake(catalog) as reference:
+        assert reference.sql("SELECT count(*), min(rowid), max(rowid), min(s) FROM t") == [(30, 0, 29, "a0")]
+
+
+def test_the_change_feed_shows_what_came_back_and_what_went(lake, catalog):
+    before = {row[0]: row[1:] for row in rows_at(catalog, 10)}
+    wanted = {row[0]: row[1:] for row in rows_at(catalog, THEN)}
+
+    restored = lake.restore("t", at=THEN).committed.id
+
+    ours = [tuple(row.values()) for row in lake.changes("t", restored, restored).read_arrow().to_pylist()]
+    with open_lake(catalog) as reference:
+        theirs = reference.sql(
+            f"SELECT snapshot_id, rowid, change_type, i, s FROM ducklake_table_changes('lake', 'main', 't', "
+            f"{restored}, {restored})"
+        )
+    assert sorted(ours) == sorted(theirs)
+    for _, row_id, kind, *cells in ours:
+        if kind in ("delete", "update_preimage"):
+            assert before.pop(row_id) == tuple(cells)
+    for _, row_id, kind, *cells in ours:
+        if kind in ("insert", "update_postimage"):
+            assert row_id not in before
+            before[row_id] = tuple(cells)
+    assert before == wanted
+
+
+def rows_at(catalog, version):
+    with open_lake(catalog) as reference:
+        return sorted(reference.sql(f"SELECT rowid, i, s FROM t AT (VERSION => {version})"))
+
+
+def test_what_is_as_it_was_stays(lake, catalog):
+    newest = lake.current_snapshot().id
+    assert lake.restore("t", at=newest).committed is None
+    first = lake.restore("t", at=THEN).committed.id
+
+    assert lake.restore("t", at=THEN).committed is None
+    assert lake.restore("t", at=first).committed is None
+
+    with open_lake(catalog) as reference:
+        reference.sql("CREATE TABLE other (i INT)")
+        reference.sql("CALL ducklake_flush_inlined_data('lake')")
+    assert lake.restore("t", at=THEN).committed is None
+    with open_lake(catalog) as reference:
+        reference.sql("DELETE FROM t WHERE i = 1")
+    assert lake.restore("t", at=THEN).committed is not None
+    assert rows_at(catalog, lake.current_snapshot().id) == rows_at(catalog, THEN)
+
+
+def test_a_dry_run_changes_nothing_and_says_all(lake, tmp_path):
+    files = sorted(tmp_path.rglob("*"))
+    newest = lake.current_snapshot()
+
+    plan = lake.restore("t", at=THEN, dry_run=True)
+
+    assert lake.current_snapshot() == newest
+    assert sorted(tmp_path.rglob("*")) == files
+    done = lake.restore("t", at=THEN)
+    assert (plan.tables, plan.dry_run, plan.committed) == (done.tables, True, None)
+    (table,) = done.tables
+    assert (table.files_copied, table.files_rewritten, table.files_ended) == (1, 1, 1)
+    assert (table.inlined_returned, table.inlined_ended) == (2, 3)
+    new = [one for one in tmp_path.rglob("*.parquet") if one not in files]
+    assert len(new) == 2
+
+
+REFUSED = {
+    "never was": ({"at": 77}, SnapshotNotFoundError, "77"),
+    "has expired": ({"at": 2}, SnapshotNotFoundError, "2"),
+    "lies in the future": ({"at": datetime(2999, 1, 1, tzinfo=UTC)}, InvalidInputError, "future"),
+    "has no zone": ({"at": datetime(2026, 1, 1)}, InvalidInputError, "zone"),  # noqa: DTZ001 - refused for it
+    "had no such table": ({"at": 1, "table": "new"}, TableNotFoundError, "new"),
+    "had no such schema": ({"at": 1, "table": None, "schema": "s"}, SchemaNotFoundError, "s"),
+    "is of two things": ({"at": 1, "schema": "main"}, InvalidInputError, "not both"),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_it_is_refused_where_the_snapshot(lake, why):
+    arguments, error, words = REFUSED[why]
+    with lake.transaction() as tx:
+        tx.create_table("new", {"i": "int64"})
+    lake.expire_snapshots(versions=[2])
+    newest = lake.current_snapshot()
+
+    with pytest.raises(error, match=words):
+        lake.restore(**{"table": "t", **arguments})
+
+    assert lake.current_snapshot() == newest
+
+
+def test_a_file_that_is_gone_is_named_and_nothing_is_left_behind(lake, tmp_path):
+    gone = {one.data_file for one in lake.files("t", at=THEN)} - {one.data_file for one in lake.files("t")}
+    for path in gone:
+        Path(path).unlink()
+    files, newest = sorted(tmp_path.rglob("*.parquet")), lake.current_snapshot()
+
+    with pytest.raises(StorageError, match=r"\.parquet"):
+        lake.restore("t", at=THEN)
+
+    assert gone
+    assert (sorted(tmp_path.rglob("*.parquet")), lake.current_snapshot()) == (files, newest)
+
+
+class Interrupted(Lake):
+    """A lake to which something happens between the plan of a restore and its commit."""
+
+    meanwhile = staticmethod(lambda: None)
+    afterwards = staticmethod(lambda: None)
+
+    def commit_stages(self, *arguments, **named):
+        self.meanwhile()
+        committed = super().commit_stages(*arguments, **named)
+        self.afterwards()
+        return committed
+
+
+@pytest.fixture
+def interrupted(lake, catalog):  # noqa: ARG001 - it makes the table
+    with Interrupted.connect(catalog.sqlalchemy_url) as found:
+        yield found
+
+
+COPY = re.compile(r"-\d+\.parquet")  # what a restore calls its files
+MEANWHILE = {
+    "insert": "INSERT INTO t FROM range(300, 320) r(i) SELECT i, 'd'",
+    "inlined insert": "INSERT INTO t VALUES (300, 'd')",
+    "delete": "DELETE FROM t WHERE i > 39 AND i < 55",
+    "mark": "DELETE FROM t WHERE i = 1",
+    "rewrite": "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0)",
+    "flush": "CALL ducklake_flush_inlined_data('lake')",
+    "comment": "COMMENT ON TABLE t IS 'new'",
+    "alter": "ALTER TABLE t ADD COLUMN n INT",
+    "drop": "DROP TABLE t",
+}
+
+
+def test_what_changes_the_table_meanwhile_is_a_conflict(interrupted, catalog, tmp_path):
+    for statement in MEANWHILE.values():
+        interrupted.meanwhile = partial(run, catalog, statement)
+        newest = interrupted.current_snapshot().id
+
+        with pytest.raises(TransactionConflictError, match="restore it"):
+            interrupted.restore("t", at=THEN)
+
+        assert interrupted.current_snapshot().id == newest + 1, statement
+    assert interrupted.verify() == []
+    assert [one for one in tmp_path.rglob("*.parquet") if COPY.search(one.name)] == []
+
+
+def run(catalog, statement):
+    with open_lake(catalog) as reference:
+        reference.sql(statement)
+
+
+def test_an_expiry_meanwhile_is_a_conflict(interrupted):
+    interrupted.meanwhile = lambda: interrupted.expire_snapshots(versions=[THEN])
+    with pytest.raises(TransactionConflictError, match="expired snapshot 5"):
+        interrupted.restore("t", at=THEN)
+
+
+def test_what_another_table_does_meanwhile_is_none(interrupted, catalog):
+    interrupted.meanwhile = partial(run, catalog, "CREATE TABLE other AS SELECT 1 AS i")
+    assert interrupted.restore("t", at=THEN).committed is not None
+    assert rows_at(catalog, interrupted.current_snapshot().id) == rows_at(catalog, THEN)
+
+
+class Killed(BaseException):
+    """The end of a process, as far as a test can play it."""
+
+
+def kill():
+    raise Killed
+
+
+def test_a_try_that_is_killed_before_its_commit_leaves_protected_copies(interrupted, lake, catalog):
+    interrupted.meanwhile = kill
+    with pytest.raises(Killed):
+        interrupted.restore("t", at=THEN, keyed=interrupted.keyed_commit(CommitKey(("task",))))
+    orphans = lake.delete_orphaned_files(older_than=timedelta(0), sole_owner=True)
+    assert (orphans.deleted, orphans.protected) == ((), 2)
+
+    done = lake.restore("t", at=THEN, keyed=lake.keyed_commit(CommitKey(("task",))))
+
+    assert not done.committed.is_earlier
+    left = lake.delete_orphaned_files(older_than=timedelta(0), sole_owner=True, stage_ttl=timedelta(0))
+    assert len(left.deleted) == 2
+    assert rows_at(catalog, done.committed.id) == rows_at(catalog, THEN)
+
+
+def test_a_try_that_is_killed_after_its_commit_has_made_it(interrupted, lake, catalog):
+    interrupted.afterwards = kill
+    with pytest.raises(Killed):
+        interrupted.restore("t", at=THEN, keyed=interrupted.keyed_commit(CommitKey(("task",))))
+    with open_lake(catalog) as reference:
+        reference.sql("INSERT INTO t VALUES (999, 'later')")
+    newest = lake.current_snapshot().id
+
+    done = lake.restore("t", at=THEN, keyed=lake.keyed_commit(CommitKey(("task",))))
+
+    assert (done.committed.id, done.committed.is_earlier) == (newest - 1, True)
+    assert lake.current_snapshot().id == newest
+    again = lake.restore(
+        "t", at=THEN, keyed=lake.keyed_commit(CommitKey(("task",), generation=2), OnClear.APPEND)
+    )
+    assert again.committed.id == newest + 1
