@@ -23,6 +23,7 @@ from airflow_provider_ducklake.errors import (
     SchemaNotFoundError,
     TableNotFoundError,
     TransactionConflictError,
+    UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.planning.flush import FlushPlan, FlushResult, plan_layout
 from airflow_provider_ducklake.spec.paths import job_directory
@@ -176,7 +177,17 @@ class Flush:
             return None  # dropped meanwhile
         wanted = self.rule.table is not None or plan.table.options.flag("auto_compact")
         enough = plan.row_count + plan.mark_count >= self.rule.min_rows
-        return plan if wanted and enough and not plan.is_empty else None
+        return plan if wanted and enough and not plan.is_empty and self._can_write(plan) else None
+
+    def _can_write(self, plan: FlushPlan) -> bool:
+        """Whether the rows can be written; if not, a table that was named is refused."""
+        if plan.why_not is None:
+            return True
+        message = f"The rows of {plan.table.name} in the catalog are left there: {plan.why_not}."
+        if self.rule.table is not None:
+            raise UnsupportedFeatureError(f"{message} Flush them with DuckDB.")
+        log.warning("%s", message)
+        return False
 
     def _read_plan(self, connection: Connection, name: QualifiedName) -> FlushPlan:
         head = read_snapshots.head(connection, self.catalog.tables)

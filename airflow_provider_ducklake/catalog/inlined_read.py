@@ -137,7 +137,8 @@ def _query(
 def _read_rows(
     catalog: Catalog, inlined: Table, schema: TableSchema, found: Iterable[Row[Any]]
 ) -> InlinedRows:
-    rows = tuple(dict(zip(inlined.c.keys(), row, strict=True)) for row in found)
+    names = inlined.c.keys()
+    rows = tuple(dict(zip(names, row, strict=True)) for row in found)
     if catalog.dialect.engine.dialect.name == "duckdb":
         rows = tuple(_with_literals(row, schema) for row in rows)
     return InlinedRows(inlined.name, schema, rows)

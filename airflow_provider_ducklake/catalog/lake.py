@@ -547,7 +547,8 @@ class Lake:
         Raises:
             TableNotFoundError, SchemaNotFoundError: it does not exist.
             InvalidInputError: a table and a schema, or ``min_rows`` below 0.
-            UnsupportedFeatureError: rows in a database of which this release cannot read inlined rows.
+            UnsupportedFeatureError: rows in a database of which this release cannot read inlined rows; or
+                the table, named, has a column of a type that it does not write, as ``interval``.
             TransactionConflictError: others deleted such rows again and again meanwhile; nothing landed.
         """
         self._refuse_unwritable()

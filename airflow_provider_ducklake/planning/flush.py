@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.planning.write import ParquetSettings, RowOrder, WritePlan, sort_keys_of
 from airflow_provider_ducklake.spec.identifiers import fold
+from airflow_provider_ducklake.spec.types import NOT_STORABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,6 +67,15 @@ class FlushPlan:
     def mark_count(self) -> int:
         """Deletes of rows in data files."""
         return sum(len(self.marks[file.id]) for file in self.files)
+
+    @property
+    def why_not(self) -> str | None:
+        """Why the rows cannot be written to files; None if they can."""
+        for layout in self.layouts:
+            for column in layout.schema.walk() if layout.rows.row_count else ():
+                if str(column.type) in NOT_STORABLE:
+                    return f"column {column.name} has type {column.type}, which this release does not write"
+        return None
 
     @property
     def is_empty(self) -> bool:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_ducklake.errors import InvalidTypeError, SchemaMismatchError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.identifiers import fold
@@ -346,7 +347,20 @@ def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
         return array
     if isinstance(target, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(target, array.cast(target.storage_type))
+    if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(target):
+        return _in_unit(array, target)
     return array.cast(target)
+
+
+def _in_unit(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return times in another unit; the infinite ones are the same number in every unit."""
+    units = array.cast(pa.int64())
+    is_infinite = pc.is_in(units, value_set=pa.array(_INFINITE))
+    finite = pc.if_else(is_infinite, pa.scalar(None, array.type), array).cast(target)
+    return pc.if_else(is_infinite, units.cast(target), finite)
+
+
+_INFINITE = (1 - 2**63, 2**63 - 1)
 
 
 def from_physical(type_: DuckLakeType, values: Sequence[Physical | None]) -> pa.Array:

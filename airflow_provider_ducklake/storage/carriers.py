@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_ducklake.storage.arrow_types import arrow_field, arrow_type
+from airflow_provider_ducklake.storage.arrow_types import arrow_field, arrow_type, cast_leaf
 from airflow_provider_ducklake.storage.reshape import Reshaping, by_position, nulls, reshape
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.types import ScalarType
 
 _INTERVAL = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("microseconds", pa.int64())])
-_INFINITE = pa.array([1 - 2**63, 2**63 - 1])
 _CARRIERS = {
     "uint8": pa.int16(),
     "uint16": pa.int32(),
@@ -64,17 +63,7 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
         array = array.storage
     if target == _INTERVAL:
         return _interval_parts(array)
-    if array.type == pa.timestamp("s"):
-        return _microseconds(array, target)
-    return array.cast(target)
-
-
-def _microseconds(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return finite times in microseconds; the infinite ones are the same number in every unit."""
-    units = array.cast(pa.int64())
-    is_infinite = pc.is_in(units, value_set=_INFINITE)
-    finite = pc.if_else(is_infinite, pa.scalar(None, array.type), array).cast(target)
-    return pc.if_else(is_infinite, units.cast(target), finite)
+    return cast_leaf(array, target)
 
 
 def _interval_parts(array: pa.Array) -> pa.StructArray:
