@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -334,6 +335,25 @@ def assert_nothing_is_left_over(lake, catalog):
     named = {Path(row["path"]).name for table in tables for row in dump[f"ducklake_{table}"]}
     assert {one.name for one in Path(catalog.data_path).rglob("*.parquet")} == named
     assert lake.protected_prefixes() == frozenset()
+
+
+@pytest.mark.parametrize("name", ["insert", "delete", "update"])
+def test_who_began_before_a_flush_loses_nothing_after_it(name, postgres_catalog):
+    with open_lake(postgres_catalog) as slow:
+        for statement in (FILLED[0], *FILLED[2:]):  # without deletes of rows in files
+            slow.sql(statement)
+        slow.sql(f"BEGIN; {BESIDE[name]}")
+        with Lake.connect(postgres_catalog.sqlalchemy_url) as lake:
+            lake.flush_inlined_data("t")
+        if name == "insert":
+            slow.sql("COMMIT")
+        else:
+            with pytest.raises(duckdb.Error, match="flushed the inlined data"):
+                slow.sql("COMMIT")
+            slow.sql(BESIDE[name])
+        kept = slow.sql("SELECT i, s FROM t WHERE i >= 100 ORDER BY ALL")
+    others = {"insert": [(102, "c"), (200, "x")], "delete": [], "update": [(102, "x")]}
+    assert kept == [(100, "u"), *others[name]]
 
 
 def test_a_table_that_is_dropped_meanwhile_is_left_alone(lake, catalog):
