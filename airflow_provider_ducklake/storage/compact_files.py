@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,13 +13,14 @@ from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureErr
 from airflow_provider_ducklake.planning.scan import ScanPlan
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.storage.filesystem import open_filesystem
+from airflow_provider_ducklake.storage.parallel import in_threads_ahead, made_ahead
 from airflow_provider_ducklake.storage.parquet_reader import read_row_groups
 from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
 from airflow_provider_ducklake.storage.table_reader import ROW_ID, SNAPSHOT_ID, gone_positions, ordinals
 from airflow_provider_ducklake.transaction.changes import MergedFile, RewriteSource, RewrittenFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from airflow_provider_ducklake.planning.compaction import Bin, Compaction
     from airflow_provider_ducklake.planning.write import ParquetSettings
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.storage.filesystem import Location
 
+_SMALL = 2 * 2**20  # bytes of a file that is read at once
 _ENDLESS = 2**62  # bytes: a bin becomes one file, however large
 
 
@@ -84,13 +87,16 @@ class Merging:
             target = TableSchema(tuple(column for column in target.columns if column != ROW_ID))
         names = [column.name for column in target.columns]
         with RollingWriter(target, lambda: path, in_one_file(self.settings), locate=self.locate) as writer:
-            for file in files.files:
-                for rows in self.numbered_rows(file, files.schema):
-                    if row_id_start is not None:
-                        _check_consecutive(rows[ROW_ID.name], row_id_start)
-                        row_id_start += rows.num_rows
-                    writer.write(rows.select(names))
+            for rows in made_ahead(rows_of_files(self.numbered_rows, files)):
+                if row_id_start is not None:
+                    _check_consecutive(rows[ROW_ID.name], row_id_start)
+                    row_id_start += rows.num_rows
+                writer.write(rows.select(names))
         (written,) = writer.files
+        if written.record_count != files.record_count:
+            raise StorageError(
+                f"{path} has {written.record_count} rows of {files.record_count} that its sources have."
+            )
         return written
 
     def numbered_rows(self, file: LiveDataFile, schema: TableSchema) -> Iterator[pa.Table]:
@@ -126,9 +132,8 @@ class Rewriting:
         target = self.target(files)
         names = [column.name for column in target.columns]
         with RollingWriter(target, lambda: path, in_one_file(self.settings), locate=self.locate) as writer:
-            for file in files.files:
-                for rows in self.numbered_rows(file, files.schema):
-                    writer.write(rows.select(names))
+            for rows in made_ahead(rows_of_files(self.numbered_rows, files)):
+                writer.write(rows.select(names))
         return self.compacted(files, writer.files[0] if writer.files else None)
 
     def target(self, files: Bin) -> TableSchema:
@@ -163,6 +168,19 @@ def compactor(compaction: Compaction, settings: ParquetSettings) -> Merging | Re
         return Merging(str(table.name), table.snapshot.id, settings)
     files = tuple(file for one in compaction.bins for file in one.files)
     return Rewriting(ScanPlan(table, files, (), inlined_deletes=compaction.marks), settings)
+
+
+def rows_of_files(
+    read: Callable[[LiveDataFile, TableSchema], Iterator[pa.Table]], files: Bin
+) -> Generator[pa.Table]:
+    """Yield the rows of a bin's files in order; small files are read several at a time."""
+    for is_small, alike in groupby(files.files, key=lambda file: file.file_size_bytes <= _SMALL):
+        if is_small:
+            for tables in in_threads_ahead(lambda file: list(read(file, files.schema)), alike):
+                yield from tables
+        else:
+            for file in alike:
+                yield from read(file, files.schema)
 
 
 def in_one_file(settings: ParquetSettings) -> ParquetSettings:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -24,3 +27,36 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Re
         return list(threads.map(work, given))
     finally:
         threads.shutdown(cancel_futures=True)
+
+
+def in_threads_ahead(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Yield what ``in_threads`` returns, when it is wanted: no more than a few items are worked on ahead."""
+    given = iter(items)
+    threads = ThreadPoolExecutor(_THREADS)
+    try:
+        waiting = deque(threads.submit(work, item) for item in islice(given, _THREADS))
+        while waiting:
+            result = waiting.popleft().result()
+            waiting.extend(threads.submit(work, item) for item in islice(given, 1))
+            yield result
+    finally:
+        threads.shutdown(cancel_futures=True)
+
+
+def made_ahead(items: Generator[Item], count: int = 2) -> Iterator[Item]:
+    """Yield the items; a thread makes up to ``count`` more while the caller works on one."""
+    with closing(items), ThreadPoolExecutor(1) as thread:
+        waiting = deque(thread.submit(_next, items) for _ in range(count))
+        try:
+            while found := waiting.popleft().result():
+                waiting.append(thread.submit(_next, items))
+                yield found[0]
+        finally:
+            thread.shutdown(cancel_futures=True)
+
+
+def _next(items: Generator[Item]) -> tuple[Item] | None:
+    """Return the next item, in a tuple; None: there is none."""
+    for item in items:
+        return (item,)
+    return None
