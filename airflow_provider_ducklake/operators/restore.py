@@ -84,9 +84,12 @@ class DuckLakeRestoreTableOperator(DuckLakeOperator):
         if at is None:
             raise InvalidInputError("at is empty. Give a snapshot id or an aware time.")
         self._check_scope()
+        scope: dict[str, Any] = {"table": self.table, "schema": self.schema, "at": at}
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:
+            if parse_flag("dry_run", self.is_dry_run):
+                return _summary(hook.lake().restore(**scope, dry_run=True))
             identity = commit_identity(context, self.retries, hook.settings().commit_namespace)
-            result = self._restore(hook.lake(), at, identity)
+            result = self._restore(hook.lake(), scope, identity)
         if result.committed is not None and result.committed.is_earlier:
             announce_earlier(self.log, result.committed.records)
         return _summary(result)
@@ -100,23 +103,14 @@ class DuckLakeRestoreTableOperator(DuckLakeOperator):
                 "table, a schema, or whole_lake=True."
             )
 
-    def _restore(self, lake: Lake, at: int | datetime, identity: CommitIdentity) -> RestoreResult:
+    def _restore(self, lake: Lake, scope: dict[str, Any], identity: CommitIdentity) -> RestoreResult:
         from airflow_provider_ducklake.spec.commit_key import OnClear  # noqa: PLC0415 - not needed to parse a DAG
         from airflow_provider_ducklake.spec.snapshots import CommitInfo  # noqa: PLC0415
 
-        is_dry_run = parse_flag("dry_run", self.is_dry_run)
         message = self.commit_message or f"{self.dag_id}.{self.task_id}"
-        keyed = None
-        if not is_dry_run:
-            keyed = lake.keyed_commit(identity.key, OnClear.APPEND, starts_over=identity.starts_over)
-        return lake.restore(
-            self.table,
-            at=at,
-            schema=self.schema,
-            dry_run=is_dry_run,
-            info=CommitInfo("airflow", message, identity.extra),
-            keyed=keyed,
-        )
+        info = CommitInfo("airflow", message, identity.extra)
+        keyed = lake.keyed_commit(identity.key, OnClear.APPEND, starts_over=identity.starts_over)
+        return lake.restore(**scope, info=info, keyed=keyed)
 
 
 def _summary(result: RestoreResult) -> dict[str, Any]:

@@ -23,6 +23,7 @@ def blocks(language: str) -> list[object]:
             "verify.md",
             "cleanup.md",
             "migrate.md",
+            "restore.md",
             "flush.md",
             "maintenance.md",
             "compaction.md",
