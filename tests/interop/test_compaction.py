@@ -60,6 +60,7 @@ def assert_compacted_without_a_trace(catalog, compact, **limits):
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         names = lake.tables()
         feeds = {name: changes_of(lake, name) for name in names}
+        faults = {one.code for one in lake.verify()}  # of the reference
         made = [compact(lake, (name.schema, name.name), **limits) for name in names]
         after = rows_at_every_snapshot(catalog)
         assert [one for one in differences(lake, before, with_bounds=False) if one is not None] == []
@@ -67,6 +68,7 @@ def assert_compacted_without_a_trace(catalog, compact, **limits):
         for (version, rows), (same, shown) in zip(before, after, strict=False):
             assert (version, as_multisets(rows)) == (same, as_multisets(shown))
         assert {name: changes_of(lake, name) for name in names} == feeds
+        assert {one.code for one in lake.verify()} <= faults
     return len([one for one in made if one is not None])
 
 

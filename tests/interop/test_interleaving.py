@@ -13,6 +13,7 @@ import pytest
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.catalog.transaction import LakeTransaction
 from airflow_provider_ducklake.errors import TransactionConflictError
+from airflow_provider_ducklake.planning.findings import FindingCode
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind
 from tests.interop.history import (
     DUCKDB,
@@ -31,6 +32,8 @@ from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# DuckDB 1.5.5 keeps bounds that leave rows out, and flushes into second delete files (docs/verify.md).
+REFERENCE_FAULTS = {FindingCode.TABLE_STATS_NARROW, FindingCode.TWO_DELETE_FILES}
 STEPS = {"ci": 40, "full": 220}
 # What the reference has done to a table that our append, planned before it, does not go together with. A
 # flush of inlined deletes is recorded as a delete, so it is among them.
@@ -456,6 +459,7 @@ def test_a_random_history_of_both_writers_keeps_content_row_ids_and_statistics(c
                 if number % 5 == 0:
                     with open_lake(catalog) as fresh:
                         history.check(history.tables, fresh)
+            assert {one.code for one in lake.verify()} <= REFERENCE_FAULTS
         except BaseException as error:
             error.add_note(f"seed {seed}, after:\n" + "\n".join(history.log))
             raise

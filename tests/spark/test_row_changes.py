@@ -12,6 +12,7 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, StorageError
+from airflow_provider_ducklake.planning.findings import FindingCode
 from airflow_provider_ducklake.planning.row_changes import RowChanges
 from airflow_provider_ducklake.planning.write import plan_write
 from airflow_provider_ducklake.spark.job_json import decode_request, encode_request
@@ -277,6 +278,8 @@ class Drawn:
         return path
 
 
+# DuckDB 1.5.5 keeps bounds that leave rows out, and flushes into second delete files (docs/verify.md).
+REFERENCE_FAULTS = {FindingCode.TABLE_STATS_NARROW, FindingCode.TWO_DELETE_FILES}
 SIZES = {"ci": (1, 3), "full": (12, 8)}  # lakes of each kind, changes of each
 
 
@@ -294,6 +297,7 @@ def test_drawn_changes(spark, tmp_path, inlining_limit, size, seed):
             for _ in range(changes):
                 done = drawn.change(spark)
                 hit += done.rows_gone + done.inserted.rows_written
+            assert {one.code for one in twins.lake.verify()} <= REFERENCE_FAULTS
             twins.assert_goes_on()
     assert hit > 10
 
