@@ -34,6 +34,7 @@ from airflow_provider_ducklake.planning.restore import (
 from airflow_provider_ducklake.planning.write import ParquetSettings
 from airflow_provider_ducklake.spec.files import DataFile
 from airflow_provider_ducklake.spec.paths import relative_to
+from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
 from airflow_provider_ducklake.transaction.changes import (
     DropTable,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.identifiers import QualifiedName
     from airflow_provider_ducklake.spec.ids import ColumnId, SnapshotId, TableId
+    from airflow_provider_ducklake.spec.schema import Column
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, JsonValue, Snapshot
     from airflow_provider_ducklake.spec.stats import TableColumnStats
     from airflow_provider_ducklake.storage.filesystem import Location
@@ -404,8 +406,17 @@ def _statistics(history: TableHistory) -> tuple[Mapping[ColumnId, TableColumnSta
         inlined_stats,
     )
 
-    schema = history.then.table.schema
-    return (inlined_stats(inlined_in_schema(history.returning, schema), schema),)
+    columns = history.then.table.schema.columns
+    bounded = TableSchema(tuple(one for one in columns if not _is_unordered(one)))
+    return (inlined_stats(inlined_in_schema(history.returning, bounded), bounded),)
+
+
+_UNORDERED = ("interval", "timetz")
+
+
+def _is_unordered(column: Column) -> bool:
+    """Whether values of a column, or their texts, are in no order: statistics had better say nothing."""
+    return any(str(inner.type) in _UNORDERED for inner in column.walk())
 
 
 def _log(planned: _Planned, request: RestoreRequest) -> None:
