@@ -224,6 +224,10 @@ class InvalidInputError(DuckLakeError, ValueError):
     """An argument makes no sense; nothing was started."""
 
 
+class FilesGivenUpError(InvalidInputError):
+    """Files of a job cannot be committed any more: they were committed, or given up by a clean-up."""
+
+
 class InvalidNameError(InvalidInputError):
     """A name cannot be parsed or stored."""
 

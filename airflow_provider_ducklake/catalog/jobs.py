@@ -19,7 +19,7 @@ from airflow_provider_ducklake.catalog.effects.effect import Effect
 from airflow_provider_ducklake.catalog.own_tables import ensure_table
 from airflow_provider_ducklake.catalog.questions import Question, in_parts
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, with_retries
-from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.errors import FilesGivenUpError
 from airflow_provider_ducklake.spec.ids import SnapshotId
 
 if TYPE_CHECKING:
@@ -102,11 +102,11 @@ def check_open(job_ids: Iterable[str], known: Mapping[str, RegisteredJob]) -> No
     """Refuse jobs whose files have been committed or given up; ask under the commit lock.
 
     Raises:
-        InvalidInputError: names the first of them.
+        FilesGivenUpError: names the first of them.
     """
     for job_id in job_ids:
         if job_id not in known or known[job_id].released_at is not None:
-            raise InvalidInputError(
+            raise FilesGivenUpError(
                 f"The staged write of job {job_id} was committed or discarded by somebody else meanwhile."
             )
 

@@ -772,8 +772,8 @@ class Lake:
         are. What is ``consumed`` is noted in the same transaction, also without changes.
 
         Raises:
-            InvalidInputError: the lake demands a commit message and there is none, or a job was released
-                before.
+            InvalidInputError: the lake demands a commit message and there is none.
+            FilesGivenUpError: a job was released before.
         """
         planned = PlannedCommit(tuple(stages), info, keyed, releases=tuple(job_ids), consumed=consumed)
         self._demand_message(planned)

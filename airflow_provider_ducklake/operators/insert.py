@@ -222,10 +222,12 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
     def _create(
         self, lake: Lake, target: NewTable, result: WriteResult, info: CommitInfo, keyed: KeyedCommit
     ) -> CommittedSnapshot | None:
+        from airflow_provider_ducklake.catalog.commit import Stage  # noqa: PLC0415 - heavy
+
         base = target.snapshot.id
         changes = [*_replaced(lake, keyed, base), *create_and_append(target, result)]
         try:
-            return lake.commit(base, changes, info, keyed=keyed)
+            return lake.commit_stages([Stage(base, changes)], info, keyed=keyed, job_ids=self.job_ids)
         except TransactionConflictError:
             if self._choice().replaces:
                 raise
@@ -236,7 +238,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
             else:  # the table came to be meanwhile
                 base = existing.snapshot.id
                 changes = [*_replaced(lake, keyed, base), *append_to_existing(existing, result)]
-                return lake.commit(base, changes, info, keyed=keyed)
+                return lake.commit_stages([Stage(base, changes)], info, keyed=keyed, job_ids=self.job_ids)
             raise
 
     def _append(
@@ -250,7 +252,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         replaced = () if choice.replaces else _replaced(lake, keyed, base)
         changes = [*replaced, *choice.changes(lake, target, result, self._found)]
         unused = unused_files(changes, self._found or ())
-        return lake.commit_stages([Stage(base, changes, unused)], info, keyed=keyed)
+        return lake.commit_stages([Stage(base, changes, unused)], info, keyed=keyed, job_ids=self.job_ids)
 
     def has_files(self, results: Sequence[WriteResult]) -> bool:
         """Whether the snapshot may name a file of the job: a delete file, too."""

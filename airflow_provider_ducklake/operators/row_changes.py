@@ -92,7 +92,7 @@ class DuckLakeSparkRowChangeOperator(DuckLakeSparkOperator):
         assert self._request is not None
         self._done = job_io.read_row_changes(self._request, lake.storage_options)
         self._stage = lake.row_changes(self._table, self._done)
-        return lake.commit_stages([self._stage], info, keyed=keyed)
+        return lake.commit_stages([self._stage], info, keyed=keyed, job_ids=self.job_ids)
 
     def has_files(self, results: Sequence[WriteResult]) -> bool:
         """Whether the snapshot may name a file of the job: a delete file, too."""

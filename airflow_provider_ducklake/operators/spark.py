@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
     DuckLakeError,
+    FilesGivenUpError,
     StorageError,
     UnsupportedFeatureError,
 )
@@ -68,6 +69,7 @@ class DuckLakeSparkOperator(DuckLakeSparkJobOperator):
         super().__init__(**kwargs)
         self.on_clear = on_clear
         self.stage_only = stage_only
+        self.job_ids: tuple[str, ...] = ()  # whose files a commit takes: nobody may give them up before
 
     def begin(self, lake: Lake, identity: CommitIdentity, keyed: KeyedCommit) -> None:  # noqa: ARG002
         """Look, before any work, at what the task has committed before."""
@@ -164,9 +166,9 @@ class DuckLakeSparkOperator(DuckLakeSparkJobOperator):
         request, passwords = self._plan(lake)
         if request is None:
             return self.summary((), self.commit(lake, (), self._commit_info(context, identity), keyed))
+        self.job_ids = (request.job_id,)
         with self._registered(lake, request):
             results = self._run_job(context, request, passwords, lake.storage_options)
-            self._check_protected(lake, request)
             committed = self._commit(lake, request, results, self._commit_info(context, identity), keyed)
         if committed is not None and committed.is_earlier:
             self._remove_files(request, lake.storage_options)
@@ -189,15 +191,6 @@ class DuckLakeSparkOperator(DuckLakeSparkJobOperator):
             raise
         self._release(lake, request)
 
-    def _check_protected(self, lake: Lake, request: JobRequest) -> None:
-        known = lake.registered_jobs([request.job_id]).get(request.job_id)
-        if known is None or known.released_at is not None:
-            self._remove_files(request, lake.storage_options)
-            raise StorageError(
-                f"The files of job {request.job_id} were given up by a clean-up of orphaned files, which "
-                "waits for jobs no longer than its stage_ttl. Nothing was committed; run the task again."
-            )
-
     def _commit(
         self,
         lake: Lake,
@@ -210,6 +203,12 @@ class DuckLakeSparkOperator(DuckLakeSparkJobOperator):
             return self.commit(lake, results, info, keyed)
         except CommitStateUnknownError:  # the snapshot may be there, and name the files; the retry looks
             raise
+        except FilesGivenUpError as error:
+            self._remove_files(request, lake.storage_options)
+            raise StorageError(
+                f"The files of job {request.job_id} were given up by a clean-up of orphaned files, which "
+                "waits for jobs no longer than its stage_ttl. Nothing was committed; run the task again."
+            ) from error
         except DuckLakeError:  # whatever else comes, a time-out say, may come after COMMIT: the files stay
             self._remove_files(request, lake.storage_options)
             raise

@@ -291,7 +291,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         replaced = lake.replaced_rows(keyed.seen, self._head.id) if self._replaces else ()
         changes = table_changes(self._targets, self._rows_of(results), empties=self._full_refresh)
         stage = Stage(self._head.id, (*replaced, *changes))
-        return lake.commit_stages([stage], info, keyed=keyed, consumed=self._consumed())
+        return lake.commit_stages([stage], info, keyed=keyed, job_ids=self.job_ids, consumed=self._consumed())
 
     def _consumed(self) -> Consumed | None:
         if self._log is None:
