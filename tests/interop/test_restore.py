@@ -313,7 +313,7 @@ def interrupted(lake, catalog):  # noqa: ARG001 - it makes the table
         yield found
 
 
-COPY = re.compile(r"-\d+\.parquet")  # what a restore calls its files
+COPY = re.compile(r"ducklake-[0-9a-f-]{36}-\d+\.parquet")  # what a restore calls its files
 MEANWHILE = {
     "insert": "INSERT INTO t FROM range(300, 320) r(i) SELECT i, 'd'",
     "inlined insert": "INSERT INTO t VALUES (300, 'd')",
