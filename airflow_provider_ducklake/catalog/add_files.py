@@ -14,7 +14,7 @@ from airflow_provider_ducklake.storage.foreign_files import inspect_file, partit
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.catalog.lake_reads import LakeReads
     from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.transaction.table_draft import TableDraft
 
@@ -31,7 +31,7 @@ class FileRules:
 
 
 def foreign_files(
-    lake: Lake, draft: TableDraft, paths: Sequence[str], rules: FileRules, added: Collection[str]
+    lake: LakeReads, draft: TableDraft, paths: Sequence[str], rules: FileRules, added: Collection[str]
 ) -> list[DataFile]:
     """Return what the table is to have of the files; those without rows are left out.
 
@@ -63,7 +63,7 @@ def _refuse_known(paths: Sequence[str], added: Collection[str], registered: Coll
         seen.add(path)
 
 
-def _inspected(lake: Lake, draft: TableDraft, path: str, rules: FileRules) -> DataFile | None:
+def _inspected(lake: LakeReads, draft: TableDraft, path: str, rules: FileRules) -> DataFile | None:
     file = inspect_file(
         lake.locate(path),
         draft.columns,

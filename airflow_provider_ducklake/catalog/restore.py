@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.catalog.commit import KeyedCommit
-    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.catalog.lake_writes import LakeWrites
     from airflow_provider_ducklake.catalog.read import TableRow
     from airflow_provider_ducklake.catalog.read_restore import TableHistory
     from airflow_provider_ducklake.catalog.read_snapshots import RecordedSnapshot
@@ -107,7 +107,11 @@ class RestoreResult:
 
 
 def restore(
-    lake: Lake, catalog: Catalog, request: RestoreRequest, info: CommitInfo, keyed: KeyedCommit | None = None
+    lake: LakeWrites,
+    catalog: Catalog,
+    request: RestoreRequest,
+    info: CommitInfo,
+    keyed: KeyedCommit | None = None,
 ) -> RestoreResult:
     """Restore what is asked for; the same request under the same key is carried out once.
 
@@ -300,7 +304,7 @@ def _definition(history: TableHistory, files: FileActions, home: SchemaRef) -> I
 class _Work:
     """A restore under way: the files that it has written, and the jobs that protect them."""
 
-    lake: Lake
+    lake: LakeWrites
     catalog: Catalog
     paths: list[str] = field(default_factory=list)
     job_ids: list[str] = field(default_factory=list)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_ducklake.catalog.commit import KeyedCommit
-    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.catalog.lake_writes import LakeWrites
     from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot
     from airflow_provider_ducklake.transaction.lake_draft import ViewDraft
@@ -67,7 +67,7 @@ class LakeTransaction:
     an ``SqlExpression``.
     """
 
-    def __init__(self, lake: Lake, info: CommitInfo, keyed: KeyedCommit | None = None) -> None:
+    def __init__(self, lake: LakeWrites, info: CommitInfo, keyed: KeyedCommit | None = None) -> None:
         done = keyed.seen.done if keyed is not None else ()
         self.committed: CommittedSnapshot | None = CommittedSnapshot.earlier(done) if done else None
         self._lake = lake

@@ -1,0 +1,334 @@
+"""How a lake is kept in order: compaction, retention, restores, verification, migration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.catalog import (
+    cleanup,
+    expiry,
+    orphans,
+)
+from airflow_provider_ducklake.catalog.base_lake import Definitions
+from airflow_provider_ducklake.catalog.compaction import (
+    as_planned,
+    compaction_change,
+    plan_merge,
+    plan_rewrite,
+)
+from airflow_provider_ducklake.catalog.flush import Flush, FlushRule
+from airflow_provider_ducklake.catalog.lake_writes import STAGE_TTL, LakeWrites
+from airflow_provider_ducklake.catalog.migrations.migrate import Files, MigrationResult, migrate
+from airflow_provider_ducklake.catalog.open_lake import translated
+from airflow_provider_ducklake.catalog.orphans import OrphanRule
+from airflow_provider_ducklake.catalog.restore import RestoreRequest, restore
+from airflow_provider_ducklake.catalog.scan import plan_table
+from airflow_provider_ducklake.catalog.table_snapshot import load_table
+from airflow_provider_ducklake.catalog.tables import catalog_tables
+from airflow_provider_ducklake.catalog.verify import verification
+from airflow_provider_ducklake.catalog.verify.repair import RepairResult, repair
+from airflow_provider_ducklake.errors import (
+    SchemaNotFoundError,
+    TransactionConflictError,
+)
+from airflow_provider_ducklake.planning.compaction import MergeRule, RewriteRule
+from airflow_provider_ducklake.planning.expiry import ExpiryRule
+from airflow_provider_ducklake.planning.retention import NO_FLOOR
+from airflow_provider_ducklake.spec.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
+from airflow_provider_ducklake.spec.versions import CURRENT
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from datetime import datetime, timedelta
+
+    from airflow_provider_ducklake.catalog.cleanup import CleanupResult
+    from airflow_provider_ducklake.catalog.commit import KeyedCommit, Stage
+    from airflow_provider_ducklake.catalog.expiry import ExpireResult
+    from airflow_provider_ducklake.catalog.orphans import OrphansResult
+    from airflow_provider_ducklake.catalog.restore import RestoreResult
+    from airflow_provider_ducklake.catalog.transaction import TableName
+    from airflow_provider_ducklake.planning.compaction import Compaction
+    from airflow_provider_ducklake.planning.findings import Finding
+    from airflow_provider_ducklake.planning.flush import FlushResult
+    from airflow_provider_ducklake.transaction.changes import MergedFile, RewrittenFile
+
+
+class LakeMaintenance(LakeWrites):
+    """The maintenance of ``Lake``."""
+
+    def plan_merge(
+        self,
+        table: TableName,
+        rule: MergeRule | None = None,
+        *,
+        where: str | None = None,
+        older_than: datetime | None = None,
+    ) -> Compaction:
+        """Return which small files of a table can become one, without that any snapshot shows other rows.
+
+        ``where``: only files that may hold a row for which it is true. ``older_than``: only files of
+        snapshots before that time.
+
+        Raises:
+            InvalidPredicateError, ColumnNotFoundError, TableNotFoundError, SchemaNotFoundError: as the words
+                say.
+        """
+        self._refuse_unwritable()
+        rule = rule or MergeRule()
+        with self._reading() as connection:
+            snapshot = self._snapshot(connection, None)
+            found = load_table(connection, self._catalog, snapshot, QualifiedName.of(table), with_files=False)
+            if older_than is not None:
+                rule = replace(rule, before=self._first_since(connection, older_than))
+            files = None
+            if where is not None:
+                files = plan_table(connection, self._catalog, found, (), where).files
+            return plan_merge(connection, self._catalog, found, rule, files)
+
+    def plan_rewrite(self, table: TableName, rule: RewriteRule | None = None) -> Compaction:
+        """Return which files of a table are better written anew, without the rows that were deleted.
+
+        Raises:
+            TableNotFoundError, SchemaNotFoundError: there is no such table.
+        """
+        self._refuse_unwritable()
+        with self._reading() as connection:
+            snapshot = self._snapshot(connection, None)
+            found = load_table(connection, self._catalog, snapshot, QualifiedName.of(table), with_files=False)
+            return plan_rewrite(connection, self._catalog, found, rule or RewriteRule())
+
+    def commit_compacted(
+        self, table: TableSnapshot, files: Collection[MergedFile | RewrittenFile], info: CommitInfo
+    ) -> CommittedSnapshot | None:
+        """Put files, of one kind, in the place of those that they were written of.
+
+        Raises:
+            TransactionConflictError: rows of a file that goes were deleted or moved since, or the table was
+                altered; nothing landed.
+        """
+        if not files:
+            return None
+        with self._reading() as connection:
+            head = self._snapshot(connection, None)
+            if len(as_planned(connection, self._catalog, table.table_id, files)) < len(files):
+                raise TransactionConflictError(
+                    "compact files of it", "changed or moved rows of them", str(table.name), head.id
+                )
+        return self.commit(head.id, (compaction_change(table, files),), info)
+
+    def as_planned(
+        self, table: TableSnapshot, files: Collection[MergedFile | RewrittenFile]
+    ) -> list[MergedFile | RewrittenFile]:
+        """Return those of the compacted files whose sources are what they were when they were read."""
+        with self._reading() as connection:
+            return as_planned(connection, self._catalog, table.table_id, files)
+
+    def flush_inlined_data(
+        self,
+        table: TableName | None = None,
+        *,
+        schema: str | None = None,
+        min_rows: int = 0,
+        info: CommitInfo | None = None,
+        dry_run: bool = False,
+    ) -> list[FlushResult]:
+        """Move rows and deletes that lie in the catalog into Parquet files, as one snapshot; say what was.
+
+        No reader sees a difference, at any snapshot. Without ``table``: all tables of a schema, or of the
+        lake, but those whose option ``auto_compact`` is off. Tables with fewer than ``min_rows`` rows and
+        deletes there are left alone. What others insert meanwhile stays in the catalog.
+
+        Raises:
+            TableNotFoundError, SchemaNotFoundError: it does not exist.
+            InvalidInputError: a table and a schema, or ``min_rows`` below 0.
+            UnsupportedFeatureError: rows in a database of which this release cannot read inlined rows; or
+                the table, named, has a column of a type that it does not write, as ``interval``.
+            TransactionConflictError: others deleted such rows again and again meanwhile; nothing landed.
+        """
+        self._refuse_unwritable()
+        if schema is not None and self.schema(schema) is None:
+            raise SchemaNotFoundError(schema, self.current_snapshot().id)
+        rule = FlushRule(None if table is None else QualifiedName.of(table), schema, min_rows)
+
+        def commit_stages(stages: Sequence[Stage], job_ids: Sequence[str]) -> CommittedSnapshot | None:
+            return self.commit_stages(stages, info or CommitInfo(), job_ids=job_ids)
+
+        flush = Flush(self._catalog, self.locate, rule, commit_stages)
+        with translated(self._catalog.dialect.engine.url):
+            return flush.dry_run() if dry_run else flush.run()
+
+    def expire_snapshots(  # noqa: PLR0913 - all have defaults
+        self,
+        *,
+        older_than: datetime | timedelta | None = None,
+        versions: Collection[int] | None = None,
+        keep_last: int | None = None,
+        keep: Collection[int] = (),
+        keep_author: str | None = None,
+        keep_message: str | None = None,
+        min_retention: timedelta = NO_FLOOR,
+        dry_run: bool = False,
+    ) -> ExpireResult:
+        """Forget snapshots and schedule the files that no kept snapshot can reach; the newest always stays.
+
+        ``older_than`` is an aware time or an interval before now; without it and the next two it is the
+        lake's option ``expire_older_than``. ``keep_last`` protects the newest N, alone it expires all others.
+        ``keep`` protects ids, ``keep_author`` and ``keep_message`` what matches a pattern as ``release-*``,
+        ``min_retention`` what is younger. Makes no snapshot.
+
+        Raises:
+            InvalidInputError: ``older_than`` together with ``versions``; nothing says what to expire; it lies
+                in the future or is younger than ``min_retention``; ``keep_last`` below 1.
+        """
+        self._refuse_unwritable()
+        if older_than is None and versions is None and keep_last is None:
+            older_than = self.effective_options().age("expire_older_than")
+        rule = ExpiryRule(older_than, versions, keep_last, keep, keep_author, keep_message, min_retention)
+        with translated(self._catalog.dialect.engine.url):
+            return expiry.expire(self._catalog, rule, dry_run=dry_run)
+
+    def restore(  # noqa: PLR0913 - all but the first two have defaults
+        self,
+        table: TableName | None = None,
+        *,
+        at: int | datetime,
+        schema: str | None = None,
+        dry_run: bool = False,
+        info: CommitInfo | None = None,
+        keyed: KeyedCommit | None = None,
+    ) -> RestoreResult:
+        """Make a table, all of a schema or (neither) the lake what it was at a snapshot, as a new snapshot.
+
+        Columns, names, keys and comments come back as well; what was made since goes, what was dropped since
+        comes back. ``dry_run`` changes nothing and says what would be done. See ``catalog.restore``.
+
+        Raises:
+            SnapshotNotFoundError: the snapshot has expired, or never was.
+            TableNotFoundError, SchemaNotFoundError: nothing of that name was there then.
+            AlreadyExistsError: its name has been given to something else.
+            StorageError: a file of then is gone; nothing was changed.
+            TransactionConflictError: a table was changed meanwhile; nothing was changed.
+        """
+        self._refuse_unwritable()
+        name = None if table is None else QualifiedName.of(table)
+        request = RestoreRequest(at, name, schema, dry_run)
+        with translated(self._catalog.dialect.engine.url):
+            return restore(self, self._catalog, request, info or CommitInfo(), keyed)
+
+    def migrate(self, *, dry_run: bool = False, backup: bool = True) -> MigrationResult:
+        """Bring a catalog of 0.1 to 0.4 to 1.0, in place; every snapshot reads as before.
+
+        Stop clients of the old version first. With ``backup``, a catalog that is a file (SQLite, DuckDB) is
+        copied beside itself before. ``dry_run`` changes nothing and says what would be done.
+
+        Raises:
+            UnsupportedFeatureError: a merged file cannot be copied as it is; nothing was changed.
+            CatalogError, StorageError: the catalog contradicts itself, or a merged file is missing; as well.
+            TransactionConflictError: clients of the old version went on committing; nothing was changed.
+        """
+        with translated(self._catalog.dialect.engine.url):
+            result = migrate(
+                self._catalog, Files(self.locate, self._refuse_unusable), dry_run=dry_run, backup=backup
+            )
+        if not dry_run:
+            self._catalog = replace(
+                self._catalog, tables=catalog_tables(CURRENT, self._catalog.tables.metadata_schema)
+            )
+            self.version = CURRENT
+            self._definitions = Definitions()
+        return result
+
+    def cleanup_old_files(
+        self,
+        *,
+        older_than: datetime | timedelta | None = None,
+        min_retention: timedelta = NO_FLOOR,
+        dry_run: bool = False,
+    ) -> CleanupResult:
+        """Delete files that were scheduled for deletion before a moment, by the catalog's clock.
+
+        ``older_than`` is an aware time or an interval before now; default: the lake's option
+        ``delete_older_than``, of 2 days. A file that a row of the lake names stays. Makes no snapshot.
+
+        Raises:
+            InvalidInputError: ``older_than`` lies in the future or is younger than ``min_retention``.
+            StorageError: the data path is not there. What happens to single files is in the result.
+        """
+        self._refuse_unwritable()
+        age = self._deletion_age(older_than)
+        with translated(self._catalog.dialect.engine.url):
+            return cleanup.cleanup(self._catalog, age, min_retention, self.storage_options, dry_run=dry_run)
+
+    def delete_orphaned_files(
+        self,
+        *,
+        older_than: datetime | timedelta | None = None,
+        min_retention: timedelta = NO_FLOOR,
+        stage_ttl: timedelta = STAGE_TTL,
+        sole_owner: bool = False,
+        dry_run: bool = False,
+    ) -> OrphansResult:
+        """Delete files below the data path that the catalog does not name: left by writes that failed.
+
+        ``older_than`` says since when a file must not have changed, as for ``cleanup_old_files``: it has to
+        be longer than the longest write of a client that does not register its jobs. Files of registered
+        jobs that may still commit stay for ``stage_ttl``; after that nobody can commit them any more.
+        ``sole_owner`` says that no other lake has files below the data path, whatever they look like.
+
+        Raises:
+            SharedDataPathError: another lake seems to keep files below the data path.
+            InvalidInputError: ``older_than`` lies in the future or is younger than ``min_retention``.
+            StorageError: the data path cannot be listed. What happens to single files is in the result.
+        """
+        self._refuse_unwritable()
+        rule = OrphanRule(self._deletion_age(older_than), min_retention, stage_ttl, sole_owner)
+        with translated(self._catalog.dialect.engine.url):
+            return orphans.delete_orphans(self._catalog, rule, self.storage_options, dry_run=dry_run)
+
+    def _deletion_age(self, older_than: datetime | timedelta | None) -> datetime | timedelta:
+        if older_than is not None:
+            return older_than
+        age = self.effective_options().age("delete_older_than")
+        assert age is not None, "the option has a default"
+        return age
+
+    def verify(
+        self,
+        tables: Collection[TableName] | None = None,
+        *,
+        sample: float = 1.0,
+        with_notes: bool = False,
+    ) -> list[Finding]:
+        """Return which invariants of the format the lake breaks; nothing found is an empty list.
+
+        ``tables``: only those as they are named now, and nothing that concerns the whole lake. ``sample`` is
+        the share of the files that are opened, drawn anew each time; with 0 only the catalog is read.
+        ``with_notes``: also what is legal and worth knowing, as files outside the data path.
+
+        Raises:
+            TableNotFoundError: no such table.
+            InvalidInputError: ``sample`` is not from 0 to 1.
+            UnsupportedVersionError: the catalog is older than 1.0.
+            UnsupportedFeatureError: the lake is encrypted.
+        """
+        self._refuse_unwritable()
+        with self._reading() as connection:
+            only = verification.table_ids(connection, self._catalog, tables)
+        return verification.verify(
+            self._catalog, self._reading, self.locate, only=only, sample=sample, with_notes=with_notes
+        )
+
+    def repair(self, findings: Sequence[Finding], *, dry_run: bool = True) -> RepairResult:
+        """Mend those findings of ``verify`` that can be mended without losing anything, all or none of them.
+
+        A snapshot is made where clients that run have to notice; no row changes in any snapshot. Look at the
+        dry run first, and verify again afterwards: what lay behind a finding may come to light.
+
+        Raises:
+            CommitRetriesExceededError: other writers never let it through; nothing was changed.
+        """
+        self._refuse_unwritable()
+        with translated(self._catalog.dialect.engine.url):
+            return repair(self._catalog, findings, dry_run=dry_run)

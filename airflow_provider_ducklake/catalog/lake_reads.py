@@ -1,0 +1,394 @@
+"""What a lake is asked: snapshots, tables, options, rows and their changes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from uuid6 import uuid7
+
+from airflow_provider_ducklake.catalog import (
+    read,
+    read_snapshots,
+    watch,
+)
+from airflow_provider_ducklake.catalog.base_lake import CatalogBase
+from airflow_provider_ducklake.catalog.change_feed import ChangeFeed
+from airflow_provider_ducklake.catalog.column_bounds import ColumnBounds, column_bounds
+from airflow_provider_ducklake.catalog.health import LakeHealth, health
+from airflow_provider_ducklake.catalog.open_lake import At, OpenLake, aware, translated
+from airflow_provider_ducklake.catalog.read_changes import check_complete, plan_changes
+from airflow_provider_ducklake.catalog.registered_files import registered
+from airflow_provider_ducklake.catalog.row_counts import count_rows
+from airflow_provider_ducklake.catalog.scan import plan_table
+from airflow_provider_ducklake.catalog.staged import table_to_read
+from airflow_provider_ducklake.catalog.table_info import ListedFile, TableInfo, listed_files, table_infos
+from airflow_provider_ducklake.catalog.table_snapshot import find_table, load_table
+from airflow_provider_ducklake.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    SchemaNotFoundError,
+    SnapshotNotFoundError,
+    ViewNotFoundError,
+)
+from airflow_provider_ducklake.planning.write import NewTable
+from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
+from airflow_provider_ducklake.spec.options import Options
+from airflow_provider_ducklake.spec.paths import directory_name
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    import pyarrow as pa
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.catalog.questions import Question
+    from airflow_provider_ducklake.catalog.read_snapshots import RecordedSnapshot
+    from airflow_provider_ducklake.catalog.transaction import TableName
+    from airflow_provider_ducklake.planning.scan import ScanPlan
+    from airflow_provider_ducklake.planning.staged import StagedWrite
+    from airflow_provider_ducklake.planning.watch import TableChanges
+    from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId
+    from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
+    from airflow_provider_ducklake.spec.views import ViewDefinition
+
+
+class LakeReads(OpenLake):
+    """The questions of ``Lake``."""
+
+    def current_snapshot(self) -> Snapshot:
+        """Return the newest snapshot."""
+        with self._reading() as connection:
+            return read_snapshots.head(connection, self._catalog.tables)
+
+    def snapshots(self) -> list[RecordedSnapshot]:
+        """Return every snapshot with its author, message and parsed changes, oldest first."""
+        with self._reading() as connection:
+            return read_snapshots.recorded_snapshots(connection, self._catalog.tables)
+
+    def snapshot_at(self, *, version: int | None = None, timestamp: datetime | None = None) -> Snapshot:
+        """Return the snapshot with that id, or the newest at or before an aware time.
+
+        Raises:
+            SnapshotNotFoundError: it expired, lies in the future, or before the first one.
+            InvalidInputError: both or neither given, or a time without zone.
+        """
+        if (version is None) == (timestamp is None):
+            raise InvalidInputError("Give version or timestamp, exactly one of them.")
+        with self._reading() as connection:
+            return self._snapshot(connection, version if version is not None else timestamp)
+
+    def _first_snapshot(self, connection: Connection, start: int | datetime) -> Snapshot:
+        if isinstance(start, datetime):
+            return read_snapshots.snapshot_from_time(connection, self._catalog.tables, aware(start))
+        return self._snapshot(connection, start)
+
+    def tables(self, at: At = None) -> list[QualifiedName]:
+        """Return the names of all tables at a snapshot (id or aware time; None: now), sorted."""
+        return [row.qualified for row in self.table_rows(at)]
+
+    def table_rows(self, at: At = None) -> list[read.TableRow]:
+        """Return the catalog's rows of all tables at a snapshot."""
+        with self._reading() as connection:
+            return read.table_rows(connection, self._catalog.tables, self._snapshot(connection, at).id)
+
+    def view(self, view: TableName, at: At = None) -> ViewDefinition:
+        """Return what a view shows, as its author wrote it.
+
+        Raises:
+            ViewNotFoundError: no such view at that snapshot.
+        """
+        name = QualifiedName.of(view)
+        with self._reading() as connection:
+            snapshot = self._snapshot(connection, at)
+            found = read.find_view(connection, self._catalog.tables, snapshot.id, name)
+        if found is None:
+            raise ViewNotFoundError(str(name), snapshot.id)
+        return found[1]
+
+    def schema(self, name: str, at: At = None) -> read.SchemaRow | None:
+        """Return a schema by name, None if there is none."""
+        with self._reading() as connection:
+            return read.find_schema(connection, self._catalog.tables, self._snapshot(connection, at).id, name)
+
+    def newest(self) -> CatalogBase:
+        """Return the newest snapshot as a transaction asks for it, with the options of this moment."""
+        tables = self._catalog.tables
+        questions: dict[str, Question[Any]] = {
+            "head": read_snapshots.which_head(tables),
+            "options": read.which_options(tables),
+        }
+        with translated(self._catalog.dialect.engine.url):
+            answers = self._catalog.dialect.ask_at_once(questions)
+        head = answers["head"]
+        self._definitions = self._definitions.at(head.schema_version)
+        return CatalogBase(self._catalog, head, self._reading, self._definitions, answers["options"])
+
+    def effective_options(self, schema_id: SchemaId | None = None) -> Options:
+        """Return the options in force for new tables of a schema."""
+        with self._reading() as connection:
+            return Options.effective(read.option_rows(connection, self._catalog.tables), schema_id)
+
+    def options(self, table: TableName | None = None, schema: str | None = None) -> Options:
+        """Return the options in force for a table, a schema, or the whole lake.
+
+        Raises:
+            SchemaNotFoundError, TableNotFoundError: it does not exist.
+        """
+        if table is not None:
+            return self.table_snapshot(table).options
+        with self._reading() as connection:
+            scope, scope_id = self._option_scope(connection, schema, None)
+            rows = read.option_rows(connection, self._catalog.tables)
+        return Options.effective(rows, scope_id if scope == "schema" else None)
+
+    def _option_scope(
+        self, connection: Connection, schema: str | None, table: TableName | None
+    ) -> tuple[str | None, int | None]:
+        tables = self._catalog.tables
+        head = read_snapshots.head(connection, tables)
+        if table is not None:
+            return "table", find_table(connection, tables, head, QualifiedName.of(table)).id
+        if schema is None:
+            return None, None
+        found = read.find_schema(connection, tables, head.id, schema)
+        if found is None:
+            raise SchemaNotFoundError(schema, head.id)
+        return "schema", found.id
+
+    def table_snapshot(self, table: TableName, at: At = None, *, with_files: bool = False) -> TableSnapshot:
+        """Return a table at a snapshot (id or aware time; None: now), with its live files if asked.
+
+        Raises:
+            SchemaNotFoundError, TableNotFoundError, SnapshotNotFoundError: it did not exist then.
+            UnsupportedFeatureError: the lake is encrypted.
+        """
+        self._refuse_unusable()
+        name = QualifiedName.of(table)
+        with self._reading() as connection:
+            snapshot = self._snapshot(connection, at)
+            return load_table(connection, self._catalog, snapshot, name, with_files=with_files)
+
+    def new_table(self, name: QualifiedName) -> NewTable:
+        """Return where a table that does not exist yet is to be created.
+
+        Raises:
+            SchemaNotFoundError: its schema does not exist.
+            AlreadyExistsError: a view has the name.
+        """
+        self._refuse_unwritable()
+        with self._reading() as connection:
+            snapshot = read_snapshots.head(connection, self._catalog.tables)
+            schema = read.find_schema(connection, self._catalog.tables, snapshot.id, name.schema)
+            if schema is None:
+                raise SchemaNotFoundError(name.schema, snapshot.id)
+            views = read.view_names(connection, self._catalog.tables, snapshot.id, schema.id)
+            options = Options.effective(read.option_rows(connection, self._catalog.tables), schema.id)
+        if fold(name.name) in {fold(view) for _, view in views}:
+            raise AlreadyExistsError("view", str(name))
+        uuid = str(uuid7())
+        root = schema.path.below(self.data_path) + directory_name(name.name, uuid)
+        return NewTable(snapshot, schema.id, QualifiedName(schema.name, name.name), uuid, root, options)
+
+    def read_arrow(
+        self,
+        table: TableName,
+        at: At = None,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        *,
+        staged: Sequence[StagedWrite] = (),
+    ) -> pa.Table:
+        """Return a table's rows at a snapshot, without Spark: for small reads; in no promised order.
+
+        With ``where``, a condition such as ``"price > 10 AND day = '2024-01-31'"``, only rows for which it is
+        true. With ``staged``, as the newest snapshot would have it were those of them to this table
+        committed.
+
+        Raises:
+            InvalidPredicateError: the condition cannot be read, or compares a column with what is no value of
+                it.
+            ColumnNotFoundError: no such column.
+            UnsupportedFeatureError: a file has types or a layout that this release cannot read.
+            StorageError: a data file or delete file is missing or damaged.
+            InvalidInputError: ``staged`` together with ``at``, or staged writes that do not go together.
+            TransactionConflictError: the staged writes do not fit the table as it is by now.
+        """
+        from airflow_provider_ducklake.storage.table_reader import read_rows  # noqa: PLC0415 - heavy
+
+        return read_rows(self._plan(table, at, columns, where, staged), self.locate)
+
+    def scan(
+        self,
+        table: TableName,
+        at: At = None,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        *,
+        stats_of: Sequence[str] = (),
+    ) -> ScanPlan:
+        """Return what ``read_arrow`` would read: the files that may hold wanted rows, and inlined rows.
+
+        The files have the statistics of the columns that ``where`` and ``stats_of`` name.
+
+        Raises:
+            InvalidPredicateError, ColumnNotFoundError: as ``read_arrow``.
+        """
+        return self._plan(table, at, columns, where, (), stats_of=stats_of)
+
+    def _plan(  # noqa: PLR0913 - the last has a default
+        self,
+        table: TableName,
+        at: At,
+        columns: Sequence[str] | None,
+        where: str | None,
+        staged: Sequence[StagedWrite],
+        *,
+        stats_of: Sequence[str] = (),
+    ) -> ScanPlan:
+        self._refuse_unusable()
+        if staged and at is not None:
+            raise InvalidInputError("Staged writes follow the newest snapshot: leave at out.")
+        name = QualifiedName.of(table)
+        with self._reading() as connection:  # one for all: a flush moves rows between files and the catalog
+            found = self._snapshot(connection, at)
+            without_files = table_to_read(connection, self._catalog, found, name, staged)
+            chosen = None if columns is None else tuple(columns)
+            return plan_table(connection, self._catalog, without_files, chosen, where, stats_of=stats_of)
+
+    def _first_since(self, connection: Connection, time: datetime) -> SnapshotId | None:
+        """Return the first snapshot at or after a time; None: there is none yet."""
+        try:
+            return self._first_snapshot(connection, time).id
+        except SnapshotNotFoundError:
+            return None
+
+    def table_info(self, table: TableName | None = None, at: At = None) -> list[TableInfo]:
+        """Return files, sizes and inlined rows of all tables, or of one, from the catalog alone.
+
+        Raises:
+            TableNotFoundError, SchemaNotFoundError: there is no such table.
+        """
+        with self._reading() as connection:
+            snapshot = self._snapshot(connection, at)
+            name = None if table is None else QualifiedName.of(table)
+            if name is not None:
+                find_table(connection, self._catalog.tables, snapshot, name)
+            return table_infos(connection, self._catalog, snapshot.id, name)
+
+    def files(self, table: TableName, at: At = None) -> list[ListedFile]:
+        """Return the data files of a table at a snapshot, each with its delete file.
+
+        Rows that the catalog itself keeps are in none of them; merged files may hold rows of later snapshots.
+
+        Raises:
+            TableNotFoundError, SchemaNotFoundError: there is no such table.
+        """
+        with self._reading() as connection:
+            snapshot = self._snapshot(connection, at)
+            name = QualifiedName.of(table)
+            return listed_files(load_table(connection, self._catalog, snapshot, name, with_files=True))
+
+    def row_count(self, table: TableName, at: At = None) -> int:
+        """Return the number of rows of a table at a snapshot.
+
+        The catalog knows it; files are read only where it does not: of a merged or flushed file that has rows
+        or deletes of later snapshots.
+
+        Raises:
+            TableNotFoundError, SchemaNotFoundError, SnapshotNotFoundError: it did not exist then.
+            StorageError: a file that has to be read is missing or damaged.
+        """
+        self._refuse_unusable()
+        with self._reading() as connection:
+            snapshot = self._snapshot(connection, at)
+            name = QualifiedName.of(table)
+            found = load_table(connection, self._catalog, snapshot, name, with_files=False)
+            known, rest = count_rows(connection, self._catalog, found)
+        if not rest.files:
+            return known
+        from airflow_provider_ducklake.storage.table_reader import count_live_rows  # noqa: PLC0415 - heavy
+
+        return known + count_live_rows(rest, self.locate)
+
+    def column_bounds(self, table: TableName, column: str, at: At = None) -> ColumnBounds | None:
+        """Return the least and the greatest value of a column at a snapshot, from the catalog alone.
+
+        None where the catalog does not say them exactly: files with deleted rows, long texts, NaN, types
+        without bounds. NULLs are no values.
+
+        Raises:
+            ColumnNotFoundError: no such top-level column.
+            TableNotFoundError, SchemaNotFoundError, SnapshotNotFoundError: it did not exist then.
+        """
+        self._refuse_unusable()
+        with self._reading() as connection:
+            snapshot = self._snapshot(connection, at)
+            name = QualifiedName.of(table)
+            found = load_table(connection, self._catalog, snapshot, name, with_files=False)
+            return column_bounds(connection, self._catalog, found, column)
+
+    def changes(self, table: TableName, start: int | datetime, end: int | datetime) -> ChangeFeed:
+        """Return how a table's rows changed from snapshot ``start`` to ``end``, both included.
+
+        Bounds are snapshot ids, or aware times: the first snapshot at or after the start, the last at or
+        before the end. Rows have the columns of the end. Compaction changes no rows, and is left out.
+
+        Raises:
+            SnapshotNotFoundError: a bound expired, or never was.
+            TableNotFoundError, SchemaNotFoundError: there is no such table at the end.
+        """
+        self._refuse_unusable()
+        with self._reading() as connection:
+            first = self._first_snapshot(connection, start)
+            last = self._snapshot(connection, end)
+            plan = plan_changes(connection, self._catalog, QualifiedName.of(table), first.id, last)
+        return ChangeFeed(plan, self.locate)
+
+    def changes_after(self, table: TableName, after: int, at: At = None) -> ChangeFeed:
+        """Return how a table's rows changed after a snapshot, up to another; see ``changes``.
+
+        Raises:
+            ChangesExpiredError: a snapshot between them has expired.
+            TableNotFoundError, SchemaNotFoundError: there is no such table at the end.
+        """
+        self._refuse_unusable()
+        name = QualifiedName.of(table)
+        with self._reading() as connection:
+            last = self._snapshot(connection, at)
+            check_complete(connection, self._catalog.tables, str(name), after, last.id)
+            plan = plan_changes(connection, self._catalog, name, after + 1, last)
+        return ChangeFeed(plan, self.locate)
+
+    def insertions(self, table: TableName, start: int | datetime, end: int | datetime) -> pa.Table:
+        """Return the rows that came from snapshot ``start`` to ``end``; see ``changes``."""
+        return self.changes(table, start, end).insertions()
+
+    def deletions(self, table: TableName, start: int | datetime, end: int | datetime) -> pa.Table:
+        """Return the rows that went from snapshot ``start`` to ``end``; see ``changes``."""
+        return self.changes(table, start, end).deletions()
+
+    def registered_files(self, paths: Collection[str]) -> frozenset[str]:
+        """Return those of the full paths that are data files of the lake, of whatever table and snapshot."""
+        with self._reading() as connection:
+            return registered(connection, self._catalog, paths)
+
+    def table_changes(self, table: TableName, since: int, kinds: Collection[str]) -> TableChanges | None:
+        """Return what happened to a table after snapshot ``since``: ``insert``, ``delete``, ``schema``.
+
+        ``kinds`` says what to look for (``data`` means insert or delete). None: nothing of it, or no such
+        table yet. Compaction and flushes are nothing.
+        """
+        with self._reading() as connection:
+            return watch.table_changes(
+                connection, self._catalog.tables, QualifiedName.of(table), since, kinds
+            )
+
+    def table_health(self, tables: Collection[TableName] | None = None) -> LakeHealth:
+        """Return numbers that say whether tables want maintenance, from the catalog alone; default: of all.
+
+        Raises:
+            TableNotFoundError: no such table.
+        """
+        with self._reading() as connection:
+            return health(connection, self._catalog, tables)

@@ -1,0 +1,312 @@
+"""What a lake is told: transactions, commits, the jobs whose files they take, options."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.catalog import (
+    commit_keys,
+    consumers,
+    jobs,
+    overwrite,
+    read,
+)
+from airflow_provider_ducklake.catalog.base_rows import BaseRows
+from airflow_provider_ducklake.catalog.commit import KeyedCommit, PlannedCommit, Stage, commit
+from airflow_provider_ducklake.catalog.indexes import create_indexes
+from airflow_provider_ducklake.catalog.lake_reads import LakeReads
+from airflow_provider_ducklake.catalog.open_lake import translated
+from airflow_provider_ducklake.catalog.options import write_option
+from airflow_provider_ducklake.catalog.replaced_rows import find_earlier_rows, replaced_rows
+from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
+from airflow_provider_ducklake.catalog.row_changes import changes_of_job, read_targets
+from airflow_provider_ducklake.catalog.transaction import LakeTransaction, TableName
+from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
+from airflow_provider_ducklake.spec.options import OptionRow, option_text
+from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
+from airflow_provider_ducklake.transaction.replay import Replay, replay_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from airflow_provider_ducklake.catalog.consumers import Consumed
+    from airflow_provider_ducklake.catalog.jobs import RegisteredJob
+    from airflow_provider_ducklake.planning.overwrite import PartitionValues
+    from airflow_provider_ducklake.planning.row_changes import NewDeletes, RowChanges
+    from airflow_provider_ducklake.planning.scan import ScanPlan
+    from airflow_provider_ducklake.spec.consumption import Consumer, Consumption
+    from airflow_provider_ducklake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.spec.snapshots import JsonValue
+    from airflow_provider_ducklake.transaction.changes import Change
+
+STAGE_TTL = timedelta(days=7)
+
+
+class LakeWrites(LakeReads):
+    """The commits of ``Lake``."""
+
+    def set_option(
+        self,
+        key: str,
+        value: str | float | bool,  # noqa: FBT001 - a value, not a switch
+        schema: str | None = None,
+        table: TableName | None = None,
+    ) -> None:
+        """Set an option of the lake, of a schema or of a table; not versioned, makes no snapshot.
+
+        Raises:
+            InvalidOptionError: no such option, one that cannot be set, or a value out of range.
+            SchemaNotFoundError, TableNotFoundError: it does not exist.
+        """
+        self._refuse_unwritable()
+        text = option_text(key, value)
+        with translated(self._catalog.dialect.engine.url):
+
+            def attempt() -> None:
+                with self._catalog.dialect.writing() as connection:
+                    scope, scope_id = self._option_scope(connection, schema, table)
+                    write_option(connection, self._catalog.tables, OptionRow(key, text, scope, scope_id))
+                    connection.commit()
+
+            with_retries(self._catalog.dialect, DEFAULT_RETRY, attempt)
+
+    def transaction(
+        self,
+        author: str | None = None,
+        message: str | None = None,
+        extra: Mapping[str, JsonValue] | None = None,
+        commit_key: str | CommitKey | None = None,
+    ) -> LakeTransaction:
+        """Return a transaction for a ``with`` block: one snapshot over any number of schemas and tables.
+
+        With a ``commit_key`` the commit is made once: a block that runs again under the same key changes
+        nothing, and ``committed`` is the snapshot of the first time, already when the block begins.
+
+        Raises:
+            UnsupportedFeatureError: the lake is encrypted.
+        """
+        self._refuse_unwritable()
+        key = CommitKey((commit_key,)) if isinstance(commit_key, str) else commit_key
+        keyed = None
+        if key is not None:
+            keyed = self.keyed_commit(key, OnClear.APPEND)
+            extra = {"commit_key": list(key.names), **(extra or {})}
+        return LakeTransaction(self, CommitInfo(author, message, extra), keyed)
+
+    def append_arrow(
+        self,
+        table: TableName,
+        rows: pa.Table,
+        message: str | None = None,
+        *,
+        author: str | None = None,
+        commit_key: str | CommitKey | None = None,
+    ) -> CommittedSnapshot | None:
+        """Append an Arrow table as one snapshot, without Spark: for small writes; no rows, no snapshot.
+
+        See ``LakeTransaction.append_arrow`` for where the rows go, and ``transaction`` for ``commit_key``.
+
+        Raises:
+            SchemaMismatchError: lists every column that is missing, too many or of another type.
+            TableNotFoundError, StorageError, CommitError: as the words say; nothing landed.
+        """
+        with self.transaction(author=author, message=message, commit_key=commit_key) as tx:
+            tx.append_arrow(table, rows)
+        return tx.committed
+
+    def create_indexes(self) -> list[str]:
+        """Add the indexes that large catalogs need where they are missing; return the names of new ones.
+
+        The format has none; DuckDB works on beside them. Not versioned, makes no snapshot.
+        """
+        self._refuse_unwritable()
+        with translated(self._catalog.dialect.engine.url):
+            return create_indexes(self._catalog)
+
+    def commit(
+        self,
+        base: SnapshotId,
+        changes: Iterable[Change],
+        info: CommitInfo,
+        *,
+        retry: RetryPolicy = DEFAULT_RETRY,
+        keyed: KeyedCommit | None = None,
+    ) -> CommittedSnapshot | None:
+        """Commit changes that were planned on snapshot ``base``; see ``catalog.commit``.
+
+        Raises:
+            InvalidInputError: the lake demands a commit message and there is none.
+        """
+        planned = PlannedCommit((Stage(base, tuple(changes)),), info, keyed)
+        self._demand_message(planned)
+        return self.commit_planned(planned, retry)
+
+    def commit_stages(
+        self,
+        stages: Sequence[Stage],
+        info: CommitInfo,
+        *,
+        keyed: KeyedCommit | None = None,
+        job_ids: Collection[str] = (),
+        consumed: Consumed | None = None,
+    ) -> CommittedSnapshot | None:
+        """Commit changes planned on several snapshots as one; each is checked against what followed its own.
+
+        The commit releases the jobs that wrote the files; where nothing is to be committed they stay as they
+        are. What is ``consumed`` is noted in the same transaction, also without changes.
+
+        Raises:
+            InvalidInputError: the lake demands a commit message and there is none.
+            FilesGivenUpError: a job was released before.
+        """
+        planned = PlannedCommit(tuple(stages), info, keyed, releases=tuple(job_ids), consumed=consumed)
+        self._demand_message(planned)
+        return self.commit_planned(planned)
+
+    def _demand_message(self, planned: PlannedCommit) -> None:
+        if planned.changes and planned.info.message is None:
+            planned.info.check(self.effective_options())
+
+    def commit_planned(
+        self, planned: PlannedCommit, retry: RetryPolicy = DEFAULT_RETRY
+    ) -> CommittedSnapshot | None:
+        """Commit what was planned, and checked against the lake's options."""
+        self._refuse_unwritable()
+        with translated(self._catalog.dialect.engine.url):
+            return commit(self._catalog, planned, self.locate, retry)
+
+    def consumptions(self, consumer: Consumer) -> tuple[Consumption, ...]:
+        """Return which changes a consumer has consumed, oldest first; see ``DuckLakeSparkSQLOperator``."""
+        self._refuse_unwritable()
+        with translated(self._catalog.dialect.engine.url):
+            consumers.ensure_table(self._catalog)
+        with self._reading() as connection:
+            return consumers.consumptions(connection, self._catalog, consumer)
+
+    def register_job(self, job_id: str, prefix: str) -> None:
+        """Note that a job is about to write files into a directory, which another task will commit."""
+        self._refuse_unwritable()
+        with translated(self._catalog.dialect.engine.url):
+            jobs.register(self._catalog, job_id, prefix)
+
+    def release_job(self, job_id: str) -> bool:
+        """Give the files of a job up: nobody can commit them any more; return whether somebody could."""
+        with translated(self._catalog.dialect.engine.url):
+            return jobs.release(self._catalog, job_id)
+
+    def registered_jobs(self, job_ids: Collection[str]) -> dict[str, RegisteredJob]:
+        """Return those of the jobs that were registered, by their ids."""
+        with self._reading() as connection:
+            return jobs.registered_jobs(connection, self._catalog, job_ids)
+
+    def snapshot_of_job(self, job_id: str) -> SnapshotId | None:
+        """Return the snapshot that added files of a job, 0 where they wait for deletion; None: no files."""
+        with self._reading() as connection:
+            return jobs.snapshot_of_job(connection, self._catalog, job_id)
+
+    def protected_prefixes(self, stage_ttl: timedelta = STAGE_TTL) -> frozenset[str]:
+        """Return the directories of staged writes that wait for their commit, if no older than that.
+
+        A clean-up of files that no snapshot knows has to leave them alone.
+        """
+        with self._reading() as connection:
+            return jobs.protected_prefixes(connection, self._catalog, stage_ttl)
+
+    def replacing_where(
+        self, table: TableSnapshot, where: str, found: Sequence[NewDeletes] | None = None
+    ) -> tuple[Change, ...]:
+        """Return the changes that take out the rows for which a condition is true, as the snapshot has them.
+
+        ``found`` are the rows in files that ``too_large_to_read`` returned, as a job found them.
+
+        Raises:
+            InvalidPredicateError, ColumnNotFoundError: the condition cannot be read.
+            InvalidInputError: too many bytes would have to be read; see ``catalog.overwrite``.
+            TransactionConflictError: a file in which rows were found is gone.
+        """
+        plan = self._plan((table.name.schema, table.name.name), table.snapshot.id, (), where, ())
+        changes = overwrite.changes_of_condition(self._reading, self._catalog, plan, self.locate, found)
+        return tuple(changes)
+
+    def too_large_to_read(self, table: TableSnapshot, where: str) -> ScanPlan | None:
+        """Return the files in which a job is to find the rows of a condition; None: ``replacing_where`` does.
+
+        Raises:
+            InvalidPredicateError, ColumnNotFoundError: the condition cannot be read.
+        """
+        plan = self._plan((table.name.schema, table.name.name), table.snapshot.id, (), where, ())
+        return overwrite.too_large_to_read(self._reading, self._catalog, plan)
+
+    def replacing_partitions(
+        self, table: TableSnapshot, partitions: Collection[PartitionValues]
+    ) -> tuple[Change, ...]:
+        """Return the changes that take out the rows of partitions, as the snapshot has them.
+
+        Raises:
+            UnsupportedFeatureError: a file may hold rows of one beside others.
+        """
+        changes = overwrite.changes_of_partitions(
+            self._reading, self._catalog, table, partitions, self.locate
+        )
+        return tuple(changes)
+
+    def next_column_id(self, table: TableSnapshot) -> int:
+        """Return a column id that the table never had."""
+        with self._reading() as connection:
+            return read.next_column_id(connection, self._catalog.tables, table.table_id)
+
+    def has_live_rows(self, table: TableSnapshot) -> bool:
+        """Whether the table has a live data file, or live rows in the catalog."""
+        return BaseRows(self._catalog, self._reading).has_live(table)
+
+    def keyed_commit(
+        self, key: CommitKey, on_clear: OnClear = OnClear.REPLACE, *, starts_over: bool = False
+    ) -> KeyedCommit:
+        """Look up what was committed under a key; ``seen.done`` says that nothing is left to do.
+
+        ``starts_over`` says that nothing the key names can have been committed by this run: what is found was
+        left by a run of the same name that was deleted.
+
+        Raises:
+            ZombieCommitError: a later generation of the same task has committed.
+        """
+        self._refuse_unwritable()
+        with translated(self._catalog.dialect.engine.url):
+            commit_keys.ensure_table(self._catalog)
+            if starts_over:
+                commit_keys.start_over(self._catalog, key)
+            with self._catalog.dialect.reading() as connection:
+                found = commit_keys.records(connection, self._catalog, key)
+        return KeyedCommit(key, on_clear, replay_of(found, key, on_clear))
+
+    def replaced_rows(self, replay: Replay, at: SnapshotId) -> tuple[Change, ...]:
+        """Return the changes that take the rows of an earlier generation out of the tables of a snapshot.
+
+        Nothing is written yet: the commit writes the delete files that it takes.
+
+        Raises:
+            StorageError: a file that may hold such rows, beside others, cannot be read.
+        """
+        with self._reading() as connection:
+            snapshot = self._snapshot(connection, at)
+            found = find_earlier_rows(connection, self._catalog, snapshot, replay.replaced)
+        return tuple(change for one in found for change in replaced_rows(one, self.locate))
+
+    def row_changes(self, table: TableSnapshot, changes: RowChanges) -> Stage:
+        """Return what is to be committed of a job that changed rows of a table, as it read it.
+
+        Commit it with ``commit_stages``. Files of the job that the commit makes no use of are removed then.
+
+        Raises:
+            TransactionConflictError: a file that loses rows was compacted or got other deletes since, or the
+                table has other columns.
+            StorageError: a delete file cannot be read.
+        """
+        self._refuse_unwritable()
+        file_ids = [one.data_file_id for one in changes.deletes]
+        with self._reading() as connection:
+            targets = read_targets(connection, self._catalog, table, file_ids, changes.inlined)
+        return changes_of_job(targets, changes, self.locate)

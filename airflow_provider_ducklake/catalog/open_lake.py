@@ -1,0 +1,140 @@
+"""An open lake: its connections, what they refuse, and what a snapshot is called by."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.exc import DBAPIError
+
+from airflow_provider_ducklake.catalog import (
+    read_snapshots,
+)
+from airflow_provider_ducklake.catalog.base_lake import Definitions
+from airflow_provider_ducklake.catalog.catalog import Catalog
+from airflow_provider_ducklake.catalog.connect import shown
+from airflow_provider_ducklake.errors import (
+    CatalogRefusedError,
+    CatalogUnavailableError,
+    InvalidInputError,
+    UnsupportedFeatureError,
+    UnsupportedVersionError,
+)
+from airflow_provider_ducklake.spec.options import OptionRow, Options
+from airflow_provider_ducklake.spec.paths import is_absolute
+from airflow_provider_ducklake.spec.versions import CURRENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Self
+
+    from sqlalchemy import Connection
+    from sqlalchemy.engine import URL
+
+    from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.spec.snapshots import Snapshot
+    from airflow_provider_ducklake.storage.filesystem import Location
+
+
+At = int | datetime | None
+_SHOWN = 120  # characters of a statement in an error
+
+
+class OpenLake:
+    """What ``Lake`` is made of: see there."""
+
+    def __init__(
+        self,
+        dialect: CatalogDialect,
+        tables: CatalogTables,
+        options: Sequence[OptionRow],
+        storage_options: Mapping[str, Any] | None,
+        data_path: str | None = None,
+    ) -> None:
+        lake_wide = Options.effective(options)
+        self.version = tables.version
+        self.data_path = data_path or lake_wide.texts.get("data_path", "")
+        self.encrypted = lake_wide.flag("encrypted")
+        self._catalog = Catalog(dialect, tables, self.data_path)
+        self.storage_options = dict(storage_options or {})
+        self._definitions = Definitions()
+
+    def close(self) -> None:
+        """Close the connections to the catalog."""
+        self._catalog.dialect.engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Lake({shown(self._catalog.dialect.engine.url)!r})"
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with translated(self._catalog.dialect.engine.url), self._catalog.dialect.reading() as connection:
+            yield connection
+
+    def _snapshot(self, connection: Connection, at: At) -> Snapshot:
+        if at is None:
+            return read_snapshots.head(connection, self._catalog.tables)
+        if isinstance(at, datetime):
+            return read_snapshots.snapshot_by_time(connection, self._catalog.tables, aware(at))
+        return read_snapshots.snapshot_by_id(connection, self._catalog.tables, at)
+
+    def locate(self, path: str) -> Location:
+        """Return where a lake path lies, with this lake's storage options."""
+        from airflow_provider_ducklake.storage.filesystem import open_filesystem  # noqa: PLC0415 - heavy
+
+        return open_filesystem(path, self.storage_options)
+
+    def _refuse_unwritable(self) -> None:
+        """Refuse to change lakes whose files or catalog we cannot work on, before anything starts."""
+        if self.version is not CURRENT:
+            raise UnsupportedVersionError(self.version.value, [CURRENT.value])
+        self._refuse_unusable()
+
+    def _refuse_unusable(self) -> None:
+        """Refuse lakes whose files we cannot read, before anything starts."""
+        if not is_absolute(self.data_path):
+            raise UnsupportedFeatureError(
+                f"This lake's data path {self.data_path!r} is relative, so every process would look for "
+                "the files below its own working directory. Give the lake an absolute data path."
+            )
+        if self.encrypted:
+            raise UnsupportedFeatureError(
+                "This lake is encrypted. DuckDB's encrypted Parquet cannot be read by Spark or pyarrow, so "
+                "this provider does not work on it; use an unencrypted lake on encrypted storage."
+            )
+
+
+@contextmanager
+def translated(url: URL) -> Iterator[None]:
+    """Turn an error of the database into ours, whose text names the database but no secret and no value."""
+    try:
+        yield
+    except DBAPIError as error:
+        reason = str(error.orig).strip().splitlines()[0]
+        if error.connection_invalidated or _is_connection_error(error):
+            raise CatalogUnavailableError(shown(url), reason) from None
+        raise CatalogRefusedError(shown(url), reason, (error.statement or "")[:_SHOWN]) from None
+
+
+def _is_connection_error(error: DBAPIError) -> bool:
+    """Whether connecting itself failed; such an error has no statement."""
+    return error.statement is None or "file is not a database" in str(error.orig)
+
+
+def aware(time: datetime) -> datetime:
+    """Return a time that says its zone.
+
+    Raises:
+        InvalidInputError: it does not.
+    """
+    if time.tzinfo is None:
+        raise InvalidInputError(f"The time {time} has no time zone; give an aware time.")
+    return time
