@@ -22,6 +22,7 @@ DuckLakeError
 │  ├─ InvalidStatementError
 │  ├─ InvalidPredicateError
 │  ├─ SharedDataPathError
+│  ├─ FilesGivenUpError
 │  └─ SchemaMismatchError
 ├─ UnsupportedFeatureError
 ├─ StorageError

@@ -2,7 +2,7 @@
 
 Nothing that was registered is registered again: a path has one row for ever, since the reference schedules
 the file of a row that nobody reaches, whatever other rows name it (observed on 1.5.5). So what is there no
-more comes back in new files; see ADR 0014.
+more comes back in new files; see ADR 0015.
 """
 
 from __future__ import annotations
