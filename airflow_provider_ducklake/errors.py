@@ -15,6 +15,7 @@ DuckLakeError
 │  └─ ChangesExpiredError
 ├─ AlreadyExistsError
 ├─ InvalidInputError (also ValueError)
+│  ├─ FilesGivenUpError
 │  ├─ InvalidNameError
 │  ├─ InvalidTypeError
 │  ├─ InvalidPartitionError
@@ -22,7 +23,6 @@ DuckLakeError
 │  ├─ InvalidStatementError
 │  ├─ InvalidPredicateError
 │  ├─ SharedDataPathError
-│  ├─ FilesGivenUpError
 │  └─ SchemaMismatchError
 ├─ UnsupportedFeatureError
 ├─ StorageError
