@@ -10,9 +10,11 @@ from sqlalchemy import func, select
 from airflow_provider_ducklake.catalog import read, read_files
 from airflow_provider_ducklake.catalog.inlined_read import inlined_delete_snapshots
 from airflow_provider_ducklake.catalog.inlined_tables import inlined_delete_table
+from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.planning.compaction import Bin, Compaction, plan_bins, plan_rewrites
 from airflow_provider_ducklake.spec.ids import DataFileId, SnapshotId
 from airflow_provider_ducklake.spec.paths import relative_to
+from airflow_provider_ducklake.spec.types import NOT_STORABLE
 from airflow_provider_ducklake.transaction.changes import (
     MergeAdjacent,
     MergedFile,
@@ -21,7 +23,7 @@ from airflow_provider_ducklake.transaction.changes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from sqlalchemy import Connection
 
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.ids import DeleteFileId
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
     from airflow_provider_ducklake.transaction.changes import RewriteSource
+
+# values of the others go from file to file as they are
+_NOT_WRITTEN = NOT_STORABLE - {"timetz", "time_ns", "geometry"}
 
 
 def plan_merge(
@@ -56,6 +61,7 @@ def plan_merge(
         if version not in schemas:
             schemas[version] = read.columns(connection, tables, found[0].begin_snapshot, table.table_id)
         bins.append(Bin(schemas[version], found))
+    _check_writable(table, bins)
     return Compaction(table, tuple(bins))
 
 
@@ -72,9 +78,24 @@ def plan_rewrite(
     found = inlined_delete_snapshots(connection, catalog, table.table_id, at)
     marks = {file_id: tuple(sorted(places)) for file_id, places in found.items()}
     bins = [Bin(table.schema, chosen) for chosen in plan_rewrites(files, rule, marks)]
+    _check_writable(table, bins)
     touched = {file.id for one in bins for file in one.files}
     chosen_marks = {file_id: places for file_id, places in marks.items() if file_id in touched}
     return Compaction(table, tuple(bins), is_rewrite=True, marks=chosen_marks)
+
+
+def _check_writable(table: TableSnapshot, bins: Iterable[Bin]) -> None:
+    """Refuse columns that cannot be written, before any work.
+
+    Raises:
+        UnsupportedFeatureError: names the first.
+    """
+    for column in (column for one in bins for column in one.schema.walk()):
+        if str(column.type) in _NOT_WRITTEN:
+            raise UnsupportedFeatureError(
+                f"Files of {table.name} cannot be written anew: column {column.name} has type {column.type}, "
+                "which this release does not write. Have DuckDB compact the table."
+            )
 
 
 def mark_counts(connection: Connection, catalog: Catalog, table_id: int) -> dict[DataFileId, int]:

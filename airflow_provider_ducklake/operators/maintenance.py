@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException, TaskGroup
 
-from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError
+from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, UnsupportedFeatureError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.base import DuckLakeOperator, no_retry_on_user_errors, parse_flag
 from airflow_provider_ducklake.operators.cleanup import (
@@ -253,6 +253,9 @@ class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
             planned = operator.plan(lake)
         except InvalidInputError:
             raise
+        except UnsupportedFeatureError as error:
+            self.log.warning("%s is left as it is: %s", name, error)
+            return
         except DuckLakeError as error:
             self.log.warning("%s cannot be looked at: %s", name, error)
             yield name

@@ -87,10 +87,10 @@ class Merging:
             target = TableSchema(tuple(column for column in target.columns if column != ROW_ID))
         names = [column.name for column in target.columns]
         with RollingWriter(target, lambda: path, in_one_file(self.settings), locate=self.locate) as writer:
-            for rows in made_ahead(rows_of_files(self.numbered_rows, files)):
-                if row_id_start is not None:
-                    _check_consecutive(rows[ROW_ID.name], row_id_start)
-                    row_id_start += rows.num_rows
+            found = rows_of_files(self.numbered_rows, files)
+            if row_id_start is not None:
+                found = _consecutive(found, row_id_start)
+            for rows in made_ahead(_together(found, self.settings.row_group_rows)):
                 writer.write(rows.select(names))
         (written,) = writer.files
         if written.record_count != files.record_count:
@@ -132,7 +132,8 @@ class Rewriting:
         target = self.target(files)
         names = [column.name for column in target.columns]
         with RollingWriter(target, lambda: path, in_one_file(self.settings), locate=self.locate) as writer:
-            for rows in made_ahead(rows_of_files(self.numbered_rows, files)):
+            found = rows_of_files(self.numbered_rows, files)
+            for rows in made_ahead(_together(found, self.settings.row_group_rows)):
                 writer.write(rows.select(names))
         return self.compacted(files, writer.files[0] if writer.files else None)
 
@@ -206,7 +207,27 @@ def _numbered(file: LiveDataFile, rows: pa.Table, before: int) -> pa.Table:
     return plain.append_column(ROW_ID.name, row_ids).append_column(SNAPSHOT_ID.name, snapshots)
 
 
-def _check_consecutive(row_ids: pa.ChunkedArray, start: int) -> None:
-    expected = pc.add(ordinals(len(row_ids)), start)
-    if not row_ids.equals(pa.chunked_array([expected])):
-        raise _OtherRowIdsError
+def _together(found: Iterator[pa.Table], count: int) -> Generator[pa.Table]:
+    """Yield the rows in larger tables, of ``count`` rows or little more."""
+    waiting: list[pa.Table] = []
+    for rows in found:
+        waiting.append(rows)
+        if sum(one.num_rows for one in waiting) >= count:
+            yield pa.concat_tables(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _consecutive(found: Iterator[pa.Table], start: int) -> Generator[pa.Table]:
+    """Yield the rows as long as their ids follow each other from ``start`` on.
+
+    Raises:
+        _OtherRowIdsError: they do not.
+    """
+    for rows in found:
+        expected = pc.add(ordinals(rows.num_rows), start)
+        if not rows[ROW_ID.name].equals(pa.chunked_array([expected])):
+            raise _OtherRowIdsError
+        yield rows
+        start += rows.num_rows

@@ -82,7 +82,7 @@ class RollingWriter:
         self._settings = settings or ParquetSettings()
         self._locate = locate
         self._buffered: list[pa.RecordBatch] = []
-        self._buffered_rows = 0
+        self._buffered_rows = self._buffered_bytes = 0
         self._file: _OpenFile | None = None
         self.files: list[DataFile] = []
 
@@ -97,6 +97,7 @@ class RollingWriter:
             if batch.num_rows:
                 self._buffered.append(batch)
                 self._buffered_rows += batch.num_rows
+                self._buffered_bytes += batch.nbytes
         while self._buffered_rows >= self._settings.row_group_rows or self._buffer_is_large():
             self._flush()
 
@@ -108,7 +109,7 @@ class RollingWriter:
     @property
     def bytes_waiting(self) -> int:
         """How much memory the rows take that wait for their row group to be full."""
-        return sum(batch.nbytes for batch in self._buffered)
+        return self._buffered_bytes
 
     def write_waiting(self) -> None:
         """Write the rows that wait as a row group, full or not.
@@ -131,7 +132,7 @@ class RollingWriter:
 
     def abort(self) -> None:
         """Give up: drop buffered rows and remove the unfinished file as far as possible."""
-        self._buffered, self._buffered_rows = [], 0
+        self._buffered, self._buffered_rows, self._buffered_bytes = [], 0, 0
         file, self._file = self._file, None
         if file is not None:
             file.abort()
@@ -177,6 +178,7 @@ class RollingWriter:
         group = table.slice(0, self._settings.row_group_rows)
         rest = table.slice(group.num_rows)
         self._buffered, self._buffered_rows = rest.to_batches(), rest.num_rows
+        self._buffered_bytes = rest.nbytes
         if self._file is None:
             location = self._locate(self._next_path())
             self._file = _OpenFile(location, self._parquet_schema, group, self._settings)

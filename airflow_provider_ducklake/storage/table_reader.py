@@ -169,6 +169,8 @@ def gone_positions(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], L
 
 def ordinals(count: int) -> pa.Array:
     """Return the numbers from 0 to before ``count``, int64."""
+    if hasattr(pa, "arange"):  # since pyarrow 21
+        return pa.arange(0, count)
     return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 1)
 
 

@@ -153,6 +153,24 @@ def test_files_with_the_same_columns_become_one(lake, catalog):
     assert lake.plan_merge("t").bins == ()
 
 
+@pytest.mark.parametrize("type_", ["INTERVAL", "STRUCT(a INTERVAL[])", "HUGEINT"])
+def test_columns_that_cannot_be_written_are_refused_by_name(sqlite_catalog, type_):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql(f"CREATE TABLE t (i INT, v {type_})")
+        for _ in range(2):
+            reference.sql("INSERT INTO t SELECT i, NULL FROM range(10) r(i)")
+        reference.sql("DELETE FROM t WHERE i = 3")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        with pytest.raises(UnsupportedFeatureError, match=r"main\.t .*column \w+ has type \w+"):
+            lake.plan_rewrite("t", RewriteRule(0.0))
+        assert lake.plan_merge("t").bins == ()  # both lost rows
+        with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+            for _ in range(2):
+                reference.sql("INSERT INTO t SELECT i, NULL FROM range(10) r(i)")
+        with pytest.raises(UnsupportedFeatureError, match="Have DuckDB compact the table"):
+            lake.plan_merge("t")
+
+
 def test_limits_choose_files(lake):
     planned = lake.plan_merge("t", MergeRule(max_output_files=1))
     assert sizes(planned) == [[20, 10]]
