@@ -123,29 +123,39 @@ class Flush:
         Raises:
             TransactionConflictError: others changed a table's rows in the catalog again and again meanwhile.
         """
-        try:
-            committed = self._commit(self._names())
-        except CommitStateUnknownError:
-            raise  # the files may be the lake's
-        except BaseException:
-            for name in list(self._ready):
-                self._give_up(name)
-            raise
+        committed = self._commit(self._names())
         return [one.result(committed) for one in self._ready.values()] if committed is not None else []
 
     def _commit(self, names: Sequence[QualifiedName]) -> CommittedSnapshot | None:
         for attempt in range(_TRIES):
-            for name in names:
-                self._make_ready(name)
+            self._make_all_ready(names)
             try:
                 ready = self._ready.values()
                 return self.commit([one.stage for one in ready], [one.job_id for one in ready])
             except TransactionConflictError as error:
                 if attempt == _TRIES - 1:
+                    self._give_up_all()
                     raise
                 log.info("%s Those tables are read again.", error)
                 names = self._give_up_stale()
+            except CommitStateUnknownError:
+                raise  # the files may be the lake's
+            except Exception:  # did not land; an interruption may follow COMMIT and keeps the files
+                self._give_up_all()
+                raise
         return None
+
+    def _make_all_ready(self, names: Sequence[QualifiedName]) -> None:
+        try:
+            for name in names:
+                self._make_ready(name)
+        except BaseException:
+            self._give_up_all()
+            raise
+
+    def _give_up_all(self) -> None:
+        for name in list(self._ready):
+            self._give_up(name)
 
     def _give_up_stale(self) -> list[QualifiedName]:
         """Give up what does not go together with what others committed, and return the tables' names."""

@@ -130,13 +130,13 @@ def restore(
         _log(planned, request)
         return planned.result(dry_run=request.dry_run)
     work = _Work(lake, catalog)
+    stage = work.stage(planned)
+    info = replace(info, extra={**(info.extra or {}), **planned.noted})
     try:
-        stage = Stage(planned.head.id, tuple(work.changes(planned)))
-        info = replace(info, extra={**(info.extra or {}), **planned.noted})
         committed = lake.commit_stages([stage], info, keyed=keyed, job_ids=work.job_ids)
     except CommitStateUnknownError:
         raise
-    except Exception:
+    except Exception:  # did not land; an interruption may follow COMMIT and keeps the files
         work.give_up()
         raise
     if committed is not None and committed.is_earlier:
@@ -309,8 +309,15 @@ class _Work:
     paths: list[str] = field(default_factory=list)
     job_ids: list[str] = field(default_factory=list)
 
-    def changes(self, planned: _Planned) -> Iterator[Change]:
-        """Write what has to be written, and yield what is to be committed."""
+    def stage(self, planned: _Planned) -> Stage:
+        """Write what has to be written, and return what is to be committed."""
+        try:
+            return Stage(planned.head.id, tuple(self._changes(planned)))
+        except BaseException:
+            self.give_up()
+            raise
+
+    def _changes(self, planned: _Planned) -> Iterator[Change]:
         yield from (DropTable(row.id, row.qualified) for row in planned.dropped)
         yield from planned.others
         for table in planned.tables:

@@ -6,6 +6,7 @@ The moments are found by a flush that is let through. In CI some of them are dra
 import random
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -72,3 +73,27 @@ def chosen(points: list[str], draw: random.Random, size: str) -> list[int]:
         return list(range(len(points)))
     last = max(at for at, name in enumerate(points) if name == "in COMMIT")
     return [draw.randrange(last), last]
+
+
+def test_an_interruption_after_the_commit_leaves_the_files_that_the_lake_names(sqlite_catalog, monkeypatch):
+    """A time-out of the task is raised by a signal, at any place."""
+    with open_lake(sqlite_catalog) as reference:
+        for statement in HISTORY:
+            reference.sql(statement)
+    rows = seen_by_the_reference(sqlite_catalog)
+    commit = Lake.commit_stages
+
+    def interrupted(*arguments: Any, **named: Any) -> None:
+        commit(*arguments, **named)
+        raise KeyboardInterrupt
+
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        monkeypatch.setattr(Lake, "commit_stages", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            lake.flush_inlined_data()
+        monkeypatch.undo()
+        assert lake.verify() == []
+        assert lake.flush_inlined_data() == []
+
+    after = seen_by_the_reference(sqlite_catalog)
+    assert {place: after[place] for place in rows} == rows
