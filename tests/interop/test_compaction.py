@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 
@@ -107,13 +108,30 @@ def test_scenarios_read_the_same_after_it(new_catalog, tmp_path, seed, size):
         catalog = new_catalog("sqlite")
         build(scenario, catalog, tmp_path / f"given{number}")
         try:
-            done += assert_compacted_without_a_trace(catalog, merge_adjacent)
-            done += assert_compacted_without_a_trace(catalog, rewrite)
+            done += assert_compacted_without_a_trace(catalog, where_it_can(merge_adjacent))
+            done += assert_compacted_without_a_trace(catalog, where_it_can(rewrite))
         except Exception as error:
             raise AssertionError(f"--seed {seed}, {scenario.name}") from error
     assert size == "ci" or done > len(scenarios) / 2
 
 
+def where_it_can(compact):
+    """Have tables refused that have columns which cannot be written."""
+
+    def run(lake, table, **limits):
+        columns = [
+            column for column in lake.table_snapshot(table).schema.walk() if str(column.type) in UNWRITTEN
+        ]
+        if not columns:
+            return compact(lake, table, **limits)
+        with suppress(UnsupportedFeatureError):  # unless there is nothing to do
+            assert compact(lake, table, **limits) is None
+        return None
+
+    return run
+
+
+UNWRITTEN = ("interval", "int128", "uint128", "variant", "unknown")
 TABLE = "CREATE TABLE t (i INT, s VARCHAR)"
 
 
