@@ -94,14 +94,15 @@ class Stage:
 class PlannedCommit:
     """Stages that become one snapshot, what they say of themselves, and how to make them once.
 
-    ``releases`` are the ids of registered jobs whose files these are, ``consumed`` is what the changes were
-    made of.
+    ``releases`` are the ids of registered jobs whose files these are; those ``open_jobs`` have more of them,
+    and go on. ``consumed`` is what the changes were made of.
     """
 
     stages: Sequence[Stage]
     info: CommitInfo
     keyed: KeyedCommit | None = None
     releases: Sequence[str] = ()
+    open_jobs: Sequence[str] = ()
     consumed: Consumed | None = None
 
     @cached_property
@@ -221,8 +222,9 @@ def _attempt_locked(
         if planned.consumed is not None:
             consumers.check_unchanged(planned.consumed, answers["consumed"])
             effects.extend(consumers.record_effects(catalog, planned.consumed, state.time))
+        if "jobs" in answers:
+            jobs.check_open((*planned.releases, *planned.open_jobs), answers["jobs"])
         if planned.releases:
-            jobs.check_open(planned.releases, answers["jobs"])
             effects.append(jobs.release_effect(catalog, planned.releases, state.time))
         writer = dialect.writer(connection)
         writer.send(_snapshot_effect(state, tables))  # first: its primary key fails fast
@@ -258,8 +260,8 @@ def _questions(catalog: Catalog, planned: PlannedCommit) -> dict[str, Question[A
     }
     if planned.keyed is not None:
         questions["records"] = commit_keys.which_records(catalog, planned.keyed.key)
-    if planned.releases:
-        questions["jobs"] = jobs.which_jobs(catalog, planned.releases)
+    if planned.releases or planned.open_jobs:
+        questions["jobs"] = jobs.which_jobs(catalog, (*planned.releases, *planned.open_jobs))
     if planned.consumed is not None:
         questions["consumed"] = consumers.which_consumptions(catalog, planned.consumed.consumer)
     return questions

@@ -157,14 +157,15 @@ def _below(table: TableSnapshot, file: DataFile) -> DataFile:
 def as_planned(
     connection: Connection, catalog: Catalog, table_id: int, files: Collection[MergedFile | RewrittenFile]
 ) -> list[MergedFile | RewrittenFile]:
-    """Return those of the files whose sources are what they were when they were read.
+    """Return those of the files whose sources are what they were when they were read, each source once.
 
+    Where a task ran twice, two files are made of the same sources: the first counts.
     What was rewritten has the columns of then, and has to be of a table that has them still: readers take the
     columns of a file for those of its first snapshot. What was merged is as old as its rows.
     """
     sources = [one for file in files for one in file.sources]
     whole = mergeable_files(connection, catalog, table_id, sources)
-    targets = read_files.live_targets(connection, catalog.tables, sources)
+    targets = read_files.live_targets(connection, catalog.tables, sources, table_id)
     counts = mark_counts(connection, catalog, table_id)
     altered = max(_column_changes(connection, catalog.tables, table_id), default=0)
 
@@ -173,7 +174,13 @@ def as_planned(
             return whole.keys() >= set(one.sources)
         return altered <= one.read_at and all(_is_as_read(origin, targets, counts) for origin in one.origins)
 
-    return [one for one in files if is_as_planned(one)]
+    taken: set[DataFileId] = set()
+    found = []
+    for one in files:
+        if is_as_planned(one) and taken.isdisjoint(one.sources):
+            taken.update(one.sources)
+            found.append(one)
+    return found
 
 
 def _is_as_read(

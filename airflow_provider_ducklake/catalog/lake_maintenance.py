@@ -11,6 +11,7 @@ from airflow_provider_ducklake.catalog import (
     orphans,
 )
 from airflow_provider_ducklake.catalog.base_lake import Definitions
+from airflow_provider_ducklake.catalog.commit import PlannedCommit, Stage
 from airflow_provider_ducklake.catalog.compaction import (
     as_planned,
     compaction_change,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from airflow_provider_ducklake.catalog.cleanup import CleanupResult
-    from airflow_provider_ducklake.catalog.commit import KeyedCommit, Stage
+    from airflow_provider_ducklake.catalog.commit import KeyedCommit
     from airflow_provider_ducklake.catalog.expiry import ExpireResult
     from airflow_provider_ducklake.catalog.orphans import OrphansResult
     from airflow_provider_ducklake.catalog.restore import RestoreResult
@@ -100,11 +101,18 @@ class LakeMaintenance(LakeWrites):
             return plan_rewrite(connection, self._catalog, found, rule or RewriteRule())
 
     def commit_compacted(
-        self, table: TableSnapshot, files: Collection[MergedFile | RewrittenFile], info: CommitInfo
+        self,
+        table: TableSnapshot,
+        files: Collection[MergedFile | RewrittenFile],
+        info: CommitInfo,
+        job_id: str | None = None,
     ) -> CommittedSnapshot | None:
         """Put files, of one kind, in the place of those that they were written of.
 
+        ``job_id`` is that of the registered job which made them.
+
         Raises:
+            FilesGivenUpError: a clean-up gave the job's files up.
             TransactionConflictError: rows of a file that goes were deleted or moved since, or the table was
                 altered; nothing landed.
         """
@@ -116,7 +124,10 @@ class LakeMaintenance(LakeWrites):
                 raise TransactionConflictError(
                     "compact files of it", "changed or moved rows of them", str(table.name), head.id
                 )
-        return self.commit(head.id, (compaction_change(table, files),), info)
+        stage = Stage(head.id, (compaction_change(table, files),))
+        planned = PlannedCommit((stage,), info, open_jobs=() if job_id is None else (job_id,))
+        self._demand_message(planned)
+        return self.commit_planned(planned)
 
     def as_planned(
         self, table: TableSnapshot, files: Collection[MergedFile | RewrittenFile]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.consumers import Consumed
     from airflow_provider_ducklake.catalog.jobs import RegisteredJob
     from airflow_provider_ducklake.planning.overwrite import PartitionValues
-    from airflow_provider_ducklake.planning.row_changes import NewDeletes, RowChanges
+    from airflow_provider_ducklake.planning.row_changes import FoundRows, RowChanges
     from airflow_provider_ducklake.planning.scan import ScanPlan
     from airflow_provider_ducklake.spec.consumption import Consumer, Consumption
     from airflow_provider_ducklake.spec.ids import SnapshotId
@@ -216,7 +216,7 @@ class LakeWrites(LakeReads):
             return jobs.protected_prefixes(connection, self._catalog, stage_ttl)
 
     def replacing_where(
-        self, table: TableSnapshot, where: str, found: Sequence[NewDeletes] | None = None
+        self, table: TableSnapshot, where: str, found: FoundRows | None = None
     ) -> tuple[Change, ...]:
         """Return the changes that take out the rows for which a condition is true, as the snapshot has them.
 
@@ -225,7 +225,7 @@ class LakeWrites(LakeReads):
         Raises:
             InvalidPredicateError, ColumnNotFoundError: the condition cannot be read.
             InvalidInputError: too many bytes would have to be read; see ``catalog.overwrite``.
-            TransactionConflictError: a file in which rows were found is gone.
+            TransactionConflictError: a file in which rows were found is gone, or rows came to another.
         """
         plan = self._plan((table.name.schema, table.name.name), table.snapshot.id, (), where, ())
         changes = overwrite.changes_of_condition(self._reading, self._catalog, plan, self.locate, found)

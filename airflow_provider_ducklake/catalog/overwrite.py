@@ -14,7 +14,11 @@ from airflow_provider_ducklake.catalog.row_changes import (
     read_targets,
 )
 from airflow_provider_ducklake.catalog.table_snapshot import has_inlined_data
-from airflow_provider_ducklake.errors import InvalidInputError, UnsupportedFeatureError
+from airflow_provider_ducklake.errors import (
+    InvalidInputError,
+    TransactionConflictError,
+    UnsupportedFeatureError,
+)
 from airflow_provider_ducklake.planning.covering import all_match
 from airflow_provider_ducklake.planning.overwrite import Partitions
 from airflow_provider_ducklake.transaction.changes import EndFiles
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.base_rows import Reading
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.planning.overwrite import PartitionValues
-    from airflow_provider_ducklake.planning.row_changes import NewDeletes
+    from airflow_provider_ducklake.planning.row_changes import FoundRows
     from airflow_provider_ducklake.planning.scan import InlinedRows, ScanPlan
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.ids import DataFileId
@@ -43,7 +47,7 @@ def changes_of_condition(
     catalog: Catalog,
     plan: ScanPlan,
     locate: Locate,
-    found: Sequence[NewDeletes] | None = None,
+    found: FoundRows | None = None,
 ) -> Iterator[Change]:
     """Yield what takes out the rows that a plan with a condition reads.
 
@@ -67,13 +71,22 @@ def changes_of_condition(
         _check_size(plan.table, partly)
         positions = matching_positions(replace(plan, files=partly), locate)
     else:
-        positions = positions_files(found)
+        _check_searched(plan.table, partly, found)
+        positions = positions_files(found.deletes)
     row_ids = matching_row_ids(plan)
     if positions or row_ids:
         with reading() as connection:
             targets = read_targets(connection, catalog, plan.table, positions, row_ids)
-        check_present(targets, found or ())
+        check_present(targets, () if found is None else found.deletes)
         yield from delete_changes(targets, positions, row_ids, locate)
+
+
+def _check_searched(table: TableSnapshot, files: Sequence[LiveDataFile], found: FoundRows) -> None:
+    """Refuse to go on where rows have come to files that the job did not look into: a flush moves them."""
+    if new := [file for file in files if file.id not in found.searched]:
+        raise TransactionConflictError(
+            "replace rows of it", f"moved rows to data file {new[0].id}", str(table.name), table.snapshot.id
+        )
 
 
 def too_large_to_read(reading: Reading, catalog: Catalog, plan: ScanPlan) -> ScanPlan | None:

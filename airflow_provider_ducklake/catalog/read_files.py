@@ -207,16 +207,16 @@ def partition_values(
 
 
 def live_targets(
-    connection: Connection, tables: CatalogTables, file_ids: Collection[int]
+    connection: Connection, tables: CatalogTables, file_ids: Collection[int], table_id: int | None = None
 ) -> dict[DataFileId, DeleteFileId | None]:
-    """Return those of the data files that are live, each with the id of its live delete file."""
+    """Return those of the data files, of one table or of any, that are live, with their live delete files."""
     file, deletes = tables["data_file"], tables["delete_file"]
     query = (
         select(file.c.data_file_id, deletes.c.delete_file_id)
         .outerjoin(
             deletes, and_(deletes.c.data_file_id == file.c.data_file_id, deletes.c.end_snapshot.is_(None))
         )
-        .where(file.c.end_snapshot.is_(None))
+        .where(file.c.end_snapshot.is_(None), true() if table_id is None else file.c.table_id == table_id)
     )
     return {
         DataFileId(row.data_file_id): None if row.delete_file_id is None else DeleteFileId(row.delete_file_id)

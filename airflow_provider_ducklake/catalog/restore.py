@@ -272,9 +272,9 @@ def _is_as_it_was(
 
 
 def _changes(snapshot: RecordedSnapshot, table_id: TableId) -> bool:
-    """Whether a snapshot changed a table; upkeep, which has snapshots of its own, only moved its rows."""
+    """Whether a snapshot changed a table; upkeep alone only moved its rows."""
     kinds = {one.kind for one in snapshot.changes if one.object_id == table_id}
-    return bool(kinds) and not kinds & _UPKEEP
+    return bool(kinds - _UPKEEP)
 
 
 def restored_tables(extra: str | None) -> set[tuple[int, int]]:

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.errors import TransactionConflictError
+from airflow_provider_ducklake.errors import FilesGivenUpError, TransactionConflictError
 from airflow_provider_ducklake.spark import compaction_io
 
 if TYPE_CHECKING:
@@ -31,16 +31,23 @@ class CommittedCompaction:
 
 
 def commit_compacted(
-    lake: Lake, table: TableSnapshot, directory: str, info: CommitInfo, commit_every: int | None = None
+    lake: Lake,
+    table: TableSnapshot,
+    directory: str,
+    info: CommitInfo,
+    commit_every: int | None = None,
+    *,
+    job_id: str | None = None,
 ) -> Iterator[CommittedCompaction]:
     """Commit what has a record in a directory, ``commit_every`` bins by a snapshot (None: all by one).
 
     What cannot be committed any more, as rows of a source were deleted or moved, is removed with a word in
-    the log. ``table`` is the one that was planned, or newer. Yields what has landed.
+    the log. ``table`` is the one that was planned, or newer; ``job_id`` is that of the registered job whose
+    directory it is. Yields what has landed.
     """
     records = compaction_io.read_records(directory, lake.storage_options)
     for part in _parts(records, commit_every or max(1, len(records))):
-        committed = _commit(lake, table, part, info)
+        committed = _commit(lake, table, part, info, job_id)
         if committed is not None:
             yield committed
         for uri in part:
@@ -54,7 +61,11 @@ def _parts(records: Mapping[str, CompactedFile], size: int) -> Iterator[dict[str
 
 
 def _commit(
-    lake: Lake, table: TableSnapshot, records: Mapping[str, CompactedFile], info: CommitInfo
+    lake: Lake,
+    table: TableSnapshot,
+    records: Mapping[str, CompactedFile],
+    info: CommitInfo,
+    job_id: str | None,
 ) -> CommittedCompaction | None:
     """Commit those of the files whose sources are what they were; remove the others."""
     left = list(records.values())
@@ -63,7 +74,10 @@ def _commit(
         if not left:
             break
         try:
-            committed = lake.commit_compacted(table, left, info)
+            committed = lake.commit_compacted(table, left, info, job_id)
+        except FilesGivenUpError:
+            log.warning("A clean-up of orphaned files gave up %d files of %s", len(left), table.name)
+            return None
         except TransactionConflictError:
             if attempt == _TRIES - 1:
                 raise

@@ -161,7 +161,9 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkJobOperator):
         for job in known.values():
             if job.released_at is None:
                 self.log.info("An earlier try left files in %s", job.prefix)
-                yield from self._commit(lake, lake.table_snapshot(self.table), job.prefix, info, commit_every)
+                table = lake.table_snapshot(self.table)
+                if job.prefix == job_directory(table.root, job.id):  # else of another table that it was for
+                    yield from self._commit(lake, table, job.id, info, commit_every)
                 lake.release_job(job.id)
 
     def _compact(
@@ -176,22 +178,23 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkJobOperator):
             self._run_job(context, request, _no_passwords(), lake.storage_options)
         except Exception:
             try:
-                list(self._commit(lake, table, directory, info, commit_every))
+                list(self._commit(lake, table, self._staging_id, info, commit_every))
                 lake.release_job(self._staging_id)
             except Exception as error:  # noqa: BLE001 - why the job failed counts; the next try meets this
                 self.log.warning("What the job had made cannot be committed: %s", error)
             raise
-        committed = list(self._commit(lake, table, directory, info, commit_every))
+        committed = list(self._commit(lake, table, self._staging_id, info, commit_every))
         lake.release_job(self._staging_id)
         self._remove_files(request, lake.storage_options, has_files=False)
         return committed
 
     def _commit(
-        self, lake: Lake, table: TableSnapshot, directory: str, info: CommitInfo, commit_every: int | None
+        self, lake: Lake, table: TableSnapshot, job_id: str, info: CommitInfo, commit_every: int | None
     ) -> Iterator[CommittedCompaction]:
         from airflow_provider_ducklake.hooks.compaction import commit_compacted  # noqa: PLC0415 - heavy
 
-        for one in commit_compacted(lake, table, directory, info, commit_every):
+        directory = job_directory(table.root, job_id)
+        for one in commit_compacted(lake, table, directory, info, commit_every, job_id=job_id):
             self.log.info(
                 "Committed snapshot %d of %s: %d files in the place of %d",
                 *(one.snapshot.id, table.name, len(one.files), sum(len(file.sources) for file in one.files)),

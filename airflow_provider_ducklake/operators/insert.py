@@ -28,6 +28,7 @@ from airflow_provider_ducklake.spark import job_io
 from airflow_provider_ducklake.spark.job_request import (
     JobRequest,
     OverwriteSource,
+    found_rows,
     job_directory,
     source_of,
 )
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
-    from airflow_provider_ducklake.planning.row_changes import NewDeletes
+    from airflow_provider_ducklake.planning.row_changes import FoundRows
     from airflow_provider_ducklake.planning.write import WritePlan, WriteResult
     from airflow_provider_ducklake.spark.job_request import GivenSource
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
@@ -141,7 +142,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
             self._choice()
         self._target: TableSnapshot | NewTable | None = None
         self._finding: JobRequest | None = None
-        self._found: Sequence[NewDeletes] | None = None
+        self._found: FoundRows | None = None
 
     def _choice(self) -> InsertChoice:
         choice = InsertChoice(
@@ -211,7 +212,9 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         """Commit the job's files, with the table itself where it is new, in place of rows to be replaced."""
         *_, result = results
         if self._finding is not None:
-            self._found = job_io.read_row_changes(self._finding, lake.storage_options).deletes
+            self._found = found_rows(
+                self._finding, job_io.read_row_changes(self._finding, lake.storage_options)
+            )
         target = self.target()
         if isinstance(target, NewTable):
             return self._create(lake, target, result, info, keyed)
@@ -251,12 +254,12 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         choice = self._choice()
         replaced = () if choice.replaces else _replaced(lake, keyed, base)
         changes = [*replaced, *choice.changes(lake, target, result, self._found)]
-        unused = unused_files(changes, self._found or ())
+        unused = unused_files(changes, () if self._found is None else self._found.deletes)
         return lake.commit_stages([Stage(base, changes, unused)], info, keyed=keyed, job_ids=self.job_ids)
 
     def has_files(self, results: Sequence[WriteResult]) -> bool:
         """Whether the snapshot may name a file of the job: a delete file, too."""
-        return super().has_files(results) or bool(self._found)
+        return super().has_files(results) or (self._found is not None and bool(self._found.deletes))
 
     def summary(self, results: Sequence[WriteResult], committed: CommittedSnapshot | None) -> dict[str, Any]:
         """Return the numbers of the insert."""

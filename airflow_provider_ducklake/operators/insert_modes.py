@@ -16,11 +16,10 @@ from airflow_provider_ducklake.planning.write import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from enum import StrEnum
 
     from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.planning.row_changes import NewDeletes
+    from airflow_provider_ducklake.planning.row_changes import FoundRows
     from airflow_provider_ducklake.planning.write import WritePlan, WriteResult
     from airflow_provider_ducklake.spark.job_request import RowChangeSource
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
@@ -119,7 +118,7 @@ class InsertChoice:
         lake: Lake,
         table: TableSnapshot,
         result: WriteResult,
-        found: Sequence[NewDeletes] | None = None,
+        found: FoundRows | None = None,
     ) -> tuple[Change, ...]:
         """Return what a job's result makes of the table as it was planned.
 
@@ -140,7 +139,7 @@ class InsertChoice:
         lake: Lake,
         table: TableSnapshot,
         result: WriteResult,
-        found: Sequence[NewDeletes] | None,
+        found: FoundRows | None,
     ) -> tuple[Change, ...]:
         if self.where is not None:
             return lake.replacing_where(table, self.where, found)

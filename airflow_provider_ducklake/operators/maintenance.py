@@ -222,14 +222,17 @@ class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
     def _flushable(self, lake: Lake) -> Iterator[str]:
         names = table_names(self.tables)
         for name in [None] if names is None else names:
-            least = int(self.arguments.get("min_rows", self.least))
-            for one in lake.flush_inlined_data(name, min_rows=least, dry_run=True):
-                self.log.info(
-                    "%s: %d rows and %d deletes are in the catalog",
-                    one.table,
-                    one.row_count,
-                    one.delete_count,
-                )
+            try:
+                found = lake.flush_inlined_data(name, min_rows=self.least, dry_run=True)
+            except DuckLakeError as error:
+                if name is None:
+                    raise
+                self.log.warning("%s cannot be looked at: %s", name, error)
+                yield name
+                continue
+            for one in found:
+                counts = (one.row_count, one.delete_count)
+                self.log.info("%s: %d rows and %d deletes are in the catalog", one.table, *counts)
                 yield str(one.table)
 
     def _compactable(self, lake: Lake) -> Iterator[str]:
@@ -251,8 +254,6 @@ class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
         operator = _COMPACTIONS[self.step](task_id=self.step, table=name, **self.arguments)
         try:
             planned = operator.plan(lake)
-        except InvalidInputError:
-            raise
         except UnsupportedFeatureError as error:
             self.log.warning("%s is left as it is: %s", name, error)
             return

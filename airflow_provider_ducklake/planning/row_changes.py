@@ -30,6 +30,14 @@ class NewDeletes:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundRows:
+    """Rows that a job has found for the commit to delete, in the files ``searched``."""
+
+    searched: frozenset[DataFileId]
+    deletes: tuple[NewDeletes, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RowChanges:
     """All that a job changes in one table.
 

@@ -12,11 +12,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from airflow_provider_ducklake.errors import InvalidInputError, InvalidOptionError
+from airflow_provider_ducklake.planning.row_changes import FoundRows
 from airflow_provider_ducklake.spec.paths import job_directory as job_directory  # noqa: PLC0414 - theirs, too
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.change_feed import ChangeFeedPlan
     from airflow_provider_ducklake.planning.compaction import Compaction
+    from airflow_provider_ducklake.planning.row_changes import RowChanges
     from airflow_provider_ducklake.planning.scan import ScanPlan
     from airflow_provider_ducklake.planning.write import WritePlan
 
@@ -344,3 +346,10 @@ class JobRequest:
     def tables(self) -> str:
         """The names of the tables that it writes, for people."""
         return ", ".join(dict.fromkeys(plan.table for plan in self.plans))
+
+
+def found_rows(request: JobRequest, done: RowChanges) -> FoundRows:
+    """Return what a job found of the rows to be replaced."""
+    source = request.source
+    assert isinstance(source, OverwriteSource)
+    return FoundRows(frozenset(file.id for file in source.replaced.target.files), done.deletes)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.storage.filesystem import Location
 
-_SMALL = 2 * 2**20  # bytes of a file that is read at once
+_SMALL, _SMALL_VALUES = 2 * 2**20, 1_000_000  # bytes and values of a file that is read at once
 _ENDLESS = 2**62  # bytes: a bin becomes one file, however large
 
 
@@ -175,7 +175,12 @@ def rows_of_files(
     read: Callable[[LiveDataFile, TableSchema], Iterator[pa.Table]], files: Bin
 ) -> Generator[pa.Table]:
     """Yield the rows of a bin's files in order; small files are read several at a time."""
-    for is_small, alike in groupby(files.files, key=lambda file: file.file_size_bytes <= _SMALL):
+    width = len(files.schema.columns)
+
+    def is_small_file(file: LiveDataFile) -> bool:
+        return file.file_size_bytes <= _SMALL and file.record_count * width <= _SMALL_VALUES
+
+    for is_small, alike in groupby(files.files, key=is_small_file):
         if is_small:
             for tables in in_threads_ahead(lambda file: list(read(file, files.schema)), alike):
                 yield from tables

@@ -110,3 +110,30 @@ def test_a_table_that_is_gone_is_left_alone(lake, sqlite_catalog):
 
     assert list(commit_compacted(lake, table, directory, INFO)) == []
     assert read_records(directory) == {}
+
+
+@pytest.mark.parametrize("commit_every", [None, 1])
+def test_files_that_two_attempts_at_a_task_made_count_once(lake, sqlite_catalog, commit_every):
+    before, table = rows(sqlite_catalog), lake.table_snapshot("t")
+    planned = lake.plan_merge("t")
+    directory = merged_in(lake, planned)
+    for record in read_records(merged_in(lake, planned)).values():
+        write_record(directory, record)
+    assert len(read_records(directory)) == 2 * len(planned.bins)
+
+    list(commit_compacted(lake, table, directory, INFO, commit_every=commit_every))
+
+    assert rows(sqlite_catalog) == before
+    assert lake.verify() == []
+    assert read_records(directory) == {}
+
+
+def test_files_that_a_clean_up_gave_up_are_not_committed(lake, sqlite_catalog):
+    before, table = rows(sqlite_catalog), lake.table_snapshot("t")
+    directory, job_id = merged_in(lake, lake.plan_merge("t")), str(uuid.uuid4())
+    lake.register_job(job_id, directory)
+    lake.release_job(job_id)
+
+    assert list(commit_compacted(lake, table, directory, INFO, job_id=job_id)) == []
+    assert rows(sqlite_catalog) == before
+    assert lake.verify() == []

@@ -231,8 +231,13 @@ def test_what_is_as_it_was_stays(lake, catalog):
 
     with open_lake(catalog) as reference:
         reference.sql("CREATE TABLE other (i INT)")
-        reference.sql("CALL ducklake_flush_inlined_data('lake')")
     assert lake.restore("t", at=THEN).committed is None
+    with open_lake(catalog) as reference:
+        reference.sql(
+            "CALL ducklake_flush_inlined_data('lake')"
+        )  # says that it deleted rows, as a delete would
+    lake.restore("t", at=THEN)
+    assert rows_at(catalog, lake.current_snapshot().id) == rows_at(catalog, THEN)
     with open_lake(catalog) as reference:
         reference.sql("DELETE FROM t WHERE i = 1")
     assert lake.restore("t", at=THEN).committed is not None
@@ -396,3 +401,16 @@ def test_a_try_that_is_killed_after_its_commit_has_made_it(interrupted, lake, ca
         "t", at=THEN, keyed=lake.keyed_commit(CommitKey(("task",), generation=2), OnClear.APPEND)
     )
     assert again.committed.id == newest + 1
+
+
+def test_a_snapshot_that_flushed_and_inserted_is_a_change(sqlite_catalog):
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("CREATE TABLE m (i INT)")
+        reference.sql("INSERT INTO m VALUES (1), (2)")
+        reference.sql(
+            "BEGIN; INSERT INTO m FROM range(1000); CALL ducklake_flush_inlined_data('lake'); COMMIT"
+        )
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        assert lake.restore("m", at=2).committed is not None
+    with open_lake(sqlite_catalog) as reference:
+        assert reference.sql("FROM m ORDER BY i") == [(1,), (2,)]

@@ -20,6 +20,7 @@ from airflow_provider_ducklake.spark.job_request import (
     DatasetSource,
     JobRequest,
     OverwriteSource,
+    found_rows,
     job_directory,
 )
 from airflow_provider_ducklake.spark.jobs.insert import write
@@ -49,10 +50,10 @@ def insert(
         plans = (plan_write(target, f"{plan.directory}updated/"), plan)
         job = JobRequest(job_id, OverwriteSource(stored(df, plan), replaced), plans, "overwrite", engine)
         done = overwritten(df.sparkSession, job)
-        result, found = done.inserted, done.deletes
+        result, found = done.inserted, found_rows(job, done)
     meanwhile()
     changes = choice.changes(lake, target, result, found)
-    stage = Stage(target.snapshot.id, changes, unused_files(changes, found or ()))
+    stage = Stage(target.snapshot.id, changes, unused_files(changes, () if found is None else found.deletes))
     return result, lake.commit_stages([stage], CommitInfo())
 
 

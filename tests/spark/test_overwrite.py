@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ducklake.catalog import overwrite
+from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import (
     InvalidInputError,
     TransactionConflictError,
@@ -235,3 +236,27 @@ def test_a_new_row_that_a_condition_does_not_cover_fails_the_job_and_is_named(sp
                 )
             assert isinstance(typed(raised.value), InvalidInputError)
     assert ids(sqlite_catalog) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.usefixtures("found_by_the_job")
+@pytest.mark.parametrize("who", ["ours", "theirs"])
+def test_rows_that_a_flush_moved_while_the_job_looked_are_a_conflict(spark, sqlite_catalog, who):
+    def meanwhile() -> None:
+        if who == "ours":
+            with Lake.connect(sqlite_catalog.sqlalchemy_url) as other:
+                assert other.flush_inlined_data()
+        else:
+            rows_of(sqlite_catalog, "CALL ducklake_flush_inlined_data('lake')")
+
+    statements = (
+        "CREATE TABLE t (id INT)",
+        "INSERT INTO t FROM range(200)",
+        "INSERT INTO t VALUES (120), (7)",
+    )
+    with new_lake(sqlite_catalog, *statements, data_inlining_row_limit=10) as lake:
+        rows = spark.createDataFrame([(110,)], "id INT")
+        choice = InsertChoice(where="id > 100 AND id < 150")
+        with pytest.raises(TransactionConflictError, match="moved rows to data file"):
+            insert(lake, rows, choice, meanwhile=meanwhile)
+        insert(lake, rows, choice)
+    assert rows_of(sqlite_catalog, "FROM t WHERE id > 100 AND id < 150") == [(110,)]
