@@ -235,7 +235,7 @@ def test_what_is_as_it_was_stays(lake, catalog):
     with open_lake(catalog) as reference:
         reference.sql(
             "CALL ducklake_flush_inlined_data('lake')"
-        )  # says that it deleted rows, as a delete would
+        )  # says that rows were deleted
     lake.restore("t", at=THEN)
     assert rows_at(catalog, lake.current_snapshot().id) == rows_at(catalog, THEN)
     with open_lake(catalog) as reference:
