@@ -233,9 +233,7 @@ def test_what_is_as_it_was_stays(lake, catalog):
         reference.sql("CREATE TABLE other (i INT)")
     assert lake.restore("t", at=THEN).committed is None
     with open_lake(catalog) as reference:
-        reference.sql(
-            "CALL ducklake_flush_inlined_data('lake')"
-        )  # says that rows were deleted
+        reference.sql("CALL ducklake_flush_inlined_data('lake')")  # says that rows were deleted
     lake.restore("t", at=THEN)
     assert rows_at(catalog, lake.current_snapshot().id) == rows_at(catalog, THEN)
     with open_lake(catalog) as reference:
