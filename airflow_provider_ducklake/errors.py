@@ -15,7 +15,6 @@ DuckLakeError
 │  └─ ChangesExpiredError
 ├─ AlreadyExistsError
 ├─ InvalidInputError (also ValueError)
-│  ├─ FilesGivenUpError
 │  ├─ InvalidNameError
 │  ├─ InvalidTypeError
 │  ├─ InvalidPartitionError
@@ -28,6 +27,7 @@ DuckLakeError
 ├─ StorageError
 │  └─ FilesNotDeletedError
 ├─ CommitError
+│  ├─ FilesGivenUpError
 │  ├─ TransactionConflictError
 │  ├─ ZombieCommitError
 │  └─ CommitRetriesExceededError
@@ -225,10 +225,6 @@ class InvalidInputError(DuckLakeError, ValueError):
     """An argument makes no sense; nothing was started."""
 
 
-class FilesGivenUpError(InvalidInputError):
-    """Files of a job cannot be committed any more: they were committed, or given up by a clean-up."""
-
-
 class InvalidNameError(InvalidInputError):
     """A name cannot be parsed or stored."""
 
@@ -341,6 +337,21 @@ _SHOWN = 100
 
 class CommitError(DuckLakeError):
     """The commit did not land; the files it would have registered may be deleted."""
+
+
+class FilesGivenUpError(CommitError):
+    """Files of a job cannot be committed any more: they were before, or a clean-up gave them up."""
+
+    def __init__(self, job_id: str) -> None:
+        self.job_id = job_id
+        super().__init__(job_id)
+
+    def __str__(self) -> str:
+        return (
+            f"The files of job {self.job_id} were committed or discarded by somebody else meanwhile, or "
+            "given up by a clean-up of orphaned files, which waits for jobs no longer than its stage_ttl. "
+            "Nothing was committed; run the task that wrote them again."
+        )
 
 
 class TransactionConflictError(CommitError):

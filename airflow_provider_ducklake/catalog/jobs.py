@@ -106,9 +106,7 @@ def check_open(job_ids: Iterable[str], known: Mapping[str, RegisteredJob]) -> No
     """
     for job_id in job_ids:
         if job_id not in known or known[job_id].released_at is not None:
-            raise FilesGivenUpError(
-                f"The staged write of job {job_id} was committed or discarded by somebody else meanwhile."
-            )
+            raise FilesGivenUpError(job_id)
 
 
 def which_jobs(catalog: Catalog, job_ids: Collection[str]) -> Question[dict[str, RegisteredJob]]:

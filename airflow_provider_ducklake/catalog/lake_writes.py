@@ -22,6 +22,7 @@ from airflow_provider_ducklake.catalog.replaced_rows import find_earlier_rows, r
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
 from airflow_provider_ducklake.catalog.row_changes import changes_of_job, read_targets
 from airflow_provider_ducklake.catalog.transaction import LakeTransaction, TableName
+from airflow_provider_ducklake.errors import SnapshotNotFoundError, TransactionConflictError
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.options import OptionRow, option_text
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
@@ -225,9 +226,15 @@ class LakeWrites(LakeReads):
         Raises:
             InvalidPredicateError, ColumnNotFoundError: the condition cannot be read.
             InvalidInputError: too many bytes would have to be read; see ``catalog.overwrite``.
-            TransactionConflictError: a file in which rows were found is gone, or rows came to another.
+            TransactionConflictError: a file in which rows were found is gone, or rows came to another, or
+                the snapshot has expired.
         """
-        plan = self._plan((table.name.schema, table.name.name), table.snapshot.id, (), where, ())
+        try:
+            plan = self._plan((table.name.schema, table.name.name), table.snapshot.id, (), where, ())
+        except SnapshotNotFoundError as error:
+            theirs = "follows the one that we planned on, which was expired meanwhile"
+            head = self.current_snapshot().id
+            raise TransactionConflictError("replace rows of it", theirs, str(table.name), head) from error
         changes = overwrite.changes_of_condition(self._reading, self._catalog, plan, self.locate, found)
         return tuple(changes)
 

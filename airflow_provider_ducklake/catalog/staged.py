@@ -37,7 +37,8 @@ def commit_staged(
     writes are given up then, as a commit would release them.
 
     Raises:
-        InvalidInputError: the writes do not go together, or one was committed or discarded meanwhile.
+        InvalidInputError: the writes do not go together.
+        FilesGivenUpError: one was committed or discarded meanwhile.
         CommitError: as the words say; nothing landed, and the writes can still be committed.
         CommitStateUnknownError: the connection broke during COMMIT.
     """

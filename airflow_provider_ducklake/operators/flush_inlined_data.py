@@ -76,7 +76,7 @@ class DuckLakeSparkFlushInlinedDataOperator(DuckLakeSparkJobOperator):
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the parent returns nothing
         """Flush, and say what was."""
-        min_rows = _min_rows(self.min_rows)
+        min_rows = parse_min_rows(self.min_rows)
         dry_run = parse_flag("dry_run", self.is_dry_run)
         hook = DuckLakeHook(self.ducklake_conn_id)
         try:
@@ -126,7 +126,12 @@ def _summary(found: Sequence[FlushResult], *, dry_run: bool) -> dict[str, Any]:
     }
 
 
-def _min_rows(value: int | str) -> int:
+def parse_min_rows(value: object) -> int:
+    """Return a number of rows, which a template makes a text of.
+
+    Raises:
+        InvalidInputError: it is none.
+    """
     if not str(value).strip().isdecimal():
         raise InvalidInputError(f"min_rows is {value!r}. Give a whole number, 0 or more.")
     return int(value)

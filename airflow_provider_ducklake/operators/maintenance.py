@@ -21,9 +21,13 @@ from airflow_provider_ducklake.operators.compact import (
     DuckLakeSparkRewriteDataFilesOperator,
 )
 from airflow_provider_ducklake.operators.expire_snapshots import DuckLakeExpireSnapshotsOperator
-from airflow_provider_ducklake.operators.flush_inlined_data import DuckLakeSparkFlushInlinedDataOperator
+from airflow_provider_ducklake.operators.flush_inlined_data import (
+    DuckLakeSparkFlushInlinedDataOperator,
+    parse_min_rows,
+)
 from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator, table_names
 from airflow_provider_ducklake.operators.insert_modes import parse_word
+from airflow_provider_ducklake.spec.identifiers import QualifiedName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -105,7 +109,7 @@ def ducklake_maintenance(
     of_table = {**common, **(spark or {}), "max_active_tis_per_dagrun": max_tables_at_once}
     least = {MaintenanceStep.FLUSH: min_inlined_rows, MaintenanceStep.MERGE: min_files}
     with TaskGroup(group_id) as group:
-        before = DuckLakeTableHealthOperator(task_id="before", tables=tables, **common)
+        before = DuckLakeMaintenanceHealthOperator(task_id="before", tables=tables, **common)
         after = {**common, "trigger_rule": "all_done", "pre_execute": _only_after(before.task_id)}
         last: Any = before
         for step in sorted(chosen, key=list(MaintenanceStep).index):
@@ -141,6 +145,15 @@ def _mapped(step: MaintenanceStep, plan: DuckLakeMaintenancePlanOperator, given:
     """Return a task of the step for each table that ``plan`` names."""
     partial = _OF_TABLES[step].partial(task_id=step, map_index_template="{{ task.table }}", **given)
     return partial.expand(table=plan.output)
+
+
+def _known(lake: Lake, names: Sequence[str] | None) -> tuple[list[str] | None, list[str]]:
+    """Return those of the tables that there are (None: all are meant), and those that there are not."""
+    if names is None:
+        return None, []
+    there = {row.qualified.folded for row in lake.table_rows()}
+    missing = [name for name in names if QualifiedName.of(name).folded not in there]
+    return [name for name in names if name not in missing], missing
 
 
 def _only_after(task_id: str) -> Callable[[Context], None]:
@@ -221,9 +234,10 @@ class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
 
     def _flushable(self, lake: Lake) -> Iterator[str]:
         names = table_names(self.tables)
+        least = parse_min_rows(self.arguments.get("min_rows", self.least))
         for name in [None] if names is None else names:
             try:
-                found = lake.flush_inlined_data(name, min_rows=self.least, dry_run=True)
+                found = lake.flush_inlined_data(name, min_rows=least, dry_run=True)
             except DuckLakeError as error:
                 if name is None:
                     raise
@@ -236,7 +250,10 @@ class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
                 yield str(one.table)
 
     def _compactable(self, lake: Lake) -> Iterator[str]:
-        names = table_names(self.tables)
+        names, missing = _known(lake, table_names(self.tables))
+        for name in missing:
+            self.log.warning("There is no table %s.", name)
+            yield name
         for table in lake.table_health(names).tables:
             if self._may_need_it(table) and (names is not None or self._is_automatic(lake, table.name)):
                 yield from self._named_if_needed(lake, table.name)
@@ -269,7 +286,17 @@ class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
             yield name
 
 
-class DuckLakeMaintenanceReportOperator(DuckLakeTableHealthOperator):
+class DuckLakeMaintenanceHealthOperator(DuckLakeTableHealthOperator):
+    """Look at the numbers of the tables that there are; for one that is missing, its own tasks fail."""
+
+    def _names(self, lake: Lake) -> list[str] | None:
+        names, missing = _known(lake, table_names(self.tables))
+        if missing:
+            self.log.warning("There is no table %s.", ", ".join(missing))
+        return names
+
+
+class DuckLakeMaintenanceReportOperator(DuckLakeMaintenanceHealthOperator):
     """Say what the tables are like after a group of maintenance, and fail if a task of it has failed.
 
     :param group: the id of the task group.
@@ -288,10 +315,18 @@ class DuckLakeMaintenanceReportOperator(DuckLakeTableHealthOperator):
         began = context["ti"].xcom_pull(task_ids=f"{self.group}.before") is not None
         if not began and not failed:
             raise AirflowSkipException("The group was skipped.")
-        health = super().execute(context) if began else {}
+        health, complaints = self._health(context) if began else ({}, [])
         if failed:
-            raise AirflowFailException(f"Failed: {', '.join(failed)}. See their logs; the others went on.")
+            complaints.append(f"Failed: {', '.join(failed)}. See their logs; the others went on.")
+        if complaints:
+            raise AirflowFailException(" ".join(complaints))
         return health
+
+    def _health(self, context: Context) -> tuple[dict[str, Any], list[str]]:
+        try:
+            return super().execute(context), []
+        except AirflowFailException as error:
+            return {}, [str(error)]
 
     def _failed(self, context: Context) -> Iterator[str]:
         """Yield the tasks of the group that failed, mapped ones with their tables."""

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
     DuckLakeError,
-    FilesGivenUpError,
-    StorageError,
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity, commit_identity
@@ -203,12 +201,6 @@ class DuckLakeSparkOperator(DuckLakeSparkJobOperator):
             return self.commit(lake, results, info, keyed)
         except CommitStateUnknownError:  # the snapshot may be there, and name the files; the retry looks
             raise
-        except FilesGivenUpError as error:
-            self._remove_files(request, lake.storage_options)
-            raise StorageError(
-                f"The files of job {request.job_id} were given up by a clean-up of orphaned files, which "
-                "waits for jobs no longer than its stage_ttl. Nothing was committed; run the task again."
-            ) from error
         except DuckLakeError:  # whatever else comes, a time-out say, may come after COMMIT: the files stay
             self._remove_files(request, lake.storage_options)
             raise

@@ -1,6 +1,7 @@
 """The task group of maintenance in real runs: what it does, skips, and goes on after."""
 
 import gc
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,9 +85,9 @@ def lake(
     return sqlite_catalog
 
 
-def run_maintenance(tmp_path: Path, **conf: bool) -> DagRun:
+def run_maintenance(tmp_path: Path, dag_file: str = DAG_FILE, **conf: bool) -> DagRun:
     path = tmp_path / "maintain.py"
-    path.write_text(DAG_FILE)
+    path.write_text(dag_file)
     run = sync_dag(parse(path)).test(run_conf=conf or None)
     gc.collect()
     return run
@@ -138,6 +139,26 @@ def test_a_dry_run_does_nothing_and_where_nothing_is_to_do_steps_are_skipped(lak
         assert reference.sql("SELECT count(*) FROM ducklake_snapshots('lake')") == count
     assert (Path(lake.data_path) / "main" / "orphan.parquet").exists()
     assert xcom(run, "lake.report")["tables"] == xcom(run, "lake.before")["tables"]
+
+
+def test_a_table_that_is_missing_fails_by_itself_beside_numbers_out_of_bounds(lake, tmp_path, capfd):
+    named = """
+        tables=["missing", "small"],
+        steps=["flush", "merge"],
+        fail_above={"file_count": 0},
+        spark="""
+    some = re.sub(r"arguments=.*?spark=", named.strip(), DAG_FILE, flags=re.DOTALL)
+
+    run = run_maintenance(tmp_path, some)
+
+    log = "".join(capfd.readouterr())
+    assert [one["name"] for one in xcom(run, "lake.before")["tables"]] == ["main.small"]
+    assert xcom(run, "lake.plan_flush") == xcom(run, "lake.plan_merge") == ["missing", "main.small"]
+    assert file_counts(lake)["small"] == 1
+    assert "Table missing" in log.replace("main.", "")
+    assert "Out of bounds: main.small has a file_count of 1, more than 0. Failed: " in log
+    assert "merge of missing" in log.rpartition("Failed: ")[2]
+    assert run.state == "failed"
 
 
 def test_a_group_that_cannot_begin_touches_nothing(tmp_path, set_connection):

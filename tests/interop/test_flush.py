@@ -12,12 +12,14 @@ import pytest
 from airflow_provider_ducklake.catalog.flush import Flush, FlushRule
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import (
+    FilesGivenUpError,
     InvalidInputError,
     SchemaNotFoundError,
     TableNotFoundError,
     TransactionConflictError,
     UnsupportedFeatureError,
 )
+from airflow_provider_ducklake.hooks.no_retry import no_retry_on_user_errors
 from airflow_provider_ducklake.planning.findings import FindingCode
 from airflow_provider_ducklake.spec.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
@@ -376,6 +378,20 @@ def test_a_table_that_is_dropped_meanwhile_is_left_alone(lake, catalog):
     with pytest.raises(TableNotFoundError):
         flushing_beside(lake, catalog, "DROP TABLE t").run()
     assert not [one for one in Path(catalog.data_path).rglob("*.parquet") if one.name.endswith("-0.parquet")]
+
+
+def test_files_that_a_clean_up_gave_up_are_not_committed_and_a_retry_flushes(lake, catalog):
+    def commit(stages, job_ids):
+        for one in job_ids:
+            lake.release_job(one)
+        return lake.commit_stages(stages, CommitInfo(), job_ids=job_ids)
+
+    with pytest.raises(FilesGivenUpError) as given_up, no_retry_on_user_errors():
+        Flush(lake._catalog, lake.locate, FlushRule(QualifiedName("main", "t")), commit).run()
+
+    assert "clean-up of orphaned files" in str(given_up.value)
+    assert not [one for one in Path(catalog.data_path).rglob("*.parquet") if one.name.endswith("-0.parquet")]
+    assert len(lake.flush_inlined_data("t")) == 1
 
 
 def test_it_gives_up_where_rows_are_deleted_again_and_again(lake, catalog):

@@ -12,6 +12,7 @@ import pytest
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.catalog.staged import commit_staged
 from airflow_provider_ducklake.errors import (
+    FilesGivenUpError,
     InvalidInputError,
     TableNotFoundError,
     TransactionConflictError,
@@ -190,7 +191,7 @@ def test_a_write_is_committed_once_whoever_commits_it(catalog, lake):
     commit(lake, staged)
     before = dump_catalog(catalog)
 
-    with pytest.raises(InvalidInputError, match=f"job {staged.job_id} was committed or discarded"):
+    with pytest.raises(FilesGivenUpError, match=staged.job_id):
         commit(lake, staged, other)
     with pytest.raises(InvalidInputError, match="given twice"):
         commit(lake, other, other)
@@ -290,7 +291,7 @@ def test_a_commit_releases_its_jobs_and_their_files_are_found_for_as_long_as_the
 
         assert lake.read_arrow("orders")["id"].to_pylist() == [1, 2]
         assert (is_open(lake, staged), lake.snapshot_of_job(staged.job_id)) == (False, committed.id)
-        with pytest.raises(InvalidInputError, match="was committed or discarded"):
+        with pytest.raises(FilesGivenUpError):
             commit(lake, staged)
         with lake.transaction() as tx:
             tx.truncate("orders")
@@ -331,7 +332,7 @@ def at_once(catalog: CatalogDatabase, tasks: list[list[StagedWrite]], discarded:
                 if discarded and place == discarded:
                     return "discarded" if lake.release_job(tasks[place][0].job_id) else None
                 return "committed" if commit(lake, *tasks[place]) else None
-            except InvalidInputError:
+            except FilesGivenUpError:
                 return None
 
     with ThreadPoolExecutor(len(tasks)) as pool:

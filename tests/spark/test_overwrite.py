@@ -260,3 +260,17 @@ def test_rows_that_a_flush_moved_while_the_job_looked_are_a_conflict(spark, sqli
             insert(lake, rows, choice, meanwhile=meanwhile)
         insert(lake, rows, choice)
     assert rows_of(sqlite_catalog, "FROM t WHERE id > 100 AND id < 150") == [(110,)]
+
+
+def test_a_condition_whose_snapshot_expires_meanwhile_is_a_conflict(spark, sqlite_catalog):
+    def meanwhile() -> None:
+        rows_of(sqlite_catalog, "INSERT INTO t VALUES (9, 'x', NULL)")
+        with Lake.connect(sqlite_catalog.sqlalchemy_url) as other:
+            assert other.expire_snapshots(keep_last=1).snapshots
+
+    choice = InsertChoice(where="id = 5")
+    with new_lake(sqlite_catalog, *ORDERS) as lake:
+        with pytest.raises(TransactionConflictError, match="was expired meanwhile"):
+            insert(lake, orders(spark, (5, "new", "2024-12-31")), choice, meanwhile=meanwhile)
+        insert(lake, orders(spark, (5, "new", "2024-12-31")), choice)
+    assert ids(sqlite_catalog) == [1, 2, 3, 4, 5, 9]
