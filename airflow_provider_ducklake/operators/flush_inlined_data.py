@@ -134,4 +134,4 @@ def parse_min_rows(value: object) -> int:
     """
     if not str(value).strip().isdecimal():
         raise InvalidInputError(f"min_rows is {value!r}. Give a whole number, 0 or more.")
-    return int(value)
+    return int(str(value))
