@@ -12,6 +12,7 @@ from airflow_provider_ducklake.catalog.inlined_read import (
     inlined_delete_marks,
     inlined_ended_since,
     layout_schema,
+    read_inlined,
 )
 from airflow_provider_ducklake.catalog.inlined_tables import (
     BEGIN_SNAPSHOT,
@@ -20,10 +21,13 @@ from airflow_provider_ducklake.catalog.inlined_tables import (
 )
 from airflow_provider_ducklake.catalog.questions import in_parts
 from airflow_provider_ducklake.catalog.read_column_ages import columns_since
+from airflow_provider_ducklake.catalog.read_statistics import which_statistics
 from airflow_provider_ducklake.catalog.table_snapshot import load_table
+from airflow_provider_ducklake.planning.recreation import Counters
 from airflow_provider_ducklake.planning.restore import Comments, TableState, compare_files
 from airflow_provider_ducklake.planning.scan import ScanPlan
 from airflow_provider_ducklake.spec.ids import ColumnId
+from airflow_provider_ducklake.spec.stats import TableStats
 from airflow_provider_ducklake.transaction.changes import RestoredRows
 from airflow_provider_ducklake.transaction.table_draft import same_layout
 
@@ -39,7 +43,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.restore import FileComparison
     from airflow_provider_ducklake.planning.scan import InlinedRows
     from airflow_provider_ducklake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
 
 _COMMENT = "comment"
@@ -53,6 +57,9 @@ class TableHistory:
     ``inlined`` are the catalog tables with rows that come or go, ``returning`` the rows that come back, and
     ``retyped`` the leaf columns that had another type since. ``has_layout``: rows of DuckDB's small inserts
     fit the newest catalog table that there is for them.
+
+    ``counters`` are those of a table that comes back as a new one: then ``returning`` are all its rows in the
+    catalog, none of which comes back there, and ``retyped`` the columns that ever had another type.
     """
 
     row: TableRow
@@ -66,12 +73,44 @@ class TableHistory:
     returning: tuple[InlinedRows, ...]
     retyped: tuple[ColumnId, ...]
     has_layout: bool
+    counters: Counters | None = None
 
 
-def read_history(
+def read_history(  # noqa: PLR0913 - what is restored, from when to when
+    connection: Connection,
+    catalog: Catalog,
+    pair: Pair[TableRow],
+    then: Snapshot,
+    head: Snapshot,
+    *,
+    is_moved: bool = False,
+) -> TableHistory:
+    """Return what the catalog says of a table that was there then; ``is_moved``: its schema was dropped."""
+    history = _history(connection, catalog, pair, then, head)
+    if not is_moved:
+        return history
+    old = history.then.table
+    return replace(
+        history,
+        inlined=(),
+        returning=_filled(read_inlined(connection, catalog, replace(old, has_inlined_data=True))),
+        retyped=tuple(_retyped(connection, catalog.tables, old, after=-1)),
+        counters=_counters(connection, catalog.tables, old.table_id),
+    )
+
+
+def _filled(parts: Iterable[InlinedRows]) -> tuple[InlinedRows, ...]:
+    return tuple(part for part in parts if part.rows)
+
+
+def _counters(connection: Connection, tables: CatalogTables, table_id: TableId) -> Counters:
+    stats = which_statistics(tables, [table_id]).ask(connection).tables.get(table_id, TableStats())
+    return Counters(stats.next_row_id, ColumnId(read.next_column_id(connection, tables, table_id) - 1))
+
+
+def _history(
     connection: Connection, catalog: Catalog, pair: Pair[TableRow], then: Snapshot, head: Snapshot
 ) -> TableHistory:
-    """Return what the catalog says of a table that was there then."""
     assert pair.then is not None
     old = _with_files(connection, catalog, then, pair.then)
     new = None if pair.now is None else _with_files(connection, catalog, head, pair.now)
@@ -89,7 +128,7 @@ def read_history(
         columns_since(connection, catalog.tables, then.id, old.table_id),
         inlined,
         inlined_ended_since(connection, catalog, old) if is_returning else (),
-        tuple(_retyped(connection, catalog.tables, old)),
+        tuple(_retyped(connection, catalog.tables, old, after=then.id)),
         _has_layout(connection, catalog.tables, old),
     )
 
@@ -138,10 +177,12 @@ def _inlined(connection: Connection, catalog: Catalog, then: TableSnapshot) -> I
             yield RestoredRows(name, tuple(names), returning, leaving)
 
 
-def _retyped(connection: Connection, tables: CatalogTables, then: TableSnapshot) -> Iterable[ColumnId]:
+def _retyped(
+    connection: Connection, tables: CatalogTables, then: TableSnapshot, *, after: int
+) -> Iterable[ColumnId]:
     column_ = tables["column"]
     query = select(column_.c.column_id, column_.c.column_type).where(
-        column_.c.table_id == then.table_id, column_.c.begin_snapshot > then.snapshot.id
+        column_.c.table_id == then.table_id, column_.c.begin_snapshot > after
     )
     types = {leaf.id: leaf.catalog_type for leaf in then.schema.leaves()}
     since = {(row.column_id, row.column_type) for row in connection.execute(query)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -10,14 +9,18 @@ from itertools import count
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from uuid6 import uuid7
+
 from airflow_provider_ducklake.catalog import read_snapshots
 from airflow_provider_ducklake.catalog.commit import Stage
 from airflow_provider_ducklake.catalog.read_restore import read_history, with_statistics
+from airflow_provider_ducklake.catalog.restore_notes import RestoreNote, doubtful_part
 from airflow_provider_ducklake.catalog.restore_scope import scope_of_schemas, scope_of_table
 from airflow_provider_ducklake.catalog.restore_views import in_words, macro_changes, view_changes
 from airflow_provider_ducklake.catalog.row_changes import delete_changes, read_targets
 from airflow_provider_ducklake.catalog.unused_files import remove_unused
 from airflow_provider_ducklake.errors import CommitStateUnknownError, InvalidInputError
+from airflow_provider_ducklake.planning.recreation import NewTable, creation, in_own_partitions
 from airflow_provider_ducklake.planning.restore import (
     Fate,
     FileActions,
@@ -33,20 +36,21 @@ from airflow_provider_ducklake.planning.restore import (
 )
 from airflow_provider_ducklake.planning.write import ParquetSettings
 from airflow_provider_ducklake.spec.files import DataFile
-from airflow_provider_ducklake.spec.paths import relative_to
+from airflow_provider_ducklake.spec.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.paths import directory_name, relative_to
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
 from airflow_provider_ducklake.transaction.changes import (
     DropTable,
     EndFiles,
+    NewTableRef,
     RestoredFile,
     RestoreRows,
     RestoreTable,
 )
-from airflow_provider_ducklake.transaction.changes_made import ChangeKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from sqlalchemy import Connection
 
@@ -55,24 +59,22 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.lake_writes import LakeWrites
     from airflow_provider_ducklake.catalog.read import TableRow
     from airflow_provider_ducklake.catalog.read_restore import TableHistory
-    from airflow_provider_ducklake.catalog.read_snapshots import RecordedSnapshot
-    from airflow_provider_ducklake.catalog.restore_scope import Pair, Scope
+    from airflow_provider_ducklake.catalog.restore_scope import Home, Scope
+    from airflow_provider_ducklake.planning.recreation import Counters
     from airflow_provider_ducklake.planning.restore import RewriteBin
     from airflow_provider_ducklake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.spec.identifiers import QualifiedName
-    from airflow_provider_ducklake.spec.ids import ColumnId, SnapshotId, TableId
+    from airflow_provider_ducklake.spec.ids import ColumnId, SnapshotId
     from airflow_provider_ducklake.spec.schema import Column
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, JsonValue, Snapshot
     from airflow_provider_ducklake.spec.stats import TableColumnStats
     from airflow_provider_ducklake.storage.filesystem import Location
     from airflow_provider_ducklake.storage.restored_files import Restoring
-    from airflow_provider_ducklake.transaction.changes import Change, SchemaRef
+    from airflow_provider_ducklake.transaction.changes import Change, SchemaRef, TableRef
 
     Locate = Callable[[str], Location]
 
 log = logging.getLogger(__name__)
 
-_NOTE = "restored"  # what a snapshot says of a restore in its commit_extra_info
 _TOLERANCE = timedelta(minutes=5)  # a clock may be ahead of the catalog's
 
 
@@ -147,22 +149,53 @@ def restore(
 
 @dataclass(frozen=True, slots=True)
 class _PlannedTable:
-    """A table that differs from what it was, and what is to be done; ``definition`` are changes of it."""
+    """A table that differs from what it was, and what is to be done; ``definition`` are changes of it.
+
+    ``new`` is the table that takes its place where its schema was dropped.
+    """
 
     history: TableHistory
     restoring: Restoring
     files: FileActions
     definition: tuple[Change, ...]
+    new: NewTable | None = None
 
     @property
     def is_nothing(self) -> bool:
         return self.files.is_nothing and not self.history.inlined and not self.definition
 
     @property
+    def ref(self) -> TableRef:
+        """The table that gets the rows."""
+        return self.history.row.id if self.new is None else self.new.ref
+
+    @property
+    def name(self) -> QualifiedName:
+        """Its name before the restore, or the one that it is created with."""
+        if self.new is not None:
+            return self.new.name
+        now = self.history.now
+        return self.history.then.table.name if now is None else now.table.name
+
+    @property
+    def makes_files(self) -> bool:
+        """Whether rows come back in new files."""
+        from_catalog = self.new is not None and bool(self.history.returning)
+        return bool(self.files.copied or self.files.rewritten) or from_catalog
+
+    @property
+    def root(self) -> str:
+        """Its directory."""
+        return self.history.then.table.root if self.new is None else self.new.root
+
+    @property
     def summary(self) -> TableRestoration:
         now = self.history.now
         fate = Fate.RECREATED if now is None else Fate.CHANGED
         said = TableRestoration.of(self.history.then.table, fate, self.files, self.history.inlined)
+        if self.new is not None:
+            to_files = sum(len(part.rows) for part in self.history.returning)
+            said = replace(said, rows_returned=said.rows_returned + to_files)
         words = described(self.definition, None if now is None else now.table)
         return replace(said, definition=tuple(words))
 
@@ -184,8 +217,9 @@ class _Planned:
     @property
     def noted(self) -> dict[str, JsonValue]:
         """What the snapshot says of itself."""
-        table_ids: list[JsonValue] = [int(one.history.row.id) for one in self.tables]
-        return {_NOTE: {"as_of": int(self.then.id), "table_ids": table_ids}}
+        table_ids = frozenset(one.history.row.id for one in self.tables)
+        heirs = {one.history.row.id: one.new.uuid for one in self.tables if one.new is not None}
+        return RestoreNote(self.then.id, table_ids, heirs).to_json()
 
     def result(self, *, dry_run: bool = False) -> RestoreResult:
         gone = (TableRestoration(str(row.qualified), Fate.DROPPED) for row in self.dropped)
@@ -203,9 +237,11 @@ def _plan(locate: Locate, catalog: Catalog, request: RestoreRequest) -> _Planned
         if then.id == head.id:
             return _Planned(then, head)
         scope = _scope(connection, catalog, request, then, head)
+        scope = doubtful_part(connection, catalog.tables, scope, then, head)
         histories = [
-            read_history(connection, catalog, pair, then, head)
-            for pair in _changed(connection, catalog, scope, then, head)
+            read_history(connection, catalog, pair, then, head, is_moved=scope.moves(pair.then))
+            for pair in scope.tables
+            if pair.then is not None
         ]
         others = (
             *scope.schemas,
@@ -213,11 +249,15 @@ def _plan(locate: Locate, catalog: Catalog, request: RestoreRequest) -> _Planned
             *macro_changes(scope),
         )
     planned = []
-    for history in histories:
+    for number, history in enumerate(histories):
         restoring = Restoring(history.then, history.now, locate)
         files = plan_files(history.files, in_threads(restoring.look, history.files.doubtful))
         home = scope.homes[history.row.schema.id]
-        one = _PlannedTable(history, restoring, files, tuple(_definition(history, files, home)))
+        if history.counters is not None:
+            new = _new_table(NewTableRef(number), history.row, history.counters, home, catalog)
+            one = _anew(history, restoring, files, new)
+        else:
+            one = _PlannedTable(history, restoring, files, tuple(_definition(history, files, home.ref)))
         if not one.is_nothing:
             planned.append(one)
     dropped = tuple(pair.now for pair in scope.tables if pair.then is None and pair.now is not None)
@@ -245,45 +285,17 @@ def _scope(
     return scope_of_schemas(connection, catalog.tables, then, head, request.schema)
 
 
-def _changed(
-    connection: Connection, catalog: Catalog, scope: Scope, then: Snapshot, head: Snapshot
-) -> Iterator[Pair[TableRow]]:
-    """Yield the tables of then that are not known to be what they were."""
-    newer = read_snapshots.which_newer(catalog.tables, then.id).ask(connection)
-    for pair in scope.tables:
-        if pair.then is not None:
-            is_named_so = pair.now is not None and pair.now.qualified == pair.then.qualified
-            if not (is_named_so and _is_as_it_was(pair.then.id, newer, then, head)):
-                yield pair
+def _new_table(ref: NewTableRef, row: TableRow, counters: Counters, home: Home, catalog: Catalog) -> NewTable:
+    uuid = str(uuid7())
+    directory = directory_name(row.name, uuid)
+    root = home.path.below(catalog.data_path) + directory
+    name = QualifiedName(home.name, row.name)
+    return NewTable(ref, home.ref, name, uuid, directory, root, counters)
 
 
-_UPKEEP = frozenset({ChangeKind.MERGE_ADJACENT, ChangeKind.REWRITE_DELETE, ChangeKind.INLINE_FLUSH})
-
-
-def _is_as_it_was(
-    table_id: TableId, newer: Sequence[RecordedSnapshot], then: Snapshot, head: Snapshot
-) -> bool:
-    """Whether no snapshot since changed a table, or the last that did restored it to this very snapshot."""
-    last = max((one.id for one in newer if _changes(one, table_id)), default=then.id)
-    if sum(one.id > last for one in newer) != head.id - last:
-        return False  # what an expired one did is not known
-    made = next((one for one in newer if one.id == last), None)
-    return made is None or (then.id, table_id) in restored_tables(made.extra)
-
-
-def _changes(snapshot: RecordedSnapshot, table_id: TableId) -> bool:
-    """Whether a snapshot changed a table; upkeep alone only moved its rows."""
-    kinds = {one.kind for one in snapshot.changes if one.object_id == table_id}
-    return bool(kinds - _UPKEEP)
-
-
-def restored_tables(extra: str | None) -> set[tuple[int, int]]:
-    """Return which tables a snapshot's ``commit_extra_info`` says were restored: (as of, table id)."""
-    try:
-        note = json.loads(extra or "null")[_NOTE]
-        return {(note["as_of"], table_id) for table_id in note["table_ids"]}
-    except (ValueError, TypeError, KeyError):
-        return set()  # others write there what they like
+def _anew(history: TableHistory, restoring: Restoring, files: FileActions, new: NewTable) -> _PlannedTable:
+    own = in_own_partitions(files, history.then.table.partition_spec)
+    return _PlannedTable(history, restoring, own, tuple(creation(history.then_state, new)), new)
 
 
 def _definition(history: TableHistory, files: FileActions, home: SchemaRef) -> Iterator[Change]:
@@ -324,19 +336,16 @@ class _Work:
             yield from self._of_table(table)
 
     def _of_table(self, planned: _PlannedTable) -> Iterator[Change]:
-        history, files = planned.history, planned.files
+        history = planned.history
         table = history.then.table
-        name = table.name if history.now is None else history.now.table.name
-        yield RestoreRows(
-            table.table_id,
-            name,
-            table.snapshot.id,
-            table.schema,
-            tuple(self._new_files(planned)) if files.copied or files.rewritten else (),
-            history.inlined,
-            _statistics(history),
-            history.retyped,
+        files = tuple(self._new_files(planned)) if planned.makes_files else ()
+        rows = RestoreRows(
+            planned.ref, planned.name, table.snapshot.id, table.schema, files, retyped=history.retyped
         )
+        if history.counters is None:
+            yield replace(rows, inlined=history.inlined, column_stats=_statistics(history))
+        else:
+            yield replace(rows, next_row_id=history.counters.next_row_id)
         yield from planned.definition
         if history.now is not None:
             yield from self._ends(planned)
@@ -356,19 +365,22 @@ class _Work:
         """Copy and write the files of a table, under the protection of a registered job."""
         from airflow_provider_ducklake.storage.parallel import in_threads  # noqa: PLC0415 - heavy
 
-        table, files = planned.history.then.table, planned.files
+        table, files, root = planned.history.then.table, planned.files, planned.root
+        settings = ParquetSettings.of_options(table.options)
         job_id, numbers = str(uuid4()), count()
-        self.lake.register_job(job_id, f"{table.root}ducklake-{job_id}")
+        self.lake.register_job(job_id, f"{root}ducklake-{job_id}")
         self.job_ids.append(job_id)
 
-        def next_path(like: str) -> str:
-            path = f"{table.root}{_hive_folders(like, table.root)}ducklake-{job_id}-{next(numbers)}.parquet"
+        def path_in(folders: str) -> str:
+            path = f"{root}{folders}ducklake-{job_id}-{next(numbers)}.parquet"
             self.paths.append(path)
             return path
 
+        def next_path(like: str) -> str:
+            return path_in(_hive_folders(like, table.root))
+
         def rewrite(files: RewriteBin) -> list[DataFile]:
             like = files.pairs[0].then.path
-            settings = ParquetSettings.of_options(table.options)
             return planned.restoring.rewrite(files, lambda: next_path(like), settings)
 
         copies = [(file.path, next_path(file.path)) for file in files.copied]
@@ -376,12 +388,14 @@ class _Work:
         with self.catalog.dialect.reading() as connection:
             known = with_statistics(connection, self.catalog, table.table_id, files.copied)
         for file, (_, path) in zip(known, copies, strict=True):
-            yield _copied(file, path, table.root)
+            yield _copied(file, path, root, has_new_mapping=planned.new is not None)
         bins = plan_bins(files.rewritten, table.options.integer("target_file_size"))
         for one, written in zip(bins, in_threads(rewrite, bins), strict=True):
             for new in written:
-                below = replace(new, path=relative_to(new.path, table.root).path or "")
-                yield RestoredFile(below, partition_id=one.partition_id)
+                yield RestoredFile(_below(new, root), partition_id=one.partition_id)
+        if planned.new is not None:
+            for new in planned.restoring.write_inlined(planned.history.returning, path_in, settings):
+                yield RestoredFile(_below(new, root))
 
     def give_up(self) -> None:
         """Remove what was written: nothing landed."""
@@ -396,7 +410,12 @@ def _hive_folders(path: str, root: str) -> str:
     return "".join(f"{one}/" for one in folders if "=" in one)
 
 
-def _copied(file: LiveDataFile, path: str, root: str) -> RestoredFile:
+def _below(file: DataFile, root: str) -> DataFile:
+    return replace(file, path=relative_to(file.path, root).path or "")
+
+
+def _copied(file: LiveDataFile, path: str, root: str, *, has_new_mapping: bool) -> RestoredFile:
+    """Return what is registered of a copy; a name mapping belongs to one table."""
     copied = DataFile(
         relative_to(path, root).path or "",
         file.record_count,
@@ -404,8 +423,10 @@ def _copied(file: LiveDataFile, path: str, root: str) -> RestoredFile:
         file.footer_size,
         file.column_stats,
         file.partition_values,
+        (file.mapping or ()) if has_new_mapping and file.mapping_id is not None else None,
     )
-    return RestoredFile(copied, file.row_id_start, file.partition_id, file.mapping_id)
+    known = None if has_new_mapping else file.mapping_id
+    return RestoredFile(copied, file.row_id_start, file.partition_id, known)
 
 
 def _statistics(history: TableHistory) -> tuple[Mapping[ColumnId, TableColumnStats | None], ...]:

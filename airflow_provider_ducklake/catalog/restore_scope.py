@@ -12,7 +12,6 @@ from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
     SchemaNotFoundError,
     TableNotFoundError,
-    UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
 from airflow_provider_ducklake.spec.ids import SchemaId, ViewId
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.read import MacroRow, SchemaRow, TableRow
     from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.spec.paths import CatalogPath
     from airflow_provider_ducklake.spec.snapshots import Snapshot
 
 Thing = TypeVar("Thing")
@@ -60,14 +60,27 @@ class PlacedMacro:
 
 
 @dataclass(frozen=True, slots=True)
+class Home:
+    """The schema that has, or gets, what lay in one then: itself, or another one of its name."""
+
+    ref: SchemaRef
+    name: str
+    path: CatalogPath
+
+
+@dataclass(frozen=True, slots=True)
 class Scope:
-    """What is to be restored; ``homes`` say where what lay in a schema then lies now."""
+    """What is to be restored; ``homes`` are those of the schemas of then."""
 
     tables: tuple[Pair[TableRow], ...]
-    homes: Mapping[SchemaId, SchemaRef]
+    homes: Mapping[SchemaId, Home]
     views: tuple[Pair[ViewRow], ...] = ()
     macros: tuple[Pair[PlacedMacro], ...] = ()
     schemas: tuple[CreateSchema | DropSchema, ...] = ()
+
+    def moves(self, row: TableRow) -> bool:
+        """Whether a table of then cannot come back under its id: its schema has another one."""
+        return self.homes[row.schema.id].ref != row.schema.id
 
 
 def scope_of_table(
@@ -75,25 +88,24 @@ def scope_of_table(
 ) -> Scope:
     """Return the table that had a name then, or else has it now.
 
-    A table that took the name of one that was dropped since is dropped for it, as by CREATE OR REPLACE.
+    A table that took the name of one that was dropped since is dropped for it, as by CREATE OR REPLACE. Its
+    schema is created where none of its name is there.
 
     Raises:
         TableNotFoundError: there was no such table then.
         AlreadyExistsError: its name has been given to something else since.
-        UnsupportedFeatureError: its schema was dropped since.
     """
     was = _table_then(connection, tables, then, now, name)
     living = read.table_rows(connection, tables, now.id)
     live = next((row for row in living if row.id == was.id), None)
-    homes = _homes(connection, tables, [was.schema], now)
-    _check_homes([Pair(was, live)], homes)
+    homes, created = _homes(connection, tables, [was.schema], then, now)
     others = [row for row in living if row.qualified.folded == was.qualified.folded and row.id != was.id]
     if others and live is not None:
         raise AlreadyExistsError("table", str(was.qualified))
     if read.find_view(connection, tables, now.id, was.qualified) is not None:
         raise AlreadyExistsError("view", str(was.qualified))
     replaced = tuple(Pair(None, other) for other in others)
-    return Scope((Pair(was, live), *replaced), homes)
+    return Scope((Pair(was, live), *replaced), homes, schemas=created)
 
 
 def _table_then(
@@ -115,7 +127,6 @@ def scope_of_schemas(
 
     Raises:
         SchemaNotFoundError: there was no such schema then.
-        UnsupportedFeatureError: a schema was dropped since that held a table.
     """
 
     def chosen(at: Snapshot) -> list[SchemaRow]:
@@ -125,14 +136,8 @@ def scope_of_schemas(
     old, new = chosen(then), chosen(now)
     if schema is not None and not old:
         raise SchemaNotFoundError(schema, then.id)
-    homes = _homes(connection, tables, old, now)
-    missing = [one for one in old if one.id not in homes]
-    uuids = _uuids(connection, tables, then)
-    created = {
-        one.id: CreateSchema(NewSchemaRef(number), one.name, uuids[one.id], one.path)
-        for number, one in enumerate(missing)
-    }
-    kept = {ref for ref in homes.values() if isinstance(ref, int)}
+    homes, created = _homes(connection, tables, old, then, now)
+    kept = {home.ref for home in homes.values()}
     dropped = [DropSchema(one.id, one.name) for one in new if one.id not in kept]
     ids_then, ids_now = {one.id for one in old}, {one.id for one in new}
     of_tables = _pairs(
@@ -140,7 +145,6 @@ def scope_of_schemas(
         _tables_in(connection, tables, now, ids_now),
         lambda row: row.id,
     )
-    _check_homes(of_tables, homes)
     of_views = _pairs(
         _views_in(connection, tables, then, ids_then),
         _views_in(connection, tables, now, ids_now),
@@ -151,37 +155,27 @@ def scope_of_schemas(
         _macros_in(connection, tables, now, new),
         lambda one: one.row.id,
     )
-    made: dict[SchemaId, SchemaRef] = {one: schema.ref for one, schema in created.items()}
-    return Scope(of_tables, {**homes, **made}, of_views, of_macros, (*dropped, *created.values()))
+    return Scope(of_tables, homes, of_views, of_macros, (*dropped, *created))
 
 
 def _homes(
-    connection: Connection, tables: CatalogTables, old: Iterable[SchemaRow], now: Snapshot
-) -> dict[SchemaId, SchemaRef]:
-    """Return which schema of now each schema of then is: itself, or one of its name."""
+    connection: Connection, tables: CatalogTables, old: Iterable[SchemaRow], then: Snapshot, now: Snapshot
+) -> tuple[dict[SchemaId, Home], tuple[CreateSchema, ...]]:
+    """Return which schema each schema of then is: itself, one of its name, or one that is to be created."""
     living = read.schemas(connection, tables, now.id)
-    ids, by_name = {one.id for one in living}, {fold(one.name): one.id for one in living}
-    homes: dict[SchemaId, SchemaRef] = {}
+    by_id, by_name = {one.id: one for one in living}, {fold(one.name): one for one in living}
+    uuids = _uuids(connection, tables, then)
+    homes: dict[SchemaId, Home] = {}
+    created: list[CreateSchema] = []
     for one in old:
-        found = one.id if one.id in ids else by_name.get(fold(one.name))
-        if found is not None:
-            homes[one.id] = found
-    return homes
-
-
-def _check_homes(pairs: Iterable[Pair[TableRow]], homes: Mapping[SchemaId, SchemaRef]) -> None:
-    """Refuse tables of a dropped schema: the schema has another id now, and a table's rows name one.
-
-    Once the old schema has expired, the reference finds the table's older rows without one, and no longer
-    opens a table that has rows in the catalog (observed on 1.5.5).
-    """
-    for pair in pairs:
-        if pair.then is not None and homes.get(pair.then.schema.id) != pair.then.schema.id:
-            raise UnsupportedFeatureError(
-                f"{pair.then.qualified} lay in a schema that was dropped since. A schema does not come back "
-                "under its id, so this release cannot restore its tables: make them anew, from what "
-                "read_arrow or Spark reads of them as of that snapshot."
-            )
+        found = by_id.get(one.id) or by_name.get(fold(one.name))
+        if found is None:
+            ref = NewSchemaRef(len(created))
+            created.append(CreateSchema(ref, one.name, uuids[one.id], one.path, heir_of=one.id))
+            homes[one.id] = Home(ref, one.name, one.path)
+        else:
+            homes[one.id] = Home(found.id, found.name, found.path)
+    return homes, tuple(created)
 
 
 def _uuids(connection: Connection, tables: CatalogTables, at: Snapshot) -> dict[SchemaId, str]:

@@ -43,7 +43,7 @@ def view_changes(
         ref: ViewRef
         if pair.now is None:
             ref = NewViewRef(next(numbers))
-            home = scope.homes[pair.then.schema_id]
+            home = scope.homes[pair.then.schema_id].ref
             yield CreateView(ref, home, pair.then.name, pair.then.uuid, pair.then.definition, pair.then.id)
             before = None
         else:
@@ -65,7 +65,7 @@ def macro_changes(scope: Scope) -> Iterator[Change]:
         if pair.then is None and pair.now is not None:
             yield DropMacro(pair.now.row.id, pair.now.name, pair.now.row.is_table_macro)
         elif pair.now is None and pair.then is not None:
-            home = scope.homes[pair.then.schema_id]
+            home = scope.homes[pair.then.schema_id].ref
             yield RestoreMacro(pair.then.row.id, home, pair.then.name, pair.then.row.is_table_macro)
 
 

@@ -16,6 +16,7 @@ from airflow_provider_ducklake.transaction.changes import (
     ChangeColumns,
     CommentOnColumn,
     CommentOnTable,
+    CreateTable,
     RegisterLayout,
     RenameTable,
     RestoreTable,
@@ -31,7 +32,13 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, PartitionId, SnapshotId
     from airflow_provider_ducklake.spec.partitioning import PartitionField
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
-    from airflow_provider_ducklake.transaction.changes import Change, Positions, RestoredRows
+    from airflow_provider_ducklake.transaction.changes import (
+        Change,
+        NewTableRef,
+        Positions,
+        RestoredRows,
+        TableRef,
+    )
 
 _COPY_SHARE = 4  # a file that lost a quarter of its rows and more since is copied whole, by the store itself
 
@@ -225,10 +232,11 @@ def alterations(then: TableState, now: TableState, outdated: Collection[ColumnId
         yield layout_of_inlined_rows(old)
 
 
-def layout_of_inlined_rows(table: TableSnapshot) -> RegisterLayout:
-    """Return the change that lets DuckDB's small inserts fit the table's columns."""
+def layout_of_inlined_rows(table: TableSnapshot, new: NewTableRef | None = None) -> RegisterLayout:
+    """Return the change that lets DuckDB's small inserts fit the table's columns, or those of a new one."""
     allowed = table.options.integer("data_inlining_row_limit") > 0
-    return RegisterLayout(table.table_id, table.name, table.schema, only_if_registered=not allowed)
+    ref = new if new is not None else table.table_id
+    return RegisterLayout(ref, table.name, table.schema, only_if_registered=not allowed)
 
 
 def _columns(old: TableSnapshot, new: TableSnapshot, outdated: Collection[ColumnId]) -> Iterator[Change]:
@@ -239,30 +247,35 @@ def _columns(old: TableSnapshot, new: TableSnapshot, outdated: Collection[Column
         yield ChangeColumns(new.table_id, new.name, ended, begun)
 
 
-def keys(old: TableSnapshot, new: TableSnapshot | None) -> Iterator[Change]:
-    """Yield what gives a table its old partition and sort keys; it has none yet where ``new`` is None."""
-    if _partition_by(old) != (_partition_by(new) if new is not None else ()):
-        partition_id = old.partition_spec.id if old.partition_spec is not None else None
-        yield SetPartitioning(old.table_id, old.name, _partition_by(old), partition_id)
+def keys(old: TableSnapshot, now: TableSnapshot | None, new: NewTableRef | None = None) -> Iterator[Change]:
+    """Yield what gives a table its old partition and sort keys; it has none yet where ``now`` is None.
+
+    With ``new`` that one gets them, under new ids.
+    """
+    ref: TableRef = old.table_id if new is None else new
+    if _partition_by(old) != (_partition_by(now) if now is not None else ()):
+        known = old.partition_spec.id if old.partition_spec is not None and new is None else None
+        yield SetPartitioning(ref, old.name, _partition_by(old), known)
     sort_by = old.sort_spec.fields if old.sort_spec is not None else ()
-    if sort_by != (new.sort_spec.fields if new is not None and new.sort_spec is not None else ()):
-        yield SetSorting(old.table_id, old.name, sort_by)
+    if sort_by != (now.sort_spec.fields if now is not None and now.sort_spec is not None else ()):
+        yield SetSorting(ref, old.name, sort_by)
 
 
 def _partition_by(table: TableSnapshot) -> tuple[PartitionField, ...]:
     return table.partition_spec.fields if table.partition_spec is not None else ()
 
 
-def comments(then: TableState, now: TableState | None) -> Iterator[Change]:
-    """Yield what gives a table its old comments; it has none yet where ``now`` is None."""
+def comments(then: TableState, now: TableState | None, new: NewTableRef | None = None) -> Iterator[Change]:
+    """Yield what gives a table, or ``new``, its old comments; it has none yet where ``now`` is None."""
     before = now.comments if now is not None else Comments()
     table = then.table
+    ref: TableRef = table.table_id if new is None else new
     if then.comments.of_table != before.of_table:
-        yield CommentOnTable(table.table_id, table.name, then.comments.of_table)
+        yield CommentOnTable(ref, table.name, then.comments.of_table)
     for column in table.schema.walk():
         text = then.comments.of_columns.get(column.id)
         if text != before.of_columns.get(column.id):
-            yield CommentOnColumn(table.table_id, table.name, column.id, text)
+            yield CommentOnColumn(ref, table.name, column.id, text)
 
 
 class Fate(StrEnum):
@@ -324,6 +337,8 @@ def described(changes: Iterable[Change], now: TableSnapshot | None) -> Iterator[
         match change:
             case RestoreTable(name=name):
                 yield f"{name} comes back"
+            case CreateTable(name=name):
+                yield f"{name} comes back as a new table"
             case RenameTable(name=name, new_name=new_name):
                 yield f"{name} becomes {new_name}"
             case ChangeColumns():

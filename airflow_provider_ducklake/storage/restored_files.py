@@ -8,6 +8,7 @@ copy's delete file leaves out as born and gone. Any other rows are written anew,
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,22 +17,25 @@ import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.restore import FileLook, FilePair, has_later_rows
+from airflow_provider_ducklake.spec.partitioning import hive_directory
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.spec.types import ScalarType
 from airflow_provider_ducklake.storage.compact_files import Merging
 from airflow_provider_ducklake.storage.copying import copy_file
 from airflow_provider_ducklake.storage.filesystem import naming_errors, open_filesystem, open_input
+from airflow_provider_ducklake.storage.inlined_values import inlined_in_schema
 from airflow_provider_ducklake.storage.merged_deletes import positions_of
 from airflow_provider_ducklake.storage.parquet_reader import read_data_file
 from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
+from airflow_provider_ducklake.storage.partition_split import split_by_partition
 from airflow_provider_ducklake.storage.reshape import field_id
 from airflow_provider_ducklake.storage.table_reader import ROW_ID, SNAPSHOT_ID, gone_positions, ordinals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from airflow_provider_ducklake.planning.restore import RewriteBin
-    from airflow_provider_ducklake.planning.scan import ScanPlan
+    from airflow_provider_ducklake.planning.scan import InlinedRows, ScanPlan
     from airflow_provider_ducklake.planning.write import ParquetSettings
     from airflow_provider_ducklake.spec.files import DataFile, LiveDataFile
     from airflow_provider_ducklake.storage.filesystem import Location
@@ -113,12 +117,43 @@ class Restoring:
         """
         schema = self.then.table.schema
         _check_writable(schema, str(self.then.table.name))
-        target = TableSchema((*schema.columns, ROW_ID))
+        rows = (part for pair in files.pairs for part in self._returning(pair, schema, settings))
+        written = self._written(rows, next_path, settings)
+        return [_known_by_catalog(one, files.partition_values) for one in written]
+
+    def write_inlined(
+        self, parts: Sequence[InlinedRows], path_in: Callable[[str], str], settings: ParquetSettings
+    ) -> Iterator[DataFile]:
+        """Write rows that lay in the catalog, with their ids, a file or more for each partition.
+
+        ``path_in`` is given the folders of a partition, below the table's directory.
+
+        Raises:
+            StorageError: a file cannot be written.
+            UnsupportedFeatureError: the table has a type that this release cannot write.
+        """
+        if not parts:
+            return
+        schema = self.then.table.schema
+        _check_writable(schema, str(self.then.table.name))
+        spec = self.then.table.partition_spec
+        keys = spec.fields if spec is not None else ()
+        row_ids = pa.array([one for part in parts for one in part.row_ids], pa.int64())
+        rows = inlined_in_schema(parts, schema).append_column(ROW_ID.name, row_ids)
+        for values, partition in split_by_partition(rows, schema, keys):
+            folders = hive_directory(keys, schema, values) if settings.hive_file_pattern else ""
+            for one in self._written(iter([partition]), partial(path_in, folders), settings):
+                yield _known_by_catalog(one, values)
+
+    def _written(
+        self, parts: Iterator[pa.Table], next_path: Callable[[], str], settings: ParquetSettings
+    ) -> Sequence[DataFile]:
+        """Write rows, each with its id behind its columns."""
+        target = TableSchema((*self.then.table.schema.columns, ROW_ID))
         with RollingWriter(target, next_path, settings, locate=self.locate) as writer:
-            for pair in files.pairs:
-                for rows in self._returning(pair, schema, settings):
-                    writer.write(rows)
-        return [_known_by_catalog(one, files) for one in writer.files]
+            for rows in parts:
+                writer.write(rows)
+        return writer.files
 
     def _returning(
         self, pair: FilePair, schema: TableSchema, settings: ParquetSettings
@@ -166,10 +201,11 @@ def _check_writable(schema: TableSchema, table: str) -> None:
         if column.type == ScalarType("interval"):
             raise UnsupportedFeatureError(
                 f"Column {column.name} of {table} has type interval, which this release cannot write to "
-                "Parquet: rows of a file that lost others, or was merged or flushed, cannot be restored."
+                "Parquet: rows of a file that lost others, or was merged or flushed, cannot be restored, nor "
+                "those in the catalog of a table whose schema was dropped since."
             )
 
 
-def _known_by_catalog(written: DataFile, files: RewriteBin) -> DataFile:
+def _known_by_catalog(written: DataFile, partition_values: tuple[str | None, ...]) -> DataFile:
     stats = {one: known for one, known in written.column_stats.items() if one != ROW_ID.id}
-    return replace(written, column_stats=stats, partition_values=files.partition_values, has_row_ids=True)
+    return replace(written, column_stats=stats, partition_values=partition_values, has_row_ids=True)

@@ -67,13 +67,15 @@ ViewRef: TypeAlias = ViewId | NewViewRef
 class CreateSchema:
     """A new schema; ``uuid`` names its directory where the name cannot.
 
-    ``path`` is the directory of one that comes back, as its row had it.
+    ``path`` is the directory of one that comes back, as its row had it; ``heir_of`` the id that it had, from
+    which it takes its options.
     """
 
     ref: NewSchemaRef
     name: str
     uuid: str
     path: CatalogPath | None = None
+    heir_of: SchemaId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ class DropSchema:
 class CreateTable:
     """A new table in ``directory`` (below its schema's), which is chosen before anything is written.
 
-    ``undone`` are columns that the transaction took away again: their ids stay used.
+    ``undone`` are columns that the transaction took away again: their ids stay used. ``heir_of`` is a dropped
+    table whose options it takes.
     """
 
     ref: NewTableRef
@@ -99,6 +102,7 @@ class CreateTable:
     columns: TableSchema
     is_altered: bool = False  # recorded besides, as the reference does, when its columns changed since
     undone: tuple[ColumnRow, ...] = ()
+    heir_of: TableId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -585,7 +589,9 @@ class RestoreMacro:
 class RestoredFile:
     """A new file with rows that the table had, at a path relative to the table's directory.
 
-    ``row_id_start`` None: its rows say their ids. ``mapping_id`` is that of the file it is a copy of.
+    ``row_id_start`` None: its rows say their ids. ``mapping_id`` is that of the file it is a copy of; in a
+    new table the mapping gets another id. ``partition_id`` None: the values, if any, are those of keys that
+    the same transaction sets.
     """
 
     file: DataFile
@@ -613,9 +619,10 @@ class RestoreRows:
 
     ``schema`` is the table's at the commit, ``column_stats`` what is said of each batch of rows that come
     back to the catalog. ``retyped`` are leaf columns that had another type since: bounds of then are none.
+    Of a new table they are those that ever had one, and ``next_row_id`` is where the rows to come go on.
     """
 
-    table_id: TableId
+    table: TableRef
     name: QualifiedName
     as_of: SnapshotId
     schema: TableSchema
@@ -623,6 +630,7 @@ class RestoreRows:
     inlined: tuple[RestoredRows, ...] = ()
     column_stats: tuple[Mapping[ColumnId, TableColumnStats | None], ...] = ()
     retyped: tuple[ColumnId, ...] = ()
+    next_row_id: int = 0
 
 
 Change: TypeAlias = (

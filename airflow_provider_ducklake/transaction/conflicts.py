@@ -203,7 +203,7 @@ def _ours(change: Change) -> _Ours | None:  # noqa: C901, PLR0911, PLR0912 - one
             return _Ours(Deed.RENAME, str(name), table_id, new_name, schema_name=name.schema)
         case DropTable(table_id, name):
             return _Ours(Deed.DROP, str(name), table_id)
-        case RestoreRows(table_id, name):
+        case RestoreRows(table=int(table_id), name=name):
             return _Ours(Deed.RESTORE, str(name), table_id)
         case (
             CreateTable(schema=schema, name=name)

@@ -1,5 +1,6 @@
 """What restored lakes show, at every snapshot, and what is left of them when all else is gone."""
 
+from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.spec.identifiers import quote
 from tests.interop.comparison import differences, multiset, tables_of
 from tests.reference.duckdb_lake import open_lake
@@ -42,3 +43,16 @@ def forget_all_but_the_newest(catalog):
         ids = [one for (one,) in reference.sql("SELECT snapshot_id FROM ducklake_snapshots('lake')")]
         reference.sql(f"CALL ducklake_expire_snapshots('lake', versions => {sorted(ids)[:-1]})")
         reference.sql("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
+
+
+class Interrupted(Lake):
+    """A lake to which something happens between the plan of a restore and its commit."""
+
+    meanwhile = staticmethod(lambda: None)
+    afterwards = staticmethod(lambda: None)
+
+    def commit_stages(self, *arguments, **named):
+        self.meanwhile()
+        committed = super().commit_stages(*arguments, **named)
+        self.afterwards()
+        return committed

@@ -23,6 +23,7 @@ from airflow_provider_ducklake.planning.findings import FindingCode
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from tests.interop.corpus import SCENARIOS, History, build
 from tests.interop.restoring import (
+    Interrupted,
     assert_read_alike,
     forget_all_but_the_newest,
     numbered_rows,
@@ -295,19 +296,6 @@ def test_a_file_that_is_gone_is_named_and_nothing_is_left_behind(lake, tmp_path)
 
     assert gone
     assert (sorted(tmp_path.rglob("*.parquet")), lake.current_snapshot()) == (files, newest)
-
-
-class Interrupted(Lake):
-    """A lake to which something happens between the plan of a restore and its commit."""
-
-    meanwhile = staticmethod(lambda: None)
-    afterwards = staticmethod(lambda: None)
-
-    def commit_stages(self, *arguments, **named):
-        self.meanwhile()
-        committed = super().commit_stages(*arguments, **named)
-        self.afterwards()
-        return committed
 
 
 @pytest.fixture

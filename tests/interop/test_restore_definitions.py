@@ -6,10 +6,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
-    AlreadyExistsError,
-    UnsupportedFeatureError,
-)
+from airflow_provider_ducklake.errors import AlreadyExistsError
 from tests.interop.restoring import assert_read_alike, forget_all_but_the_newest
 from tests.reference.duckdb_lake import open_lake
 
@@ -164,16 +161,6 @@ def test_a_name_that_somebody_else_has_is_not_taken(lake, sqlite_catalog, kind):
 
     with pytest.raises(AlreadyExistsError, match=r"main\.t"):
         lake.restore("t", at=then)
-
-
-@pytest.mark.parametrize("again", [False, True])
-def test_tables_of_a_dropped_schema_do_not_come_back(lake, sqlite_catalog, again):
-    run(sqlite_catalog, "CREATE SCHEMA s", "CREATE TABLE s.t AS SELECT 1 AS i")
-    then = newest(lake)
-    run(sqlite_catalog, "DROP SCHEMA s CASCADE", *(["CREATE SCHEMA s"] if again else []))
-    for scope in ({"table": "s.t"}, {"schema": "s"}, {}):
-        with pytest.raises(UnsupportedFeatureError, match=r"s\.t lay in a schema that was dropped"):
-            lake.restore(at=then, **scope)
 
 
 def test_a_dropped_schema_without_tables_comes_back(lake, sqlite_catalog):

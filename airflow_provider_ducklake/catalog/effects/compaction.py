@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.spec.files import DataFile
-    from airflow_provider_ducklake.transaction.changes import MergeAdjacent, RestoreRows, RewriteDeletes
+    from airflow_provider_ducklake.spec.identifiers import QualifiedName
+    from airflow_provider_ducklake.spec.ids import TableId
+    from airflow_provider_ducklake.transaction.changes import MergeAdjacent, RewriteDeletes
     from airflow_provider_ducklake.transaction.commit_state import CommitState
 
 OF_DATA_FILE = ("file_column_stats", "file_variant_stats", "file_partition_value")  # rows that go with a file
@@ -35,7 +38,8 @@ def merge_adjacent(change: MergeAdjacent, state: CommitState, tables: CatalogTab
         }
         for merged in change.files
     ]
-    yield from add_files(change, [merged.file for merged in change.files], lives, state, tables)
+    of_table = OfTable(change.table_id, change.name)
+    yield from add_files(of_table, [merged.file for merged in change.files], lives, state, tables)
     state.record(ChangeRecord(ChangeKind.MERGE_ADJACENT, change.table_id))
 
 
@@ -60,12 +64,21 @@ def rewrite_deletes(change: RewriteDeletes, state: CommitState, tables: CatalogT
     ]
     if written:
         new_files = [one.file for one in written if one.file is not None]
-        yield from add_files(change, new_files, lives, state, tables)
+        of_table = OfTable(change.table_id, change.name)
+        yield from add_files(of_table, new_files, lives, state, tables)
     state.record(ChangeRecord(ChangeKind.REWRITE_DELETE, change.table_id))
 
 
+@dataclass(frozen=True, slots=True)
+class OfTable:
+    """The table that files belong to."""
+
+    id: TableId
+    name: QualifiedName
+
+
 def add_files(
-    change: MergeAdjacent | RewriteDeletes | RestoreRows,
+    table: OfTable,
     new_files: list[DataFile],
     lives: list[dict[str, Any]],
     state: CommitState,
@@ -77,13 +90,13 @@ def add_files(
     """
     files = [(state.new_file_id(), file) for file in new_files]
     rows = [
-        {**file_row(file_id, file, change.table_id), "mapping_id": None, **life}
+        {**file_row(file_id, file, table.id), "mapping_id": None, **life}
         for (file_id, file), life in zip(files, lives, strict=True)
     ]
     yield insert(tables["data_file"], *rows)
-    if stats := list(stats_rows(files, change.table_id)):
+    if stats := list(stats_rows(files, table.id)):
         yield insert(tables["file_column_stats"], *stats)
-    if values := list(partition_rows(files, change.table_id, str(change.name))):
+    if values := list(partition_rows(files, table.id, str(table.name))):
         yield insert(tables["file_partition_value"], *values)
 
 

@@ -30,10 +30,9 @@ def append_files(change: AppendFiles, state: CommitState, tables: CatalogTables)
     before = state.stats(table_id) or TableStats()
     files, mappings = [], {}
     for file in change.files:
-        if file.mapping is not None:
-            mapping_id, is_new = state.mapping_id(table_id, file.mapping)
-            if is_new:
-                yield from _mapping(mapping_id, file.mapping, table_id, tables)
+        mapping_id, effects = map_file(file, table_id, state, tables)
+        yield from effects
+        if mapping_id is not None:
             mappings[file.path] = mapping_id
         files.append((state.new_file_id(), file))
     yield insert(tables["data_file"], *_file_rows(change, files, mappings, state, before))
@@ -46,6 +45,16 @@ def append_files(change: AppendFiles, state: CommitState, tables: CatalogTables)
     yield from add_to_stats(table_id, change.schema, change.record_count, size, incoming, state, tables)
     state.note_rows(table_id, before.next_row_id, change.record_count)
     state.record(ChangeRecord(ChangeKind.INSERTED_INTO_TABLE, table_id))
+
+
+def map_file(
+    file: DataFile, table_id: TableId, state: CommitState, tables: CatalogTables
+) -> tuple[MappingId | None, list[Effect]]:
+    """Return the id of a file's name mapping, None where it has none, and the rows of one that is new."""
+    if file.mapping is None:
+        return None, []
+    mapping_id, is_new = state.mapping_id(table_id, file.mapping)
+    return mapping_id, list(_mapping(mapping_id, file.mapping, table_id, tables)) if is_new else []
 
 
 def _mapping(

@@ -6,21 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnClause, TableClause, column, literal, null, quoted_name, select, table
 
-from airflow_provider_ducklake.catalog.effects.compaction import add_files
+from airflow_provider_ducklake.catalog.effects.compaction import OfTable, add_files
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
-from airflow_provider_ducklake.catalog.effects.statistics import add_to_stats
+from airflow_provider_ducklake.catalog.effects.files import map_file
+from airflow_provider_ducklake.catalog.effects.statistics import add_to_stats, begin_stats
 from airflow_provider_ducklake.catalog.effects.tables import all_columns, new_schema_version
 from airflow_provider_ducklake.catalog.inlined_tables import BEGIN_SNAPSHOT, END_SNAPSHOT, ROW_ID
-from airflow_provider_ducklake.spec.stats import merge_files, merge_known
+from airflow_provider_ducklake.spec.stats import TableStats, merge_files, merge_known
+from airflow_provider_ducklake.transaction.changes import NewTableRef
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airflow_provider_ducklake.catalog.tables import CatalogTables
-    from airflow_provider_ducklake.spec.ids import ColumnId, SnapshotId
+    from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId, SnapshotId, TableId
     from airflow_provider_ducklake.spec.stats import TableColumnStats
     from airflow_provider_ducklake.transaction.changes import (
+        RestoredFile,
         RestoredRows,
         RestoreMacro,
         RestoreRows,
@@ -71,49 +74,74 @@ def restore_rows(change: RestoreRows, state: CommitState, tables: CatalogTables)
     The table's next row id stays: no row is new. Its statistics are widened by what comes back, since others
     may have narrowed them to what was left.
     """
-    yield from _forget_bounds(change, state, tables)
+    table_id = state.table_id(change.table)
+    yield from _forget_bounds(change, table_id, state, tables)
     if change.files:
-        yield from _files(change, state, tables)
+        yield from _files(change, OfTable(table_id, change.name), state, tables)
     for part in change.inlined:
         yield from _inlined(part, change.as_of, state, tables)
     if change.files or any(part.returning for part in change.inlined):
-        size = sum(one.file.file_size_bytes for one in change.files)
-        yield from add_to_stats(change.table_id, change.schema, 0, size, _said_of(change), state, tables)
-    _record(change, state)
+        yield from _statistics(change, table_id, state, tables)
+    _record(change, table_id, state)
 
 
-def _files(change: RestoreRows, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
-    lives = [
-        {
-            "begin_snapshot": state.snapshot_id,
-            "row_id_start": one.row_id_start,
-            "partition_id": one.partition_id,
-            "mapping_id": one.mapping_id,
-            "partial_max": None,
-        }
-        for one in change.files
-    ]
-    yield from add_files(change, [one.file for one in change.files], lives, state, tables)
+def _files(
+    change: RestoreRows, table: OfTable, state: CommitState, tables: CatalogTables
+) -> Iterator[Effect]:
+    lives = []
+    for one in change.files:
+        mapping_id, effects = map_file(one.file, table.id, state, tables)
+        yield from effects
+        lives.append(
+            {
+                "begin_snapshot": state.snapshot_id,
+                "row_id_start": one.row_id_start,
+                "partition_id": _partition_id(one, table.id, state),
+                "mapping_id": mapping_id if one.mapping_id is None else one.mapping_id,
+                "partial_max": None,
+            }
+        )
+    yield from add_files(table, [one.file for one in change.files], lives, state, tables)
+
+
+def _partition_id(one: RestoredFile, table_id: TableId, state: CommitState) -> PartitionId | None:
+    if one.partition_id is None and one.file.partition_values:
+        return state.new_partition_id(table_id)
+    return one.partition_id
+
+
+def _statistics(
+    change: RestoreRows, table_id: TableId, state: CommitState, tables: CatalogTables
+) -> Iterator[Effect]:
+    size = sum(one.file.file_size_bytes for one in change.files)
+    said = _said_of(change)
+    if isinstance(change.table, NewTableRef):
+        row_count = sum(one.file.record_count for one in change.files)
+        counts = TableStats(row_count, max(row_count, change.next_row_id), size)
+        yield from begin_stats(table_id, counts, said, state, tables)
+    else:
+        yield from add_to_stats(table_id, change.schema, 0, size, said, state, tables)
 
 
 def _said_of(change: RestoreRows) -> dict[ColumnId, TableColumnStats | None]:
     types = change.schema.leaf_types()
     of_files = merge_files((one.file.column_stats for one in change.files), types)
-    return merge_known([*([of_files] if change.files else []), *change.column_stats], types)
+    said = merge_known([*([of_files] if change.files else []), *change.column_stats], types)
+    return {**said, **dict.fromkeys(change.retyped)}
 
 
-def _forget_bounds(change: RestoreRows, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+def _forget_bounds(
+    change: RestoreRows, table_id: TableId, state: CommitState, tables: CatalogTables
+) -> Iterator[Effect]:
     """Yield the end of bounds of another type; those that are missing claim nothing."""
-    if not change.retyped:
+    if not change.retyped or isinstance(change.table, NewTableRef):
         return
     stats = tables["table_column_stats"]
-    yield Effect(
-        stats.delete().where(stats.c.table_id == change.table_id, stats.c.column_id.in_(change.retyped))
-    )
-    counts, known = state.stats(change.table_id), state.column_stats(change.table_id)
+    yield Effect(stats.delete().where(stats.c.table_id == table_id, stats.c.column_id.in_(change.retyped)))
+    counts, known = state.stats(table_id), state.column_stats(table_id)
     if counts is not None:
         kept = {one: bounds for one, bounds in known.items() if one not in change.retyped}
-        state.set_stats(change.table_id, counts, kept)
+        state.set_stats(table_id, counts, kept)
 
 
 def _inlined(
@@ -136,7 +164,7 @@ def _rows(part: RestoredRows, tables: CatalogTables) -> TableClause:
     return table(part.table_name, *columns, schema=tables.metadata_schema)
 
 
-def _record(change: RestoreRows, state: CommitState) -> None:
+def _record(change: RestoreRows, table_id: TableId, state: CommitState) -> None:
     returning = any(part.returning for part in change.inlined)
     kinds = {
         ChangeKind.INSERTED_INTO_TABLE: bool(change.files),
@@ -145,6 +173,6 @@ def _record(change: RestoreRows, state: CommitState) -> None:
     }
     for kind, happened in kinds.items():
         if happened:
-            state.record(ChangeRecord(kind, change.table_id))
+            state.record(ChangeRecord(kind, table_id))
     if returning and not change.files:
         state.new_file_id()  # for no file: DuckDB caches statistics by this counter

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog.effects.effect import Effect, close, insert
+from airflow_provider_ducklake.catalog.effects.options import inherit_options
 from airflow_provider_ducklake.catalog.effects.tables import renamed
 from airflow_provider_ducklake.spec.paths import CatalogPath, directory_name
 from airflow_provider_ducklake.spec.views import format_aliases
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
 
 def create_schema(change: CreateSchema, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the row of a new schema."""
+    schema_id = state.add_schema(change.ref)
     path = change.path or CatalogPath(directory_name(change.name, change.uuid))
     yield insert(
         tables["schema"],
         {
-            "schema_id": state.add_schema(change.ref),
+            "schema_id": schema_id,
             "schema_uuid": change.uuid,
             "begin_snapshot": state.snapshot_id,
             "end_snapshot": None,
@@ -40,6 +42,8 @@ def create_schema(change: CreateSchema, state: CommitState, tables: CatalogTable
             "path_is_relative": path.is_relative,
         },
     )
+    if change.heir_of is not None:
+        yield inherit_options("schema", change.heir_of, schema_id, tables)
     state.record(ChangeRecord(ChangeKind.CREATED_SCHEMA, name=change.name))
 
 

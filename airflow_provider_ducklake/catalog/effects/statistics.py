@@ -34,15 +34,28 @@ def add_to_stats(  # noqa: PLR0913, PLR0917 - what was added, and to what
     ``incoming`` says what is known of the rows' leaf columns; None is not enough.
     """
     before = state.stats(table_id)
-    after = (before or TableStats()).add(row_count, size_bytes)
-    yield _counts(table_id, after, tables, is_first=before is None)
     if before is None:
-        columns = {column_id: stats for column_id, stats in incoming.items() if stats is not None}
-        yield from _first(table_id, columns, tables)
-    else:
-        columns, unknown = _widened(table_id, schema, incoming, state)
-        yield from _changed(table_id, columns, unknown, state, tables)
+        yield from begin_stats(table_id, TableStats().add(row_count, size_bytes), incoming, state, tables)
+        return
+    after = before.add(row_count, size_bytes)
+    yield _counts(table_id, after, tables, is_first=False)
+    columns, unknown = _widened(table_id, schema, incoming, state)
+    yield from _changed(table_id, columns, unknown, state, tables)
     state.set_stats(table_id, after, columns)
+
+
+def begin_stats(
+    table_id: TableId,
+    counts: TableStats,
+    incoming: Mapping[ColumnId, TableColumnStats | None],
+    state: CommitState,
+    tables: CatalogTables,
+) -> Iterator[Effect]:
+    """Yield a table's counts and column statistics with its first rows; ``incoming`` as above."""
+    columns = {column_id: stats for column_id, stats in incoming.items() if stats is not None}
+    yield _counts(table_id, counts, tables, is_first=True)
+    yield from _first(table_id, columns, tables)
+    state.set_stats(table_id, counts, columns)
 
 
 def _counts(table_id: TableId, after: TableStats, tables: CatalogTables, *, is_first: bool) -> Effect:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, literal, null, select, update
 
 from airflow_provider_ducklake.catalog.effects.effect import Effect, close, insert
+from airflow_provider_ducklake.catalog.effects.options import inherit_options
 from airflow_provider_ducklake.transaction.changes import ColumnRow
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
@@ -44,6 +45,8 @@ def create_table(change: CreateTable, state: CommitState, tables: CatalogTables)
     yield all_columns(change.columns, table_id, state, tables)
     yield from _undone(change.undone, table_id, state, tables)
     yield from new_schema_version(table_id, state, tables)
+    if change.heir_of is not None:
+        yield inherit_options("table", change.heir_of, table_id, tables)
     state.record(ChangeRecord(ChangeKind.CREATED_TABLE, name=change.name))
     if change.is_altered:
         state.record(ChangeRecord(ChangeKind.ALTERED_TABLE, table_id))
