@@ -213,7 +213,8 @@ class LakeMaintenance(LakeWrites):
         """Make a table, all of a schema or (neither) the lake what it was at a snapshot, as a new snapshot.
 
         Columns, names, keys and comments come back as well; what was made since goes, what was dropped since
-        comes back. ``dry_run`` changes nothing and says what would be done. See ``catalog.restore``.
+        comes back; a table whose schema was dropped, as a new one. ``dry_run`` changes nothing and says what
+        would be done. See ``catalog.restore``.
 
         Raises:
             SnapshotNotFoundError: the snapshot has expired, or never was.

@@ -28,6 +28,7 @@ from airflow_provider_ducklake.planning.restore import Comments, TableState, com
 from airflow_provider_ducklake.planning.scan import ScanPlan
 from airflow_provider_ducklake.spec.ids import ColumnId
 from airflow_provider_ducklake.spec.stats import TableStats
+from airflow_provider_ducklake.spec.types import SIGNED_INTEGERS, UNSIGNED_INTEGERS
 from airflow_provider_ducklake.transaction.changes import RestoredRows
 from airflow_provider_ducklake.transaction.table_draft import same_layout
 
@@ -59,7 +60,8 @@ class TableHistory:
     fit the newest catalog table that there is for them.
 
     ``counters`` are those of a table that comes back as a new one: then ``returning`` are all its rows in the
-    catalog, none of which comes back there, and ``retyped`` the columns that ever had another type.
+    catalog, none of which comes back there, and ``retyped`` the columns that ever had another type
+    (but integers).
     """
 
     row: TableRow
@@ -94,7 +96,7 @@ def read_history(  # noqa: PLR0913 - what is restored, from when to when
         history,
         inlined=(),
         returning=_filled(read_inlined(connection, catalog, replace(old, has_inlined_data=True))),
-        retyped=tuple(_retyped(connection, catalog.tables, old, after=-1)),
+        retyped=_ever_retyped(connection, catalog.tables, old),
         counters=_counters(connection, catalog.tables, old.table_id),
     )
 
@@ -128,7 +130,7 @@ def _history(
         columns_since(connection, catalog.tables, then.id, old.table_id),
         inlined,
         inlined_ended_since(connection, catalog, old) if is_returning else (),
-        tuple(_retyped(connection, catalog.tables, old, after=then.id)),
+        _retyped(connection, catalog.tables, old),
         _has_layout(connection, catalog.tables, old),
     )
 
@@ -177,16 +179,32 @@ def _inlined(connection: Connection, catalog: Catalog, then: TableSnapshot) -> I
             yield RestoredRows(name, tuple(names), returning, leaving)
 
 
-def _retyped(
+def _retyped(connection: Connection, tables: CatalogTables, then: TableSnapshot) -> tuple[ColumnId, ...]:
+    found = _other_types(connection, tables, then, after=then.snapshot.id)
+    return tuple(sorted({column_id for column_id, _ in found}))
+
+
+def _ever_retyped(connection: Connection, tables: CatalogTables, then: TableSnapshot) -> tuple[ColumnId, ...]:
+    """Return the leaf columns that ever had another type; bounds of narrower integers are bounds of wider."""
+    types = {leaf.id: leaf.catalog_type for leaf in then.schema.leaves()}
+    found = _other_types(connection, tables, then, after=-1)
+    return tuple(sorted({one for one, other in found if not _INTEGERS.issuperset((other, types[one]))}))
+
+
+_INTEGERS = {*SIGNED_INTEGERS, *UNSIGNED_INTEGERS}
+
+
+def _other_types(
     connection: Connection, tables: CatalogTables, then: TableSnapshot, *, after: int
-) -> Iterable[ColumnId]:
+) -> set[tuple[ColumnId, str]]:
+    """Return leaf columns with types that they had after a snapshot, and do not have in that of ``then``."""
     column_ = tables["column"]
     query = select(column_.c.column_id, column_.c.column_type).where(
         column_.c.table_id == then.table_id, column_.c.begin_snapshot > after
     )
     types = {leaf.id: leaf.catalog_type for leaf in then.schema.leaves()}
-    since = {(row.column_id, row.column_type) for row in connection.execute(query)}
-    return sorted({ColumnId(one) for one, type_ in since if types.get(one, type_) != type_})
+    had = {(ColumnId(row.column_id), str(row.column_type)) for row in connection.execute(query)}
+    return {(one, type_) for one, type_ in had if types.get(one, type_) != type_}
 
 
 def _has_layout(connection: Connection, tables: CatalogTables, then: TableSnapshot) -> bool:

@@ -20,7 +20,12 @@ from airflow_provider_ducklake.catalog.restore_views import in_words, macro_chan
 from airflow_provider_ducklake.catalog.row_changes import delete_changes, read_targets
 from airflow_provider_ducklake.catalog.unused_files import remove_unused
 from airflow_provider_ducklake.errors import CommitStateUnknownError, InvalidInputError
-from airflow_provider_ducklake.planning.recreation import NewTable, creation, in_own_partitions
+from airflow_provider_ducklake.planning.recreation import (
+    NewTable,
+    creation,
+    in_own_partitions,
+    without_bounds,
+)
 from airflow_provider_ducklake.planning.restore import (
     Fate,
     FileActions,
@@ -387,6 +392,8 @@ class _Work:
         in_threads(lambda ends: planned.restoring.copy(*ends), copies)
         with self.catalog.dialect.reading() as connection:
             known = with_statistics(connection, self.catalog, table.table_id, files.copied)
+        if planned.new is not None:
+            known = [without_bounds(file, planned.history.retyped) for file in known]
         for file, (_, path) in zip(known, copies, strict=True):
             yield _copied(file, path, root, has_new_mapping=planned.new is not None)
         bins = plan_bins(files.rewritten, table.options.integer("target_file_size"))

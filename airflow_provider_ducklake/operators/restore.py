@@ -33,8 +33,8 @@ class DuckLakeRestoreTableOperator(DuckLakeOperator):
 
     Rows with their ids, columns, names, partition and sort keys, defaults and comments come back; what came
     since goes from the newest snapshot, and all older ones stay as they are. Files that ended since are
-    copied, by the store itself where it can. A table that is changed meanwhile fails the task, and its retry
-    plans again.
+    copied, by the store itself where it can. A table whose schema was dropped comes back as a new one. A
+    table that is changed meanwhile fails the task, and its retry plans again.
 
     :param table: the table, by its name then or now. (templated)
     :param schema: in place of ``table``: all tables, views and macros of a schema; those made since are

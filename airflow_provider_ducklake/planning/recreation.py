@@ -16,7 +16,7 @@ from airflow_provider_ducklake.spec.types import ScalarType
 from airflow_provider_ducklake.transaction.changes import ColumnRow, CreateTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from airflow_provider_ducklake.planning.restore import FileActions, TableState
     from airflow_provider_ducklake.spec.files import LiveDataFile
@@ -83,6 +83,15 @@ def in_own_partitions(files: FileActions, spec: PartitionSpec | None) -> FileAct
         copied=tuple(_repartitioned(file, spec) for file in files.copied),
         rewritten=tuple(replace(pair, then=_repartitioned(pair.then, spec)) for pair in files.rewritten),
     )
+
+
+def without_bounds(file: LiveDataFile, columns: Collection[ColumnId]) -> LiveDataFile:
+    """Return a file without bounds of columns: nobody could tell any more that they are of other types."""
+    stats = {
+        one: replace(known, min_value=None, max_value=None) if one in columns else known
+        for one, known in file.column_stats.items()
+    }
+    return replace(file, column_stats=stats)
 
 
 def _repartitioned(file: LiveDataFile, spec: PartitionSpec | None) -> LiveDataFile:

@@ -456,30 +456,29 @@ def build(scenario: Scenario, catalog: CatalogDatabase, given: Path) -> None:
 class History:
     """Draws statements on a few tables; some fail in the reference, which then changes nothing.
 
-    ``kinds`` None: of all kinds, each as often.
+    ``kinds`` None: of all kinds but ``schema``, each as often. That one is for tables in the schema ``s``.
     """
 
     random: random.Random
     carried_out: Counter[str]  # by their kinds
     statements: list[str] = field(default_factory=list)
     kinds: Sequence[str] | None = None
+    tables: Sequence[str] = ("t0", "t1", "t2")
 
     def play(self, reference: DuckLakeConnection, steps: int) -> None:
-        for number in range(3):
-            reference.sql(
-                f"CREATE TABLE t{number} (i INT, s VARCHAR, n DECIMAL(9,2), st STRUCT(a INT, b VARCHAR))"
-            )
+        for table in self.tables:
+            reference.sql(_creation(table))
         self.play_on(reference, steps)
 
     def play_on(self, reference: DuckLakeConnection, steps: int) -> None:
         """Carry out so many more statements."""
         for _ in range(steps):
-            kind = self.random.choice(self.kinds or list(_DRAWN))
-            table = f"t{self.random.randrange(3)}"
+            kind = self.random.choice(self.kinds or [one for one in _DRAWN if one != "schema"])
+            table = self._table()
             count = self.random.choice([1, 1, 2, 2, 3]) if kind in _TOGETHER else 1
             parts = [_DRAWN[kind](self.random, table)]
             others = [self.random.choice(_TOGETHER) for _ in range(count - 1)]
-            parts += [_DRAWN[other](self.random, f"t{self.random.randrange(3)}") for other in others]
+            parts += [_DRAWN[other](self.random, self._table()) for other in others]
             text = "; ".join(["BEGIN", *parts, "COMMIT"]) if len(parts) > 1 else parts[0]
             try:
                 reference.sql(text)
@@ -488,6 +487,30 @@ class History:
             except duckdb.Error:
                 with suppress(duckdb.TransactionException):  # where COMMIT failed nothing is open any more
                     reference.sql("ROLLBACK")
+
+    def _table(self) -> str:
+        return self.tables[self.random.randrange(len(self.tables))]
+
+
+def _creation(table: str) -> str:
+    schema, _ = _places(table)
+    made = f"CREATE SCHEMA IF NOT EXISTS {schema}; " if schema else ""
+    return f"{made}CREATE TABLE IF NOT EXISTS {table} {_COLUMNS}"
+
+
+_COLUMNS = "(i INT, s VARCHAR, n DECIMAL(9,2), st STRUCT(a INT, b VARCHAR))"
+
+
+def _places(table: str) -> tuple[str, str]:
+    """Return the schema, empty for the usual one, and the name of a table."""
+    schema, _, name = table.rpartition(".")
+    return schema, name
+
+
+def _schema(draw: random.Random, table: str) -> str:
+    drop = "DROP SCHEMA IF EXISTS s CASCADE"
+    again = _creation(table if _places(table)[0] else f"s.{table}")
+    return draw.choice([drop, again, f"BEGIN; {drop}; {again}; COMMIT"])
 
 
 def _insert(draw: random.Random, table: str) -> str:
@@ -504,12 +527,28 @@ def _rows(draw: random.Random) -> str:
 
 
 def _set_option(draw: random.Random, table: str) -> str:
+    schema, name = _places(table)
+    scope = f"table_name => '{name}'" + (f", schema => '{schema}'" if schema else "")
     return draw.choice(
         [
-            f"CALL lake.set_option('data_inlining_row_limit', {draw.choice([0, 3, 10])}, table_name => '{table}')",
-            f"CALL lake.set_option('sort_on_insert', {draw.choice(['true', 'false'])}, table_name => '{table}')",
+            f"CALL lake.set_option('data_inlining_row_limit', {draw.choice([0, 3, 10])}, {scope})",
+            f"CALL lake.set_option('sort_on_insert', {draw.choice(['true', 'false'])}, {scope})",
         ]
     )
+
+
+def _rewrite(_draw: random.Random, table: str) -> str:
+    schema, name = _places(table)
+    named = f"'{name}'" + (f", schema => '{schema}'" if schema else "")
+    return f"CALL ducklake_rewrite_data_files('lake', {named}, delete_threshold => 0.1)"
+
+
+def _recreate(draw: random.Random, table: str) -> str:
+    schema, name = _places(table)
+    spare = f"{schema}.spare" if schema else "spare"
+    if draw.random() < 0.3:
+        return f"CREATE OR REPLACE TABLE {table} {_COLUMNS}"
+    return f"ALTER TABLE {table} RENAME TO spare; ALTER TABLE {spare} RENAME TO {name}"
 
 
 _TOGETHER = ("insert", "delete", "update", "add column", "rename column")
@@ -542,12 +581,7 @@ _DRAWN: dict[str, Callable[[random.Random, str], str]] = {
     "option": _set_option,
     "flush": lambda *_: FLUSH,
     "merge files": lambda *_: MERGE,
-    "rewrite": lambda _draw, table: (
-        f"CALL ducklake_rewrite_data_files('lake', '{table}', delete_threshold => 0.1)"
-    ),
-    "recreate": lambda draw, table: (
-        f"CREATE OR REPLACE TABLE {table} (i INT, s VARCHAR, n DECIMAL(9,2), st STRUCT(a INT, b VARCHAR))"
-        if draw.random() < 0.3
-        else f"ALTER TABLE {table} RENAME TO spare; ALTER TABLE spare RENAME TO {table}"
-    ),
+    "rewrite": _rewrite,
+    "recreate": _recreate,
+    "schema": _schema,
 }

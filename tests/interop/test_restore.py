@@ -50,7 +50,8 @@ DEFINITIONS = (
     "recreate",
     "sort",
 )
-KINDS = (*ROWS, *DEFINITIONS, "option")
+TABLES = ("t0", "t1", "s.t2")
+KINDS = (*ROWS, *DEFINITIONS, "option", *["schema"] * 3)
 COUNTS = (
     "files_kept",
     "files_ended",
@@ -69,6 +70,7 @@ def assert_restored(catalog, then, before):
         known = lake.verify()  # faults of the reference
         result = lake.restore(at=then)
         assert [one for one in lake.verify() if one not in known] == []
+        assert lake.restore(at=then).committed is None
         after = assert_read_alike(lake, catalog)
     newest = max(after)
     assert {version: after[version] for version in before} == before
@@ -103,7 +105,7 @@ def test_histories_come_back(new_catalog, seed, size):
     for number in range(count):
         draw = random.Random(f"restore {seed} {number}")
         catalog = new_catalog("sqlite")
-        history = History(draw, Counter(), kinds=KINDS)
+        history = History(draw, Counter(), kinds=KINDS, tables=TABLES)
         then = None
         try:
             with open_lake(catalog) as reference:
@@ -112,6 +114,7 @@ def test_histories_come_back(new_catalog, seed, size):
             result, after = assert_restored(catalog, then, rows_at_every_snapshot(catalog))
             for table in result.tables:
                 done.update({name: getattr(table, name) for name in COUNTS})
+                done[f"{table.name} {table.fate}"] += 1
             if number % 2:
                 forget_all_but_the_newest(catalog)
                 after = {max(after): after[max(after)]}
@@ -119,7 +122,8 @@ def test_histories_come_back(new_catalog, seed, size):
         except Exception as error:
             statements = ";\n".join(history.statements)
             raise AssertionError(f"--seed {seed}, history {number} to {then}:\n{statements}") from error
-    assert size == "ci" or all(done[name] for name in COUNTS), done
+    wanted = (*COUNTS, "s.t2 recreated", "main.t0 recreated")
+    assert size == "ci" or all(done[name] for name in wanted), done
 
 
 def test_scenarios_come_back(new_catalog, tmp_path, seed, size):

@@ -42,7 +42,11 @@ _FOR_EVER = 2**62
 
 
 def check_lifetimes(look: Look) -> Iterator[Finding]:
-    """Yield the rows that end before they begin, or lie behind the newest snapshot."""
+    """Yield the rows that end before they begin, or lie behind the newest snapshot.
+
+    A column may end with the snapshot that it begins with: so the reference keeps the id of one that came and
+    went in the transaction that made its table.
+    """
     parts = [_misplaced(look, *one) for one in _VERSIONED if look.is_whole or one[2] is not None]
     for row in look.few(select(union_all(*parts).subquery())):
         ends_early = row.end_snapshot is not None and row.end_snapshot <= row.begin_snapshot
@@ -59,13 +63,14 @@ def check_lifetimes(look: Look) -> Iterator[Finding]:
 def _misplaced(look: Look, name: str, id_: str, table_id: str | None) -> Select[Any]:
     table = look.tables[name]
     begin, end = table.c.begin_snapshot, table.c.end_snapshot
+    ends_early = end < begin if name == "column" else end <= begin
     query = select(
         literal(name).label("kind"),
         table.c[id_].label("id"),
         (null() if table_id is None else table.c[table_id]).label("table_id"),
         begin.label("begin_snapshot"),
         end.label("end_snapshot"),
-    ).where(or_(begin.is_(None), end <= begin, begin > look.head.id, end > look.head.id))
+    ).where(or_(begin.is_(None), ends_early, begin > look.head.id, end > look.head.id))
     return query if table_id is None else query.where(look.chosen(table.c[table_id]))
 
 
