@@ -75,6 +75,7 @@ class FindingCode(StrEnum):
     RECORD_COUNT_DIFFERS = "record-count-differs"
     FIELD_IDS_MISSING = "field-ids-missing"
     ROW_IDS_MISSING = "row-ids-missing"
+    ROW_ID_TWICE = "row-id-twice"
     SNAPSHOT_IDS_MISSING = "snapshot-ids-missing"
     FILE_STATS_NARROW = "file-stats-narrow"
     FILE_STATS_COUNTS = "file-stats-counts"
@@ -141,6 +142,7 @@ REMEDIES: Mapping[FindingCode, str] = {
     FindingCode.RECORD_COUNT_DIFFERS: "Find out whether the file was replaced; " + _REWRITE.lower(),
     FindingCode.FIELD_IDS_MISSING: "Add the file with DuckLakeAddFilesOperator, which maps its names.",
     FindingCode.ROW_IDS_MISSING: _REWRITE,
+    FindingCode.ROW_ID_TWICE: "Look at the rows of these ids (rowid): delete what came twice, by its values.",
     FindingCode.SNAPSHOT_IDS_MISSING: _RESTORE,
     FindingCode.FILE_STATS_NARROW: _REPAIR,
     FindingCode.FILE_STATS_COUNTS: _REPAIR,

@@ -148,6 +148,11 @@ def _without_ids(rows: pa.Table) -> pa.Table:
     return pa.table({name: rows[name].to_pylist() for name in rows.column_names})
 
 
+def _with_row_ids(ids: list[int]) -> Callable[[pa.Table], pa.Table]:
+    field = pa.field("_ducklake_internal_row_id", pa.int64(), metadata={"PARQUET:field_id": "2147483540"})
+    return lambda rows: rows.append_column(field, pa.array(ids, pa.int64()))
+
+
 def _positions(positions: list[int]) -> Callable[[pa.Table], pa.Table]:
     def changed(rows: pa.Table) -> pa.Table:
         place = rows.schema.get_field_index("pos")
@@ -324,6 +329,9 @@ CORRUPTIONS = (
       C.ROW_IDS_OVERLAP),
     _("no field ids", C.FIELD_IDS_MISSING, _rewrite("data_file", "t", _without_ids)),
     _("no row ids", C.ROW_IDS_MISSING, f"UPDATE ducklake_data_file SET row_id_start = NULL WHERE {_first('t')}"),
+    _("a row id twice in a file", C.ROW_ID_TWICE, _rewrite("data_file", "m", _with_row_ids([0, 1, 1]))),
+    _("row ids of another file's rows", C.ROW_ID_TWICE, _rewrite("data_file", "t", _with_row_ids([*range(15, 25)]))),
+    _("a row id of a file's row in the catalog", C.ROW_ID_TWICE, _inlined("UPDATE {rows} SET row_id = 50 WHERE i = 1")),
     _("no snapshot ids of a file of several snapshots", C.SNAPSHOT_IDS_MISSING,
       f"UPDATE ducklake_data_file SET partial_max = begin_snapshot + 1 WHERE {_first('t')}"),
     _("statistics of a file that are too narrow", C.FILE_STATS_NARROW,

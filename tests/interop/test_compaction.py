@@ -23,7 +23,7 @@ from tests.interop.corpus import SCENARIOS, History, build
 from tests.reference.duckdb_lake import open_lake
 
 SCENARIOS_IN_CI = 3
-HISTORIES = {"ci": (2, 20), "full": (100, 80)}  # how many, and statements of each
+HISTORIES = {"ci": (2, 20), "full": (25, 60)}  # how many, and statements of each
 OTHERS = (
     "delete",
     "update",

@@ -22,7 +22,7 @@ from airflow_provider_ducklake.catalog import cleanup, expiry, orphans
 from airflow_provider_ducklake.catalog.commit import Stage
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.catalog.transaction import LakeTransaction
-from airflow_provider_ducklake.errors import InvalidInputError, TransactionConflictError
+from airflow_provider_ducklake.errors import FilesGivenUpError, TransactionConflictError
 from airflow_provider_ducklake.planning.staged import StagedWrite
 from airflow_provider_ducklake.planning.write import append_to_existing
 from airflow_provider_ducklake.spec.paths import CatalogPath
@@ -187,7 +187,7 @@ class Play:
                 changes = append_to_existing(write.staged.target, write.staged.result)
                 stages = [Stage(write.staged.base, changes)]
                 self.lake.commit_stages(stages, CommitInfo(), job_ids=[write.staged.job_id])
-        except (TransactionConflictError, InvalidInputError):
+        except (FilesGivenUpError, TransactionConflictError):
             assert self.lake.current_snapshot().id == before  # t was dropped, or the job given up
             self.counts["writes refused"] += 1
         else:

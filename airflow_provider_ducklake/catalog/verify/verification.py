@@ -16,6 +16,7 @@ from airflow_provider_ducklake.catalog.verify.history import check_counters, che
 from airflow_provider_ducklake.catalog.verify.inlined import check_inlined
 from airflow_provider_ducklake.catalog.verify.inlined_statistics import check_inlined_statistics
 from airflow_provider_ducklake.catalog.verify.lifetimes import check_lifetimes, check_single
+from airflow_provider_ducklake.catalog.verify.live_row_ids import check_live_row_ids
 from airflow_provider_ducklake.catalog.verify.look import look_at
 from airflow_provider_ducklake.catalog.verify.paths import check_paths
 from airflow_provider_ducklake.catalog.verify.row_ids import check_row_ids, numbered_twice
@@ -58,6 +59,8 @@ def verify(  # noqa: PLR0913 - three say what, three how
     if sample > 0:
         found += check_row_ids(numbered, locate)
         found += check_contents(contents, reading, locate, sample)
+    if sample == 1:  # a share of the files cannot tell
+        found += [*check_live_row_ids(catalog, reading, locate, only, found)]
     log.info("Verified the files: %d findings in all", len(found))
     return found
 

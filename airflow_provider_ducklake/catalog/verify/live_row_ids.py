@@ -1,0 +1,90 @@
+"""Whether each live row of a table has a row id of its own, also where its file says the id."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from sqlalchemy import column, select, table
+
+from airflow_provider_ducklake.catalog import read, read_snapshots
+from airflow_provider_ducklake.catalog.inlined_read import inlined_delete_marks
+from airflow_provider_ducklake.catalog.inlined_tables import END_SNAPSHOT, ROW_ID
+from airflow_provider_ducklake.catalog.read_layouts import inlined_tables
+from airflow_provider_ducklake.catalog.table_snapshot import load_table, with_files_to_read
+from airflow_provider_ducklake.catalog.verify.file_rows import TRANSACTION_LOCAL
+from airflow_provider_ducklake.errors import DuckLakeError
+from airflow_provider_ducklake.planning.findings import Finding, FindingCode
+from airflow_provider_ducklake.planning.scan import ScanPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.catalog.read import TableRow
+    from airflow_provider_ducklake.catalog.verify.contents import Locate, Reading
+    from airflow_provider_ducklake.storage.shared_row_ids import SharedRowIds
+
+log = logging.getLogger(__name__)
+
+_OF_COLUMNS = frozenset(
+    {
+        FindingCode.NO_COLUMNS,
+        FindingCode.TYPE_UNKNOWN,
+        FindingCode.PARENT_MISSING,
+        FindingCode.CHILDREN_WRONG,
+        FindingCode.DEFAULT_UNREADABLE,
+    }
+)
+
+
+def check_live_row_ids(
+    catalog: Catalog, reading: Reading, locate: Locate, only: Collection[int] | None, found: Iterable[Finding]
+) -> Iterator[Finding]:
+    """Yield the tables in which several live rows have one id; the catalog is closed while files are read.
+
+    Tables of which it was ``found`` that their columns make no sense cannot be read.
+    """
+    from airflow_provider_ducklake.storage.shared_row_ids import shared_row_ids  # noqa: PLC0415 - heavy
+
+    with reading() as connection:
+        rows = read.table_rows(connection, catalog.tables, read_snapshots.head(connection, catalog.tables).id)
+    unreadable = {one.objects.get("table_id") for one in found if one.code in _OF_COLUMNS}
+    for row in rows:
+        if row.id in unreadable or (only is not None and row.id not in only):
+            continue
+        try:
+            with reading() as connection:
+                plan, in_catalog = _live(connection, catalog, row)
+        except DuckLakeError as error:  # dropped meanwhile, or a finding of its own
+            log.info("The row ids of %s are not looked at: %s", row.qualified, error)
+            continue
+        for shared in shared_row_ids(plan, in_catalog, locate, below=TRANSACTION_LOCAL):
+            yield _finding(row, shared)
+
+
+def _live(connection: Connection, catalog: Catalog, row: TableRow) -> tuple[ScanPlan, list[int]]:
+    """Return a table's live files with the deletes in them, and the ids of its live rows in the catalog."""
+    head = read_snapshots.head(connection, catalog.tables)
+    found = load_table(connection, catalog, head, row.qualified, with_files=False)
+    found = with_files_to_read(connection, catalog, found, None)
+    marks = inlined_delete_marks(connection, catalog, found.table_id, head.id)
+    ids: list[int] = []
+    for name in inlined_tables(connection, catalog.tables, found.table_id):
+        if catalog.dialect.has_table(connection, name, catalog.tables.metadata_schema):
+            inlined = table(name, column(ROW_ID), column(END_SNAPSHOT), schema=catalog.tables.metadata_schema)
+            query = select(inlined.c[ROW_ID]).where(inlined.c[END_SNAPSHOT].is_(None))
+            ids += connection.execute(query).scalars()
+    return ScanPlan(found, found.files or (), (), inlined_deletes=marks), ids
+
+
+def _finding(row: TableRow, shared: SharedRowIds) -> Finding:
+    where = [f"data file {one}" for one in shared.file_ids] + ["the catalog"] * shared.in_catalog
+    return Finding(
+        FindingCode.ROW_ID_TWICE,
+        f"{shared.count} row ids of {row.qualified}, {shared.row_id} the first of them, are those of several "
+        f"live rows, in {', '.join(where)}.",
+        {"table_id": row.id, "row_id": shared.row_id, "count": shared.count},
+    )
