@@ -21,6 +21,7 @@ from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
     InvalidInputError,
     SchemaNotFoundError,
+    StorageError,
     TableNotFoundError,
     TransactionConflictError,
     UnsupportedFeatureError,
@@ -107,6 +108,7 @@ class Flush:
     rule: FlushRule
     commit: Commit
     _ready: dict[QualifiedName, _Flushed] = field(default_factory=dict)
+    _failed: dict[QualifiedName, StorageError] = field(default_factory=dict)
 
     def dry_run(self) -> list[FlushResult]:
         """Return what is to be flushed, and change nothing."""
@@ -121,10 +123,18 @@ class Flush:
         """Flush, and return what was done with each table; nothing to do, no snapshot.
 
         Raises:
+            StorageError: files cannot be written; where no table was named, those of the others are, first.
             TransactionConflictError: others changed a table's rows in the catalog again and again meanwhile.
         """
         committed = self._commit(self._names())
+        if self._failed:
+            raise self._failures(committed)
         return [one.result(committed) for one in self._ready.values()] if committed is not None else []
+
+    def _failures(self, committed: CommittedSnapshot | None) -> StorageError:
+        done = f"snapshot {committed.id} flushed {len(self._ready)} others" if committed else "nothing landed"
+        of_each = "; ".join(f"{name}: {error}" for name, error in self._failed.items())
+        return StorageError(f"{len(self._failed)} tables could not be flushed, {done}. {of_each}")
 
     def _commit(self, names: Sequence[QualifiedName]) -> CommittedSnapshot | None:
         for attempt in range(_TRIES):
@@ -148,10 +158,20 @@ class Flush:
     def _make_all_ready(self, names: Sequence[QualifiedName]) -> None:
         try:
             for name in names:
-                self._make_ready(name)
+                self._make_ready_if_possible(name)
         except BaseException:
             self._give_up_all()
             raise
+
+    def _make_ready_if_possible(self, name: QualifiedName) -> None:
+        """Do as ``_make_ready``; a table that was not named does not keep the others."""
+        try:
+            self._make_ready(name)
+        except StorageError as error:
+            if self.rule.table is not None:
+                raise
+            log.warning("%s is left as it is: %s", name, error)
+            self._failed[name] = error
 
     def _give_up_all(self) -> None:
         for name in list(self._ready):

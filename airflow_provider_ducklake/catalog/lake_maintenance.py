@@ -156,6 +156,8 @@ class LakeMaintenance(LakeWrites):
             InvalidInputError: a table and a schema, or ``min_rows`` below 0.
             UnsupportedFeatureError: rows in a database of which this release cannot read inlined rows; or
                 the table, named, has a column of a type that it does not write, as ``interval``.
+            StorageError: files cannot be written. Where no table was named, the others are flushed first,
+                and the error has them all.
             TransactionConflictError: others deleted such rows again and again meanwhile; nothing landed.
         """
         self._refuse_unwritable()

@@ -15,6 +15,7 @@ from airflow_provider_ducklake.errors import (
     FilesGivenUpError,
     InvalidInputError,
     SchemaNotFoundError,
+    StorageError,
     TableNotFoundError,
     TransactionConflictError,
     UnsupportedFeatureError,
@@ -287,6 +288,28 @@ def test_tables_of_a_schema_become_one_snapshot(lake, catalog):
     assert len({one.snapshot_id for one in done}) == 1
     assert [one.table.name for one in lake.flush_inlined_data()] == ["t"]
     assert [one.table.name for one in lake.flush_inlined_data("s.manual")] == ["manual"]
+
+
+def test_a_table_that_cannot_be_written_does_not_keep_the_others(lake, catalog):
+    with open_lake(catalog) as reference:
+        reference.sql("CREATE TABLE bad (i INT); INSERT INTO bad VALUES (1)")
+    directory = Path(catalog.data_path) / "main" / "bad"
+    directory.rmdir()
+    directory.write_text("in its way")
+    before = seen_by_the_reference(catalog)
+
+    with pytest.raises(StorageError, match=r"1 tables could not .* flushed 1 others\. main\.bad: ") as failed:
+        lake.flush_inlined_data()
+
+    assert f"snapshot {lake.current_snapshot().id} " in str(failed.value)
+    assert before.items() <= seen_by_the_reference(catalog).items()
+    with pytest.raises(StorageError, match="nothing landed"):
+        lake.flush_inlined_data()
+    with pytest.raises(StorageError, match="bad"):
+        lake.flush_inlined_data("bad")
+    assert lake.protected_prefixes() == frozenset()
+    directory.unlink()
+    assert [one.table.name for one in lake.flush_inlined_data()] == ["bad"]
 
 
 BESIDE = {
