@@ -23,7 +23,8 @@ from airflow_provider_ducklake.catalog.lake_writes import STAGE_TTL, LakeWrites
 from airflow_provider_ducklake.catalog.migrations.migrate import Files, MigrationResult, migrate
 from airflow_provider_ducklake.catalog.open_lake import translated
 from airflow_provider_ducklake.catalog.orphans import OrphanRule
-from airflow_provider_ducklake.catalog.restore import RestoreRequest, restore
+from airflow_provider_ducklake.catalog.restore import restore
+from airflow_provider_ducklake.catalog.restore_plan import RestoreRequest
 from airflow_provider_ducklake.catalog.scan import plan_table
 from airflow_provider_ducklake.catalog.table_snapshot import load_table
 from airflow_provider_ducklake.catalog.tables import catalog_tables
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.commit import KeyedCommit
     from airflow_provider_ducklake.catalog.expiry import ExpireResult
     from airflow_provider_ducklake.catalog.orphans import OrphansResult
-    from airflow_provider_ducklake.catalog.restore import RestoreResult
+    from airflow_provider_ducklake.catalog.restore_plan import RestoreResult
     from airflow_provider_ducklake.catalog.transaction import TableName
     from airflow_provider_ducklake.planning.compaction import Compaction
     from airflow_provider_ducklake.planning.findings import Finding

@@ -52,6 +52,9 @@ DEFINITIONS = (
 )
 TABLES = ("t0", "t1", "s.t2")
 KINDS = (*ROWS, *DEFINITIONS, "option", *["schema"] * 3)
+# What the reference leaves behind when it alters a table whose small inserts go to files, and when it flushes
+# deletes of files that it had ended before.
+REFERENCE_FAULTS = {FindingCode.INLINED_COLUMNS_DIFFER, FindingCode.TWO_DELETE_FILES}
 COUNTS = (
     "files_kept",
     "files_ended",
@@ -85,9 +88,10 @@ def assert_goes_on(catalog, history, steps, before):
         history.play_on(reference, steps)
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         after = assert_read_alike(lake, catalog)
-        # which the reference itself leaves behind when it alters a table whose small inserts go to files
-        assert {one.code for one in lake.verify()} <= {FindingCode.INLINED_COLUMNS_DIFFER}
-    assert {version: after[version] for version in before} == before
+        faults = {one.code for one in lake.verify()}
+    assert faults <= REFERENCE_FAULTS
+    if FindingCode.TWO_DELETE_FILES not in faults:  # it shows rows twice, at older snapshots as well
+        assert {version: after[version] for version in before} == before
     forget_all_but_the_newest(catalog)
     assert rows_at_every_snapshot(catalog) == {max(after): after[max(after)]}
 
