@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select, union_all
 
+from airflow_provider_ducklake.catalog.questions import streamed
 from airflow_provider_ducklake.spec.paths import CatalogPath
 
 if TYPE_CHECKING:
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
-
-_ROWS_AT_ONCE = 10_000
 
 
 def table_directories(
@@ -48,8 +47,7 @@ def named_files(connection: Connection, catalog: Catalog, since: int = 0) -> Ite
             for one, file_id in ((data, data.c.data_file_id), (deletes, deletes.c.delete_file_id))
         )
     )
-    rows = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query)
-    for table_id, path, is_relative in rows:
+    for table_id, path, is_relative in streamed(connection, query):
         if not is_relative:
             yield path, True
         elif table_id not in roots:
@@ -62,5 +60,5 @@ def scheduled_files(connection: Connection, catalog: Catalog) -> Iterator[str]:
     """Yield the full path of each file that waits for its deletion."""
     file = catalog.tables["files_scheduled_for_deletion"]
     query = select(file.c.path, file.c.path_is_relative)
-    for path, is_relative in connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query):
+    for path, is_relative in streamed(connection, query):
         yield CatalogPath(path, is_relative).below(catalog.data_path)

@@ -17,7 +17,7 @@ from airflow_provider_ducklake.catalog.inlined_tables import (
     inlined_delete_table,
     inlined_table,
 )
-from airflow_provider_ducklake.catalog.questions import in_parts
+from airflow_provider_ducklake.catalog.questions import in_parts, streamed_parts
 from airflow_provider_ducklake.catalog.read_layouts import layouts
 from airflow_provider_ducklake.errors import CatalogError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.scan import InlinedRows
@@ -111,9 +111,8 @@ def inlined_batches(
     schema = layout_schema(connection, catalog.tables, table.table_id, version)
     inlined = inlined_table(schema, table.table_id, version, catalog.tables.metadata_schema)
     query = _query(connection, catalog, table, inlined, schema).where(condition(inlined))
-    streamed = connection.execution_options(stream_results=True)
-    result = streamed.execute(query.order_by(inlined.c.row_id, inlined.c.begin_snapshot))
-    for part in result.partitions(_ROWS_AT_ONCE):
+    ordered = query.order_by(inlined.c.row_id, inlined.c.begin_snapshot)
+    for part in streamed_parts(connection, ordered, _ROWS_AT_ONCE):
         yield _read_rows(catalog, inlined, schema, part)
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, bindparam
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from sqlalchemy import Column, Connection, Select
+    from sqlalchemy import Column, CompoundSelect, Connection, Select
 
 Answer = TypeVar("Answer")
 Value = TypeVar("Value")
@@ -52,3 +52,20 @@ def in_parts(values: Iterable[Value], at_once: int = _VALUES_AT_ONCE) -> Iterato
     rest = iter(values)
     while part := tuple(islice(rest, at_once)):
         yield part
+
+
+_ROWS_AT_ONCE = 10_000
+
+
+def streamed(connection: Connection, query: Select[Any] | CompoundSelect[Any]) -> Iterator[Any]:
+    """Yield the rows of a query without holding them all; whoever stops early leaves no cursor open."""
+    for rows in streamed_parts(connection, query, _ROWS_AT_ONCE):
+        yield from rows
+
+
+def streamed_parts(
+    connection: Connection, query: Select[Any] | CompoundSelect[Any], size: int
+) -> Iterator[Sequence[Any]]:
+    """Yield them so many at a time."""
+    with connection.execute(query, execution_options={"yield_per": size}) as found:
+        yield from found.partitions()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, Connection, func, select, true
 
 from airflow_provider_ducklake.catalog import read_snapshots
+from airflow_provider_ducklake.catalog.questions import streamed
 from airflow_provider_ducklake.spec.identifiers import QualifiedName
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.snapshots import Snapshot
 
 MOST_OF_A_KIND = 1000  # findings of one question: who has more of a kind has one cause for all of them
-_ROWS_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Look:
 
     def all(self, query: Select[Any]) -> Iterator[Row[Any]]:
         """Yield the rows of a question one after the other, without holding them all."""
-        yield from self.connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
+        yield from streamed(self.connection, query)
 
     def table(self, table_id: int | None) -> str:
         """Return how a table is called in a sentence."""
