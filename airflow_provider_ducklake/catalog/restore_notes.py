@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.read import TableRow
     from airflow_provider_ducklake.catalog.read_snapshots import RecordedSnapshot
-    from airflow_provider_ducklake.catalog.restore_scope import Pair, Scope
+    from airflow_provider_ducklake.catalog.restore_scope import Home, Pair, Scope
     from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.spec.snapshots import JsonValue, Snapshot
 
@@ -62,13 +62,26 @@ def doubtful_part(
 ) -> Scope:
     """Return a scope without the tables that are known to be what they were then."""
     since = _Since(read_snapshots.which_newer(tables, then.id).ask(connection), then, head)
-    old = {pair.then.id: pair.then for pair in scope.tables if pair.then is not None}
-    new = [pair.now for pair in scope.tables if pair.then is None and pair.now is not None]
-    heirs = {row.id: was for row in new if (was := since.unchanged_heir_of(row, old)) is not None}
+    heirs = dict(_unchanged_heirs(scope, since))
     return replace(
         scope,
         tables=tuple(pair for pair in scope.tables if not _is_known(pair, heirs, since)),
     )
+
+
+def _unchanged_heirs(scope: Scope, since: _Since) -> Iterator[tuple[TableId, TableId]]:
+    """Yield the tables that were made of ones of then and are as they were made, each with that one."""
+    old = {pair.then.id: pair.then for pair in scope.tables if pair.then is not None}
+    for pair in scope.tables:
+        if pair.then is None and pair.now is not None:
+            heir_of = since.unchanged_heir_of(pair.now)
+            was = None if heir_of is None else old.get(heir_of)
+            if was is not None and _has_place(pair.now, scope.homes[was.schema.id], was.name):
+                yield pair.now.id, was.id
+
+
+def _has_place(row: TableRow, home: Home, name: str) -> bool:
+    return row.schema.id == home.ref and row.name == name
 
 
 def _is_known(pair: Pair[TableRow], heirs: Mapping[TableId, TableId], since: _Since) -> bool:
@@ -93,14 +106,13 @@ class _Since:
         made = next((note for snapshot_id, note in self._restores() if snapshot_id == last), None)
         return self._knows_all_after(last) and (last == self.then.id or _restored(made, table_id))
 
-    def unchanged_heir_of(self, row: TableRow, old: Mapping[TableId, TableRow]) -> TableId | None:
-        """Return the table of then as which a table was made, and which it still is by name and rows."""
+    def unchanged_heir_of(self, row: TableRow) -> TableId | None:
+        """Return the table in whose place one was made that nothing changed since; None: there is none."""
         for made_by, note in self._restores():
-            for was, uuid in note.heirs.items():
-                if uuid == row.uuid and was in old:
-                    is_named_so = row.qualified.folded == old[was].qualified.folded
-                    last = max((one.id for one in self.newer if _changes(one, row.id)), default=made_by)
-                    return was if is_named_so and last <= made_by and self._knows_all_after(made_by) else None
+            was = next((one for one, uuid in note.heirs.items() if uuid == row.uuid), None)
+            if was is not None:
+                last = max((one.id for one in self.newer if _changes(one, row.id)), default=made_by)
+                return was if last <= made_by and self._knows_all_after(made_by) else None
         return None
 
     def _restores(self) -> Iterator[tuple[SnapshotId, RestoreNote]]:

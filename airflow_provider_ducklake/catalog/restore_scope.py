@@ -98,7 +98,7 @@ def scope_of_table(
     was = _table_then(connection, tables, then, now, name)
     living = read.table_rows(connection, tables, now.id)
     live = next((row for row in living if row.id == was.id), None)
-    homes, created = _homes(connection, tables, [was.schema], then, now)
+    homes, created = _homes(connection, tables, [was.schema], then, now, alike=fold)
     others = [row for row in living if row.qualified.folded == was.qualified.folded and row.id != was.id]
     if others and live is not None:
         raise AlreadyExistsError("table", str(was.qualified))
@@ -136,7 +136,7 @@ def scope_of_schemas(
     old, new = chosen(then), chosen(now)
     if schema is not None and not old:
         raise SchemaNotFoundError(schema, then.id)
-    homes, created = _homes(connection, tables, old, then, now)
+    homes, created = _homes(connection, tables, old, then, now, alike=str)
     kept = {home.ref for home in homes.values()}
     dropped = [DropSchema(one.id, one.name) for one in new if one.id not in kept]
     ids_then, ids_now = {one.id for one in old}, {one.id for one in new}
@@ -158,17 +158,26 @@ def scope_of_schemas(
     return Scope(of_tables, homes, of_views, of_macros, (*dropped, *created))
 
 
-def _homes(
-    connection: Connection, tables: CatalogTables, old: Iterable[SchemaRow], then: Snapshot, now: Snapshot
+def _homes(  # noqa: PLR0913 - which schemas, of when, and what makes them the same
+    connection: Connection,
+    tables: CatalogTables,
+    old: Iterable[SchemaRow],
+    then: Snapshot,
+    now: Snapshot,
+    *,
+    alike: Callable[[str], str],
 ) -> tuple[dict[SchemaId, Home], tuple[CreateSchema, ...]]:
-    """Return which schema each schema of then is: itself, one of its name, or one that is to be created."""
+    """Return which schema each schema of then is: itself, one of its name, or one that is to be created.
+
+    Names are the same of which ``alike`` makes the same.
+    """
     living = read.schemas(connection, tables, now.id)
-    by_id, by_name = {one.id: one for one in living}, {fold(one.name): one for one in living}
+    by_id, by_name = {one.id: one for one in living}, {alike(one.name): one for one in living}
     uuids = _uuids(connection, tables, then)
     homes: dict[SchemaId, Home] = {}
     created: list[CreateSchema] = []
     for one in old:
-        found = by_id.get(one.id) or by_name.get(fold(one.name))
+        found = by_id.get(one.id) or by_name.get(alike(one.name))
         if found is None:
             ref = NewSchemaRef(len(created))
             created.append(CreateSchema(ref, one.name, uuids[one.id], one.path, heir_of=one.id))

@@ -335,6 +335,22 @@ def test_views_and_macros_of_a_dropped_schema_outlive_it(lake, sqlite_catalog):
     assert lake.verify() == []
 
 
+def test_a_schema_gets_its_own_spelling_back(lake, sqlite_catalog):
+    run(sqlite_catalog, 'CREATE SCHEMA "S"', 'CREATE TABLE "S".t AS FROM range(30) r(i)')
+    then = newest(lake)
+    run(sqlite_catalog, 'DROP SCHEMA "S" CASCADE', "CREATE SCHEMA s", "CREATE TABLE s.u (i INT)")
+
+    lake.restore("S.t", at=then)
+    assert [str(one) for one in lake.tables()] == ["s.t", "s.u"]
+    assert lake.restore("S.t", at=then).committed is None
+
+    lake.restore(at=then)
+    assert [(one.schema, one.name) for one in lake.tables()] == [("S", "t")]
+    assert run(sqlite_catalog, "SELECT count(*) FROM s.t") == [(30,)]
+    assert lake.restore(at=then).committed is None
+    assert lake.verify() == []
+
+
 def test_a_name_that_a_view_has_by_now_is_not_taken(lake, sqlite_catalog):
     run(sqlite_catalog, "CREATE SCHEMA s", "CREATE TABLE s.t AS FROM range(3) r(i)")
     then = newest(lake)
