@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from airflow_provider_ducklake import errors
@@ -35,13 +34,14 @@ from airflow_provider_ducklake.spark.job_request import (
     TransformSource,
 )
 from airflow_provider_ducklake.spark.schema_json import decode_schema, encode_schema
+from airflow_provider_ducklake.spark.snapshot_json import decode_snapshot, encode_snapshot
 from airflow_provider_ducklake.spark.stats_json import decode_stats, encode_stats
 from airflow_provider_ducklake.spec.files import DataFile
 from airflow_provider_ducklake.spec.identifiers import QualifiedName
-from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId, SchemaId, SnapshotId, TableId
+from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId, SchemaId, TableId
 from airflow_provider_ducklake.spec.options import Options
 from airflow_provider_ducklake.spec.partitioning import PartitionField, PartitionSpec, Transform
-from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
+from airflow_provider_ducklake.spec.snapshots import TableSnapshot
 from airflow_provider_ducklake.spec.sorting import SortField
 
 if TYPE_CHECKING:
@@ -447,15 +447,8 @@ def decode_staged(item: Json, result: WriteResult) -> StagedWrite:
 
 
 def _encode_target(target: Target) -> Json:
-    snapshot = target.snapshot
     common = {
-        "snapshot": [
-            snapshot.id,
-            snapshot.schema_version,
-            snapshot.next_catalog_id,
-            snapshot.next_file_id,
-            snapshot.time.isoformat(),
-        ],
+        "snapshot": encode_snapshot(target.snapshot),
         "name": [target.name.schema, target.name.name],
         "schema_id": target.schema_id,
         "root": target.root,
@@ -476,10 +469,7 @@ def _decode_target(item: Json, result: WriteResult) -> Target:
 
     Its columns and partition keys are those of the result.
     """
-    snapshot_id, schema_version, next_catalog_id, next_file_id, time = item["snapshot"]
-    snapshot = Snapshot(
-        SnapshotId(snapshot_id), schema_version, next_catalog_id, next_file_id, datetime.fromisoformat(time)
-    )
+    snapshot = decode_snapshot(item["snapshot"])
     name, schema_id = QualifiedName(*item["name"]), SchemaId(item["schema_id"])
     if item["kind"] == "new":
         return NewTable(snapshot, schema_id, name, item["uuid"], item["root"], Options(item["options"]))

@@ -25,6 +25,7 @@ from airflow_provider_ducklake.planning.predicates import (
 )
 from airflow_provider_ducklake.planning.scan import InlinedRows, ScanPlan
 from airflow_provider_ducklake.spark.schema_json import Json, decode_schema, encode_schema
+from airflow_provider_ducklake.spark.snapshot_json import decode_snapshot, encode_snapshot
 from airflow_provider_ducklake.spark.stats_json import decode_stats, encode_stats
 from airflow_provider_ducklake.spec.files import LiveDataFile, LiveDeleteFile, MappedColumn, NameMapping
 from airflow_provider_ducklake.spec.identifiers import QualifiedName
@@ -37,7 +38,7 @@ from airflow_provider_ducklake.spec.ids import (
     SnapshotId,
     TableId,
 )
-from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
+from airflow_provider_ducklake.spec.snapshots import TableSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -87,15 +88,8 @@ def decode_scan(item: Json) -> ScanPlan:
 
 def encode_table(table: TableSnapshot) -> Json:
     """Return a table as JSON, without keys and options."""
-    snapshot = table.snapshot
     return {
-        "snapshot": [
-            snapshot.id,
-            snapshot.schema_version,
-            snapshot.next_catalog_id,
-            snapshot.next_file_id,
-            snapshot.time.isoformat(),
-        ],
+        "snapshot": encode_snapshot(table.snapshot),
         "name": [table.name.schema, table.name.name],
         "id": table.table_id,
         "uuid": table.table_uuid,
@@ -107,15 +101,8 @@ def encode_table(table: TableSnapshot) -> Json:
 
 def decode_table(item: Json, files: tuple[LiveDataFile, ...] | None = None) -> TableSnapshot:
     """Return the table as far as a read needs it: keys and options are left behind."""
-    snapshot_id, schema_version, next_catalog_id, next_file_id, moment = item["snapshot"]
     return TableSnapshot(
-        snapshot=Snapshot(
-            SnapshotId(snapshot_id),
-            schema_version,
-            next_catalog_id,
-            next_file_id,
-            datetime.fromisoformat(moment),
-        ),
+        snapshot=decode_snapshot(item["snapshot"]),
         table_id=TableId(item["id"]),
         table_uuid=item["uuid"],
         schema_id=SchemaId(item["schema_id"]),
