@@ -103,6 +103,7 @@ def snapshot_ids(catalog):
         ]
 
 
+@pytest.mark.timeout(3600)
 def test_histories_come_back(new_catalog, seed, size):
     count, steps = HISTORIES[size]
     done = Counter()
