@@ -32,7 +32,7 @@ from tests.interop.restoring import (
 from tests.reference.duckdb_lake import open_lake
 
 SCENARIOS_IN_CI = 2
-HISTORIES = {"ci": (1, 12), "full": (150, 40)}  # how many, and statements of each
+HISTORIES = {"ci": (1, 12), "full": (60, 40)}  # how many, and statements of each
 ROWS = (
     *["insert"] * 10,
     *["delete", "update", "merge into", "truncate"] * 3,
