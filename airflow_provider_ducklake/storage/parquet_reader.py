@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
     from airflow_provider_ducklake.spec.values import Physical
 
+_SMALL = 2 * 2**20  # bytes of a file of which threads would cost more than they bring
+
 
 def read_data_file(  # noqa: PLR0913 - table and snapshot are for the messages
     file: LiveDataFile,
@@ -128,10 +130,11 @@ def _read(
     stored = _identified(source.schema_arrow, file)
     names = {field_id(field): field.name for field in stored}
     wanted = [names[column.id] for column in columns if column.id in names]
+    threads = file.file_size_bytes > _SMALL
     rows = (
-        source.read(columns=wanted)
+        source.read(columns=wanted, use_threads=threads)
         if row_groups is None
-        else source.read_row_groups(row_groups, columns=wanted)
+        else source.read_row_groups(row_groups, columns=wanted, use_threads=threads)
     )
     identified = pa.schema([stored.field(name) for name in rows.column_names])
     rows = rows if rows.schema.equals(identified, check_metadata=True) else rows.cast(identified)
