@@ -14,7 +14,7 @@ from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.planning.compaction import Bin, Compaction, plan_bins, plan_rewrites
 from airflow_provider_ducklake.spec.ids import DataFileId, SnapshotId
 from airflow_provider_ducklake.spec.paths import relative_to
-from airflow_provider_ducklake.spec.types import NOT_STORABLE
+from airflow_provider_ducklake.spec.types import NOT_REWRITABLE
 from airflow_provider_ducklake.transaction.changes import (
     MergeAdjacent,
     MergedFile,
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.ids import DeleteFileId
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
     from airflow_provider_ducklake.transaction.changes import RewriteSource
-
-# values of the others go from file to file as they are
-_NOT_WRITTEN = NOT_STORABLE - {"timetz", "time_ns", "geometry"}
 
 
 def plan_merge(
@@ -91,7 +88,7 @@ def _check_writable(table: TableSnapshot, bins: Iterable[Bin]) -> None:
         UnsupportedFeatureError: names the first.
     """
     for column in (column for one in bins for column in one.schema.walk()):
-        if str(column.type) in _NOT_WRITTEN:
+        if str(column.type) in NOT_REWRITABLE:
             raise UnsupportedFeatureError(
                 f"Files of {table.name} cannot be written anew: column {column.name} has type {column.type}, "
                 "which this release does not write. Have DuckDB compact the table."

@@ -20,6 +20,7 @@ from airflow_provider_ducklake.planning.restore import (
     FileActions,
     TableRestoration,
     alterations,
+    check_writable,
     comments,
     described,
     keys,
@@ -116,8 +117,13 @@ class PlannedTable:
     @property
     def makes_files(self) -> bool:
         """Whether rows come back in new files."""
+        return bool(self.files.copied) or self.writes_rows
+
+    @property
+    def writes_rows(self) -> bool:
+        """Whether rows are written anew, not with their file."""
         from_catalog = self.new is not None and bool(self.history.returning)
-        return bool(self.files.copied or self.files.rewritten) or from_catalog
+        return bool(self.files.rewritten) or from_catalog
 
     @property
     def root(self) -> str:
@@ -172,6 +178,7 @@ def plan_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> P
     Raises:
         SnapshotNotFoundError, TableNotFoundError, SchemaNotFoundError, AlreadyExistsError, StorageError: see
             ``restore``.
+        UnsupportedFeatureError: rows would have to be written of a type that this release does not write.
     """
     from airflow_provider_ducklake.storage.parallel import in_threads  # noqa: PLC0415 - heavy
     from airflow_provider_ducklake.storage.restored_files import Restoring  # noqa: PLC0415
@@ -203,6 +210,8 @@ def plan_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> P
             one = _anew(history, restoring, files, new)
         else:
             one = PlannedTable(history, restoring, files, tuple(_definition(history, files, home.ref)))
+        if one.writes_rows:
+            check_writable(history.then.table)
         if not one.is_nothing:
             planned.append(one)
     dropped = tuple(pair.now for pair in scope.tables if pair.then is None and pair.now is not None)

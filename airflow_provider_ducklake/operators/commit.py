@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import (
     DuckLakeError,
+    FilesGivenUpError,
     InvalidInputError,
     TransactionConflictError,
 )
@@ -106,6 +107,8 @@ class DuckLakeCommitOperator(DuckLakeOperator):
         info = CommitInfo("airflow", self.commit_message or f"{self.dag_id}.{self.task_id}", identity.extra)
         try:
             committed = commit_staged(lake, staged, info, keyed)
+        except FilesGivenUpError as error:
+            raise InvalidInputError(f"{error} That is the task that staged it: clear it.") from error
         except TransactionConflictError:
             self.log.error(  # noqa: TRY400 - the exception itself is logged by Airflow
                 "Nothing was committed; everything is still staged. Clear the task that staged the table "

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.health import TableHealth
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.operators.spark_job import DuckLakeSparkJobOperator
+    from airflow_provider_ducklake.spec.identifiers import FoldedName
 
 
 class MaintenanceStep(StrEnum):
@@ -152,8 +153,16 @@ def _known(lake: Lake, names: Sequence[str] | None) -> tuple[list[str] | None, l
     if names is None:
         return None, []
     there = {row.qualified.folded for row in lake.table_rows()}
-    missing = [name for name in names if QualifiedName.of(name).folded not in there]
+    missing = [name for name in names if _folded(name) not in there]
     return [name for name in names if name not in missing], missing
+
+
+def _folded(name: str) -> FoldedName | None:
+    """Return what names are compared by; None: that is no name of a table."""
+    try:
+        return QualifiedName.of(name).folded
+    except InvalidInputError:
+        return None
 
 
 def _only_after(task_id: str) -> Callable[[Context], None]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.spec.types import NOT_REWRITABLE
 from airflow_provider_ducklake.transaction.changes import (
     ChangeColumns,
     CommentOnColumn,
@@ -276,6 +278,21 @@ def comments(then: TableState, now: TableState | None, new: NewTableRef | None =
         text = then.comments.of_columns.get(column.id)
         if text != before.of_columns.get(column.id):
             yield CommentOnColumn(ref, table.name, column.id, text)
+
+
+def check_writable(table: TableSnapshot) -> None:
+    """Refuse a table of which rows would have to be written anew, and cannot be.
+
+    Raises:
+        UnsupportedFeatureError: names the first column that is the reason.
+    """
+    for column in table.schema.walk():
+        if str(column.type) in NOT_REWRITABLE:
+            raise UnsupportedFeatureError(
+                f"{table.name} cannot be restored: column {column.name} has type {column.type}, which this "
+                "release does not write, and rows would have to be written: those of files that lost others, "
+                "were merged or flushed, or those in the catalog of a table whose schema was dropped since."
+            )
 
 
 class Fate(StrEnum):

@@ -102,6 +102,8 @@ SCALARS = frozenset(
 NOT_STORABLE = frozenset(
     {"int128", "uint128", "time_ns", "interval", "variant", "geometry", "timetz", "unknown"}
 )
+# Of those, the types whose values do not even go from file to file as they are.
+NOT_REWRITABLE = NOT_STORABLE - {"timetz"}
 _ALIASES = {
     "bool": "boolean",
     "tinyint": "int8",

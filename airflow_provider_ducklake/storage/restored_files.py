@@ -15,11 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.planning.restore import FileLook, FilePair, has_later_rows
 from airflow_provider_ducklake.spec.partitioning import hive_directory
 from airflow_provider_ducklake.spec.schema import TableSchema
-from airflow_provider_ducklake.spec.types import ScalarType
 from airflow_provider_ducklake.storage.compact_files import Merging
 from airflow_provider_ducklake.storage.copying import copy_file
 from airflow_provider_ducklake.storage.filesystem import naming_errors, open_filesystem, open_input
@@ -116,7 +115,6 @@ class Restoring:
                 that it cannot write.
         """
         schema = self.then.table.schema
-        _check_writable(schema, str(self.then.table.name))
         rows = (part for pair in files.pairs for part in self._returning(pair, schema, settings))
         written = self._written(rows, next_path, settings)
         return [_known_by_catalog(one, files.partition_values) for one in written]
@@ -135,7 +133,6 @@ class Restoring:
         if not parts:
             return
         schema = self.then.table.schema
-        _check_writable(schema, str(self.then.table.name))
         spec = self.then.table.partition_spec
         keys = spec.fields if spec is not None else ()
         row_ids = pa.array([one for part in parts for one in part.row_ids], pa.int64())
@@ -194,16 +191,6 @@ def _minus(left: pa.Array, right: pa.Array) -> pa.Array:
 
 def _ascending(positions: pa.Array) -> pa.Array:
     return positions.take(pc.sort_indices(positions))
-
-
-def _check_writable(schema: TableSchema, table: str) -> None:
-    for column in schema.walk():
-        if column.type == ScalarType("interval"):
-            raise UnsupportedFeatureError(
-                f"Column {column.name} of {table} has type interval, which this release cannot write to "
-                "Parquet: rows of a file that lost others, or was merged or flushed, cannot be restored, nor "
-                "those in the catalog of a table whose schema was dropped since."
-            )
 
 
 def _known_by_catalog(written: DataFile, partition_values: tuple[str | None, ...]) -> DataFile:

@@ -1,12 +1,15 @@
 """Row ids that several live rows of a table have, whether files say them or the catalog does.
 
-Ids are held a window at a time, each 8 bytes and as many to sort them, so that no table is too large.
+Each file that stores ids is read once. Where its ids lie between those of other files, it is read again with
+them, a window of ids at a time: memory is that of the ids of a window, or of one large file.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +20,7 @@ from airflow_provider_ducklake.storage.table_reader import ROW_ID, visible_rows
 from airflow_provider_ducklake.storage.verify_files import stores_row_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from airflow_provider_ducklake.planning.scan import ScanPlan
     from airflow_provider_ducklake.spec.files import LiveDataFile
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
     Locate = Callable[[str], Location]
 
 _WINDOW = 2**24
+_FEW = 1_000_000  # rows of a file of which several are read at a time
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +49,11 @@ class SharedRowIds:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Rows with ids from ``first`` to ``last``: of a file, or (None) of the catalog."""
+    """Rows of a file, or (None) of the catalog, with ids in ``windows``; ``is_mixed``: one comes twice."""
 
     file: LiveDataFile | None
-    first: int
-    last: int
-    stores: bool
+    windows: Sequence[int]
+    is_mixed: bool = False
 
 
 def shared_row_ids(
@@ -61,54 +66,73 @@ def shared_row_ids(
     """
     reader = _Reader(replace(plan, columns=(), where=None), locate, below)
     held = pc.unique(pa.array((one for one in in_catalog if one < below), pa.int64()))
-    sources = [one for one in in_threads(reader.source, plan.files) if one is not None]
-    if len(held):
-        sources.append(_Source(None, *_span(held), stores=True))
     found: list[SharedRowIds] = []
-    for start in _windows(sources):
-        end = start + _WINDOW
-        within = [one for one in sources if one.first < end and one.last >= start]
-        if any(one.stores for one in within):
-            found += _in_window(within, reader, held, start, end)
+    for window, sources in sorted(_by_window(plan.files, reader, held).items()):
+        if len(sources) > 1 or sources[0].is_mixed:
+            found += _in_window(sources, reader, held, window * _WINDOW)
     return found
 
 
-def _windows(sources: Iterable[_Source]) -> list[int]:
-    """Return the starts of the windows with ids that are stored."""
-    starts: set[int] = set()
-    for one in sources:
-        if one.stores:
-            starts.update(range(one.first // _WINDOW * _WINDOW, one.last + 1, _WINDOW))
-    return sorted(starts)
+def _by_window(files: Sequence[LiveDataFile], reader: _Reader, held: pa.Array) -> dict[int, list[_Source]]:
+    """Return the rows that have ids in a window, for each window in which ids are stored."""
+    stores = dict(zip((file.id for file in files), _of_each(reader.stores_ids, files), strict=True))
+    storing = _of_each(reader.source, [file for file in files if stores[file.id]])
+    found: dict[int, list[_Source]] = {}
+    for source in (*storing, _Source(None, _windows(held))):
+        for window in source.windows:
+            found.setdefault(window, []).append(source)
+    windows = sorted(found)
+    for file in files:
+        if stores[file.id] is False:
+            for window in _numbered(file, windows):
+                found[window].append(_Source(file, ()))
+    return found
+
+
+def _numbered(file: LiveDataFile, windows: Sequence[int]) -> Sequence[int]:
+    """Return those of the windows, which ascend, in which a file numbers its rows."""
+    if file.row_id_start is None:
+        return ()
+    first, end = file.row_id_start // _WINDOW, (file.row_id_start + file.record_count - 1) // _WINDOW
+    return windows[bisect_left(windows, first) : bisect_right(windows, end)]
+
+
+def _of_each(work: Callable[[LiveDataFile], Result], files: Sequence[LiveDataFile]) -> list[Result]:
+    """Return what ``work`` makes of the files, in their order; large ones are worked on one at a time."""
+    results: list[Result] = []
+    for is_small, found in groupby(files, key=lambda file: file.record_count <= _FEW):
+        alike = list(found)
+        results += in_threads(work, alike) if is_small else map(work, alike)
+    return results
+
+
+def _windows(ids: pa.Array) -> Sequence[int]:
+    windows: list[int] = pc.unique(pc.divide(ids, _WINDOW)).to_pylist()
+    return windows
 
 
 def _in_window(
-    sources: Sequence[_Source], reader: _Reader, held: pa.Array, start: int, end: int
+    sources: Sequence[_Source], reader: _Reader, held: pa.Array, start: int
 ) -> Iterator[SharedRowIds]:
-    def ids(source: _Source) -> pa.Array:
-        found = held if source.file is None else reader.ids(source.file)
-        return found.filter(pc.and_(pc.greater_equal(found, start), pc.less(found, end)))
+    def within(ids: pa.Array) -> pa.Array:
+        return ids.filter(pc.and_(pc.greater_equal(ids, start), pc.less(ids, start + _WINDOW)))
 
-    parts = in_threads(ids, sources)
+    files = [one.file for one in sources if one.file is not None]
+    parts = [*_of_each(lambda file: within(reader.ids(file)), files), within(held)]
     shared = _doubled(pa.concat_arrays(parts))
     if not len(shared):
         return
-    has = [pc.any(pc.is_in(part, value_set=shared)).as_py() for part in parts]
-    files = [one.file for one, is_among in zip(sources, has, strict=True) if is_among]
-    yield SharedRowIds(
-        shared[0].as_py(), len(shared), tuple(one.id for one in files if one is not None), None in files
-    )
+    *in_files, in_catalog = (bool(pc.any(pc.is_in(part, value_set=shared)).as_py()) for part in parts)
+    file_ids = tuple(file.id for file, is_among in zip(files, in_files, strict=True) if is_among)
+    yield SharedRowIds(shared[0].as_py(), len(shared), file_ids, in_catalog)
 
 
 def _doubled(ids: pa.Array) -> pa.Array:
     """Return the values that come more than once, ascending."""
+    if len(ids) < 2:  # noqa: PLR2004 - a pair
+        return ids.slice(0, 0)
     rising = ids.take(pc.sort_indices(ids))
     return pc.unique(rising.slice(1).filter(pc.equal(rising.slice(1), rising.slice(0, len(rising) - 1))))
-
-
-def _span(ids: pa.Array) -> tuple[int, int]:
-    ends = pc.min_max(ids)
-    return ends["min"].as_py(), ends["max"].as_py()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +143,17 @@ class _Reader:
     locate: Locate
     below: int
 
-    def source(self, file: LiveDataFile) -> _Source | None:
-        """Return a file's ids, as far as they are known without counting; None: it has none to compare."""
+    def stores_ids(self, file: LiveDataFile) -> bool | None:
+        """Whether a file says itself which ids its rows have; None: it cannot be read."""
         try:
-            if stores_row_ids(self.locate(file.path)):
-                ids = self.ids(file)
-                return _Source(file, *_span(ids), stores=True) if len(ids) else None
+            return stores_row_ids(self.locate(file.path))
         except (StorageError, UnsupportedFeatureError):
             return None  # a finding of its own
-        if file.row_id_start is None or not file.record_count:
-            return None
-        return _Source(file, file.row_id_start, file.row_id_start + file.record_count - 1, stores=False)
+
+    def source(self, file: LiveDataFile) -> _Source:
+        """Return where the ids lie that a file stores."""
+        ids = self.ids(file)
+        return _Source(file, _windows(ids), is_mixed=bool(len(_doubled(ids))))
 
     def ids(self, file: LiveDataFile) -> pa.Array:
         """Return the ids of the live rows of a file, in its order; none where it cannot be read."""

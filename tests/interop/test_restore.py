@@ -131,6 +131,15 @@ def test_histories_come_back(new_catalog, seed, size):
     assert size == "ci" or all(done[name] for name in wanted), done
 
 
+WITH_INTERVALS = (
+    "types in files",
+    "types inlined",
+    "types inlined, flushed",
+    "added files of many types",
+    "defaults for inlined rows",
+)
+
+
 def test_scenarios_come_back(new_catalog, tmp_path, seed, size):
     """All types, layouts and kinds of files that the reference writes."""
     draw = random.Random(f"restore {seed}")
@@ -143,7 +152,7 @@ def test_scenarios_come_back(new_catalog, tmp_path, seed, size):
         try:
             assert_restored(catalog, then, before)
         except UnsupportedFeatureError:
-            assert "types" in scenario.name  # of intervals
+            assert scenario.name in WITH_INTERVALS
             assert rows_at_every_snapshot(catalog) == before
         except Exception as error:
             raise AssertionError(f"--seed {seed}, {scenario.name} to {then}") from error
@@ -267,6 +276,31 @@ def test_a_dry_run_changes_nothing_and_says_all(lake, tmp_path):
     assert (table.inlined_returned, table.inlined_ended) == (2, 3)
     new = [one for one in tmp_path.rglob("*.parquet") if one not in files]
     assert len(new) == 2
+
+
+VALUES = {"GEOMETRY": "'POINT(1 2)'::GEOMETRY", "INTERVAL": "INTERVAL 1 DAY"}
+
+
+@pytest.mark.parametrize("type_", VALUES)
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_types_that_are_not_written_are_refused_also_by_a_dry_run(lake, catalog, type_, dry_run):
+    texts = "SELECT i, v::VARCHAR FROM v ORDER BY i"
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        reference.sql(f"CREATE TABLE v (i INT, v {type_})")
+        reference.sql(f"INSERT INTO v SELECT i, {VALUES[type_]} FROM range(20) r(i)")
+        then, before = lake.current_snapshot().id, reference.sql(texts)
+        reference.sql("DELETE FROM v WHERE i = 7")
+        rows = reference.sql(texts)
+
+    with pytest.raises(UnsupportedFeatureError, match=rf"main\.v .* column v has type {type_.lower()}"):
+        lake.restore("v", at=then, dry_run=dry_run)
+
+    with open_lake(catalog) as reference:
+        assert reference.sql(texts) == rows
+        reference.sql("DROP TABLE v")
+    lake.restore("v", at=then)  # its file as it is
+    with open_lake(catalog) as reference:
+        assert reference.sql(texts) == before
 
 
 REFUSED = {

@@ -1,7 +1,9 @@
 """Verification finds what was broken, each kind by its own code, and nothing in what is whole."""
 
 import re
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -14,7 +16,9 @@ from sqlalchemy import text
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError, TableNotFoundError
 from airflow_provider_ducklake.planning.findings import MENDABLE, Finding, FindingCode
+from airflow_provider_ducklake.storage import shared_row_ids
 from tests.interop import corpus, planted
+from tests.reference.duckdb_lake import open_lake
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,36 @@ def test_the_examples_of_the_guide_run(whole, tmp_path):
     assert len(examples) == 2
     assert names["planned"].left == ()
     names["lake"].close()
+
+
+def test_row_ids_are_compared_a_window_at_a_time(whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(shared_row_ids, "_WINDOW", 4)
+    assert not codes_of(whole.lake.catalog)
+    for number, corruption in enumerate(planted.CORRUPTIONS):
+        if corruption.code is FindingCode.ROW_ID_TWICE:
+            lake = planted.copy(whole.lake.catalog, tmp_path / f"lake{number}")
+            corruption.plant(lake)
+            assert set(codes_of(lake.catalog)) == {FindingCode.ROW_ID_TWICE}
+
+
+def test_row_ids_may_lie_far_from_each_other(sqlite_catalog):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("CREATE TABLE t (id INT); INSERT INTO t SELECT 1 FROM range(100)")
+        with closing(sqlite3.connect(sqlite_catalog.location)) as database, database:
+            database.execute("UPDATE ducklake_table_stats SET next_row_id = 10000000000000000")
+        reference.sql("INSERT INTO t SELECT 2 FROM range(100); UPDATE t SET id = 3 WHERE rowid % 50 = 0")
+        reference.sql("CREATE TABLE u AS SELECT i FROM range(100) r(i)")
+        reference.sql("DELETE FROM u; CALL ducklake_rewrite_data_files('lake', 'u', delete_threshold => 0)")
+
+    assert not codes_of(sqlite_catalog)
+
+
+def test_the_parts_of_variants_need_no_field_ids(sqlite_catalog):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("CREATE TABLE t (i INT, v VARIANT)")
+        reference.sql("INSERT INTO t SELECT i, i::VARIANT FROM range(20) r(i)")
+
+    assert not codes_of(sqlite_catalog)
 
 
 def test_every_kind_was_broken_once():
