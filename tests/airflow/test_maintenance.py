@@ -153,7 +153,11 @@ def test_a_table_that_is_missing_fails_by_itself_beside_numbers_out_of_bounds(la
 
     log = "".join(capfd.readouterr())
     assert [one["name"] for one in xcom(run, "lake.before")["tables"]] == ["main.small"]
-    assert xcom(run, "lake.plan_flush") == xcom(run, "lake.plan_merge") == ["missing", "no.name.at.all", "main.small"]
+    assert (
+        xcom(run, "lake.plan_flush")
+        == xcom(run, "lake.plan_merge")
+        == ["missing", "no.name.at.all", "main.small"]
+    )
     assert file_counts(lake)["small"] == 1
     assert "Table missing" in log.replace("main.", "")
     assert "Out of bounds: main.small has a file_count of 1, more than 0. Failed: " in log
