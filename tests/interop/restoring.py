@@ -6,6 +6,19 @@ from tests.interop.comparison import differences, multiset, tables_of
 from tests.reference.duckdb_lake import open_lake
 
 
+def run(catalog, *statements):
+    """Let the reference carry out statements and return the rows of the last."""
+    rows = []
+    with open_lake(catalog) as reference:
+        for statement in statements:
+            rows = reference.sql(statement)
+    return rows
+
+
+def newest(lake):
+    return lake.current_snapshot().id
+
+
 def rows_at_every_snapshot(catalog):
     """Return all rows of all tables as the reference reads them, by snapshot."""
     with open_lake(catalog) as reference:

@@ -7,7 +7,7 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import AlreadyExistsError
-from tests.interop.restoring import assert_read_alike, forget_all_but_the_newest
+from tests.interop.restoring import assert_read_alike, forget_all_but_the_newest, newest, run
 from tests.reference.duckdb_lake import open_lake
 
 
@@ -17,19 +17,6 @@ def lake(sqlite_catalog):
         pass
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as found:
         yield found
-
-
-def run(catalog, *statements):
-    """Let the reference carry out statements and return the rows of the last."""
-    rows = []
-    with open_lake(catalog) as reference:
-        for statement in statements:
-            rows = reference.sql(statement)
-    return rows
-
-
-def newest(lake):
-    return lake.current_snapshot().id
 
 
 def definition(lake, table, at=None):

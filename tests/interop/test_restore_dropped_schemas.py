@@ -13,22 +13,14 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
 )
 from tests.interop.given_files import write_given
-from tests.interop.restoring import Interrupted, assert_read_alike, forget_all_but_the_newest
+from tests.interop.restoring import (
+    Interrupted,
+    assert_read_alike,
+    forget_all_but_the_newest,
+    newest,
+    run,
+)
 from tests.reference.duckdb_lake import open_lake
-
-
-def run(catalog, *statements):
-    """Let the reference carry out statements and return the rows of the last."""
-    rows = []
-    with open_lake(catalog) as reference:
-        for statement in statements:
-            rows = reference.sql(statement)
-    return rows
-
-
-def newest(lake):
-    return lake.current_snapshot().id
-
 
 TABLE = (
     "CREATE SCHEMA s",
