@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, RowMapping
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
-    from airflow_provider_ducklake.catalog.transaction import TableName
+    from airflow_provider_ducklake.spec.identifiers import TableName
 
 _MIB = 2**20
 # Names of the bands, and the size that their files are below; the last has none.

@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.expiry import ExpireResult
     from airflow_provider_ducklake.catalog.orphans import OrphansResult
     from airflow_provider_ducklake.catalog.restore_plan import RestoreResult
-    from airflow_provider_ducklake.catalog.transaction import TableName
     from airflow_provider_ducklake.planning.compaction import Compaction
     from airflow_provider_ducklake.planning.findings import Finding
     from airflow_provider_ducklake.planning.flush import FlushResult
+    from airflow_provider_ducklake.spec.identifiers import TableName
     from airflow_provider_ducklake.transaction.changes import MergedFile, RewrittenFile
 
 

@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.questions import Question
     from airflow_provider_ducklake.catalog.read_snapshots import RecordedSnapshot
-    from airflow_provider_ducklake.catalog.transaction import TableName
     from airflow_provider_ducklake.planning.scan import ScanPlan
     from airflow_provider_ducklake.planning.staged import StagedWrite
     from airflow_provider_ducklake.planning.watch import TableChanges
+    from airflow_provider_ducklake.spec.identifiers import TableName
     from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
     from airflow_provider_ducklake.spec.views import ViewDefinition

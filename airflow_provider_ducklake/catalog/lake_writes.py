@@ -21,7 +21,7 @@ from airflow_provider_ducklake.catalog.options import write_option
 from airflow_provider_ducklake.catalog.replaced_rows import find_earlier_rows, replaced_rows
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
 from airflow_provider_ducklake.catalog.row_changes import changes_of_job, read_targets
-from airflow_provider_ducklake.catalog.transaction import LakeTransaction, TableName
+from airflow_provider_ducklake.catalog.transaction import LakeTransaction
 from airflow_provider_ducklake.errors import SnapshotNotFoundError, TransactionConflictError
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.options import OptionRow, option_text
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.row_changes import FoundRows, RowChanges
     from airflow_provider_ducklake.planning.scan import ScanPlan
     from airflow_provider_ducklake.spec.consumption import Consumer, Consumption
+    from airflow_provider_ducklake.spec.identifiers import TableName
     from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.snapshots import JsonValue
     from airflow_provider_ducklake.transaction.changes import Change

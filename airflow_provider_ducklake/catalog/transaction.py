@@ -24,6 +24,7 @@ from airflow_provider_ducklake.planning.write import ParquetSettings
 from airflow_provider_ducklake.spec.defaults import SqlDefault, SqlExpression, default_of
 from airflow_provider_ducklake.spec.identifiers import (
     QualifiedName,
+    TableName,
     check_column_name,
     check_name,
     is_storable,
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.transaction.lake_draft import ViewDraft
     from airflow_provider_ducklake.transaction.table_draft import TableDraft
 
-TableName = str | tuple[str, str] | QualifiedName
 _DIALECTS = ("duckdb", "spark")
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.planning.compaction import Bin, Compaction
-from airflow_provider_ducklake.spark.job_json import decode_data_file, encode_data_file
+from airflow_provider_ducklake.spark.data_file_json import decode_data_file, encode_data_file
 from airflow_provider_ducklake.spark.plan_json import decode_files, decode_table, encode_files, encode_table
 from airflow_provider_ducklake.spark.schema_json import Json, decode_schema, encode_schema
 from airflow_provider_ducklake.spec.ids import DataFileId, SnapshotId

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.spark import job_json
+from airflow_provider_ducklake.spark.data_file_json import decode_data_file, encode_data_file
 from airflow_provider_ducklake.spec.schema import Column, TableSchema
 from airflow_provider_ducklake.spec.types import is_float
 from airflow_provider_ducklake.spec.values import format_physical
@@ -41,11 +42,11 @@ def describe_files(spark: SparkSession, paths: Sequence[str], plan: WritePlan) -
     document = job_json.encode_plan(plan)
 
     def describe(path: str) -> job_json.Json:
-        return job_json.encode_data_file(describe_file(path, job_json.decode_plan(document)))
+        return encode_data_file(describe_file(path, job_json.decode_plan(document)))
 
     tasks = -(-len(paths) // _FILES_PER_TASK)
     found = spark.sparkContext.parallelize(list(paths), tasks).map(describe).collect()
-    return [job_json.decode_data_file(item) for item in found]
+    return [decode_data_file(item) for item in found]
 
 
 def describe_file(path: str, plan: WritePlan) -> DataFile:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError, StorageError
 from airflow_provider_ducklake.planning.row_changes import RowChanges
 from airflow_provider_ducklake.spark import job_json
+from airflow_provider_ducklake.spark.data_file_json import decode_data_file, encode_data_file
 from airflow_provider_ducklake.spark.job_request import (
     Dataset,
     DatasetSource,
@@ -133,7 +134,7 @@ def _finish(
         for part in _parts(result.data_files):
             names.append(f"part-{count:05d}.json")
             count += 1
-            files = [job_json.encode_data_file(file) for file in part]
+            files = [encode_data_file(file) for file in part]
             document = {"job_id": request.job_id, "data_files": files}
             _write(request.directory + names[-1], document, storage_options)
         written.append({"parts": names, **job_json.encode_summary(result)})
@@ -213,7 +214,7 @@ def _decode_result(
     done: job_json.Json, directory: str, job_id: str, storage_options: StorageOptions
 ) -> WriteResult:
     data_files = tuple(
-        job_json.decode_data_file(item)
+        decode_data_file(item)
         for name in done["parts"]
         for item in _read_part(directory + name, job_id, storage_options)["data_files"]
     )

@@ -35,8 +35,6 @@ from airflow_provider_ducklake.spark.job_request import (
 )
 from airflow_provider_ducklake.spark.schema_json import decode_schema, encode_schema
 from airflow_provider_ducklake.spark.snapshot_json import decode_snapshot, encode_snapshot
-from airflow_provider_ducklake.spark.stats_json import decode_stats, encode_stats
-from airflow_provider_ducklake.spec.files import DataFile
 from airflow_provider_ducklake.spec.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId, SchemaId, TableId
 from airflow_provider_ducklake.spec.options import Options
@@ -51,6 +49,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.compaction import Compaction
     from airflow_provider_ducklake.planning.predicates import Predicate
     from airflow_provider_ducklake.planning.scan import ScanPlan
+    from airflow_provider_ducklake.spec.files import DataFile
 
 FORMAT_VERSION = 2
 Json: TypeAlias = dict[str, Any]
@@ -362,33 +361,6 @@ def _decode_dataset(item: Json) -> Dataset:
 
 
 # --- results
-
-
-def encode_data_file(file: DataFile) -> Json:
-    """Return a written file as JSON."""
-    return {
-        "path": file.path,
-        "record_count": file.record_count,
-        "file_size_bytes": file.file_size_bytes,
-        "footer_size": file.footer_size,
-        "partition_values": list(file.partition_values),
-        "column_stats": [encode_stats(stats) for stats in file.column_stats.values()],
-        "has_row_ids": file.has_row_ids,
-    }
-
-
-def decode_data_file(item: Json) -> DataFile:
-    """Return the written file; the inverse of ``encode_data_file``."""
-    stats = [decode_stats(entry) for entry in item["column_stats"]]
-    return DataFile(
-        path=item["path"],
-        record_count=item["record_count"],
-        file_size_bytes=item["file_size_bytes"],
-        footer_size=item["footer_size"],
-        column_stats={entry.column_id: entry for entry in stats},
-        partition_values=tuple(item["partition_values"]),
-        has_row_ids=item["has_row_ids"],
-    )
 
 
 def encode_summary(result: WriteResult) -> Json:

@@ -18,8 +18,8 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import StorageError
+from airflow_provider_ducklake.spark.hadoop_paths import hadoop_path
 from airflow_provider_ducklake.spark.job_errors import marked
-from airflow_provider_ducklake.spark.read_native import hadoop_path
 from airflow_provider_ducklake.storage.table_reader import gone_positions, ordinals
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ which Spark casts.
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING
 
@@ -15,14 +14,13 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
+from airflow_provider_ducklake.spark.hadoop_paths import hadoop_path
 from airflow_provider_ducklake.spark.identifiers import quoted
 from airflow_provider_ducklake.spark.read_types import literal, read_type
 from airflow_provider_ducklake.spark.selecting import renamed
 from airflow_provider_ducklake.spark.spark_types import FIELD_ID_KEY
 from airflow_provider_ducklake.spec.literals import parse_scalar
-from airflow_provider_ducklake.spec.paths import hadoop_uri
 from airflow_provider_ducklake.spec.types import ListType, MapType, StructType
-from airflow_provider_ducklake.storage.filesystem import split_scheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,12 +65,6 @@ def scan(
         fields.append(t.StructField("_ducklake_nothing", t.BooleanType()))
     reader = spark.read.schema(t.StructType(fields)).options(**_OPTIONS)
     return reader.parquet(*(_GLOB.sub(r"\\\1", hadoop_path(path)) for path in paths))
-
-
-def hadoop_path(path: str) -> str:
-    """Return the absolute URI of a lake path; local ones may be relative to the working directory."""
-    scheme, rest = split_scheme(path)
-    return hadoop_uri(os.path.abspath(rest) if scheme == "file" else path)  # noqa: PTH100 - resolves no links
 
 
 def _field(name: str, stored: StoredField, column: Column, *, is_mapped: bool) -> t.StructField:

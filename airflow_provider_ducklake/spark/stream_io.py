@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.errors import InvalidInputError, SparkJobError, StorageError
 from airflow_provider_ducklake.planning.batches import StagedBatch
 from airflow_provider_ducklake.spark import job_io, job_json
+from airflow_provider_ducklake.spark.data_file_json import decode_data_file, encode_data_file
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spark.job_io import StorageOptions
@@ -101,7 +102,7 @@ def write_batch(checkpoint: str, batch: StagedBatch, storage_options: StorageOpt
         "batch_id": batch.batch_id,
         "job_id": batch.job_id,
         **job_json.encode_summary(batch.result),
-        "data_files": [job_json.encode_data_file(file) for file in batch.result.data_files],
+        "data_files": [encode_data_file(file) for file in batch.result.data_files],
     }
     uri = record_uri(checkpoint, batch.query_id, batch.batch_id)
     write_bytes(uri, job_json.dumps(document), storage_options, private=True)
@@ -121,7 +122,7 @@ def read_batch(
     document = job_json.loads(read_bytes(uri, storage_options), uri)
     if (document["query_id"], document["batch_id"]) != (query_id, batch_id):
         raise SparkJobError(f"{uri} is the record of another batch; refusing to commit it.")
-    files = tuple(job_json.decode_data_file(item) for item in document["data_files"])
+    files = tuple(decode_data_file(item) for item in document["data_files"])
     return StagedBatch(query_id, batch_id, document["job_id"], job_json.decode_result(document, files))
 
 

@@ -21,6 +21,7 @@ from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 from airflow_provider_ducklake.spark import job_json
+from airflow_provider_ducklake.spark.data_file_json import decode_data_file, encode_data_file
 from airflow_provider_ducklake.spark.row_order import ordered
 from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
 from airflow_provider_ducklake.storage.partition_split import values_of_row
@@ -38,7 +39,7 @@ def write(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> list[DataFile]
     """Write the rows by one Spark action and return the files; ``keys`` name the last columns."""
     df = ordered(df, keys, plan)
     rows = map_in_arrow(df, _task(plan, len(keys)), _RESULT).collect()
-    return [job_json.decode_data_file(json.loads(row.file)) for row in rows]
+    return [decode_data_file(json.loads(row.file)) for row in rows]
 
 
 def map_in_arrow(df: DataFrame, function: BatchFunction, schema: t.StructType) -> DataFrame:
@@ -55,7 +56,7 @@ def _task(plan: WritePlan, key_count: int) -> BatchFunction:
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for file in write_batches(batches, job_json.decode_plan(document), key_count):
-            text = json.dumps(job_json.encode_data_file(file))
+            text = json.dumps(encode_data_file(file))
             yield pa.RecordBatch.from_arrays([pa.array([text])], schema=_ARROW_RESULT)
 
     return run

@@ -126,7 +126,7 @@ class QualifiedName:
         return fold(self.schema), fold(self.name)
 
     @classmethod
-    def of(cls, table: str | tuple[str, str] | QualifiedName) -> QualifiedName:
+    def of(cls, table: TableName) -> QualifiedName:
         """Return the qualified name for what a user gave; one part alone lies in schema ``main``.
 
         >>> QualifiedName.of('sales."or.ders"').name
@@ -146,3 +146,6 @@ class QualifiedName:
 
     def __str__(self) -> str:
         return f"{quote_if_needed(self.schema)}.{quote_if_needed(self.name)}"
+
+
+TableName: TypeAlias = str | tuple[str, str] | QualifiedName  # what a user may give

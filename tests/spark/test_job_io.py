@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from airflow_provider_ducklake import errors
 from airflow_provider_ducklake.planning.write import ParquetSettings, WritePlan, WriteResult
 from airflow_provider_ducklake.spark import job_io, job_json
+from airflow_provider_ducklake.spark.data_file_json import decode_data_file, encode_data_file
 from airflow_provider_ducklake.spark.job_request import (
     Dataset,
     DatasetSource,
@@ -142,7 +143,7 @@ def test_a_result_reads_back_as_it_was(files, schema, fields):
     result = WriteResult(schema, fields, files, 7, "native", {"seconds": 1.5, "application_id": None})
 
     summary = through_json(job_json.encode_summary(result))
-    back = tuple(job_json.decode_data_file(through_json(job_json.encode_data_file(file))) for file in files)
+    back = tuple(decode_data_file(through_json(encode_data_file(file))) for file in files)
 
     assert job_json.decode_result(summary, back) == result
 

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
-    from airflow_provider_ducklake.catalog.transaction import TableName
     from airflow_provider_ducklake.catalog.verify.contents import Locate, Reading
     from airflow_provider_ducklake.catalog.verify.look import Look
     from airflow_provider_ducklake.planning.findings import Finding
+    from airflow_provider_ducklake.spec.identifiers import TableName
 
 log = logging.getLogger(__name__)
 
