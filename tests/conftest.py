@@ -22,6 +22,7 @@ from tests.reference.catalogs import (
     data_directory,
     file_catalog,
 )
+from tests.seeds import SEED, default_seed
 
 collect_ignore = ["iceberg"]  # it runs in an environment of its own: make iceberg
 
@@ -36,7 +37,11 @@ _servers = pytest.StashKey[dict[str, Server]]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("ducklake")
     group.addoption("--size", choices=["ci", "full"], default="ci", help="how much the long tests do")
-    group.addoption("--seed", type=int, help="start of all random choices; default: today's UTC date")
+    group.addoption(
+        "--seed",
+        type=int,
+        help=f"start of all random choices; default: {SEED}, in CI and at full size the UTC date",
+    )
     group.addoption("--catalog", choices=[*CATALOG_KINDS, "all"], default="all", help="databases to test")
 
 
@@ -46,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["TZ"] = "UTC"
     time.tzset()
     if config.option.seed is None:  # xdist hands the controller's options to its workers
-        config.option.seed = int(datetime.now(UTC).strftime("%Y%m%d"))
+        config.option.seed = default_seed(os.environ, config.option.size, datetime.now(UTC).date())
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(config.option.seed)
 

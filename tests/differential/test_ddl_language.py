@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 import duckdb
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
 from airflow_provider_ducklake.errors import DuckLakeError
+from airflow_provider_ducklake.spec.defaults import SqlExpression
 from airflow_provider_ducklake.spec.identifiers import quote
 from airflow_provider_ducklake.spec.quoting import written
 from airflow_provider_ducklake.spec.types import NOT_STORABLE
@@ -141,16 +142,45 @@ _SYMBOLS = st.sampled_from(["(", ")", "-", "+", "::", ",", "INT", "AS", "CAST", 
 
 
 @given(_EXPRESSIONS | st.lists(_OPERANDS | _SYMBOLS, max_size=7).map(" ".join))
+@example("7 NULL")
+@example("now() NOT NULL")
 @settings(deadline=None)
 def test_a_default_that_we_read_is_one_expression_for_the_reference(text):
     statement = f"CREATE TABLE t (c VARCHAR DEFAULT {text})"
     try:
-        parse_ddl(statement)
+        ((column,),) = [parsed.statement.columns for parsed in parse_ddl(statement)]
     except DuckLakeError:
         reject()
 
     assert len(duckdb.extract_statements(statement)) == 1
-    assert len(duckdb.extract_statements(f"SELECT ({text})")) == 1
+    if isinstance(column.default, SqlExpression):
+        assert len(duckdb.extract_statements(f"SELECT ({column.default.text})")) == 1
+
+
+@pytest.mark.parametrize("default", ["7", "-7", "'x'", "NULL", "now()", "1 + 2", "upper('x')", "(7)::INT"])
+@pytest.mark.parametrize("option", ["", "NULL", "NOT NULL"])
+def test_an_option_behind_a_default_is_the_column_s(default, option):
+    statement = f"CREATE TABLE t (c VARCHAR DEFAULT {default} {option})"
+
+    ((column,),) = [parsed.statement.columns for parsed in parse_ddl(statement)]
+
+    with duckdb.connect() as connection:
+        connection.execute(statement)
+        ((theirs, nullable),) = connection.execute(
+            "SELECT column_default, is_nullable FROM duckdb_columns() WHERE table_name = 't'"
+        ).fetchall()
+        assert column.nullable == nullable
+        if default != "now()":
+            ours = default if column.default is None else _as_sql(column.default)
+            assert connection.execute(
+                f"SELECT ({ours})::VARCHAR IS NOT DISTINCT FROM ({theirs})::VARCHAR"
+            ).fetchone() == (True,)
+
+
+def _as_sql(default: object) -> str:
+    if isinstance(default, SqlExpression):
+        return default.text
+    return f"'{default}'" if isinstance(default, str) else str(default)
 
 
 _ITEMS = st.sampled_from(
