@@ -4,7 +4,7 @@ SHELL := /bin/bash
 RUN := scripts/run
 ARGS ?=
 
-.PHONY: help setup demo test test-fast test-full iceberg check format bench docs changelog clean distclean
+.PHONY: help setup demo test test-fast test-full install-test iceberg check format bench docs changelog clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -21,9 +21,13 @@ test: ## Run every test at CI sizes; more arguments by ARGS="-k insert"
 test-fast: ## Run the unit and property tests only
 	@$(RUN) pytest tests/unit tests/properties $(ARGS)
 
-test-full: ## Run every test at full sizes, and those with Iceberg
+test-full: ## Run every test at full sizes, those with Iceberg, and the installed wheel
 	@$(RUN) pytest -n 2 --dist worksteal --size=full $(ARGS)
 	@$(MAKE) iceberg ARGS=
+	@$(MAKE) install-test
+
+install-test: ## Install the wheel as documented into an empty environment and run the quick start under airflow standalone
+	@$(RUN) python -u scripts/install_test.py
 
 iceberg: ## Have Iceberg read our files, in an environment of its own; needs Maven Central
 	@$(RUN) python scripts/spark_peers.py python -m pytest --confcutdir=tests/iceberg tests/iceberg $(ARGS)

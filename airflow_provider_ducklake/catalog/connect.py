@@ -206,12 +206,19 @@ def _mysql_engine(url: URL) -> Engine:
     return engine
 
 
+_STORAGE_VERSION = "v1.0.0"  # DuckDB 2.0 would make files that 1.5 cannot open
+
+
 def duckdb_engine(url: URL, *, read_only: bool = False) -> Engine:
     """Return an engine that keeps no connection: an open one shuts all other clients out.
 
-    Nothing is fetched from the network in the middle of a commit, so no extension installs itself.
+    Nothing is fetched from the network in the middle of a commit, so no extension installs itself. A new file
+    is one that every DuckDB 1.x opens, whichever DuckDB makes it; an existing one keeps its version.
     """
-    config = {"autoinstall_known_extensions": False}
+    config = {
+        "autoinstall_known_extensions": False,
+        "storage_compatibility_version": _STORAGE_VERSION,
+    }
     return create_engine(url, poolclass=NullPool, connect_args={"read_only": read_only, "config": config})
 
 

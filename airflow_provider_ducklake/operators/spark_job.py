@@ -14,6 +14,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_provider_ducklake.errors import InvalidInputError, SparkJobError
+from airflow_provider_ducklake.hooks import pyspark_versions
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
 from airflow_provider_ducklake.spark import job_io
@@ -128,6 +129,8 @@ class DuckLakeSparkJobOperator(SparkSubmitOperator):
 
     def _submit(self, context: Context, request: JobRequest, storage_options: dict[str, Any]) -> None:
         """Run the job through the parent; its own error, which it left beside its request, says more."""
+        if mismatch := pyspark_versions.mismatch():
+            self.log.warning(mismatch)
         uri = job_io.write_request(request, storage_options)
         with tempfile.TemporaryDirectory(prefix="ducklake-") as folder:
             self._set_submission(uri, str(package_zip(folder)))
