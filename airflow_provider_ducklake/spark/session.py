@@ -21,6 +21,7 @@ _REQUIRED = {
     "spark.sql.parquet.writeLegacyFormat": "false",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
+_QUOTED_REGEX = "spark.sql.parser.quotedRegexColumnNames"
 # ... or read other columns, texts or times than the files have, or take names in backticks for patterns.
 _REQUIRED_TO_READ = {
     "spark.sql.ansi.enabled": "true",
@@ -28,7 +29,7 @@ _REQUIRED_TO_READ = {
     "spark.sql.parquet.fieldId.read.ignoreMissing": "false",
     "spark.sql.parquet.binaryAsString": "false",
     "spark.sql.legacy.parquet.nanosAsLong": "true",
-    "spark.sql.parser.quotedRegexColumnNames": "false",
+    _QUOTED_REGEX: "false",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
 # Spark 4 asks Arrow for a batch's size after each row, half of the Arrow engine's time (ADR 0009).
@@ -51,7 +52,7 @@ def start_session(name: str) -> SparkSession:
         if not given.contains(key):
             builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    prepare(spark)
+    _prepare_sources(spark)
     return spark
 
 
@@ -59,10 +60,21 @@ def prepare_reading(spark: SparkSession) -> None:
     """Set what reading a lake's files right depends on, whoever started the session."""
     for key, value in _REQUIRED_TO_READ.items():
         spark.conf.set(key, value)
+    sources = spark.conf.get(_V1_SOURCES) or ""
+    if "parquet" not in [one.strip().lower() for one in sources.split(",")]:
+        spark.conf.set(_V1_SOURCES, f"{sources},parquet")
 
 
 def prepare(spark: SparkSession) -> None:
-    """Set what correct files and fast jobs depend on; for a session that somebody else started, too."""
+    """Set what correct files and fast jobs depend on; for a session that somebody else started, too.
+
+    Call it right before a write: code of users, which runs before, may have set the session.
+    """
+    _prepare_sources(spark)
+    spark.conf.set(_QUOTED_REGEX, "false")  # a user's own queries may take names in backticks for patterns
+
+
+def _prepare_sources(spark: SparkSession) -> None:
     for key, value in _REQUIRED.items():
         spark.conf.set(key, value)
     given = spark.conf.getAll
@@ -71,6 +83,7 @@ def prepare(spark: SparkSession) -> None:
             spark.conf.set(key, value)
 
 
+_V1_SOURCES = "spark.sql.sources.useV1SourceList"  # the other readers know no places of rows
 _PUSHDOWN = "spark.sql.parquet.filterPushdown"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 

@@ -22,7 +22,7 @@ from airflow_provider_ducklake.spark import stream_io
 from airflow_provider_ducklake.spark.assignment import assign
 from airflow_provider_ducklake.spark.job_request import job_directory
 from airflow_provider_ducklake.spark.jobs.insert import write
-from airflow_provider_ducklake.spark.session import adaptive_as_in
+from airflow_provider_ducklake.spark.session import adaptive_as_in, prepare
 from airflow_provider_ducklake.spark.sources import message_of
 from airflow_provider_ducklake.spec.paths import hadoop_uri
 from airflow_provider_ducklake.storage.filesystem import delete_tree
@@ -47,6 +47,7 @@ def stage_batches(df: DataFrame, plan: WritePlan, source: StreamSource, engine: 
             back; the batches before that one are staged.
     """
     started = time.monotonic()
+    prepare(df.sparkSession)
     assign(df, plan.target, plan.table)  # before Spark decides what the first batch is
     batches = _Batches(df.sparkSession, plan, source, engine)
     query = _start(df, batches, source.checkpoint)

@@ -65,6 +65,8 @@ def _configured(writer: DataFrameWriter, df: DataFrame, settings: ParquetSetting
         "maxRecordsPerFile": str(max(1, settings.target_file_size_bytes // row_bytes)),
         "mapreduce.fileoutputcommitter.algorithm.version": "1",
         "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+        # Cut bounds would pass for values of the column.
+        "parquet.statistics.truncate.length": str(2**31 - 1),
         # Without these a local lake would fill with .crc files.
         "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "fs.file.impl.disable.cache": "true",

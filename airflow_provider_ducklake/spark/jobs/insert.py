@@ -19,6 +19,7 @@ from airflow_provider_ducklake.spark.engines import choose_engine
 from airflow_provider_ducklake.spark.partitions import with_keys
 from airflow_provider_ducklake.spark.progress import progress_lines
 from airflow_provider_ducklake.spark.row_order import placed
+from airflow_provider_ducklake.spark.session import prepare
 from airflow_provider_ducklake.spark.spark_types import fields_of_spark, without_nothing
 from airflow_provider_ducklake.spec.partitioning import parse_partition_by
 from airflow_provider_ducklake.spec.schema import new_columns
@@ -54,6 +55,7 @@ def write(df: DataFrame, plan: WritePlan, engine: str = "auto") -> WriteResult:
         SparkJobError: the files do not hold the rows that were read.
     """
     started = time.monotonic()
+    prepare(df.sparkSession)
     plan = _resolved(df, plan)
     engine, reason = choose_engine(df.sparkSession, engine, plan)
     rows = Observation()

@@ -76,10 +76,11 @@ def change_rows(spark: SparkSession, request: JobRequest) -> RowChanges:
     """
     changes = request.source
     assert isinstance(changes, RowChangeSource)
-    prepare_reading(spark)
     try:
+        source = _source_rows(spark, changes, request.plans)
+        prepare_reading(spark)  # behind code of users, which may set the session
         with exact_filters(spark) if _looks_at_floats(changes) else nullcontext():
-            return _changed(spark, request, changes)
+            return _changed(spark, request, changes, source)
     except PySparkException as error:
         raise read_error(error, [changes.target]) from error
 
@@ -91,8 +92,9 @@ def _looks_at_floats(changes: RowChangeSource) -> bool:
     return any(is_float(leaf.type) for column in columns for leaf in column.leaves())
 
 
-def _changed(spark: SparkSession, request: JobRequest, changes: RowChangeSource) -> RowChanges:
-    source = _source_rows(spark, changes, request.plans)
+def _changed(
+    spark: SparkSession, request: JobRequest, changes: RowChangeSource, source: DataFrame | None
+) -> RowChanges:
     frames = check(spark, changes, source)
     found_by, keep = source, None
     if source is not None:  # evaluated once: another time it might have other rows

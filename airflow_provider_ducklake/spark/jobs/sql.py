@@ -16,6 +16,7 @@ from airflow_provider_ducklake.spark.job_request import LakeSource
 from airflow_provider_ducklake.spark.jobs.insert import write
 from airflow_provider_ducklake.spark.read import read_changes, read_table
 from airflow_provider_ducklake.spark.read_errors import read_error
+from airflow_provider_ducklake.spark.session import prepare_reading
 from airflow_provider_ducklake.spec.identifiers import QualifiedName
 
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ def rows_of(spark: SparkSession, source: LakeSource, plans: tuple[WritePlan, ...
     datasets = sources.read_all(spark, source.datasets)
     if source.function is None:
         return _of_steps(spark, source, plans, {**datasets, **tables})
-    return _of_function(spark, source.function, plans, tables, datasets)
+    rows = _of_function(spark, source.function, plans, tables, datasets)
+    prepare_reading(spark)  # the function may have set the session, and the tables are read from here on
+    return rows
 
 
 def _table(spark: SparkSession, plan: ScanPlan | ChangeFeedPlan, *, as_inserts: bool) -> DataFrame:
