@@ -17,7 +17,15 @@ from pyspark.sql import types as t
 from airflow_provider_ducklake.errors import SchemaMismatchError
 from airflow_provider_ducklake.spark.default_values import default_value, has_default
 from airflow_provider_ducklake.spark.job_errors import MARK_END, mark_start, marked
-from airflow_provider_ducklake.spark.local_times import fits_nanos, micros_of, nanos_of_text
+from airflow_provider_ducklake.spark.local_times import (
+    INFINITE,
+    INFINITE_DATE,
+    fits_nanos,
+    is_infinite,
+    local_time,
+    micros_of,
+    nanos_of_text,
+)
 from airflow_provider_ducklake.spark.row_filter import condition
 from airflow_provider_ducklake.spark.spark_types import (
     FIELD_ID_KEY,
@@ -265,11 +273,23 @@ def _stored_scalar(value: SparkColumn, incoming: t.DataType, target: DuckLakeTyp
         case "timestamp_ns" if isinstance(incoming, t.StringType):
             return _checked(value, fits_nanos(value), nanos_of_text(value), target, where)
         case "timestamp_s" | "timestamp_ms" | "timestamp_ns" as name:
-            time = value.cast("timestamp_ntz")
-            stored = micros_of(time) * 1000 if name == "timestamp_ns" else time
+            time = _local_time(value, incoming)
+            stored = _nanos(time) if name == "timestamp_ns" else time
             return _checked(time, _fits_unit(time, name), stored, target, where)
+        case "timestamp":
+            return _local_time(value, incoming)
         case _:
             return value.cast(carrier)
+
+
+def _local_time(value: SparkColumn, incoming: t.DataType) -> SparkColumn:
+    """Return a timestamp without zone, or the first moment of a date; infinite dates are infinite times."""
+    time = value.cast("timestamp_ntz")
+    if not isinstance(incoming, t.DateType):
+        return time
+    days = f.unix_date(value)
+    infinite = f.when(days == INFINITE_DATE, local_time(INFINITE))
+    return infinite.when(days == -INFINITE_DATE, local_time(-INFINITE)).otherwise(time)
 
 
 def _microseconds(text: SparkColumn) -> SparkColumn:
@@ -279,12 +299,19 @@ def _microseconds(text: SparkColumn) -> SparkColumn:
     return ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + fraction
 
 
+def _nanos(time: SparkColumn) -> SparkColumn:
+    micros = micros_of(time)
+    return f.when(is_infinite(time, "timestamp"), micros).otherwise(micros * 1000)
+
+
 def _fits_unit(time: SparkColumn, name: str) -> SparkColumn:
+    """Whether a timestamp fits another unit; infinite ones do, but the reference stores none in seconds."""
     if name == "timestamp_ns":
         first, last = (f.lit(text).cast("timestamp_ntz") for text in _NANOSECOND_RANGE)
-        return time.between(first, last)
+        return time.between(first, last) | is_infinite(time, "timestamp")
     units = f.date_part(f.lit("SECOND"), time) * (1 if name == "timestamp_s" else 1_000)
-    return units == f.floor(units)
+    fits = units == f.floor(units)
+    return fits if name == "timestamp_s" else fits | is_infinite(time, "timestamp")
 
 
 def _checked(

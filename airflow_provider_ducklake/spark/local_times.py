@@ -1,6 +1,11 @@
-"""Timestamps without a time zone as numbers, for which Spark has no function."""
+"""Timestamps without a time zone as numbers, for which Spark has no function, and times without end.
+
+DuckDB's ``infinity`` and ``-infinity`` are the numbers ``INFINITE`` and ``-INFINITE`` in every unit.
+"""
 
 from __future__ import annotations
+
+from decimal import Decimal
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
@@ -11,8 +16,41 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
 
+INFINITE = 2**63 - 1
+INFINITE_DATE = 2**31 - 1
+
+
+def local_time(micros: int) -> SparkColumn:
+    """Return the timestamp without time zone that many microseconds after 1970."""
+    sign = -1 if micros < 0 else 1
+    days, rest = divmod(abs(micros), DAY)
+    seconds = f.lit(Decimal(sign * rest).scaleb(-6)).cast("decimal(18,6)")
+    nothing = f.lit(0)
+    since = f.make_dt_interval(f.lit(sign * days), nothing, nothing, seconds)
+    return f.lit("1970-01-01 00:00:00").cast("timestamp_ntz") + since
+
+
+def is_infinite(value: SparkColumn, type_: str) -> SparkColumn:
+    """Whether a date or a time, in the carrier of its type, is DuckDB's ``infinity`` or ``-infinity``."""
+    match type_:
+        case "date":
+            return f.unix_date(value).isin(INFINITE_DATE, -INFINITE_DATE)
+        case "timestamptz":
+            return f.unix_micros(value).isin(INFINITE, -INFINITE)
+        case "timestamp" | "timestamp_s" | "timestamp_ms":
+            return value.isin(local_time(INFINITE), local_time(-INFINITE))
+        case _:
+            return value.isin(INFINITE, -INFINITE)
+
+
 def micros_of(value: SparkColumn) -> SparkColumn:
     """Return the microseconds since 1970 of a timestamp without time zone, whatever the session's is."""
+    infinite = f.when(value == local_time(INFINITE), f.lit(INFINITE))
+    infinite = infinite.when(value == local_time(-INFINITE), f.lit(-INFINITE))
+    return infinite.otherwise(_finite_micros(value))
+
+
+def _finite_micros(value: SparkColumn) -> SparkColumn:
     parts = (
         (f.unix_date(value.cast("date")), DAY),
         (f.hour(value), HOUR),
@@ -24,7 +62,6 @@ def micros_of(value: SparkColumn) -> SparkColumn:
 
 _NANOS = r"^(\d{4}-\d\d-\d\d)[ T](([01]\d|2[0-3]):[0-5]\d:[0-5]\d)(\.\d{1,9})?$"
 _FIRST, _LAST = "1677-09-22 00:00:00", "2262-04-11 23:47:16.854775806"  # what DuckDB takes
-_INFINITE = 2**63 - 1
 
 
 def fits_nanos(text: SparkColumn) -> SparkColumn:
@@ -41,4 +78,4 @@ def nanos_of_text(text: SparkColumn) -> SparkColumn:
     fraction = f.rpad(f.substring(text, 21, 9), 9, "0").try_cast("bigint")
     whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     nanos = whole * 10**9 + fraction
-    return f.when(text == "infinity", _INFINITE).when(text == "-infinity", -_INFINITE).otherwise(nanos)
+    return f.when(text == "infinity", INFINITE).when(text == "-infinity", -INFINITE).otherwise(nanos)

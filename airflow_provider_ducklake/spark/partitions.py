@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spark.hashing import bucket_of_double, bucket_of_long, with_bucket_of_bytes
-from airflow_provider_ducklake.spark.local_times import DAY, HOUR, SECOND, micros_of
+from airflow_provider_ducklake.spark.local_times import DAY, HOUR, SECOND, is_infinite, micros_of
 from airflow_provider_ducklake.spec.partitioning import (
     PartitionField,
     Transform,
@@ -54,7 +54,7 @@ def _with_key(
 ) -> DataFrame:
     match transform.kind:
         case TransformKind.IDENTITY:
-            return df.withColumn(name, value.cast("string") if is_float(type_) else value)
+            return df.withColumn(name, _identity(value, type_))
         case TransformKind.BUCKET:
             assert transform.bucket_count is not None
             return _with_bucket(df, value, type_, transform.bucket_count, name)
@@ -62,40 +62,61 @@ def _with_key(
             return df.withColumn(name, _calendar_part(value, str(type_), transform.kind))
 
 
+def _identity(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
+    """Return what is equal for equal values only, in every zone of a session: moments by their number."""
+    if str(type_) == "timestamptz":
+        return f.unix_micros(value)
+    return value.cast("string") if is_float(type_) else value
+
+
 def _calendar_part(value: SparkColumn, type_: str, kind: TransformKind) -> SparkColumn:
-    """Return year, month, day or hour in UTC, whatever the session's time zone is."""
-    if type_ == "timestamp_ns":
-        value = _divided(value, 1_000)
-    if kind is TransformKind.HOUR:
-        if type_ in _LOCAL:
-            return f.hour(value)
-        micros = f.unix_micros(value) if type_ == "timestamptz" else value
-        return f.pmod(_divided(micros, HOUR), f.lit(24)).cast("int")
-    return _DATE_PARTS[kind](_date(value, type_))
+    """Return year, month, day or hour in UTC, whatever the session's zone is; NULL for infinite times."""
+    part = _hour(value, type_) if kind is TransformKind.HOUR else _DATE_PARTS[kind](_date(value, type_))
+    if kind is TransformKind.YEAR and type_ == "timestamptz":
+        part = f.when(part < 1, 1 - part).otherwise(part)  # of its era, as the reference has it
+    return f.when(~is_infinite(value, type_), part)
 
 
 _LOCAL = ("timestamp", "timestamp_s", "timestamp_ms")
 _DATE_PARTS = {TransformKind.YEAR: f.year, TransformKind.MONTH: f.month, TransformKind.DAY: f.dayofmonth}
 
 
+def _hour(value: SparkColumn, type_: str) -> SparkColumn:
+    match type_:
+        case "date":
+            return f.lit(0)
+        case "time":  # which may be 24:00:00
+            return _divided(value, HOUR).cast("int")
+        case "timestamptz":
+            return _hour_of_day(f.unix_micros(value), HOUR)
+        case "timestamp_ns":
+            return _hour_of_day(value, HOUR * 1_000)
+        case _:
+            return f.hour(value)
+
+
+def _hour_of_day(units: SparkColumn, per_hour: int) -> SparkColumn:
+    return f.pmod(_divided(units, per_hour), f.lit(24)).cast("int")
+
+
 def _date(value: SparkColumn, type_: str) -> SparkColumn:
     match type_:
         case "timestamptz":
-            return _utc_date(f.unix_micros(value))
+            return _utc_date(f.unix_micros(value), DAY)
         case "timestamp_ns":
-            return _utc_date(value)
+            return _utc_date(value, DAY * 1_000)
         case _:
             return value.cast("date")
 
 
+def _utc_date(units: SparkColumn, per_day: int) -> SparkColumn:
+    return f.date_from_unix_date(_divided(units, per_day).cast("int"))
+
+
 def _divided(number: SparkColumn, divisor: int) -> SparkColumn:
     """Return ``number`` divided by ``divisor``, rounded down."""
-    whole = number - f.pmod(number, f.lit(divisor))
-    return f.call_function("div", whole, f.lit(divisor))
-
-
-def _utc_date(micros: SparkColumn) -> SparkColumn:
-    return f.date_from_unix_date(_divided(micros, DAY).cast("int"))
+    down = f.when(number % f.lit(divisor) < 0, f.lit(1)).otherwise(f.lit(0))
+    return f.call_function("div", number, f.lit(divisor)) - down
 
 
 def _with_bucket(
@@ -122,7 +143,8 @@ def _as_long(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
         case ScalarType("timestamptz"):
             return f.unix_micros(value)
         case ScalarType("timestamp_ms"):
-            return _divided(micros_of(value), 1_000)
+            micros = micros_of(value)
+            return f.when(is_infinite(value, "timestamp"), micros).otherwise(_divided(micros, 1_000))
         case ScalarType("timestamp_ns"):
             return value
         case _:

@@ -14,6 +14,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.spark.local_times import INFINITE, local_time
 from airflow_provider_ducklake.spark.spark_types import scalar_carrier
 from airflow_provider_ducklake.spec import intervals
 from airflow_provider_ducklake.spec.types import (
@@ -137,7 +138,6 @@ def _time_with_zone(micros: SparkColumn) -> SparkColumn:
 
 
 _DAY = 86_400 * 10**9
-_INFINITE = 2**63 - 1
 
 
 def _nanoseconds(value: SparkColumn) -> SparkColumn:
@@ -146,7 +146,7 @@ def _nanoseconds(value: SparkColumn) -> SparkColumn:
     of_day = value % _DAY + before_midnight * _DAY
     date = f.date_from_unix_date(days.cast("int")).cast("string")
     text = f.concat(date, f.lit(" "), _clock(of_day, 9))
-    return f.when(value == _INFINITE, "infinity").when(value == -_INFINITE, "-infinity").otherwise(text)
+    return f.when(value == INFINITE, "infinity").when(value == -INFINITE, "-infinity").otherwise(text)
 
 
 def _time_in_nanoseconds(nanos: SparkColumn) -> SparkColumn:
@@ -161,9 +161,9 @@ def _milliseconds(value: SparkColumn) -> SparkColumn:
     days = _divided(value, _DAY_MILLIS)
     seconds = ((value - days * _DAY_MILLIS) * f.lit(Decimal("0.001"))).cast("decimal(18,6)")
     nothing = f.lit(0)
-    finite = _epoch() + f.make_dt_interval(days.cast("int"), nothing, nothing, seconds)
-    infinite = f.when(value == _INFINITE, _local_time(_INFINITE))
-    return infinite.when(value == -_INFINITE, _local_time(-_INFINITE)).otherwise(finite)
+    finite = local_time(0) + f.make_dt_interval(days.cast("int"), nothing, nothing, seconds)
+    infinite = f.when(value == INFINITE, local_time(INFINITE))
+    return infinite.when(value == -INFINITE, local_time(-INFINITE)).otherwise(finite)
 
 
 def _uuid(value: SparkColumn) -> SparkColumn:
@@ -213,23 +213,6 @@ def _interval(value: Physical) -> SparkColumn:
 
 
 _ENOUGH_DIGITS = Context(prec=80)
-_DAY_MICROS = 86_400 * 10**6
-
-
-def _local_time(micros: int) -> SparkColumn:
-    """Return the timestamp without zone that many microseconds after 1970; Spark has no such function."""
-    sign = -1 if micros < 0 else 1
-    days, rest = divmod(abs(micros), _DAY_MICROS)
-    seconds = f.lit(Decimal(sign * rest).scaleb(-6)).cast("decimal(18,6)")
-    nothing = f.lit(0)
-    since = f.make_dt_interval(f.lit(sign * days), nothing, nothing, seconds)
-    return _epoch() + since
-
-
-def _epoch() -> SparkColumn:
-    return f.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
-
-
 _CONSTANTS: dict[str, Callable[[Any], SparkColumn]] = {
     "boolean": lambda value: f.lit(bool(value)),
     "varchar": _text,
@@ -237,7 +220,7 @@ _CONSTANTS: dict[str, Callable[[Any], SparkColumn]] = {
     "uint64": lambda value: f.lit(Decimal(value)).cast("decimal(20,0)"),
     "date": lambda days: f.date_from_unix_date(f.lit(days)),
     "timestamptz": lambda micros: f.timestamp_micros(f.lit(micros).cast("bigint")),
-    "timestamp": _local_time,
-    "timestamp_s": _local_time,
+    "timestamp": local_time,
+    "timestamp_s": local_time,
     "interval": _interval,
 }

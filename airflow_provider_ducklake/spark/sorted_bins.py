@@ -148,8 +148,8 @@ def _write_task(source: CompactionSource, plan: WritePlan) -> BatchFunction:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         told = CompactionSource(decode_compaction(json.loads(encoded)), staging_id, partition_id)
         writer = _BinWriter(told, job_json.decode_plan(document))
-        for (number,), group in groupby(runs(batches, 1), key=itemgetter(0)):
-            assert isinstance(number, int)
+        for (key,), group in groupby(runs(batches, 1), key=itemgetter(0)):
+            number = key.as_py()
             count = writer.write(number, (batch for _, batch in group))
             yield pa.RecordBatch.from_pydict({"bin": [number], "rows": [count]}, schema=_ARROW_WRITTEN)
 

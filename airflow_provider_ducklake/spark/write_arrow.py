@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.files import DataFile
 
 BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Key = tuple[pa.Scalar, ...]
 _RESULT = t.StructType([t.StructField("file", t.StringType(), nullable=False)])
 _ARROW_RESULT = pa.schema([pa.field("file", pa.string(), nullable=False)])
 
@@ -86,7 +87,7 @@ def write_batches(batches: Iterator[pa.RecordBatch], plan: WritePlan, key_count:
 class _Group:
     """The files of rows with one key."""
 
-    def __init__(self, key: tuple[object, ...], first: pa.RecordBatch, plan: WritePlan, name: str) -> None:
+    def __init__(self, key: Key, first: pa.RecordBatch, plan: WritePlan, name: str) -> None:
         self.key = key
         self.values = values_of_row(first, plan.target, plan.partition_fields)
         folder = plan.partition_folder(self.values)
@@ -100,10 +101,8 @@ class _Group:
         return [replace(file, partition_values=self.values) for file in self.writer.close()]
 
 
-def runs(
-    batches: Iterator[pa.RecordBatch], key_count: int
-) -> Iterator[tuple[tuple[object, ...], pa.RecordBatch]]:
-    """Yield the rows, without their keys, in runs of one key."""
+def runs(batches: Iterator[pa.RecordBatch], key_count: int) -> Iterator[tuple[Key, pa.RecordBatch]]:
+    """Yield the rows, without their keys, in runs of one key, as Arrow has it: Python's times end in 9999."""
     for batch in batches:
         if not batch.num_rows:
             continue
@@ -111,7 +110,7 @@ def runs(
         rows = batch.select(list(range(width)))
         starts = _run_starts([batch.column(width + index) for index in range(key_count)], batch.num_rows)
         for start, stop in zip(starts, [*starts[1:], batch.num_rows], strict=True):
-            key = tuple(batch.column(width + index)[start].as_py() for index in range(key_count))
+            key = tuple(batch.column(width + index)[start] for index in range(key_count))
             yield key, rows.slice(start, stop - start)
 
 

@@ -176,18 +176,65 @@ def partition_value(transform: Transform, type_: DuckLakeType, value: Physical |
             assert transform.bucket_count is not None
             return str(bucket(hash_input(type_, value), transform.bucket_count))
         case _:
-            return (
-                None if is_infinite(type_, int(value)) else _calendar_part(transform.kind, type_, int(value))
-            )
+            if is_infinite(type_, int(value)):
+                return None
+            return _calendar_part(transform.kind, type_, _unit(transform.kind, type_, int(value)))
 
 
-def _calendar_part(kind: TransformKind, type_: DuckLakeType, value: int) -> str:
+def is_local(transform: Transform, type_: DuckLakeType) -> bool:
+    """Whether a transform's values depend on the session of the writer; ours are those of UTC.
+
+    DuckDB takes year, month, day and hour of a timestamptz in its session's time zone and calendar, and the
+    hour of a timetz in the zone that the value came with, which no file keeps.
+    """
+    return transform.kind in CALENDAR and str(type_) in ("timestamptz", "timetz")
+
+
+CALENDAR = frozenset({TransformKind.YEAR, TransformKind.MONTH, TransformKind.DAY, TransformKind.HOUR})
+_MOST_UNITS, _MOST_YEARS = 64, 10_000  # more than there are months of a year, days of a month, hours of a day
+
+
+def calendar_values(
+    transform: Transform, type_: DuckLakeType, low: int, high: int
+) -> frozenset[str | None] | None:
+    """Return all values of year, month, day or hour that finite times from ``low`` to ``high`` have, in UTC.
+
+    None: they are too many to list.
+
+    >>> sorted(calendar_values(Transform(TransformKind.MONTH), ScalarType("date"), 0, 59))
+    ['1', '2', '3']
+    """
+    first, last = (_unit(transform.kind, type_, value) for value in (low, high))
+    if last - first >= (_MOST_YEARS if transform.kind is TransformKind.YEAR else _MOST_UNITS):
+        return None
+    return frozenset(_calendar_part(transform.kind, type_, unit) for unit in range(first, last + 1))
+
+
+def _unit(kind: TransformKind, type_: DuckLakeType, value: int) -> int:
+    """Return the number of the year, month, day or hour that a time lies in, all of them counted through."""
+    seconds = value * _DAY_SECONDS if str(type_) == "date" else value // _PER_SECOND.get(str(type_), 10**6)
     if kind is TransformKind.HOUR:
-        return str(_seconds(type_, value) // 3600 % 24)
-    days = value if str(type_) == "date" else _seconds(type_, value) // 86_400
-    return str(
-        civil_from_days(days)[(TransformKind.YEAR, TransformKind.MONTH, TransformKind.DAY).index(kind)]
+        return seconds // 3600
+    year, month, _ = civil_from_days(seconds // _DAY_SECONDS)
+    return {TransformKind.YEAR: year, TransformKind.MONTH: year * 12 + month - 1}.get(
+        kind, seconds // _DAY_SECONDS
     )
+
+
+def _calendar_part(kind: TransformKind, type_: DuckLakeType, unit: int) -> str:
+    match kind:
+        case TransformKind.YEAR:  # of its era for a timestamptz: 44 BC is 44, and -43 for the other types
+            return str(1 - unit if unit < 1 and str(type_) == "timestamptz" else unit)
+        case TransformKind.MONTH:
+            return str(unit % 12 + 1)
+        case TransformKind.DAY:
+            return str(civil_from_days(unit)[2])
+        case _:  # a time of day may be 24:00:00
+            return str(unit if str(type_) in ("time", "timetz") else unit % 24)
+
+
+_DAY_SECONDS = 86_400
+_PER_SECOND = {"timestamp_ms": 10**3, "timestamp_ns": 10**9}
 
 
 def identity_text(type_: DuckLakeType, value: Physical) -> str:
@@ -204,11 +251,6 @@ def identity_text(type_: DuckLakeType, value: Physical) -> str:
 
 def _shown(byte: int) -> bool:
     return 32 <= byte <= 126 and chr(byte) not in "\"'\\"  # noqa: PLR2004 - printable ASCII
-
-
-def _seconds(type_: DuckLakeType, units: int) -> int:
-    per_second = {"timestamp_ms": 10**3, "timestamp_ns": 10**9}.get(str(type_), 10**6)
-    return units // per_second
 
 
 _C1, _C2, _MASK = 0xCC9E2D51, 0x1B873593, 0xFFFFFFFF
