@@ -21,6 +21,7 @@ from airflow_provider_ducklake.errors import (
 )
 from airflow_provider_ducklake.planning.covering import all_match
 from airflow_provider_ducklake.planning.overwrite import Partitions
+from airflow_provider_ducklake.spec.partitioning import describe, is_local
 from airflow_provider_ducklake.transaction.changes import EndFiles
 
 if TYPE_CHECKING:
@@ -180,6 +181,25 @@ def end_files(table: TableSnapshot, files: Sequence[LiveDataFile]) -> EndFiles:
 def _shared(table: TableSnapshot, files: Sequence[LiveDataFile]) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
         f"Cannot replace partitions of {table.name}: {files[0].path} may hold rows of one beside others "
-        f"({len(files)} such files), as it was written with other partition keys. Rewrite them, or name the "
-        "rows to be replaced by overwrite_where."
+        f"({len(files)} such files), {_why_shared(table, files[0])}. Name the rows to be replaced by "
+        "overwrite_where, or write the table again with mode='overwrite'."
     )
+
+
+def _why_shared(table: TableSnapshot, file: LiveDataFile) -> str:
+    """Return why nobody knows in which partitions a file's rows are."""
+    spec = table.partition_spec
+    assert spec is not None
+    if file.partition_id != spec.id or len(file.partition_values) != len(spec.fields):
+        return "as it was written with other partition keys"
+    for field, name, value in zip(
+        spec.fields, describe(spec, table.schema), file.partition_values, strict=True
+    ):
+        if is_local(field.transform, table.schema.by_id(field.column_id).type):
+            stats = file.column_stats.get(field.column_id)
+            low, high = ("?", "?") if stats is None else (stats.min_value, stats.max_value)
+            return (
+                f"as its {name} = {value!r} is that of the time zone of the session that wrote it, and its "
+                f"rows, from {low} to {high}, may have several in UTC"
+            )
+    return "as its partition values cannot be read"

@@ -1,7 +1,9 @@
 """Which data files new rows replace: those of the same partitions.
 
 A file belongs to a partition as a whole, to none of them, or may hold rows of one beside others. Its own
-partition values tell, by whichever keys it was written, else its statistics.
+partition values tell, by whichever keys it was written, else its statistics. Year, month, day and hour of a
+timestamptz do not tell: each writer takes them in the time zone of its session. There the file's bounds
+decide, in UTC.
 """
 
 from __future__ import annotations
@@ -20,11 +22,17 @@ from airflow_provider_ducklake.planning.predicates import (
     Operator,
     order,
 )
-from airflow_provider_ducklake.planning.pruning import may_match, year_range
+from airflow_provider_ducklake.planning.pruning import evidence, may_match
 from airflow_provider_ducklake.spec.literals import parse_scalar
-from airflow_provider_ducklake.spec.partitioning import TransformKind, partition_value
+from airflow_provider_ducklake.spec.partitioning import (
+    CALENDAR,
+    TransformKind,
+    calendar_values,
+    is_local,
+    partition_value,
+)
 from airflow_provider_ducklake.spec.types import is_float
-from airflow_provider_ducklake.spec.values import as_float32
+from airflow_provider_ducklake.spec.values import as_float32, is_infinite
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -72,16 +80,30 @@ class Partitions:
         spec = None if file.partition_id is None else self.specs.get(file.partition_id)
         if spec is not None and len(spec.fields) != len(file.partition_values):
             spec = None
-        if spec is not None and spec.fields == self.fields:
-            key = self._key(file.partition_values)
+        own = self._own_values(file, spec)
+        if own is not None:
+            key = self._key(own)
             if key is not None and key not in self._keys:
                 return False
-            if key is not None and (file.partition_values in self.wanted or not self._has_floats):
+            if key is not None and (own in self.wanted or not self._has_floats):
                 return True
         if not may_match(self._any, file, self.types, self.specs):
             return False
         answers = {self._holds_one(file, spec, values) for values in self.wanted}
         return True if True in answers else None if None in answers else False
+
+    def _own_values(self, file: LiveDataFile, spec: PartitionSpec | None) -> PartitionValues | None:
+        """Return the values that all rows of a file have, in UTC, where it was written by the same keys."""
+        if spec is None or spec.fields != self.fields:
+            return None
+        values: list[str | None] = []
+        for field, text in zip(self.fields, file.partition_values, strict=True):
+            type_ = self.types[field.column_id]
+            found = _calendar_values(file, spec, field, type_) if is_local(field.transform, type_) else {text}
+            if found is None or len(found) != 1:
+                return None
+            values += found
+        return tuple(values)
 
     def _holds_one(
         self, file: LiveDataFile, spec: PartitionSpec | None, values: PartitionValues
@@ -99,6 +121,9 @@ class Partitions:
         said = _said_by_values(file, spec, field, type_, text)
         if said is not None:
             return said
+        if field.transform.kind in CALENDAR:
+            found = _calendar_values(file, spec, field, type_)
+            return None if found is None or (text in found and len(found) > 1) else text in found
         wanted = _condition(field, type_, text)
         if wanted is None:
             return None
@@ -136,6 +161,32 @@ class Partitions:
                 yield AnyOf((Membership(field.column_id, tuple(found)), NullTest(field.column_id)))
 
 
+def _calendar_values(
+    file: LiveDataFile, spec: PartitionSpec | None, field: PartitionField, type_: DuckLakeType
+) -> frozenset[str | None] | None:
+    """Return all values of year, month, day or hour that rows of a file can have; None: nobody knows."""
+    if _has_no_calendar(file, spec, field):
+        return frozenset({None})
+    known = list(evidence(file, field.column_id, type_, spec))
+    if not all(one.has_values for one in known):
+        return frozenset({None})
+    low = max((one.low for one in known if one.low is not None), default=None)
+    high = min((one.high for one in known if one.high is not None), default=None)
+    if low is None or high is None or is_infinite(type_, low) or is_infinite(type_, high):
+        return None
+    found = calendar_values(field.transform, type_, low, high)
+    return found | {None} if found is not None and all(one.has_nulls for one in known) else found
+
+
+def _has_no_calendar(file: LiveDataFile, spec: PartitionSpec | None, field: PartitionField) -> bool:
+    """Whether all values are NULL or infinite, of which no writer has a year, month, day or hour."""
+    pairs = () if spec is None else zip(spec.fields, file.partition_values, strict=True)
+    return any(
+        own.column_id == field.column_id and own.transform.kind in CALENDAR and text is None
+        for own, text in pairs
+    )
+
+
 def _said_by_values(
     file: LiveDataFile,
     spec: PartitionSpec | None,
@@ -159,6 +210,8 @@ def _same(
     own: PartitionField, field: PartitionField, type_: DuckLakeType, value: str | None, text: str | None
 ) -> bool | None:
     if own.transform == field.transform:
+        if is_local(field.transform, type_) and None not in (value, text):
+            return None
         if _comparable(field, type_, value) != _comparable(field, type_, text):
             return False
         return True if value == text or not is_float(type_) else None
@@ -192,13 +245,5 @@ def _condition(field: PartitionField, type_: DuckLakeType, text: str | None) -> 
             return NullTest(column_id)
         case TransformKind.IDENTITY:
             return Comparison(column_id, Operator.EQUAL, parse_scalar(type_, text or ""))
-        case TransformKind.YEAR if text is not None and str(type_) != "timestamptz":
-            low, high = year_range(type_, int(text))
-            return AllOf(
-                (
-                    Comparison(column_id, Operator.AT_LEAST, low),
-                    Comparison(column_id, Operator.AT_MOST, high),
-                )
-            )
         case _:
             return None

@@ -31,6 +31,7 @@ from airflow_provider_ducklake.spec.partitioning import (
     bucket,
     hive_value,
     hive_values,
+    is_local,
     partition_value,
 )
 from airflow_provider_ducklake.spec.stats import STRING_BOUND_BYTES
@@ -93,7 +94,7 @@ def may_match(
         case _:
             type_ = types[predicate.column_id]
             spec = None if file.partition_id is None else partition_specs.get(file.partition_id)
-            found = _evidence(file, predicate.column_id, type_, spec)
+            found = evidence(file, predicate.column_id, type_, spec)
             return all(_may_hold(predicate, one) for one in found)
 
 
@@ -148,9 +149,10 @@ def _may_begin(start: bytes, known: Evidence) -> bool:
     return known.low is None or known.low[: len(start)] <= start
 
 
-def _evidence(
+def evidence(
     file: LiveDataFile, column_id: ColumnId, type_: DuckLakeType, spec: PartitionSpec | None
 ) -> Iterator[Evidence]:
+    """Yield what is known of a column in a file, all of it true; ``spec`` are the keys of its partition."""
     folder = _folder(file, column_id)
     if folder is not None:
         yield from _of_folder(file, folder, type_)
@@ -246,8 +248,8 @@ def _of_partition(transform: Transform, type_: DuckLakeType, text: str | None) -
         case TransformKind.BUCKET:
             assert transform.bucket_count is not None
             return _of_bucket(type_, text, transform.bucket_count)
-        case _ if str(type_) == "timestamptz":  # a writer's calendar is that of its session's zone
-            return Evidence()
+        case _ if is_local(transform, type_):  # which only tells what has no calendar at all
+            return Evidence(has_nulls=text is None)
         case _:
             return _of_calendar(transform, type_, text)
 

@@ -16,7 +16,8 @@ from airflow_provider_ducklake.errors import InvalidPartitionError, InvalidTypeE
 from airflow_provider_ducklake.spec.files import DataFile, MappedColumn
 from airflow_provider_ducklake.spec.identifiers import fold
 from airflow_provider_ducklake.spec.partitioning import (
-    TransformKind,
+    CALENDAR,
+    calendar_values,
     hive_value,
     identity_text,
     partition_value,
@@ -31,7 +32,7 @@ from airflow_provider_ducklake.spec.types import (
     can_promote,
     is_float,
 )
-from airflow_provider_ducklake.spec.values import parse_physical
+from airflow_provider_ducklake.spec.values import is_infinite, parse_physical
 from airflow_provider_ducklake.storage.arrow_types import ducklake_type
 from airflow_provider_ducklake.storage.parquet_footer import (
     NanRule,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
     from airflow_provider_ducklake.spec.ids import ColumnId
-    from airflow_provider_ducklake.spec.partitioning import PartitionField
+    from airflow_provider_ducklake.spec.partitioning import PartitionField, Transform
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.spec.values import Physical
     from airflow_provider_ducklake.storage.filesystem import Location
@@ -363,15 +364,23 @@ def _partition_value(file: DataFile, key: PartitionField, schema: TableSchema, t
     if stats is not None and stats.value_count == 0 and stats.null_count == file.record_count:
         return None
     if stats is not None and stats.null_count == 0 and None not in (stats.min_value, stats.max_value):
-        bounds = [str(stats.min_value), str(stats.max_value)]
-        values = {
-            partition_value(key.transform, column.type, parse_physical(column.type, one)) for one in bounds
-        }
-        may_compare = bounds[0] == bounds[1] or key.transform.kind is TransformKind.YEAR
-        if may_compare and len(values) == 1:
-            return values.pop()
+        texts = (str(stats.min_value), str(stats.max_value))
+        low, high = (parse_physical(column.type, one) for one in texts)
+        if texts[0] == texts[1]:
+            return partition_value(key.transform, column.type, low)
+        values = _values_between(key.transform, column.type, low, high)
+        if values is not None and len(values) == 1:
+            return next(iter(values))
     raise InvalidPartitionError(
         f"{file.path} may have several values of {key.transform} of column {column.name}, by which {table} "
         "is partitioned. A file lies in one partition: split it, or name its folder column=value and set "
         "hive_partitioning."
     )
+
+
+def _values_between(
+    transform: Transform, type_: DuckLakeType, low: Physical, high: Physical
+) -> frozenset[str | None] | None:
+    if transform.kind not in CALENDAR or is_infinite(type_, int(low)) or is_infinite(type_, int(high)):
+        return None
+    return calendar_values(transform, type_, int(low), int(high))

@@ -12,7 +12,7 @@ import pyarrow.fs as pafs
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.coverage import TextBounds, covers, has_bounds
 from airflow_provider_ducklake.planning.findings import Finding, FindingCode
-from airflow_provider_ducklake.spec.partitioning import TransformKind, partition_value
+from airflow_provider_ducklake.spec.partitioning import TransformKind, is_local, partition_value
 from airflow_provider_ducklake.spec.types import is_float
 from airflow_provider_ducklake.spec.values import parse_physical
 from airflow_provider_ducklake.storage.delete_files import deleted_rows
@@ -224,6 +224,8 @@ def _partition(
         }
         if stats.null_count and field.transform.kind is TransformKind.IDENTITY:
             values.add(None)
+        if is_local(field.transform, types[0]) and None not in {told, *values}:
+            continue  # the value is that of the writer's time zone, which nobody knows
         if values - {told}:
             words = (
                 f"has rows with {field.transform} of column {field.column_id} in "
