@@ -57,16 +57,17 @@ class CatalogError(DuckLakeError):
 
 
 class NotADuckLakeError(CatalogError):
-    """The database holds no DuckLake catalog."""
+    """The database holds no DuckLake catalog, or is a file that does not exist."""
 
-    def __init__(self, catalog: str) -> None:
+    def __init__(self, catalog: str, problem: str = "holds no DuckLake catalog") -> None:
         self.catalog = catalog
-        super().__init__(catalog)
+        self.problem = problem
+        super().__init__(catalog, problem)
 
     def __str__(self) -> str:
         return (
-            f"{self.catalog} holds no DuckLake catalog (no ducklake_metadata table with a version). "
-            "Check the database and the metadata schema, or create a lake there with Lake.create(...)."
+            f"{self.catalog} {self.problem}. Check the database and the metadata schema, or create a lake "
+            "there with DuckLakeDDLOperator(create_lake=True) or Lake.create(...)."
         )
 
 

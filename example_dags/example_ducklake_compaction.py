@@ -19,14 +19,6 @@ ROWS = 1_000  # of a load: more than are kept in the catalog
 
 
 @task
-def create_lake() -> None:
-    """Create the lake where there is none yet."""
-    hook = DuckLakeHook()
-    hook.get_or_create_lake()
-    hook.close()
-
-
-@task
 def load() -> None:
     """Append rows three times."""
     import pyarrow as pa  # noqa: PLC0415 - not needed to parse the DAG
@@ -47,9 +39,11 @@ with DAG(
     tags=["example", "ducklake"],
 ) as dag:
     create_table = DuckLakeDDLOperator(
-        task_id="create_table", sql="CREATE TABLE IF NOT EXISTS readings (sensor BIGINT, value DOUBLE)"
+        task_id="create_table",
+        sql="CREATE TABLE IF NOT EXISTS readings (sensor BIGINT, value DOUBLE)",
+        create_lake=True,
     )
     merge = DuckLakeSparkMergeAdjacentFilesOperator(
         task_id="merge_readings", table="main.readings", max_file_size="128MB"
     )
-    create_lake() >> create_table >> load() >> merge
+    create_table >> load() >> merge

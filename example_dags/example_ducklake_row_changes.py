@@ -19,14 +19,6 @@ from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperat
 
 
 @task
-def create_lake() -> None:
-    """Create the lake where there is none yet."""
-    hook = DuckLakeHook()
-    hook.get_or_create_lake()
-    hook.close()
-
-
-@task
 def new_feed() -> None:
     """Write customers, and what another system says of them since."""
     hook = DuckLakeHook()
@@ -58,6 +50,7 @@ with DAG(
             "CREATE TABLE IF NOT EXISTS customers (id BIGINT, name VARCHAR, city VARCHAR)",
             "CREATE TABLE IF NOT EXISTS feed (id BIGINT, name VARCHAR, city VARCHAR, operation VARCHAR)",
         ],
+        create_lake=True,
     )
     merge = DuckLakeSparkMergeOperator(
         task_id="merge",
@@ -75,4 +68,4 @@ with DAG(
     )
     forget = DuckLakeSparkDeleteOperator(task_id="forget", table="customers", where="id = 6")
 
-    create_lake() >> tables >> new_feed() >> merge >> update >> forget
+    tables >> new_feed() >> merge >> update >> forget

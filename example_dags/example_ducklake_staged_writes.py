@@ -16,6 +16,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.commit import DuckLakeCommitOperator, DuckLakeDiscardStagedOperator
+from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 
 DATA = {
@@ -26,10 +27,7 @@ DATA = {
 
 @task
 def write_files() -> str:
-    """Create the lake where there is none yet, and write the files of the day; return their folder."""
-    hook = DuckLakeHook()
-    hook.get_or_create_lake()
-    hook.close()
+    """Write the files of the day; return their folder."""
     folder = Path(tempfile.mkdtemp(prefix="ducklake-orders-"))
     for name, text in DATA.items():
         (folder / f"{name}.csv").write_text(text)
@@ -66,6 +64,7 @@ with DAG(
     schedule=None,
     tags=["ducklake"],
 ):
+    create_lake = DuckLakeDDLOperator(task_id="create_lake", create_lake=True)
     setups = [stage("orders"), stage("order_lines")]
     staged = [one.output for one in setups]
     commit = DuckLakeCommitOperator(
@@ -73,5 +72,6 @@ with DAG(
     )
     discard = DuckLakeDiscardStagedOperator(task_id="discard", staged=staged)
 
+    create_lake >> setups
     write_files() >> setups
     audit(staged) >> commit >> discard.as_teardown(setups=setups)

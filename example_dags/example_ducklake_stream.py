@@ -28,9 +28,8 @@ def clicks(spark, sources):
 
 @task
 def add_files() -> dict[str, str]:
-    """Create the lake where there is none yet, and add files; return where things are."""
+    """Add files; return where things are."""
     hook = DuckLakeHook()
-    hook.get_or_create_lake()
     folder = Path(hook.lake().data_path, "_clicks")
     hook.close()
     (folder / "new").mkdir(parents=True, exist_ok=True)
@@ -49,7 +48,9 @@ with DAG(
     tags=["ducklake"],
 ):
     create = DuckLakeDDLOperator(
-        task_id="create", sql="CREATE TABLE IF NOT EXISTS clicks (page VARCHAR, clicked TIMESTAMP)"
+        task_id="create",
+        sql="CREATE TABLE IF NOT EXISTS clicks (page VARCHAR, clicked TIMESTAMP)",
+        create_lake=True,
     )
     stream = DuckLakeSparkStreamOperator(
         task_id="stream",
@@ -59,4 +60,4 @@ with DAG(
         checkpoint="{{ ti.xcom_pull(task_ids='add_files')['checkpoint'] }}",
     )
 
-    add_files() >> create >> stream
+    create >> add_files() >> stream

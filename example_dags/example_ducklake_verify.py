@@ -11,21 +11,17 @@ import pyarrow as pa
 from airflow.sdk import DAG, task
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator
 from airflow_provider_ducklake.operators.verify import DuckLakeVerifyOperator
 
 
 @task
 def write_visits() -> None:
-    """Create the lake where there is none yet, and add some rows to a table."""
+    """Add some rows to a table."""
     hook = DuckLakeHook()
-    lake = hook.get_or_create_lake()
-    with hook.transaction(message="visits") as tx:
-        if "main.visits" not in map(str, lake.tables()):
-            tx.create_table("visits", {"page": "varchar", "seconds": "int32"})
-        tx.append_arrow(
-            "visits", pa.table({"page": ["home", "prices"], "seconds": pa.array([3, 40], pa.int32())})
-        )
+    rows = {"page": ["home", "prices"], "seconds": pa.array([3, 40], pa.int32())}
+    hook.append_arrow("visits", pa.table(rows))
     hook.close()
 
 
@@ -36,8 +32,13 @@ with DAG(
     tags=["ducklake"],
     doc_md=__doc__,
 ):
+    create = DuckLakeDDLOperator(
+        task_id="create",
+        sql="CREATE TABLE IF NOT EXISTS visits (page VARCHAR, seconds INTEGER)",
+        create_lake=True,
+    )
     health = DuckLakeTableHealthOperator(
         task_id="health", fail_above={"delete_ratio": 0.5, "scheduled_file_count": 10_000}
     )
     verify = DuckLakeVerifyOperator(task_id="verify", sample="{{ params.sample }}", params={"sample": 1.0})
-    write_visits() >> health >> verify
+    create >> write_visits() >> health >> verify

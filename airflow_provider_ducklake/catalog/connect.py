@@ -274,3 +274,21 @@ def _identity(path: Path) -> tuple[int, int] | None:
 def catalog_file(url: URL) -> Path | None:
     """Return the file of a SQLite or DuckDB catalog, None for a server's database."""
     return Path(url.database or "") if url.get_backend_name() in _FILES else None
+
+
+def check_directory(url: URL) -> None:
+    """Check that a SQLite or DuckDB file can be made where it is to be.
+
+    Raises:
+        CatalogUnavailableError: its directory does not exist.
+    """
+    file = catalog_file(url)
+    if file is not None and not file.parent.is_dir():
+        raise CatalogUnavailableError(
+            shown(url), f"its directory {file.parent} does not exist. Make it, or correct the path."
+        )
+
+
+def extra_of(url: URL) -> str:
+    """Return the extra that installs a catalog's driver; none for SQLite."""
+    return _NEEDED.get(url.drivername, ((), ""))[1]

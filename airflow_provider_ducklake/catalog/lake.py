@@ -8,7 +8,13 @@ from airflow_provider_ducklake.catalog import (
     bootstrap,
     read,
 )
-from airflow_provider_ducklake.catalog.connect import catalog_file, open_engine, parse_url, shown
+from airflow_provider_ducklake.catalog.connect import (
+    catalog_file,
+    check_directory,
+    open_engine,
+    parse_url,
+    shown,
+)
 from airflow_provider_ducklake.catalog.dialects import dialect_of
 from airflow_provider_ducklake.catalog.lake_maintenance import LakeMaintenance
 from airflow_provider_ducklake.catalog.open_lake import translated
@@ -57,7 +63,8 @@ class Lake(LakeMaintenance):
         parsed = parse_url(url)
         file = catalog_file(parsed)
         if file is not None and not file.exists():
-            raise NotADuckLakeError(shown(parsed))  # the driver would make an empty file
+            # the driver would make an empty file
+            raise NotADuckLakeError(shown(parsed), "does not exist: there is no such file")
         dialect = dialect_of(open_engine(parsed), metadata_schema)
         tables = catalog_tables(CURRENT, metadata_schema)
         try:
@@ -86,13 +93,15 @@ class Lake(LakeMaintenance):
         Raises:
             AlreadyExistsError: the database holds a lake already.
             InvalidInputError: the data path is relative.
-            CatalogUnavailableError: the database cannot be reached or refuses the login.
+            CatalogUnavailableError: the database cannot be reached or refuses the login; the file's directory
+                does not exist.
         """
         if not is_absolute(data_path):
             raise InvalidInputError(
                 f"The data path {data_path!r} is relative; give an absolute path or a URI."
             )
         parsed = parse_url(url)
+        check_directory(parsed)
         dialect = dialect_of(open_engine(parsed), metadata_schema)
         try:
             with translated(parsed):

@@ -236,6 +236,25 @@ class LakeReads(OpenLake):
         """
         return self._plan(table, at, columns, where, (), stats_of=stats_of)
 
+    def read_spark(
+        self,
+        spark: Any,  # noqa: ANN401 - a SparkSession; pyspark is imported in spark/ only
+        table: TableName,
+        at: At = None,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+    ) -> Any:  # noqa: ANN401 - a DataFrame
+        """Return the rows that ``read_arrow`` returns as a Spark DataFrame.
+
+        The catalog is asked now, for one snapshot; files are read when Spark needs the rows.
+
+        Raises:
+            TableNotFoundError, ColumnNotFoundError, InvalidPredicateError: as ``read_arrow``.
+        """
+        from airflow_provider_ducklake.spark.read import read_table  # noqa: PLC0415 - PySpark is not always there
+
+        return read_table(spark, self.scan(table, at, columns, where), storage_options=self.storage_options)
+
     def _plan(  # noqa: PLR0913 - the last has a default
         self,
         table: TableName,

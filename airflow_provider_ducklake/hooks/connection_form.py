@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+CONNECTION_TYPE = "ducklake"
 CATALOG_TYPES = ("postgres", "mysql", "sqlite", "duckdb")
 
 

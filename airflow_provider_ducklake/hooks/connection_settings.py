@@ -17,6 +17,7 @@ from airflow_provider_ducklake.hooks.connection_form import (
     CATALOG_TYPE,
     CATALOG_TYPES,
     COMMIT_NAMESPACE,
+    CONNECTION_TYPE,
     DATA_PATH,
     DATABASE,
     EXTRA_FIELDS,
@@ -57,38 +58,44 @@ class ConnectionSettings:
     data_path: str | None = None  # absolute, ends in "/"
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     commit_namespace: str | None = None
+    named: str = "This connection"  # how a message begins
 
     def invalid(self, of: ExtraField | StandardField, problem: str) -> InvalidOptionError:
         """Return the error for a field that does not fit what the catalog holds."""
-        return _invalid(self.conn_id, of, problem)
+        return _invalid(self.named, of, problem)
 
 
-def read_settings(connection: Connection) -> ConnectionSettings:
+def read_settings(connection: Connection, named: str | None = None) -> ConnectionSettings:
     """Check every field of a connection, and have its secrets masked in the task's log from here on.
+
+    ``named`` is how messages call it; None: by its id.
 
     Raises:
         InvalidOptionError: names the field, its value unless that may be secret, and what to do.
     """
     _mask(connection.password)
-    extra = _extra(connection)
-    storage_options = _storage_options(connection.conn_id, extra.get(STORAGE_OPTIONS.name))
-    catalog_type = _catalog_type(connection.conn_id, extra.get(CATALOG_TYPE.name))
+    named = named or f"Connection {connection.conn_id!r}"
+    _check_type(connection, named)
+    extra = _extra(connection, named)
+    storage_options = _storage_options(named, extra.get(STORAGE_OPTIONS.name))
+    catalog_type = _catalog_type(named, extra.get(CATALOG_TYPE.name))
     return ConnectionSettings(
         connection.conn_id,
-        _url(connection, catalog_type),
-        _metadata_schema(connection.conn_id, catalog_type, extra.get(METADATA_SCHEMA.name)),
-        _data_path(connection.conn_id, extra.get(DATA_PATH.name)),
+        _url(connection, named, catalog_type),
+        _metadata_schema(named, catalog_type, extra.get(METADATA_SCHEMA.name)),
+        _data_path(named, extra.get(DATA_PATH.name)),
         storage_options,
-        _commit_namespace(connection.conn_id, extra.get(COMMIT_NAMESPACE.name)),
+        _commit_namespace(named, extra.get(COMMIT_NAMESPACE.name)),
+        named,
     )
 
 
-def _invalid(conn_id: str, of: ExtraField | StandardField, problem: str) -> InvalidOptionError:
+def _invalid(named: str, of: ExtraField | StandardField, problem: str) -> InvalidOptionError:
     name = of.label if of.label.lower() == of.name else f"{of.label} ({of.name})"
-    return InvalidOptionError(f"Connection {conn_id!r}, field {name}: {problem}")
+    return InvalidOptionError(f"{named}, field {name}: {problem}")
 
 
-def _extra(connection: Connection) -> dict[str, Any]:
+def _extra(connection: Connection, named: str) -> dict[str, Any]:
     """Return the filled fields of the extra; no value of it is ever shown, as any may be a secret."""
     try:
         extra = json.loads(connection.extra or "{}")
@@ -96,42 +103,52 @@ def _extra(connection: Connection) -> dict[str, Any]:
         extra = None
     if not isinstance(extra, dict):
         raise InvalidOptionError(
-            f"Connection {connection.conn_id!r}: its extra is no JSON object. Write it as "
-            '{"catalog_type": "postgres"}.'
+            f'{named}: its extra is no JSON object. Write it as {{"catalog_type": "postgres"}}.'
         )
     known = [of.name for of in EXTRA_FIELDS]
     unknown = sorted(set(extra) - set(known))
     if unknown:
         raise InvalidOptionError(
-            f"Connection {connection.conn_id!r}: its extra holds {', '.join(map(repr, unknown))}, unknown to "
+            f"{named}: its extra holds {', '.join(map(repr, unknown))}, unknown to "
             f"DuckLake connections. Known are {', '.join(known)}; options of the file system belong into "
             "storage_options."
         )
     return {name: value for name, value in extra.items() if value not in (None, "")}
 
 
-def _catalog_type(conn_id: str, value: object) -> str:
+def _check_type(connection: Connection, named: str) -> None:
+    """Refuse a connection to something else; whoever says catalog_type means a lake."""
+    if connection.conn_type not in (None, "", CONNECTION_TYPE) and CATALOG_TYPE.name not in (
+        connection.extra or ""
+    ):
+        raise InvalidOptionError(
+            f"{named} is of type {connection.conn_type!r}; a lake needs a connection of type "
+            f"{CONNECTION_TYPE!r}. Name another one as ducklake_conn_id, or create it with that type."
+        )
+
+
+def _catalog_type(named: str, value: object) -> str:
     if value is None:
-        raise _invalid(conn_id, CATALOG_TYPE, f"is empty. Choose one of {', '.join(CATALOG_TYPES)}.")
+        raise _invalid(named, CATALOG_TYPE, f"is empty. Choose one of {', '.join(CATALOG_TYPES)}.")
     if value not in CATALOG_TYPES:
         raise _invalid(
-            conn_id,
+            named,
             CATALOG_TYPE,
             f"{value!r} is no catalog that this release opens. Choose one of {', '.join(CATALOG_TYPES)}.",
         )
     return str(value)
 
 
-def _url(connection: Connection, catalog_type: str) -> URL:
+def _url(connection: Connection, named: str, catalog_type: str) -> URL:
     from sqlalchemy.engine import URL  # noqa: PLC0415 - operators import this module while DAGs are parsed
 
-    port = _port(connection.conn_id, connection.port)
+    port = _port(named, connection.port)
     if catalog_type in _FILES:
-        file = _file(connection.conn_id, catalog_type, connection.schema)
+        file = _file(named, catalog_type, connection.schema)
         return URL.create(_DRIVERS[catalog_type], database=file)
     for of, value in ((HOST, connection.host), (DATABASE, connection.schema)):
         if not value:
-            raise _invalid(connection.conn_id, of, f"is empty. A {_NAMES[catalog_type]} catalog needs it.")
+            raise _invalid(named, of, f"is empty. A {_NAMES[catalog_type]} catalog needs it.")
     url = URL.create(
         _DRIVERS[catalog_type],
         username=connection.login or None,
@@ -145,26 +162,24 @@ def _url(connection: Connection, catalog_type: str) -> URL:
     return url
 
 
-def _port(conn_id: str, value: object) -> int | None:
-    if value in (None, ""):
+def _port(named: str, value: object) -> int | None:
+    if value in (None, "", 0, "0"):  # Airflow's form sends 0 for an empty field
         return None
     text = str(value)
     if not (text.isascii() and text.isdigit() and 0 < int(text) <= _HIGHEST_PORT):
-        raise _invalid(
-            conn_id, PORT, f"{value!r} is no port. Write a whole number from 1 to {_HIGHEST_PORT}."
-        )
+        raise _invalid(named, PORT, f"{value!r} is no port. Write a whole number from 1 to {_HIGHEST_PORT}.")
     return int(text)
 
 
-def _file(conn_id: str, catalog_type: str, path: str | None) -> str:
+def _file(named: str, catalog_type: str, path: str | None) -> str:
     example = f"/data/lake.{catalog_type}"
     if not path:
         raise _invalid(
-            conn_id, DATABASE, f"is empty. Write the path of the {_NAMES[catalog_type]} file, as {example}."
+            named, DATABASE, f"is empty. Write the path of the {_NAMES[catalog_type]} file, as {example}."
         )
     if not PurePath(path).is_absolute():
         raise _invalid(
-            conn_id,
+            named,
             DATABASE,
             f"{path!r} is a relative path, and every worker has its own working directory. Write the whole "
             f"path, as {example}.",
@@ -172,18 +187,18 @@ def _file(conn_id: str, catalog_type: str, path: str | None) -> str:
     return path
 
 
-def _metadata_schema(conn_id: str, catalog_type: str, value: object) -> str | None:
+def _metadata_schema(named: str, catalog_type: str, value: object) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise _invalid(conn_id, METADATA_SCHEMA, f"{value!r} is no name. Write it as text.")
+        raise _invalid(named, METADATA_SCHEMA, f"{value!r} is no name. Write it as text.")
     if catalog_type == "sqlite":
         raise _invalid(
-            conn_id, METADATA_SCHEMA, f"{value!r} is set, but SQLite has no schemas. Clear the field."
+            named, METADATA_SCHEMA, f"{value!r} is set, but SQLite has no schemas. Clear the field."
         )
     if catalog_type == "mysql":
         raise _invalid(
-            conn_id,
+            named,
             METADATA_SCHEMA,
             f"{value!r} is set, but a schema of MySQL is a database. Write it into the field Database, and "
             "clear this one.",
@@ -191,20 +206,20 @@ def _metadata_schema(conn_id: str, catalog_type: str, value: object) -> str | No
     return value
 
 
-def _commit_namespace(conn_id: str, value: object) -> str | None:
+def _commit_namespace(named: str, value: object) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise _invalid(conn_id, COMMIT_NAMESPACE, f"{value!r} is no name. Write it as text.")
+        raise _invalid(named, COMMIT_NAMESPACE, f"{value!r} is no name. Write it as text.")
     return value
 
 
-def _data_path(conn_id: str, value: object) -> str | None:
+def _data_path(named: str, value: object) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise _invalid(conn_id, DATA_PATH, f"{value!r} is no path. Write it as text.")
+        raise _invalid(named, DATA_PATH, f"{value!r} is no path. Write it as text.")
     if "://" not in value and not PurePath(value).is_absolute():
         raise _invalid(
-            conn_id,
+            named,
             DATA_PATH,
             f"{value!r} is a relative path, and every worker has its own working directory. Write the whole "
             "path, as /data/files/, or a URI, as s3://bucket/lake/.",
@@ -212,7 +227,7 @@ def _data_path(conn_id: str, value: object) -> str | None:
     return directory_path(value)
 
 
-def _storage_options(conn_id: str, value: object) -> dict[str, Any]:
+def _storage_options(named: str, value: object) -> dict[str, Any]:
     """Read a JSON object, or its text: forms of Airflow 3.1 and URIs cannot hold an object in a field."""
     options = value or {}
     if isinstance(options, str):
@@ -222,9 +237,7 @@ def _storage_options(conn_id: str, value: object) -> dict[str, Any]:
         except ValueError:
             options = None
     if not isinstance(options, dict):
-        raise _invalid(
-            conn_id, STORAGE_OPTIONS, 'is no JSON object. Write it as {"key": "…", "secret": "…"}.'
-        )
+        raise _invalid(named, STORAGE_OPTIONS, 'is no JSON object. Write it as {"key": "…", "secret": "…"}.')
     for secret in _secrets(options):
         _mask(secret)
     return options

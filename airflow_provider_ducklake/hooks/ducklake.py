@@ -5,16 +5,22 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseHook
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
 from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
     CatalogUnavailableError,
     DuckLakeError,
+    InvalidInputError,
     NotADuckLakeError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.hooks.connection_form import DATA_PATH, form_widgets, hook_field_behaviour
+from airflow_provider_ducklake.hooks.connection_form import (
+    CONNECTION_TYPE,
+    DATA_PATH,
+    form_widgets,
+    hook_field_behaviour,
+)
 from airflow_provider_ducklake.hooks.connection_settings import ConnectionSettings, read_settings
 
 if TYPE_CHECKING:
@@ -40,7 +46,7 @@ class DuckLakeHook(BaseHook):
 
     conn_name_attr = "ducklake_conn_id"
     default_conn_name = "ducklake_default"
-    conn_type = "ducklake"
+    conn_type = CONNECTION_TYPE
     hook_name = "DuckLake"
 
     def __init__(self, ducklake_conn_id: str = default_conn_name, logger_name: str | None = None) -> None:
@@ -62,9 +68,20 @@ class DuckLakeHook(BaseHook):
         """Return what the connection says.
 
         Raises:
+            InvalidInputError: there is no such connection.
             InvalidOptionError: a field of the connection makes no sense.
         """
-        return read_settings(self.get_connection(self.ducklake_conn_id))
+        return self._settings()
+
+    def _settings(self, named: str | None = None) -> ConnectionSettings:
+        try:
+            connection = self.get_connection(self.ducklake_conn_id)
+        except AirflowNotFoundException:
+            raise InvalidInputError(
+                f"The lake's connection {self.ducklake_conn_id!r} does not exist. Create it (type "
+                f"{CONNECTION_TYPE}), or name another one as ducklake_conn_id."
+            ) from None
+        return read_settings(connection, named)
 
     def lake(self) -> Lake:
         """Return the connection's lake, opened once and kept.
@@ -141,6 +158,30 @@ class DuckLakeHook(BaseHook):
         lake = self.lake()
         return lake.read_arrow(table, at=at, columns=columns, where=where, staged=read_staged(lake, staged))
 
+    def read_spark(
+        self,
+        spark: Any,  # noqa: ANN401 - a SparkSession; pyspark is imported in spark/ only
+        table: str | tuple[str, str],
+        at: int | datetime | None = None,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+    ) -> Any:  # noqa: ANN401 - a DataFrame
+        """Return the rows that ``read_arrow`` returns as a Spark DataFrame, in a session of yours.
+
+        The catalog is asked here, for one snapshot; Spark only sees files.
+        """
+        return self.lake().read_spark(spark, table, at=at, columns=columns, where=where)
+
+    def duckdb_attach(self, alias: str = "lake") -> str:
+        """Return the statement by which DuckDB attaches the lake as ``alias``, without the password.
+
+        DuckDB takes the password of a PostgreSQL catalog from the environment variable ``PGPASSWORD``, that
+        of a MySQL catalog from ``MYSQL_PWD``, or from a secret: ``CREATE SECRET (TYPE postgres, …)``.
+        """
+        from airflow_provider_ducklake.hooks.duckdb_attach import attach_statement  # noqa: PLC0415 - not always
+
+        return attach_statement(self.settings(), alias)
+
     def get_df(
         self,
         table: str | tuple[str, str],
@@ -167,24 +208,48 @@ class DuckLakeHook(BaseHook):
         return self.lake().column_bounds(table, column, at)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Open the catalog and write below the data path; return whether that worked, and what was found."""
-        from airflow_provider_ducklake.storage.filesystem import check_writable  # noqa: PLC0415
+        """Open the catalog and write below the data path; return whether that worked, and what was found.
 
+        Where all is ready for a lake that does not exist yet, that has worked, and the text says so.
+        """
         try:
-            settings = self.settings()
-            lake = _open(settings, timeout_seconds=_TEST_TIMEOUT_SECONDS)
+            settings = self._settings(named="This connection")  # Airflow gives it a random id for the test
             try:
-                snapshot = lake.current_snapshot()
-                check_writable(lake.data_path, settings.storage_options)
-            finally:
-                lake.close()
+                return True, _look(settings)
+            except NotADuckLakeError as error:
+                return True, _look_before_creation(settings, error)
         except DuckLakeError as error:
             return False, str(error)
-        made = f"{snapshot.time:%Y-%m-%d %H:%M:%S} UTC"
-        return True, (
-            f"DuckLake {lake.version.value} at snapshot {snapshot.id}, made at {made}; "
-            f"data path {lake.data_path} is writable."
-        )
+
+
+def _look(settings: ConnectionSettings) -> str:
+    from airflow_provider_ducklake.storage.filesystem import check_writable  # noqa: PLC0415
+
+    lake = _open(settings, timeout_seconds=_TEST_TIMEOUT_SECONDS)
+    try:
+        snapshot = lake.current_snapshot()
+        check_writable(lake.data_path, settings.storage_options)
+    finally:
+        lake.close()
+    made = f"{snapshot.time:%Y-%m-%d %H:%M:%S} UTC"
+    return (
+        f"DuckLake {lake.version.value} at snapshot {snapshot.id}, made at {made}; "
+        f"data path {lake.data_path} is writable."
+    )
+
+
+def _look_before_creation(settings: ConnectionSettings, missing: NotADuckLakeError) -> str:
+    from airflow_provider_ducklake.catalog.connect import check_directory  # noqa: PLC0415
+    from airflow_provider_ducklake.storage.filesystem import check_writable  # noqa: PLC0415
+
+    check_directory(settings.url)
+    data_path = _data_path(settings)
+    check_writable(data_path, settings.storage_options)
+    return (
+        f"No lake yet: {missing.catalog} {missing.problem}. All is ready for one; the data path {data_path} "
+        "is writable: create it with DuckLakeDDLOperator(create_lake=True). If there should be one already, "
+        "check the field Database."
+    )
 
 
 def _open(settings: ConnectionSettings, timeout_seconds: int | None = None) -> Lake:
@@ -210,17 +275,20 @@ def _naming_missing_driver(settings: ConnectionSettings) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
+        from airflow_provider_ducklake.catalog.connect import extra_of  # noqa: PLC0415
+
+        package = f"airflow-provider-ducklake-spark[{extra_of(settings.url)}]".removesuffix("[]")
         raise CatalogUnavailableError(
             repr(settings.url),
-            f"its driver cannot be imported ({error}): install airflow-provider-ducklake-spark[postgres]",
+            f"its driver cannot be imported ({error}). Install it here: pip install '{package}'.",
         ) from error
 
 
 def _check(settings: ConnectionSettings, lake: Lake) -> None:
     if lake.encrypted:
         raise UnsupportedFeatureError(
-            f"The lake of connection {settings.conn_id!r} encrypts its data files; this release neither "
-            "reads nor writes encrypted files. Use a lake without encryption."
+            f"{settings.named}: its lake encrypts its data files; this release neither reads nor writes "
+            "encrypted files. Use a lake without encryption."
         )
     if settings.data_path not in (None, lake.data_path):
         raise settings.invalid(
@@ -233,16 +301,22 @@ def _check(settings: ConnectionSettings, lake: Lake) -> None:
 def _create(settings: ConnectionSettings) -> Lake:
     from airflow_provider_ducklake.catalog.lake import Lake  # noqa: PLC0415
 
-    if settings.data_path is None:
-        raise settings.invalid(
-            DATA_PATH, "is empty. A new lake needs a place for its files, as /data/files/."
-        )
+    data_path = _data_path(settings)
     try:
         return Lake.create(
             settings.url,
-            settings.data_path,
+            data_path,
             metadata_schema=settings.metadata_schema,
             storage_options=settings.storage_options,
         )
     except AlreadyExistsError:  # another task was faster
         return _open(settings)
+
+
+def _data_path(settings: ConnectionSettings) -> str:
+    if settings.data_path is None:
+        raise settings.invalid(
+            DATA_PATH,
+            "is empty, and there is no lake yet. A new one needs a place for its files: /data/files/.",
+        )
+    return settings.data_path

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
 from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.spark.job_request import check_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +41,20 @@ _DATABASES = {
     "oracle": _Database("jdbc:oracle:thin:@//{host}:{port}/{schema}", 1521, "oracle.jdbc.OracleDriver"),
     "redshift": _Database("jdbc:redshift://{host}:{port}/{schema}", 5439, "com.amazon.redshift.Driver"),
 }
+
+
+def refuse_secrets(
+    source: str | Mapping[str, Any] | None, sources: Mapping[str, str | Mapping[str, Any]] | None = None
+) -> None:
+    """Refuse secrets in sources while a DAG is read: what a task renders, Airflow stores and shows.
+
+    Raises:
+        InvalidOptionError: names the source and its option.
+    """
+    for name, one in {"source": source, **(sources if isinstance(sources, Mapping) else {})}.items():
+        options = one.get("options") if isinstance(one, Mapping) else None
+        if isinstance(options, Mapping):
+            check_secrets(options, name)
 
 
 class JdbcPasswords:

@@ -46,7 +46,7 @@ class DuckLakeAddFilesOperator(DuckLakeOperator):
         ``files_added`` and ``bytes_added`` are None.
     """
 
-    template_fields: Sequence[str] = (*DuckLakeOperator.template_fields, "table", "paths")
+    template_fields: Sequence[str] = ("table", "paths", *DuckLakeOperator.template_fields)
 
     def __init__(
         self,

@@ -40,10 +40,10 @@ class DuckLakeCleanupOldFilesOperator(DuckLakeOperator):
     """
 
     template_fields: Sequence[str] = (
-        *DuckLakeOperator.template_fields,
         "older_than",
         "min_retention",
         "is_dry_run",
+        *DuckLakeOperator.template_fields,
     )
 
     def __init__(
@@ -110,12 +110,12 @@ class DuckLakeDeleteOrphanedFilesOperator(DuckLakeOperator):
     """
 
     template_fields: Sequence[str] = (
-        *DuckLakeOperator.template_fields,
         "older_than",
         "min_retention",
         "stage_ttl",
         "sole_owner",
         "is_dry_run",
+        *DuckLakeOperator.template_fields,
     )
 
     def __init__(

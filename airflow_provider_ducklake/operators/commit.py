@@ -54,7 +54,7 @@ class DuckLakeCommitOperator(DuckLakeOperator):
         there were no rows. Where an earlier try had committed it is that try's, with files and bytes None.
     """
 
-    template_fields: Sequence[str] = (*DuckLakeOperator.template_fields, "staged", "on_clear")
+    template_fields: Sequence[str] = ("staged", "on_clear", *DuckLakeOperator.template_fields)
     template_fields_renderers = {"staged": "json"}  # noqa: RUF012 - Airflow's
 
     def __init__(
@@ -163,7 +163,7 @@ class DuckLakeDiscardStagedOperator(DuckLakeOperator):
     :return: ``{"discarded": ["…/stage.json"]}``: the staged writes that were removed.
     """
 
-    template_fields: Sequence[str] = (*DuckLakeOperator.template_fields, "staged")
+    template_fields: Sequence[str] = ("staged", *DuckLakeOperator.template_fields)
     template_fields_renderers = {"staged": "json"}  # noqa: RUF012 - Airflow's
 
     def __init__(self, *, staged: Any, **kwargs: Any) -> None:  # noqa: ANN401 - see DuckLakeCommitOperator

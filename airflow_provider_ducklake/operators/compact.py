@@ -49,13 +49,13 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkJobOperator):
 
     verb: ClassVar[str]
     template_fields: Sequence[str] = (
-        *DuckLakeSparkJobOperator.template_fields,
         "table",
         "target_file_size",
         "max_input_files",
         "max_output_files",
         "commit_every",
         "zorder_by",
+        *DuckLakeSparkJobOperator.template_fields,
     )
 
     def __init__(
@@ -238,11 +238,11 @@ class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkCompactionOperator):
 
     verb = "merge_adjacent"
     template_fields: Sequence[str] = (
-        *DuckLakeSparkCompactionOperator.template_fields,
         "where",
         "min_file_size",
         "max_file_size",
         "older_than",
+        *DuckLakeSparkCompactionOperator.template_fields,
     )
 
     def __init__(
@@ -285,7 +285,7 @@ class DuckLakeSparkRewriteDataFilesOperator(DuckLakeSparkCompactionOperator):
     """
 
     verb = "rewrite"
-    template_fields: Sequence[str] = (*DuckLakeSparkCompactionOperator.template_fields, "delete_threshold")
+    template_fields: Sequence[str] = ("delete_threshold", *DuckLakeSparkCompactionOperator.template_fields)
 
     def __init__(
         self,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.errors import InvalidInputError, NotADuckLakeError
 from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity, commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.operators.base import DuckLakeOperator, no_retry_on_user_errors
+from airflow_provider_ducklake.operators.base import DuckLakeOperator, no_retry_on_user_errors, parse_flag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +28,8 @@ class DuckLakeDDLOperator(DuckLakeOperator):
 
     :param sql: the statements, with semicolons between them: a text, a list of texts, or the names of
         ``.sql`` files. (templated)
+    :param create_lake: create the lake where the connection's database holds none, with the connection's data
+        path; ``sql`` may then be left out. (templated)
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param commit_message: what the snapshot says of itself; default: the DAG's and the task's id. (templated)
     :return: ``{"snapshot_id": 7, "statements": 3, "already_committed": False}``; ``snapshot_id`` is None
@@ -35,28 +37,49 @@ class DuckLakeDDLOperator(DuckLakeOperator):
         try of the task had made the snapshot.
     """
 
-    template_fields: Sequence[str] = (*DuckLakeOperator.template_fields, "sql")
+    template_fields: Sequence[str] = ("sql", "create_lake", *DuckLakeOperator.template_fields)
     template_ext: Sequence[str] = (".sql",)
     template_fields_renderers = {"sql": "sql"}  # noqa: RUF012 - Airflow's
 
-    def __init__(self, *, sql: str | Sequence[str], **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's
+    def __init__(
+        self,
+        *,
+        sql: str | Sequence[str] | None = None,
+        create_lake: bool | str = False,
+        **kwargs: Any,  # noqa: ANN401 - Airflow's
+    ) -> None:
+        if sql is None and create_lake is False:
+            raise InvalidInputError("Give sql, or create_lake=True, or both.")
         super().__init__(**kwargs)
         self.sql = sql
+        self.create_lake = create_lake
 
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the statements, or find that an earlier try did."""
-        statements = _parsed(self.sql)
+        creates = parse_flag("create_lake", self.create_lake)
+        statements = () if self.sql is None and creates else _parsed(self.sql)
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:
             identity = commit_identity(context, self.retries, hook.settings().commit_namespace)
             message = self.commit_message or f"{self.dag_id}.{self.task_id}"
-            committed = _run(hook.lake(), statements, identity, message)
-        self._report(committed)
+            lake = self._created(hook) if creates else hook.lake()
+            committed = _run(lake, statements, identity, message) if statements else None
+        if statements:
+            self._report(committed)
         return {
             "snapshot_id": int(committed.id) if committed is not None else None,
             "statements": len(statements),
             "already_committed": committed is not None and committed.is_earlier,
         }
+
+    def _created(self, hook: DuckLakeHook) -> Lake:
+        """Return the lake, created where there is none."""
+        try:
+            return hook.lake()
+        except NotADuckLakeError as missing:
+            lake = hook.get_or_create_lake()
+            self.log.info("Created a lake in %s, its files in %s", missing.catalog, lake.data_path)
+            return lake
 
     def _report(self, committed: CommittedSnapshot | None) -> None:
         if committed is None:

@@ -31,7 +31,7 @@ class DuckLakeSparkDeleteOperator(DuckLakeSparkRowChangeOperator):
     """
 
     verb = "delete"
-    template_fields: Sequence[str] = (*DuckLakeSparkRowChangeOperator.template_fields, "where")
+    template_fields: Sequence[str] = ("where", *DuckLakeSparkRowChangeOperator.template_fields)
     template_fields_renderers = {"where": "sql"}  # noqa: RUF012 - Airflow's
 
     def __init__(self, *, where: str, **kwargs: Any) -> None:  # noqa: ANN401 - the parent's

@@ -47,7 +47,6 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
     """
 
     template_fields: Sequence[str] = (
-        *DuckLakeOperator.template_fields,
         "older_than",
         "versions",
         "keep_last",
@@ -56,6 +55,7 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
         "keep_message",
         "min_retention",
         "is_dry_run",
+        *DuckLakeOperator.template_fields,
     )
 
     def __init__(

@@ -47,11 +47,11 @@ class DuckLakeSparkFlushInlinedDataOperator(DuckLakeSparkJobOperator):
     """
 
     template_fields: Sequence[str] = (
-        *DuckLakeSparkJobOperator.template_fields,
         "table",
         "schema",
         "min_rows",
         "is_dry_run",
+        *DuckLakeSparkJobOperator.template_fields,
     )
 
     def __init__(

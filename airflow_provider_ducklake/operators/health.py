@@ -52,7 +52,7 @@ class DuckLakeTableHealthOperator(DuckLakeOperator):
         "inlined_delete_count": 0}]}``. A task that fails hands it on as well, under the key ``health``.
     """
 
-    template_fields: Sequence[str] = (*DuckLakeOperator.template_fields, "tables", "fail_above")
+    template_fields: Sequence[str] = ("tables", "fail_above", *DuckLakeOperator.template_fields)
 
     def __init__(
         self,
@@ -85,9 +85,11 @@ class DuckLakeTableHealthOperator(DuckLakeOperator):
     def _emit(self, health: Mapping[str, Any]) -> None:
         tags = {"conn_id": self.ducklake_conn_id}
         emit_gauges({name: health[name] for name in _OF_LAKE}, tags)
+        self.log.info(
+            "Health at snapshot %s:\n%s", health["snapshot_id"], "\n".join(health_lines(health["tables"]))
+        )
         for table in health["tables"]:
             numbers = _numbers(table)
-            self.log.info("%s: %s", table["name"], numbers)
             emit_gauges(numbers, {**tags, "table": table["name"]})
 
 
@@ -102,6 +104,34 @@ def hand_on(context: Context, key: str, value: object) -> None:
     """Give a value to others although the task is about to fail."""
     if "ti" in context:
         context["ti"].xcom_push(key=key, value=value)
+
+
+_SHOWN = {  # heading: number
+    "files": "file_count",
+    "bytes": "file_size_bytes",
+    "rows": "record_count",
+    "delete files": "delete_file_count",
+    "deleted": "delete_ratio",
+    "inlined rows": "inlined_row_count",
+    "inlined deletes": "inlined_delete_count",
+    "under 1 MiB": "under_1_mib",
+}
+
+
+def health_lines(tables: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a heading, and the numbers that say what maintenance a table wants, a line for each table."""
+    rows = [["table", *_SHOWN]]
+    for table in tables:
+        numbers = _numbers(table)
+        cells = (
+            f"{numbers[name]:.1%}" if name == "delete_ratio" else f"{numbers[name]:,}"
+            for name in _SHOWN.values()
+        )
+        rows.append([table["name"], *cells])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for name, *numbers_of_it in rows:
+        aligned = (cell.rjust(width) for cell, width in zip(numbers_of_it, widths[1:], strict=True))
+        yield "  ".join([name.ljust(widths[0]), *aligned])
 
 
 def _numbers(table: Mapping[str, Any]) -> dict[str, float]:

@@ -11,6 +11,7 @@ from airflow_provider_ducklake.errors import (
     TableNotFoundError,
     TransactionConflictError,
 )
+from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.base import is_template
 from airflow_provider_ducklake.operators.insert_modes import InsertChoice, parse_word
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
@@ -88,7 +89,6 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
     """
 
     template_fields: Sequence[str] = (
-        *DuckLakeSparkOperator.template_fields,
         "table",
         "source",
         "sql",
@@ -99,6 +99,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         "overwrite_where",
         "schema_evolution",
         "zorder_by",
+        *DuckLakeSparkOperator.template_fields,
     )
     template_fields_renderers = {"sql": "sql", "source": "json", "sources": "json"}  # noqa: RUF012 - Airflow's
 
@@ -126,6 +127,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
             raise InvalidInputError(
                 "partition_by is for a table to be created: give create_table=True with it."
             )
+        refuse_secrets(source, sources)
         self.table = table
         self.source = source
         self.sql = sql

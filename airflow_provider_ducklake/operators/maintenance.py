@@ -208,7 +208,7 @@ class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
     :return: the names of the tables, as ``["sales.orders"]``.
     """
 
-    template_fields: Sequence[str] = (*DuckLakeOperator.template_fields, "tables", "arguments", "is_dry_run")
+    template_fields: Sequence[str] = ("tables", "arguments", "is_dry_run", *DuckLakeOperator.template_fields)
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.base import parse_flag
 from airflow_provider_ducklake.operators.row_changes import (
     TARGET_ALIAS,
@@ -68,7 +69,6 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkRowChangeOperator):
 
     verb = "merge"
     template_fields: Sequence[str] = (
-        *DuckLakeSparkRowChangeOperator.template_fields,
         "on",
         "source",
         "sql",
@@ -78,6 +78,7 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkRowChangeOperator):
         "when_matched",
         "when_not_matched",
         "when_not_matched_by_source",
+        *DuckLakeSparkRowChangeOperator.template_fields,
     )
     template_fields_renderers = {"sql": "sql", "source": "json", "sources": "json"}  # noqa: RUF012 - Airflow's
 
@@ -109,6 +110,7 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkRowChangeOperator):
         if not (update_all or insert_all or when_matched or when_not_matched or when_not_matched_by_source):
             raise InvalidInputError("Nothing is to be done: give update_all, insert_all or a when_… clause.")
         _check_aliases(target_alias, source_alias)
+        refuse_secrets(source, sources)
         self.on = on
         self.source = source
         self.sql = sql

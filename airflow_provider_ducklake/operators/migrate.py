@@ -33,7 +33,7 @@ class DuckLakeMigrateOperator(DuckLakeOperator):
         where there was nothing to do.
     """
 
-    template_fields: Sequence[str] = (*DuckLakeOperator.template_fields, "is_dry_run", "backup")
+    template_fields: Sequence[str] = ("is_dry_run", "backup", *DuckLakeOperator.template_fields)
 
     def __init__(
         self,

@@ -52,12 +52,12 @@ class DuckLakeRestoreTableOperator(DuckLakeOperator):
     """
 
     template_fields: Sequence[str] = (
-        *DuckLakeOperator.template_fields,
         "table",
         "schema",
         "whole_lake",
         "at",
         "is_dry_run",
+        *DuckLakeOperator.template_fields,
     )
 
     def __init__(

@@ -41,7 +41,7 @@ class DuckLakeSparkRowChangeOperator(DuckLakeSparkOperator):
     """
 
     verb: ClassVar[str]
-    template_fields: Sequence[str] = (*DuckLakeSparkOperator.template_fields, "table")
+    template_fields: Sequence[str] = ("table", *DuckLakeSparkOperator.template_fields)
 
     def __init__(
         self,

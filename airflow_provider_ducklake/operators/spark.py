@@ -52,7 +52,7 @@ class DuckLakeSparkOperator(DuckLakeSparkJobOperator):
         "files_staged": 1, "bytes_staged": 700}``. The other's ``commit_message`` and ``on_clear`` count.
     """
 
-    template_fields: Sequence[str] = (*DuckLakeSparkJobOperator.template_fields, "on_clear")
+    template_fields: Sequence[str] = ("on_clear", *DuckLakeSparkJobOperator.template_fields)
     template_ext: Sequence[str] = (".sql",)
 
     # What we look at ourselves is named here: default_args reach an argument by its name only.

@@ -47,9 +47,9 @@ class DuckLakeSparkJobOperator(SparkSubmitOperator):
     """
 
     template_fields: Sequence[str] = (
-        *(field for field in SparkSubmitOperator.template_fields if field != "application_args"),
         "ducklake_conn_id",
         "commit_message",
+        *(field for field in SparkSubmitOperator.template_fields if field != "application_args"),
     )
     overwrite_rtif_after_execution = True  # what was really submitted is known only then
 

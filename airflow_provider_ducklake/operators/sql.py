@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.base import announce_replaced, parse_at, parse_flag
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.planning.consumption import Log, changed
@@ -68,7 +69,6 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
     """
 
     template_fields: Sequence[str] = (
-        *DuckLakeSparkOperator.template_fields,
         "sql",
         "transform",
         "tables",
@@ -79,6 +79,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         "incremental",
         "consumer",
         "full_refresh",
+        *DuckLakeSparkOperator.template_fields,
     )
     template_fields_renderers = {"sql": "sql", "sources": "json"}  # noqa: RUF012 - Airflow's
 
@@ -107,6 +108,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
             raise InvalidInputError("stage_only=True: this operator commits its results itself.")
         if incremental is False and (consumer is not None or full_refresh is True):
             raise InvalidInputError("consumer and full_refresh go with incremental.")
+        refuse_secrets(None, sources)
         self.sql = sql
         self.transform = transform
         self.tables = tables

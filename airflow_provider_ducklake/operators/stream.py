@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.base import no_retry_on_user_errors
 from airflow_provider_ducklake.operators.spark_job import DuckLakeSparkJobOperator
 from airflow_provider_ducklake.planning.write import plan_write
@@ -55,11 +56,11 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkJobOperator):
     """
 
     template_fields: Sequence[str] = (
-        *DuckLakeSparkJobOperator.template_fields,
         "table",
         "transform",
         "checkpoint",
         "sources",
+        *DuckLakeSparkJobOperator.template_fields,
     )
     template_fields_renderers = {"sources": "json"}  # noqa: RUF012 - Airflow's
 
@@ -75,6 +76,7 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkJobOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.table = table
+        refuse_secrets(None, sources)
         self.transform = transform
         self.checkpoint = checkpoint
         self.sources = sources

@@ -33,7 +33,7 @@ class DuckLakeSparkUpdateOperator(DuckLakeSparkRowChangeOperator):
     """
 
     verb = "update"
-    template_fields: Sequence[str] = (*DuckLakeSparkRowChangeOperator.template_fields, "set", "where")
+    template_fields: Sequence[str] = ("set", "where", *DuckLakeSparkRowChangeOperator.template_fields)
     template_fields_renderers = {"where": "sql", "set": "json"}  # noqa: RUF012 - Airflow's
 
     def __init__(

@@ -39,7 +39,7 @@ class DuckLakeVerifyOperator(DuckLakeOperator):
     :return: ``{"findings": 0, "ignored": {"table-stats-narrow": 2}, "sample": 1.0}``
     """
 
-    template_fields: Sequence[str] = (*DuckLakeOperator.template_fields, "tables", "sample", "ignore")
+    template_fields: Sequence[str] = ("tables", "sample", "ignore", *DuckLakeOperator.template_fields)
 
     def __init__(
         self,

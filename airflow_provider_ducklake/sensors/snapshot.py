@@ -52,6 +52,11 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         ducklake_conn_id: str = DuckLakeHook.default_conn_name,
         **kwargs: Any,  # noqa: ANN401 - Airflow's
     ) -> None:
+        if kwargs.pop("deferrable", False):
+            raise InvalidInputError(
+                "deferrable=True: this sensor does not defer yet. Leave it out; mode='reschedule' frees the "
+                "worker between two looks."
+            )
         super().__init__(**kwargs)
         self.table = table
         self.changes = changes

@@ -90,12 +90,21 @@ class Dataset:
             raise InvalidOptionError(f"{name}: a {self.format} source needs a path.")
         if self.password_env is not None and self.format != "jdbc":
             raise InvalidOptionError(f"{name}: password_env is for jdbc sources.")
-        for key, value in self.options.items():
-            if _SECRET_OPTION.search(key) or (key == "url" and _SECRET_URL.search(value)):
-                raise InvalidOptionError(
-                    f"{name}: option {key!r} holds a secret, and a job's request is a file. "
-                    "Set password_env to the name of an environment variable instead."
-                )
+        check_secrets(self.options, name)
+
+
+def check_secrets(options: Mapping[str, object], name: str) -> None:
+    """Refuse options that hold a secret, which a request, a rendered field or a log would show.
+
+    Raises:
+        InvalidOptionError: names the option.
+    """
+    for key, value in options.items():
+        if _SECRET_OPTION.search(str(key)) or (key == "url" and _SECRET_URL.search(str(value))):
+            raise InvalidOptionError(
+                f"{name}: option {key!r} holds a secret, and a job's request is a file. "
+                "Set password_env to the name of an environment variable instead."
+            )
 
 
 def _format_of(path: str | None) -> str:

@@ -112,6 +112,14 @@ def _tokens(text: str, number: int) -> list[Token]:
 
 
 _USE = "Use INSERT INTO, INSERT OVERWRITE or CREATE TABLE … AS, or CREATE TEMPORARY VIEW for what they share."
+_OPERATORS = {
+    "Merge": "DuckLakeSparkMergeOperator",
+    "Update": "DuckLakeSparkUpdateOperator",
+    "Delete": "DuckLakeSparkDeleteOperator",
+    "Alter": "DuckLakeDDLOperator",
+    "Drop": "DuckLakeDDLOperator",
+    "TruncateTable": "DuckLakeDDLOperator",
+}
 _PROPERTIES = {
     "FileFormatProperty": "USING: a lake's files are Parquet. Leave it out.",
     "LocationProperty": "LOCATION: the lake knows where its files lie. Leave it out.",
@@ -141,6 +149,8 @@ class _Reader:
             return self._insert(tree)
         if isinstance(tree, exp.Create) and tree.kind in ("TABLE", "VIEW"):
             return self._create(tree)
+        if (operator := _OPERATORS.get(type(tree).__name__)) is not None:
+            raise self.error(0, f"this is the work of another operator: use {operator}.")
         raise self.error(0, f"this writes no table of the lake. {_USE}")
 
     def query_alone(self) -> SparkQuery:

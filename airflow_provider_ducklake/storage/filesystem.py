@@ -29,7 +29,7 @@ StorageOptions: TypeAlias = Mapping[str, Any]
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)  # two letters at least: C:/ is a drive
 _FSSPEC_NAMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "wasbs": "abfs", "az": "abfs", "azure": "abfs"}
-_PRIVATE_FILE, _PRIVATE_DIRECTORY = 0o600, 0o700
+_PRIVATE_FILE = 0o600
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def naming_errors(path: str, verb: str) -> Iterator[None]:
     except StorageError:
         raise
     except Exception as error:
-        raise StorageError(f"Cannot {verb} {path}: {reason_of(error)}") from error
+        raise StorageError(f"Cannot {verb} {path}: {reason_of(error).rstrip('. ')}.") from error
 
 
 def reason_of(error: Exception) -> str:
@@ -205,19 +205,6 @@ def make_directory(path: str, storage_options: StorageOptions | None = None) -> 
     if location.is_local:  # an object store needs none, and making one may try to make the bucket
         with naming_errors(path, "make directory"):
             Path(location.path).mkdir(parents=True, exist_ok=True)
-
-
-def make_private_directory(path: str, storage_options: StorageOptions | None = None) -> None:
-    """Make a directory that locally only its owner may enter (mode 0700), and its parents.
-
-    Raises:
-        StorageError: it cannot be made.
-    """
-    make_directory(path, storage_options)
-    location = open_filesystem(path, storage_options)
-    if location.is_local:
-        with naming_errors(path, "make private"):
-            Path(location.path).chmod(_PRIVATE_DIRECTORY)
 
 
 def delete_file(path: str, storage_options: StorageOptions | None = None) -> bool:
@@ -303,13 +290,28 @@ def file_sizes(path: str, storage_options: StorageOptions | None = None) -> dict
 def check_writable(data_path: str, storage_options: StorageOptions | None = None) -> None:
     """Write a small object below ``data_path`` and remove it again.
 
+    A local directory that does not exist is not made: it is enough that it could be.
+
     Raises:
         StorageError: names the path and why it cannot be written.
     """
+    location = open_filesystem(data_path, storage_options)
+    if location.is_local and not Path(location.path).exists():
+        _check_can_be_made(Path(location.path))
+        return
     probe = f"{data_path.rstrip('/')}/.ducklake-write-check-{secrets.token_hex(8)}"
     write_bytes(probe, b"", storage_options)
     with suppress(StorageError):
         delete_file(probe, storage_options)
+
+
+def _check_can_be_made(directory: Path) -> None:
+    parent = next(path for path in directory.parents if path.exists())
+    if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
+        raise StorageError(
+            f"Cannot make the directory {directory}: {parent} is not a directory that this process may write "
+            "to. Make the directory and give it to the user that runs the tasks."
+        )
 
 
 def open_input(location: Location) -> pa.NativeFile:

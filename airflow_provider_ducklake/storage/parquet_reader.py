@@ -97,8 +97,9 @@ def unreadable(
 ) -> StorageError:
     """Return the error of a data file that is missing or damaged."""
     return StorageError(
-        f"Cannot read data file {file.path} of {table} at snapshot {snapshot_id}: {error} "
-        "It may have been removed or cut off behind the catalog's back; restore it from a backup."
+        f"Cannot read data file {file.path} of {table} at snapshot {snapshot_id}: "
+        f"{str(error).rstrip('. ')}. It may have been removed or cut off behind the catalog's back; restore "
+        "it from a backup."
     )
 
 

@@ -92,6 +92,20 @@ def test_storage_options_may_come_as_the_text_of_an_object(options):
     assert sqlite(storage_options=options).storage_options == {"key": "k", "secret": "s"}
 
 
+@pytest.mark.parametrize("port", [0, None, ""])
+def test_a_port_of_zero_is_an_empty_field_of_airflows_form(port):
+    assert postgres(port=port).url.port is None
+
+
+def test_a_connection_to_something_else_is_named_with_its_type():
+    other = Connection(conn_id="crm", conn_type="postgres", host="db", extra='{"sslmode": "require"}')
+
+    with pytest.raises(
+        InvalidOptionError, match=r"'crm' is of type 'postgres'; a lake needs .* type 'ducklake'"
+    ):
+        read_settings(other)
+
+
 def test_fields_left_empty_in_the_form_count_as_absent():
     settings = postgres(
         {"metadata_schema": "", "data_path": None, "storage_options": None}, login="", password=""

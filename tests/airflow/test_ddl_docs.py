@@ -25,7 +25,7 @@ def test_the_examples_run(sqlite_catalog: CatalogDatabase, connect: Callable[...
     connect(sqlite_catalog)
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path):
         pass
-    dag_file, library = blocks("python")
+    dag_file, _create_lake, library = blocks("python")
     (tmp_path / "dag.py").write_text(dag_file)
 
     run = sync_dag(parse(tmp_path / "dag.py")).test()
@@ -60,5 +60,5 @@ def test_duckdb_reads_the_same_statements(sql: str):
 def test_each_argument_of_the_operator_is_explained():
     explained = set(re.findall(r":param (\w+):", DuckLakeDDLOperator.__doc__))
 
-    assert explained == {"sql", "ducklake_conn_id", "commit_message"}
+    assert explained == {"sql", "create_lake", "ducklake_conn_id", "commit_message"}
     assert explained == set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))

@@ -11,6 +11,8 @@ import structlog.testing
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider_ducklake.errors import NotADuckLakeError
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from tests.airflow.dags import clear, delete_run, rendered_fields, run_next_try, start_run, sync_dag, xcom
 from tests.reference.catalogs import CatalogDatabase
@@ -202,7 +204,45 @@ def test_nothing_to_change_makes_no_snapshot(sqlite_lake):
     assert head(sqlite_lake) == 1
 
 
-@pytest.mark.parametrize("sql", ["", " -- nothing ; \n", [], ["", ";"], None, 7, ["DROP TABLE t", None]])
+@pytest.mark.parametrize("sql", ["", " -- nothing ; \n", [], ["", ";"], 7, ["DROP TABLE t", None]])
 def test_a_task_without_statements_fails_for_good_and_needs_no_lake(sql):
     with pytest.raises(AirflowFailException, match=r"^InvalidInputError: sql "):
         DuckLakeDDLOperator(task_id="change", sql=sql).execute({})
+
+
+@pytest.mark.every_catalog
+def test_a_lake_is_created_where_there_is_none(catalog, connect, task_log):
+    connect(catalog, data_path=catalog.data_path)
+    task = make_task("CREATE SCHEMA IF NOT EXISTS sales", create_lake=True)
+
+    assert [run_next_try(start_run(task.dag), task) for _ in range(2)] == ["success", "success"]
+
+    assert duckdb(catalog, "SELECT count(*) FROM duckdb_schemas() WHERE schema_name = 'sales'") == [(1,)]
+    assert task_log().count(f"its files in {catalog.data_path}") == 1
+
+
+def test_creating_a_lake_needs_no_statement(sqlite_catalog, connect):
+    connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
+    task = make_task(None, create_lake="{{ params.create }}", params={"create": "True"})
+    run = start_run(task.dag)
+
+    assert run_next_try(run, task) == "success"
+
+    assert xcom(run, "change") == {"snapshot_id": None, "statements": 0, "already_committed": False}
+    assert head(sqlite_catalog) == 0
+
+
+def test_without_create_lake_a_missing_one_is_named_with_what_creates_it(sqlite_catalog, connect):
+    connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
+    task = make_task("CREATE SCHEMA sales")
+    run = start_run(task.dag)
+
+    assert run_next_try(run, task) == "failed"
+
+    with pytest.raises(NotADuckLakeError, match=r"no such file.*DuckLakeDDLOperator\(create_lake=True\)"):
+        DuckLakeHook().lake()
+
+
+def test_a_task_without_statements_that_creates_nothing_is_refused():
+    with pytest.raises(ValueError, match="Give sql, or create_lake=True, or both"):
+        DuckLakeDDLOperator(task_id="nothing")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from airflow.models.connection import Connection as CoreConnection
-from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_provider_ducklake.errors import (
     CatalogUnavailableError,
+    InvalidInputError,
     InvalidOptionError,
     NotADuckLakeError,
     UnsupportedFeatureError,
@@ -36,7 +36,7 @@ def lake_of_duckdb(catalog: CatalogDatabase, connect: Callable[..., str]) -> Cat
 def test_making_a_hook_looks_at_no_connection():
     hook = DuckLakeHook("no_such_connection")
 
-    with pytest.raises(AirflowNotFoundException):
+    with pytest.raises(InvalidInputError, match="connection 'no_such_connection' does not exist"):
         hook.lake()
 
 
@@ -107,7 +107,7 @@ def test_an_encrypted_lake_is_refused(sqlite_catalog, connect):
         lake.sql("CREATE TABLE orders (id INT)")
     connect(sqlite_catalog)
 
-    with pytest.raises(UnsupportedFeatureError, match="'ducklake_default' encrypts its data files"):
+    with pytest.raises(UnsupportedFeatureError, match="'ducklake_default': its lake encrypts its data files"):
         DuckLakeHook().lake()
     worked, message = DuckLakeHook().test_connection()
     assert (worked, "encrypts its data files" in message) == (False, True)
@@ -153,7 +153,7 @@ def test_the_test_button_says_that_the_data_path_is_not_writable(sqlite_catalog,
 @pytest.mark.parametrize(
     ("extra", "said"),
     [
-        ({}, "catalog_type"),
+        ({}, "This connection, field Catalog type (catalog_type)"),
         ({"catalog_type": "oracle"}, "'oracle'"),
         ({"catalog_type": "sqlite"}, "Database (schema)"),
     ],
@@ -167,13 +167,61 @@ def test_the_test_button_says_which_field_is_wrong(set_connection, extra, said):
     assert said in message
 
 
-def test_the_test_button_says_that_there_is_no_lake(catalog, connect):
+@pytest.mark.every_catalog
+def test_the_test_button_is_green_where_all_is_ready_for_a_new_lake(catalog, connect):
+    data_path = f"{catalog.data_path}not/there/yet/"
+    connect(catalog, data_path=data_path)
+
+    worked, message = DuckLakeHook().test_connection()
+
+    assert worked, message
+    assert message.startswith("No lake yet: ")
+    assert f"the data path {data_path} is writable" in message
+    assert "DuckLakeDDLOperator(create_lake=True)" in message
+    assert not Path(data_path).exists()
+    with closing(DuckLakeHook()) as hook:
+        assert hook.get_or_create_lake().data_path == data_path
+
+
+def test_the_test_button_says_that_a_new_lake_needs_a_data_path(catalog, connect):
     connect(catalog)
 
     worked, message = DuckLakeHook().test_connection()
 
     assert not worked
-    assert "holds no DuckLake catalog" in message
+    assert message.startswith(
+        "This connection, field Data path (data_path): is empty, and there is no lake yet."
+    )
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_the_test_button_says_that_a_file_does_not_exist(kind, new_catalog, set_connection):
+    catalog = new_catalog(kind)
+    fields = connection_fields(catalog, data_path=catalog.data_path)
+    set_connection(**fields | {"schema": f"{catalog.location}.typo"})
+
+    worked, message = DuckLakeHook().test_connection()
+
+    assert worked
+    assert f"{catalog.location}.typo does not exist: there is no such file" in message
+    assert not Path(f"{catalog.location}.typo").exists()
+
+    missing = f"{Path(catalog.location).parent}/typo"
+    set_connection(**fields | {"schema": f"{missing}/lake.{kind}"})
+    worked, message = DuckLakeHook().test_connection()
+
+    assert (worked, f"its directory {missing} does not exist. Make it" in message) == (False, True)
+
+
+def test_the_test_button_says_that_the_data_path_of_a_new_lake_cannot_be_made(
+    sqlite_catalog, connect, tmp_path
+):
+    (tmp_path / "file").write_text("no directory")
+    connect(sqlite_catalog, data_path=f"{tmp_path}/file/files/")
+
+    worked, message = DuckLakeHook().test_connection()
+
+    assert (worked, f"Cannot make the directory {tmp_path}/file/files" in message) == (False, True)
 
 
 def test_a_missing_driver_is_named_with_what_to_install(set_connection, monkeypatch):
@@ -203,3 +251,17 @@ def test_an_unreachable_catalog_says_so_without_the_password(postgres_catalog, s
     assert not worked
     assert "tr0ub4dor" not in shown
     assert "127.0.0.1" in message
+
+
+def test_a_driver_that_does_not_load_is_named_with_its_own_extra(set_connection, monkeypatch, tmp_path):
+    (tmp_path / "pymysql").mkdir()
+    (tmp_path / "pymysql" / "__init__.py").write_text("raise ImportError('libssl is missing')")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pymysql"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    set_connection(host="db", schema="lakehouse", extra={"catalog_type": "mysql"})
+
+    _, message = DuckLakeHook().test_connection()
+
+    assert "libssl is missing" in message
+    assert "pip install 'airflow-provider-ducklake-spark[mysql]'" in message

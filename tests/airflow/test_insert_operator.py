@@ -26,6 +26,9 @@ from airflow_provider_ducklake.errors import (
 from airflow_provider_ducklake.hooks.commit_identity import default_namespace
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
+from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
+from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
+from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
 from tests.airflow.conftest import connection_fields
 from tests.airflow.dags import mapped_xcoms, parse, rendered_fields, sync_dag, xcom
 from tests.airflow.spark_submit import SparkSubmit, stand_in
@@ -483,8 +486,6 @@ def test_arguments_that_cannot_be_meant_are_import_errors_of_the_dag(arguments):
     [
         ({"format": "avro", "path": "x"}, "'avro' is not one of"),
         (["a.csv", "b.csv"], r"a path or a mapping, not \['a.csv', 'b.csv'\]. For several files"),
-        ({"format": "jdbc", "options": {"url": "jdbc:x", "password": "pa55"}}, "'password' holds a secret"),
-        ({"format": "jdbc", "options": {"url": "jdbc:x://h/d?password=pa55"}}, "'url' holds a secret"),
         (
             {"format": "jdbc", "conn_id": "nowhere", "options": {}},
             "'nowhere' of a jdbc source does not exist",
@@ -495,11 +496,36 @@ def test_arguments_that_cannot_be_meant_are_import_errors_of_the_dag(arguments):
 )
 @pytest.mark.usefixtures("lake")
 def test_a_source_that_cannot_be_meant_fails_before_any_job(submit, source, message):
-    with pytest.raises(AirflowFailException, match=message) as caught:
+    with pytest.raises(AirflowFailException, match=message):
         insert(source=source)
 
-    assert "pa55" not in str(caught.value)
     assert submit.calls == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"url": "jdbc:x", "password": "pa55"}, "'password' holds a secret"),
+        ({"url": "jdbc:x://h/d?password=pa55"}, "'url' holds a secret"),
+        ({"url": "jdbc:x://reader:pa55@h/d"}, "'url' holds a secret"),
+        ({"url": "jdbc:x", "password": "{{ var.value.pa55word }}"}, "'password' holds a secret"),
+    ],
+)
+def test_a_secret_in_a_source_is_an_import_error_of_the_dag(options, message):
+    jdbc = {"format": "jdbc", "options": options}
+    for operator, arguments in (
+        (DuckLakeSparkInsertOperator, {"table": "t", "source": jdbc}),
+        (DuckLakeSparkInsertOperator, {"table": "t", "sql": "SELECT * FROM s", "sources": {"s": jdbc}}),
+        (DuckLakeSparkMergeOperator, {"table": "t", "source": jdbc, "on": ["id"], "insert_all": True}),
+        (DuckLakeSparkSQLOperator, {"sql": "INSERT INTO t SELECT * FROM s", "sources": {"s": jdbc}}),
+        (
+            DuckLakeSparkStreamOperator,
+            {"table": "t", "transform": "m:f", "checkpoint": "/c", "sources": {"s": jdbc}},
+        ),
+    ):
+        with pytest.raises(InvalidInputError, match=message) as caught:
+            operator(task_id="load", **arguments)
+        assert "pa55" not in str(caught.value)
 
 
 @pytest.mark.usefixtures("lake")

@@ -11,7 +11,7 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.observability import stats
 
-from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator
+from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator, health_lines
 from airflow_provider_ducklake.operators.verify import DuckLakeVerifyOperator
 from tests.airflow.dags import sync_dag, xcom
 from tests.reference.duckdb_lake import open_lake
@@ -48,6 +48,29 @@ def health(**arguments):
 
 
 @pytest.mark.usefixtures("lake")
+def test_the_log_shows_health_as_a_table():
+    tables = [
+        dict.fromkeys(("file_count", "file_size_bytes", "record_count", "delete_file_count"), 7)
+        | {"inlined_row_count": 0, "inlined_delete_count": 0, "deleted_row_count": 0}
+        | {
+            "delete_file_size_bytes": 0,
+            "delete_ratio": 0.25,
+            "name": name,
+            "files_by_size": {"under_1_mib": 3},
+        }
+        for name in ("main.t", "sales.orders")
+    ]
+
+    heading, *lines = health_lines(tables)
+
+    assert heading.split()[:3] == ["table", "files", "bytes"]
+    assert [line.split() for line in lines] == [
+        ["main.t", "7", "7", "7", "7", "25.0%", "0", "0", "3"],
+        ["sales.orders", "7", "7", "7", "7", "25.0%", "0", "0", "3"],
+    ]
+    assert len({len(line) for line in (heading, *lines)}) == 1
+
+
 def test_nothing_found_is_success():
     assert verify() == {"findings": 0, "ignored": {}, "sample": 1.0}
     assert verify(tables="t", sample="0.5")["sample"] == 0.5

@@ -381,3 +381,18 @@ def test_what_is_read_can_be_inserted_as_it_is(sqlite_catalog, spark):
 
 
 UNLIKE = {"far", "infinite"}  # times that pyarrow's writer or Spark's calendar may not hold
+
+
+def test_one_line_reads_a_table_of_a_lake(spark, sqlite_catalog):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("orders", {"id": "int64", "price": "float64"})
+        before = lake.append_arrow("orders", pa.table({"id": [1, 2], "price": [10.5, 20.5]}))
+        lake.append_arrow("orders", pa.table({"id": [3], "price": [30.5]}))
+
+        some = lake.read_spark(spark, "orders", columns=["id"], where="price > 11")
+        old = lake.read_spark(spark, "main.orders", at=before.id)
+
+    assert some.columns == ["id"]
+    assert sorted(row.id for row in some.collect()) == [2, 3]
+    assert sorted(row.id for row in old.collect()) == [1, 2]

@@ -118,8 +118,12 @@ def test_several_statements_are_numbered():
 
 REFUSED = {
     "SELECT 1": "writes no table",
-    "DELETE FROM t": "writes no table",
-    "MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN DELETE": "writes no table",
+    "DELETE FROM t": "use DuckLakeSparkDeleteOperator",
+    "MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN DELETE": "use DuckLakeSparkMergeOperator",
+    "UPDATE t SET a = 1": "use DuckLakeSparkUpdateOperator",
+    "DROP TABLE t": "use DuckLakeDDLOperator",
+    "ALTER TABLE t ADD COLUMN a INT": "use DuckLakeDDLOperator",
+    "TRUNCATE TABLE t": "use DuckLakeDDLOperator",
     "FROM s.o INSERT INTO t SELECT *": "writes no table",
     "SET a = b": "writes no table",
     "CREATE VIEW v AS SELECT 1": "TEMPORARY VIEW",

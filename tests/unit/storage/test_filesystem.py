@@ -10,7 +10,6 @@ from airflow_provider_ducklake.storage.filesystem import (
     delete_file,
     delete_tree,
     exists,
-    make_private_directory,
     open_filesystem,
     read_bytes,
     split_scheme,
@@ -49,11 +48,9 @@ def test_bytes_come_back_from_any_path(tmp_path):
     assert (tmp_path / ODD / "file").exists()
 
 
-def test_a_private_file_and_directory_are_their_owners(tmp_path):
-    make_private_directory(f"{tmp_path}/private")
+def test_a_private_file_is_its_owners(tmp_path):
     write_bytes(f"{tmp_path}/private/secret", b"x", private=True)
 
-    assert mode(tmp_path / "private") == 0o700
     assert mode(tmp_path / "private" / "secret") == 0o600
 
 
@@ -94,9 +91,12 @@ def test_a_whole_bucket_or_top_directory_is_never_deleted(path):
 
 
 def test_a_writable_place_is_left_as_it_was(tmp_path):
-    check_writable(f"{tmp_path}/lake/")
+    (tmp_path / "lake").mkdir()
 
-    assert list((tmp_path / "lake").iterdir()) == []
+    check_writable(f"{tmp_path}/lake/")
+    check_writable(f"{tmp_path}/could/be/made/")
+
+    assert [path.name for path in tmp_path.rglob("*")] == ["lake"]
 
 
 def test_a_place_that_cannot_be_written_is_named_with_the_reason(tmp_path):
@@ -104,6 +104,10 @@ def test_a_place_that_cannot_be_written_is_named_with_the_reason(tmp_path):
 
     with pytest.raises(StorageError, match=rf"{tmp_path}/file/.*: .*(directory|exists)"):
         check_writable(f"{tmp_path}/file/")
+    with pytest.raises(
+        StorageError, match=rf"Cannot make the directory {tmp_path}/file/lake: {tmp_path}/file"
+    ):
+        check_writable(f"{tmp_path}/file/lake/")
 
 
 def test_an_unknown_scheme_is_an_error_that_names_it():

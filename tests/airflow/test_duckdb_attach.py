@@ -1,0 +1,78 @@
+"""The ATTACH statement of a connection, run by DuckDB."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+from airflow.sdk import Connection
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.hooks.connection_settings import read_settings
+from airflow_provider_ducklake.hooks.duckdb_attach import attach_statement
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from tests.airflow.conftest import connection_fields
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import load_extension, open_lake
+
+SCANNERS = {"sqlite": ["sqlite_scanner"], "postgres": ["postgres_scanner"], "mariadb": ["mysql_scanner"]}
+
+
+def tables_seen_by_duckdb(kind: str, statement: str, alias: str) -> list[tuple[str]]:
+    with duckdb.connect(config={"allow_unsigned_extensions": True}) as connection:
+        for extension in [*SCANNERS.get(kind, []), "ducklake"]:
+            load_extension(connection, extension)
+        connection.execute(statement)
+        return connection.execute(
+            "SELECT table_name FROM duckdb_tables() WHERE database_name = ?", [alias]
+        ).fetchall()
+
+
+@pytest.mark.every_catalog
+def test_duckdb_attaches_the_lake_of_a_connection(catalog: CatalogDatabase, connect):
+    with open_lake(catalog) as lake:
+        lake.sql("CREATE TABLE orders (id INT)")
+    connect(catalog)
+
+    statement = DuckLakeHook().duckdb_attach(alias="the lake")
+
+    assert tables_seen_by_duckdb(catalog.kind, statement, "the lake") == [("orders",)]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_duckdb_attaches_a_file_of_any_name(kind, tmp_path: Path, set_connection):
+    catalog = CatalogDatabase(kind, f'{tmp_path}/it\'s a "lake".{kind}', f"{tmp_path}/data/")
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake, lake.transaction() as tx:
+        tx.create_table("orders", {"id": "int64"})
+    set_connection(**connection_fields(catalog))
+
+    assert tables_seen_by_duckdb(kind, DuckLakeHook().duckdb_attach(), "lake") == [("orders",)]
+
+
+def test_duckdb_attaches_a_lake_in_a_schema_of_its_own(postgres_catalog, set_connection):
+    fields = connection_fields(
+        postgres_catalog, data_path=postgres_catalog.data_path, metadata_schema="The Lake"
+    )
+    set_connection(**fields)
+    with DuckLakeHook().get_or_create_lake() as lake, lake.transaction() as tx:
+        tx.create_table("orders", {"id": "int64"})
+
+    assert tables_seen_by_duckdb("postgres", DuckLakeHook().duckdb_attach(), "lake") == [("orders",)]
+
+
+@pytest.mark.parametrize("catalog_type", ["postgres", "mysql"])
+def test_the_statement_holds_no_password(catalog_type):
+    connection = Connection(
+        conn_id="lake",
+        conn_type="ducklake",
+        host="db",
+        login="o'tool",
+        password="s3cret-word",
+        schema="my lake",
+        extra=f'{{"catalog_type": "{catalog_type}"}}',
+    )
+
+    statement = attach_statement(read_settings(connection), "lake")
+
+    assert "s3cret-word" not in statement
+    quote = "''" if catalog_type == "postgres" else '"'
+    assert f"={quote}my lake{quote} host=db user=" in statement

@@ -1,0 +1,33 @@
+"""What a newcomer is shown: every guide and every example is listed where one looks for it."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+GUIDES = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+
+
+def linked(text: str) -> set[str]:
+    return {link.partition("#")[0] for link in re.findall(r"\]\(([\w./#-]+)\)", text)}
+
+
+def test_every_guide_is_in_the_menu_and_on_the_first_page():
+    menu = set(re.findall(r": (\w+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+
+    assert menu - {"index.md"} == GUIDES
+    assert linked((ROOT / "docs/index.md").read_text()) >= GUIDES
+
+
+def test_the_readme_says_how_to_install():
+    text = (ROOT / "README.md").read_text()
+
+    assert "\n## Install\n\n```console\n$ pip install 'airflow-provider-ducklake-spark[" in text
+
+
+def test_every_example_is_documented():
+    examples = {file.stem for file in (ROOT / "example_dags").glob("*.py")}
+
+    assert (
+        set(re.findall(r"^\| `(example_\w+)` \|", (ROOT / "docs/quickstart.md").read_text(), re.MULTILINE))
+        == examples
+    )
