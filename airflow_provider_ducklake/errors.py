@@ -22,7 +22,8 @@ DuckLakeError
 │  ├─ InvalidStatementError
 │  ├─ InvalidPredicateError
 │  ├─ SharedDataPathError
-│  └─ SchemaMismatchError
+│  ├─ SchemaMismatchError
+│  └─ InvalidValueError
 ├─ UnsupportedFeatureError
 ├─ StorageError
 │  └─ FilesNotDeletedError
@@ -303,6 +304,21 @@ class SchemaMismatchError(InvalidInputError):
     def __str__(self) -> str:
         lines = "".join(f"\n  - {difference}" for difference in self.differences)
         return f"The incoming columns do not fit {self.table}; nothing was written:{lines}"
+
+
+class InvalidValueError(InvalidInputError):
+    """Values that no reader could read again: says which columns have how many, with one of each."""
+
+    def __init__(self, table: str, problems: Sequence[str], ways_out: Sequence[str] = ()) -> None:
+        self.table = table
+        self.problems = tuple(problems)
+        self.ways_out = tuple(ways_out)
+        super().__init__(table, self.problems, self.ways_out)
+
+    def __str__(self) -> str:
+        lines = "".join(f"\n  - {problem}" for problem in self.problems)
+        hints = "".join(f"\n{way_out}" for way_out in self.ways_out)
+        return f"Values cannot be stored in {self.table}; nothing was written:{lines}{hints}"
 
 
 class UnsupportedFeatureError(DuckLakeError):

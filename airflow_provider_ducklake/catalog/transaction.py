@@ -498,13 +498,16 @@ class LakeTransaction:
 
         Raises:
             SchemaMismatchError: lists every column that is missing, too many or of another type.
+            InvalidValueError: strings that are not UTF-8, or not JSON in a ``json`` column.
             StorageError: a file cannot be written.
         """
         from airflow_provider_ducklake.storage.arrow_types import check_and_cast  # noqa: PLC0415 - heavy
         from airflow_provider_ducklake.storage.partition_split import split_by_partition  # noqa: PLC0415
+        from airflow_provider_ducklake.storage.string_checks import refuse_bad_strings  # noqa: PLC0415
 
         draft = self._table(table)
         rows = check_and_cast(rows, draft.columns, str(draft.name))
+        refuse_bad_strings(rows, draft.columns, str(draft.name))
         if not rows.num_rows:
             return
         parts = list(split_by_partition(rows, draft.columns, draft.partition_by))

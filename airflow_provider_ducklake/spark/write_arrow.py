@@ -2,7 +2,8 @@
 
 It serves what Spark's writer cannot store. Each task attempt gives its files names of their own and reports
 them as its output rows; Spark keeps the output of successful attempts only, so what it collects is exactly
-what counts. See ``docs/adr/0008-map-in-arrow-without-pandas.md``.
+what counts. So are strings that cannot be stored: a task that meets some counts them and writes nothing.
+See ``docs/adr/0008-map-in-arrow-without-pandas.md``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,21 +26,30 @@ from airflow_provider_ducklake.spark.data_file_json import decode_data_file, enc
 from airflow_provider_ducklake.spark.row_order import ordered
 from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
 from airflow_provider_ducklake.storage.partition_split import values_of_row
+from airflow_provider_ducklake.storage.string_checks import BadStrings, bad_strings, error_of, together
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.write import WritePlan
     from airflow_provider_ducklake.spec.files import DataFile
+    from airflow_provider_ducklake.spec.schema import TableSchema
 
 BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Key = tuple[pa.Scalar, ...]
-_RESULT = t.StructType([t.StructField("file", t.StringType(), nullable=False)])
-_ARROW_RESULT = pa.schema([pa.field("file", pa.string(), nullable=False)])
+_RESULT = t.StructType([t.StructField("file", t.StringType()), t.StructField("bad", t.StringType())])
+_ARROW_RESULT = pa.schema([pa.field("file", pa.string()), pa.field("bad", pa.string())])
 
 
 def write(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> list[DataFile]:
-    """Write the rows by one Spark action and return the files; ``keys`` name the last columns."""
+    """Write the rows by one Spark action and return the files; ``keys`` name the last columns.
+
+    Raises:
+        InvalidValueError: strings that are not UTF-8, or not JSON in a ``json`` column.
+    """
     df = ordered(df, keys, plan)
     rows = map_in_arrow(df, _task(plan, len(keys)), _RESULT).collect()
+    found = together(BadStrings(**json.loads(row.bad)) for row in rows if row.bad is not None)
+    if found:
+        raise error_of(found, plan.table)
     return [decode_data_file(json.loads(row.file)) for row in rows]
 
 
@@ -56,20 +66,43 @@ def _task(plan: WritePlan, key_count: int) -> BatchFunction:
     document = job_json.encode_plan(plan)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for file in write_batches(batches, job_json.decode_plan(document), key_count):
-            text = json.dumps(encode_data_file(file))
-            yield pa.RecordBatch.from_arrays([pa.array([text])], schema=_ARROW_RESULT)
+        files, bad = write_batches(batches, job_json.decode_plan(document), key_count)
+        rows = [{"file": json.dumps(encode_data_file(file))} for file in files]
+        rows += [{"bad": json.dumps(asdict(one))} for one in bad]
+        yield pa.RecordBatch.from_pylist(rows, schema=_ARROW_RESULT)
 
     return run
 
 
-def write_batches(batches: Iterator[pa.RecordBatch], plan: WritePlan, key_count: int) -> list[DataFile]:
-    """Write one task's rows, sorted by their last ``key_count`` columns, and return the files."""
+def write_batches(
+    batches: Iterator[pa.RecordBatch], plan: WritePlan, key_count: int
+) -> tuple[list[DataFile], list[BadStrings]]:
+    """Write one task's rows, sorted by their last ``key_count`` columns.
+
+    Returns the files, and what is wrong with strings of all the rows; then the files are not to be used.
+    """
+    bad: list[BadStrings] = []
+    files = _write_runs(runs(_without_bad_strings(batches, plan.target, bad), key_count), plan)
+    return files, together(bad)
+
+
+def _without_bad_strings(
+    batches: Iterator[pa.RecordBatch], schema: TableSchema, bad: list[BadStrings]
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches up to the first with bad strings; ``bad`` gets those of all of them."""
+    for batch in batches:
+        columns = batch.select(list(range(len(schema.columns))))
+        bad += bad_strings(columns, schema)
+        if not bad:
+            yield batch
+
+
+def _write_runs(groups: Iterator[tuple[Key, pa.RecordBatch]], plan: WritePlan) -> list[DataFile]:
     run = uuid.uuid4().hex
     files: list[DataFile] = []
     group: _Group | None = None
     try:
-        for key, batch in runs(batches, key_count):
+        for key, batch in groups:
             if group is None or group.key != key:
                 if group is not None:
                     files += group.close()

@@ -16,6 +16,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, DataFrameWriter
 from pyspark.sql import functions as f
 
+from airflow_provider_ducklake.spark import utf8_check
 from airflow_provider_ducklake.spark.footers import describe_files
 from airflow_provider_ducklake.spark.row_order import ordered
 from airflow_provider_ducklake.spec.partitioning import HIVE_NULL, PartitionField, TransformKind
@@ -35,14 +36,25 @@ _COMPRESSED_SHARE = 0.5  # of a row's size in memory, by measurement an upper bo
 
 
 def write(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> list[DataFile]:
-    """Write the rows by one Spark action and return the files; ``keys`` name the last columns."""
+    """Write the rows by one Spark action and return the files; ``keys`` name the last columns.
+
+    Raises:
+        InvalidValueError: strings that are not UTF-8.
+    """
     directory = f"{plan.directory}{uuid.uuid4().hex[:8]}/"
-    df, folders = _with_folders(df, keys, plan)
+    rows = df
+    df, folders = _with_folders(utf8_check.checked(df, plan.target), keys, plan)
     df = ordered(df, folders, plan)
     writer = _configured(df.write.mode("append"), df, plan.settings)
     if folders:
         writer = writer.partitionBy(*folders)
-    writer.parquet(hadoop_uri(directory))
+    try:
+        writer.parquet(hadoop_uri(directory))
+    except Exception as error:
+        refused = utf8_check.counted(error, rows, plan.target, plan.table)
+        if refused is not None:
+            raise refused from error
+        raise
     files = describe_files(df.sparkSession, _written(directory), plan)
     return in_threads(lambda file: _in_its_folder(file, plan), filter(_has_rows, files))
 

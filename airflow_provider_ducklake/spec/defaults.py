@@ -10,7 +10,6 @@ every client can read.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.spec.json_texts import is_json
 from airflow_provider_ducklake.spec.partitioning import identity_text
 from airflow_provider_ducklake.spec.schema import NO_DEFAULT, Default
 from airflow_provider_ducklake.spec.types import (
@@ -201,13 +201,8 @@ _UUID_TEXT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNOREC
 
 
 def _json(text: str) -> bytes:
-    def refuse(word: str) -> None:
-        raise ValueError(f"{word} is no JSON")
-
-    try:
-        json.loads(text, parse_constant=refuse)
-    except ValueError as error:
-        raise ValueError(f"it is no JSON ({error})") from error
+    if not is_json(text):
+        raise ValueError("it is not valid JSON")
     return text.encode()
 
 

@@ -23,6 +23,7 @@ from airflow_provider_ducklake.storage.inlined_values import rows_of
 from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
 from airflow_provider_ducklake.storage.partition_split import split_by_partition
 from airflow_provider_ducklake.storage.sorted_rows import sorted_rows
+from airflow_provider_ducklake.storage.string_checks import refuse_bad_strings
 from airflow_provider_ducklake.storage.table_reader import ROW_ID, SNAPSHOT_ID, ordinals
 from airflow_provider_ducklake.transaction.changes import FlushedDeletes, FlushedFile
 
@@ -59,6 +60,7 @@ class Flushing:
 
         Raises:
             StorageError: a file cannot be written.
+            InvalidValueError: strings of rows that an older release took are not JSON.
         """
         done: list[FlushedFile] = []
         files: dict[Values, _OpenFile] = {}
@@ -75,6 +77,8 @@ class Flushing:
         return done
 
     def _partitions(self, run: pa.Table) -> Iterator[tuple[Values, pa.Table]]:
+        columns = run.select(list(range(len(self.plan.target.columns))))
+        refuse_bad_strings(columns, self.plan.target, self.plan.table)
         rows = sorted_rows(run, self.plan.row_order.sort_by, self.plan.table)
         return split_by_partition(rows, self.plan.target, self.plan.partition_fields)
 

@@ -43,6 +43,7 @@ from airflow_provider_ducklake.storage.parquet_footer import (
     read_metadata,
 )
 from airflow_provider_ducklake.storage.reshape import is_list
+from airflow_provider_ducklake.storage.string_checks import bad_bound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -190,6 +191,7 @@ class _Reading:
         index, self.next_leaf = self.next_leaf, self.next_leaf + 1
         if _fits(_leaf_type(self.metadata.schema.column(index), type_, where), column.type):
             self.stats[column.id] = _safe(column, self._file_stats(index, column, type_))
+            self.differences += self._bad_bounds(index, column, where)
         else:
             self.differences.append(
                 f"column {where} is {column.type} in the table; {type_} of the file does not fit"
@@ -199,6 +201,20 @@ class _Reading:
         rule, decode = NanRule.of_writer(self.metadata.created_by), decoder(column.type, type_)
         groups = [self.metadata.row_group(group) for group in range(self.metadata.num_row_groups)]
         return merge_chunks(column, [chunk_facts(group.column(index), decode, rule) for group in groups])
+
+    def _bad_bounds(self, index: int, column: Column, where: str) -> list[str]:
+        """Return what is wrong with strings that the footer shows; the file's own rows are not read."""
+        groups = (
+            self.metadata.row_group(group).column(index) for group in range(self.metadata.num_row_groups)
+        )
+        known = [one.statistics for one in groups if one.is_stats_set and one.statistics.has_min_max]
+        bounds = [raw for one in known for raw in (one.min_raw, one.max_raw) if isinstance(raw, bytes)]
+        found = (bad_bound(raw, column.type, where) for raw in bounds)
+        return [
+            f"column {where} has values that are not valid {one.rule}, such as {one.example}"
+            for one in found
+            if one
+        ]
 
     def _skip(self, type_: pa.DataType) -> None:
         self.next_leaf += _leaf_count(type_)

@@ -328,8 +328,13 @@ def _is_stored_as_integer(type_: pa.DataType) -> bool:
 def _leaves(rows: pa.Table) -> Iterator[pa.ChunkedArray]:
     """Yield the values of each Parquet column, in file order, without slots that hold no list element."""
     for column in rows.columns:
-        stored = _without_extensions(column.type)  # Arrow cannot flatten lists of extension types
-        yield from _leaves_of(column if stored == column.type else column.cast(stored))
+        yield from leaves_of(column)
+
+
+def leaves_of(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
+    """Yield the values of each Parquet column that a column becomes, as ``_leaves`` does."""
+    stored = _without_extensions(column.type)  # Arrow cannot flatten lists of extension types
+    yield from _leaves_of(column if stored == column.type else column.cast(stored))
 
 
 def _without_extensions(type_: pa.DataType) -> pa.DataType:
