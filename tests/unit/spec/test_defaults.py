@@ -44,7 +44,7 @@ from airflow_provider_ducklake.spec.types import parse_type
         ("varchar", True),
         ("varchar", date(2024, 1, 1)),
         ("json", "not json"),
-        ("json", "NaN"),
+        ("json", "nan"),
         ("json", 7),
         ("blob", b"NULL"),
         ("blob", "\\"),
