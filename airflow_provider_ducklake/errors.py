@@ -25,6 +25,7 @@ DuckLakeError
 │  ├─ SchemaMismatchError
 │  └─ InvalidValueError
 ├─ UnsupportedFeatureError
+├─ UntrustedValueError
 ├─ StorageError
 │  └─ FilesNotDeletedError
 ├─ CommitError
@@ -37,7 +38,8 @@ DuckLakeError
 
 A ``CommitError`` says that nothing landed; a ``CommitStateUnknownError`` says that it may have. No retry
 cures an ``InvalidInputError``, a ``NotFoundError``, a ``CatalogError`` other than
-``CatalogUnavailableError`` and ``CatalogRefusedError``, or an ``UnsupportedFeatureError``.
+``CatalogUnavailableError`` and ``CatalogRefusedError``, an ``UnsupportedFeatureError``, or an
+``UntrustedValueError``.
 """
 
 from __future__ import annotations
@@ -323,6 +325,30 @@ class InvalidValueError(InvalidInputError):
 
 class UnsupportedFeatureError(DuckLakeError):
     """The format allows it, this release does not do it yet: says what and what comes later."""
+
+
+class UntrustedValueError(DuckLakeError):
+    """A document, or a row of the catalog, names a place or an object that it may not name.
+
+    ``problem`` completes the sentence "this value …".
+    """
+
+    def __init__(self, document: str, value: str, problem: str) -> None:
+        self.document = document
+        self.value = value
+        self.problem = problem
+        super().__init__(document, value, problem)
+
+    def __str__(self) -> str:
+        value = repr(self.value)
+        shown = value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}…"
+        return (
+            f"{self.document} names {shown}, which {self.problem}. Nothing there was read, written or "
+            "deleted. Find out who wrote that: docs/security.md says who can."
+        )
+
+
+_LONGEST_VALUE = 300
 
 
 class StorageError(DuckLakeError):

@@ -17,7 +17,7 @@ from airflow_provider_ducklake.catalog.questions import in_parts
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.planning.retention import cut_off
-from airflow_provider_ducklake.spec.paths import CatalogPath, path_key
+from airflow_provider_ducklake.spec.paths import CatalogPath, path_key, why_not_deletable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -37,7 +37,7 @@ class CleanupResult:
     """What a clean-up did, or with ``dry_run`` would do; all are full paths.
 
     ``missing`` were gone before, as far as the store tells; ``named`` stay since rows of the lake name them,
-    ``failures`` (path, reason) since the store would not delete them.
+    ``failures`` (path, reason) since the store would not delete them, or this lake must not.
     """
 
     deleted: tuple[str, ...] = ()
@@ -94,14 +94,16 @@ def cleanup(
 
     due = _due(catalog, older_than, floor)
     named = _still_named(catalog, due)
-    free = [one for one in due if one.id not in named]
+    refused = _refused(catalog, [one for one in due if one.id not in named])
+    free = [one for one in due if one.id not in named and one.path not in refused]
     left = tuple(one.path for one in due if one.id in named)
     for path in left:
         log.warning("%s waits for its deletion, and the lake still uses it: it stays", path)
     if dry_run or not free:
-        return CleanupResult(tuple(one.path for one in free), named=left, dry_run=dry_run)
+        paths = tuple(one.path for one in free)
+        return CleanupResult(paths, named=left, failures=tuple(refused.items()), dry_run=dry_run)
     _check_reachable(catalog, storage_options)
-    progress = _Progress(len(free))
+    progress = _Progress(len(free), failures=list(refused.items()))
     for part in in_parts(free, FILES_AT_ONCE):
         done = delete_files([one.path for one in part], storage_options)
         gone = [one.id for one, outcome in zip(part, done, strict=True) if outcome.error is None]
@@ -119,10 +121,21 @@ def _due(catalog: Catalog, older_than: datetime | timedelta, floor: timedelta) -
         limit = cut_off(older_than, catalog.dialect.server_time(connection), floor)
         rows = connection.execute(select(file).order_by(file.c.data_file_id))
         return [
-            _Scheduled(row.data_file_id, CatalogPath(row.path, row.path_is_relative).below(catalog.data_path))
+            _Scheduled(
+                row.data_file_id, CatalogPath(row.path, row.path_is_relative).spelled_below(catalog.data_path)
+            )
             for row in rows
             if row.schedule_start < limit
         ]
+
+
+def _refused(catalog: Catalog, due: Sequence[_Scheduled]) -> dict[str, str]:
+    """Return the paths where this lake must not delete, and why: whoever writes the catalog chose them."""
+    problems = {
+        one.path: why_not_deletable(one.path, catalog.data_path, foreign_files=catalog.foreign_files)
+        for one in due
+    }
+    return {path: f"it {problem}" for path, problem in problems.items() if problem is not None}
 
 
 def _still_named(catalog: Catalog, due: Sequence[_Scheduled]) -> set[int]:

@@ -130,7 +130,7 @@ def commit(
     if not planned.changes:
         return None if planned.consumed is None else _note_consumed(catalog, planned, planned.consumed, retry)
     planned = replace(planned, stages=[with_marks_in_files(catalog, stage) for stage in planned.stages])
-    deletes = DeleteWriter(planned.changes, locate)
+    deletes = DeleteWriter(planned.changes, locate, catalog.check_writable)
     try:
         committed = _commit(catalog, planned, deletes, retry)
     except CommitStateUnknownError:

@@ -31,9 +31,15 @@ class OtherSnapshotError(Exception):
 class DeleteWriter:
     """Writes the delete files of one commit, as often as it takes, and removes what is left over."""
 
-    def __init__(self, changes: Collection[Change], locate: Callable[[str], Location]) -> None:
+    def __init__(
+        self,
+        changes: Collection[Change],
+        locate: Callable[[str], Location],
+        check_writable: Callable[[str], None],
+    ) -> None:
         self._changes = changes
         self._locate = locate
+        self._check_writable = check_writable
         self._wanted = [
             file
             for change in changes
@@ -56,6 +62,7 @@ class DeleteWriter:
         Raises:
             StorageError: one cannot be written, or a delete file that it repeats not be read.
             InvalidInputError: a row was deleted before.
+            UntrustedValueError: the lake must not write where a table has its directory.
         """
         from airflow_provider_ducklake.storage.merged_deletes import write_deletes  # noqa: PLC0415 - heavy
         from airflow_provider_ducklake.storage.parallel import in_threads  # noqa: PLC0415
@@ -63,6 +70,8 @@ class DeleteWriter:
         missing = [file for file in self._wanted if not self._is_written(file, snapshot_id)]
         if not missing:
             return
+        for root in {file.root for file in missing}:
+            self._check_writable(root)
         self._rounds += 1
         paths = [f"{file.root}ducklake-{uuid7()}-delete.parquet" for file in missing]
         self._paths += paths

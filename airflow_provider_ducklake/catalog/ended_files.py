@@ -76,7 +76,7 @@ def _files(
     tables = catalog.tables
     snapshot = read_snapshots.snapshot_by_id(connection, tables, base)
     row = find_table(connection, tables, snapshot, change.name)
-    root = row.path.below(row.schema.path.below(catalog.data_path))
+    root = row.root(catalog.data_path)
     file_id = tables["data_file"].c.data_file_id
     found = [
         file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select, union_all
+from sqlalchemy import or_, select, union_all
 
 from airflow_provider_ducklake.catalog.questions import streamed
 from airflow_provider_ducklake.spec.paths import CatalogPath
@@ -12,7 +12,7 @@ from airflow_provider_ducklake.spec.paths import CatalogPath
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
 
@@ -29,8 +29,8 @@ def table_directories(
         query = query.where(table.c.table_id.in_(table_ids))
     roots: dict[int, set[str]] = {}
     for table_id, path, is_relative, above, above_is_relative in connection.execute(query.distinct()):
-        parent = CatalogPath(above, above_is_relative).below(catalog.data_path)
-        roots.setdefault(table_id, set()).add(CatalogPath(path, is_relative).below(parent))
+        parent = CatalogPath(above, above_is_relative).spelled_below(catalog.data_path)
+        roots.setdefault(table_id, set()).add(CatalogPath(path, is_relative).spelled_below(parent))
     return roots
 
 
@@ -61,4 +61,9 @@ def scheduled_files(connection: Connection, catalog: Catalog) -> Iterator[str]:
     file = catalog.tables["files_scheduled_for_deletion"]
     query = select(file.c.path, file.c.path_is_relative)
     for path, is_relative in streamed(connection, query):
-        yield CatalogPath(path, is_relative).below(catalog.data_path)
+        yield CatalogPath(path, is_relative).spelled_below(catalog.data_path)
+
+
+def may_mislead(path: ColumnElement[str]) -> ColumnElement[bool]:
+    """Return what holds for all paths that ``spec.paths.misleading`` speaks of, and for few others."""
+    return or_(path.like("%..%"), path.contains("%2", autoescape=True))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, MetaData, Row, String, Table, func, literal, select, union_all
+from sqlalchemy import BigInteger, Column, MetaData, Row, String, Table, func, literal, select, union_all
 
 from airflow_provider_ducklake.catalog.column_types import TABLE_OPTIONS, CatalogText, CatalogTimestamp
 from airflow_provider_ducklake.catalog.effects.effect import Effect
@@ -49,6 +49,18 @@ class RegisteredJob:
     released_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class JobTarget:
+    """What the files of a job are for: the table (None: it is to be created), its directory, and a digest.
+
+    ``digest`` is that of all that the job's documents say of the table: they lie where others may write.
+    """
+
+    table_id: int | None
+    root: str
+    digest: str
+
+
 def job_table(metadata_schema: str | None) -> Table:
     """Return the table."""
     return Table(
@@ -58,20 +70,40 @@ def job_table(metadata_schema: str | None) -> Table:
         Column("prefix", CatalogText, nullable=False),
         Column("registered_at", CatalogTimestamp, nullable=False),
         Column("released_at", CatalogTimestamp),
+        *_target_columns(),
         **TABLE_OPTIONS,
     )
 
 
-def register(catalog: Catalog, job_id: str, prefix: str) -> None:
-    """Note that a job is about to write into a directory of its own."""
+def _target_columns() -> tuple[Column[Any], ...]:
+    """Return the columns that the first releases did not have; those leave them NULL."""
+    return (
+        Column("table_id", BigInteger),
+        Column("root", CatalogText),
+        Column("target_digest", String(_ID_LENGTH)),
+    )
+
+
+def register(catalog: Catalog, job_id: str, prefix: str, target: JobTarget | None = None) -> None:
+    """Note that a job is about to write into a directory of its own.
+
+    Raises:
+        UntrustedValueError: the lake must not write there.
+    """
+    catalog.check_writable(prefix)
     table = job_table(catalog.tables.metadata_schema)
     ensure_table(catalog, table)
+    meant = (
+        {}
+        if target is None
+        else {"table_id": target.table_id, "root": target.root, "target_digest": target.digest}
+    )
 
     def attempt() -> None:
         with catalog.dialect.writing() as connection:
             now = catalog.dialect.server_time(connection)
             values = {"job_id": job_id, "prefix": prefix, "registered_at": now, "released_at": None}
-            connection.execute(table.insert(), values)
+            connection.execute(table.insert(), values | meant)
             connection.commit()
 
     with_retries(catalog.dialect, DEFAULT_RETRY, attempt)
@@ -112,7 +144,12 @@ def check_open(job_ids: Iterable[str], known: Mapping[str, RegisteredJob]) -> No
 def which_jobs(catalog: Catalog, job_ids: Collection[str]) -> Question[dict[str, RegisteredJob]]:
     """Ask for those of the jobs that are known, by their ids."""
     table = job_table(catalog.tables.metadata_schema)
-    return Question(select(table).where(table.c.job_id.in_(job_ids)), _jobs)
+    return Question(select(*_known(table)).where(table.c.job_id.in_(job_ids)), _jobs)
+
+
+def _known(table: Table) -> tuple[Column[Any], ...]:
+    """Return the columns that every release has: nobody adds the others before a job is registered anew."""
+    return tuple(table.c[name] for name in ("job_id", "prefix", "registered_at", "released_at"))
 
 
 def _jobs(rows: Iterable[Row[Any]]) -> dict[str, RegisteredJob]:
@@ -130,13 +167,24 @@ def registered_jobs(
     return which_jobs(catalog, job_ids).ask(connection)
 
 
+def target_of(connection: Connection, catalog: Catalog, job_id: str) -> JobTarget | None:
+    """Return what the files of a job are for; None where an older release has registered it."""
+    table = job_table(catalog.tables.metadata_schema)
+    columns = catalog.dialect.column_names(connection, NAME, table.schema)
+    if table.c.target_digest.name not in columns:
+        return None
+    chosen = select(table.c.table_id, table.c.root, table.c.target_digest).where(table.c.job_id == job_id)
+    found = connection.execute(chosen).one_or_none()
+    return JobTarget(*found) if found is not None and found.target_digest is not None else None
+
+
 def protected_prefixes(connection: Connection, catalog: Catalog, ttl: timedelta) -> frozenset[str]:
     """Return the directories whose files wait for their commit, of jobs no older than ``ttl``."""
     table = job_table(catalog.tables.metadata_schema)
     if not catalog.dialect.has_table(connection, NAME, table.schema):
         return frozenset()
     oldest = catalog.dialect.server_time(connection) - ttl
-    jobs = connection.execute(select(table).where(table.c.released_at.is_(None)))
+    jobs = connection.execute(select(*_known(table)).where(table.c.released_at.is_(None)))
     return frozenset(row.prefix for row in jobs if row.registered_at >= oldest)
 
 
@@ -145,7 +193,7 @@ def all_jobs(connection: Connection, catalog: Catalog) -> dict[str, RegisteredJo
     table = job_table(catalog.tables.metadata_schema)
     if not catalog.dialect.has_table(connection, NAME, table.schema):
         return {}
-    return _jobs(connection.execute(select(table)))
+    return _jobs(connection.execute(select(*_known(table))))
 
 
 def retire(catalog: Catalog, ttl: timedelta) -> None:

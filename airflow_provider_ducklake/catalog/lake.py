@@ -47,13 +47,15 @@ class Lake(LakeMaintenance):
         metadata_schema: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
         data_path: str | None = None,
+        foreign_files: bool = False,
     ) -> Lake:
         """Open an existing lake.
 
         ``metadata_schema`` is the database schema of the catalog's tables (PostgreSQL; None: the connection's
         default); ``storage_options`` are fsspec's, for the files. ``data_path`` is where the files lie
         now, for a lake that was moved or that others open with ``OVERRIDE_DATA_PATH``; the catalog keeps its
-        own record.
+        own record. ``foreign_files``: the lake may write and delete files outside of its data path, where its
+        catalog says so; reading files that were added there needs no leave.
 
         Raises:
             CatalogUnavailableError: the database cannot be reached or refuses the login.
@@ -77,7 +79,7 @@ class Lake(LakeMaintenance):
             dialect.engine.dispose()
             raise
         found_at = None if data_path is None else directory_path(data_path)
-        return cls(dialect, tables, options, storage_options, found_at)
+        return cls(dialect, tables, options, storage_options, found_at, foreign_files=foreign_files)
 
     @classmethod
     def create(
@@ -87,8 +89,11 @@ class Lake(LakeMaintenance):
         *,
         metadata_schema: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        foreign_files: bool = False,
     ) -> Lake:
         """Create a lake in a database, with its files below ``data_path`` (absolute, or a URI), and open it.
+
+        The other arguments are those of ``connect``.
 
         Raises:
             AlreadyExistsError: the database holds a lake already.
@@ -108,7 +113,12 @@ class Lake(LakeMaintenance):
                 bootstrap.bootstrap(dialect, catalog_tables(CURRENT, metadata_schema), data_path)
         finally:
             dialect.engine.dispose()
-        return cls.connect(parsed, metadata_schema=metadata_schema, storage_options=storage_options)
+        return cls.connect(
+            parsed,
+            metadata_schema=metadata_schema,
+            storage_options=storage_options,
+            foreign_files=foreign_files,
+        )
 
 
 def _version(texts: Sequence[str], catalog: str) -> SpecVersion:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_ducklake.catalog.consumers import Consumed
-    from airflow_provider_ducklake.catalog.jobs import RegisteredJob
+    from airflow_provider_ducklake.catalog.jobs import JobTarget, RegisteredJob
     from airflow_provider_ducklake.planning.overwrite import PartitionValues
     from airflow_provider_ducklake.planning.row_changes import FoundRows, RowChanges
     from airflow_provider_ducklake.planning.scan import ScanPlan
@@ -188,11 +188,22 @@ class LakeWrites(LakeReads):
         with self._reading() as connection:
             return consumers.consumptions(connection, self._catalog, consumer)
 
-    def register_job(self, job_id: str, prefix: str) -> None:
-        """Note that a job is about to write files into a directory, which another task will commit."""
+    def register_job(self, job_id: str, prefix: str, target: JobTarget | None = None) -> None:
+        """Note that a job is about to write files into a directory, which another task will commit.
+
+        ``target`` is what they are for, which that task compares.
+
+        Raises:
+            UntrustedValueError: the lake must not write there.
+        """
         self._refuse_unwritable()
         with translated(self._catalog.dialect.engine.url):
-            jobs.register(self._catalog, job_id, prefix)
+            jobs.register(self._catalog, job_id, prefix, target)
+
+    def target_of_job(self, job_id: str) -> JobTarget | None:
+        """Return what the files of a job are for; None where nobody noted it."""
+        with self._reading() as connection:
+            return jobs.target_of(connection, self._catalog, job_id)
 
     def release_job(self, job_id: str) -> bool:
         """Give the files of a job up: nobody can commit them any more; return whether somebody could."""

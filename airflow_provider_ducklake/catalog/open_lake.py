@@ -45,19 +45,21 @@ _SHOWN = 120  # characters of a statement in an error
 class OpenLake:
     """What ``Lake`` is made of: see there."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - ``Lake.connect`` alone calls it
         self,
         dialect: CatalogDialect,
         tables: CatalogTables,
         options: Sequence[OptionRow],
         storage_options: Mapping[str, Any] | None,
         data_path: str | None = None,
+        *,
+        foreign_files: bool = False,
     ) -> None:
         lake_wide = Options.effective(options)
         self.version = tables.version
         self.data_path = data_path or lake_wide.texts.get("data_path", "")
         self.encrypted = lake_wide.flag("encrypted")
-        self._catalog = Catalog(dialect, tables, self.data_path)
+        self._catalog = Catalog(dialect, tables, self.data_path, foreign_files)
         self.storage_options = dict(storage_options or {})
         self._definitions = Definitions()
 
@@ -91,6 +93,15 @@ class OpenLake:
         from airflow_provider_ducklake.storage.filesystem import open_filesystem  # noqa: PLC0415 - heavy
 
         return open_filesystem(path, self.storage_options)
+
+    def check_writable(self, directory: str) -> None:
+        """Refuse a directory of a table, as the catalog has it, before files are written there.
+
+        Raises:
+            UntrustedValueError: it is not below the data path, and the lake was not opened with
+                ``foreign_files``.
+        """
+        self._catalog.check_writable(directory)
 
     def _refuse_unwritable(self) -> None:
         """Refuse to change lakes whose files or catalog we cannot work on, before anything starts."""

@@ -12,10 +12,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from sqlalchemy import select
+
 from airflow_provider_ducklake.catalog import jobs, read_snapshots
 from airflow_provider_ducklake.catalog.data_path_mark import check_mark, leave_mark, mark_names
-from airflow_provider_ducklake.catalog.file_paths import named_files, scheduled_files, table_directories
-from airflow_provider_ducklake.catalog.questions import in_parts
+from airflow_provider_ducklake.catalog.file_paths import (
+    may_mislead,
+    named_files,
+    scheduled_files,
+    table_directories,
+)
+from airflow_provider_ducklake.catalog.questions import in_parts, streamed
 from airflow_provider_ducklake.errors import SharedDataPathError
 from airflow_provider_ducklake.planning.orphans import (
     LakeFiles,
@@ -25,12 +32,14 @@ from airflow_provider_ducklake.planning.orphans import (
     other_marks,
 )
 from airflow_provider_ducklake.planning.retention import cut_off
-from airflow_provider_ducklake.spec.paths import path_key
+from airflow_provider_ducklake.spec.paths import CatalogPath, path_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import timedelta
     from typing import Any
+
+    from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
 
@@ -80,6 +89,7 @@ def delete_orphans(
         InvalidInputError: the moment lies in the future, or is nearer than the rule's floor.
         SharedDataPathError: another lake seems to keep files below the data path.
         StorageError: the data path cannot be listed, or marked.
+        UntrustedValueError: the catalog has a path that leads elsewhere than it says.
     """
     from airflow_provider_ducklake.storage.listing import list_files  # noqa: PLC0415 - heavy
 
@@ -136,9 +146,23 @@ def _what_is_named(catalog: Catalog) -> tuple[LakeFiles, int, frozenset[str]]:
             lake.add(path, data_path_key, is_full=is_full)
         for path in scheduled_files(connection, catalog):
             lake.add(path, data_path_key)
+        _check_readable(connection, catalog)
         directories = table_directories(connection, catalog)
         lake.directories = {path_key(one) for roots in directories.values() for one in roots}
         return lake, head.next_file_id, mark_names(connection, catalog)
+
+
+def _check_readable(connection: Connection, catalog: Catalog) -> None:
+    """Refuse a catalog that does not say where a file lies: it may be one that seems to be an orphan.
+
+    Raises:
+        UntrustedValueError: a schema, table or file has a path that leads elsewhere than it says.
+    """
+    for kind in ("schema", "table", "data_file", "delete_file"):
+        row = catalog.tables[kind]
+        query = select(row.c.path, row.c.path_is_relative).where(may_mislead(row.c.path))
+        for path, is_relative in streamed(connection, query):
+            CatalogPath(path, is_relative).below(catalog.data_path, f"A row of ducklake_{kind}")
 
 
 def _evidence(marks: Sequence[str]) -> str | None:

@@ -90,6 +90,15 @@ class TableRow:
         """Its full name."""
         return QualifiedName(self.schema.name, self.name)
 
+    def root(self, data_path: str) -> str:
+        """Return its directory, which ends in ``/``.
+
+        Raises:
+            UntrustedValueError: the directory leads elsewhere than it says.
+        """
+        above = self.schema.path.below(data_path, f"Schema {self.schema.name}")
+        return self.path.below(above, f"Table {self.qualified}")
+
 
 _FOLDER = ("path", "path_is_relative")  # since 0.2: before, all files lie in the data path itself
 

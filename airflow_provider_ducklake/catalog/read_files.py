@@ -87,7 +87,7 @@ def live_data_file(
     """
     return LiveDataFile(
         id=DataFileId(row.data_file_id),
-        path=CatalogPath(row.path, row.path_is_relative).below(root),
+        path=CatalogPath(row.path, row.path_is_relative).below(root, f"Data file {row.data_file_id}"),
         record_count=row.record_count,
         file_size_bytes=row.file_size_bytes,
         footer_size=row.footer_size,
@@ -145,7 +145,7 @@ def live_delete_file(row: Row[Any], root: str) -> LiveDeleteFile:
     """Return a row of ``ducklake_delete_file``."""
     return LiveDeleteFile(
         DeleteFileId(row.delete_file_id),
-        CatalogPath(row.path, row.path_is_relative).below(root),
+        CatalogPath(row.path, row.path_is_relative).below(root, f"Delete file {row.delete_file_id}"),
         row.format,
         row.delete_count,
         row.file_size_bytes,
@@ -262,11 +262,13 @@ def _scheduled_paths(  # noqa: PLR0913, PLR0917 - the last has a default
     ).one_or_none()
     if places is None:
         return {}
-    root = CatalogPath(places[0], places[1]).below(CatalogPath(places[2], places[3]).below(""))
+    root = CatalogPath(places[0], places[1]).spelled_below(
+        CatalogPath(places[2], places[3]).spelled_below("")
+    )
     query = select(id_column.label("id"), file.c.path, file.c.path_is_relative)
     query = query.where(true() if condition is None else condition)
     return {
-        row.id: CatalogPath(row.path, row.path_is_relative).below(root)
+        row.id: CatalogPath(row.path, row.path_is_relative).spelled_below(root)
         for part in in_parts(ids)
         for row in connection.execute(query.where(id_column.in_(part)))
     }

@@ -61,7 +61,7 @@ def _data_files(connection: Connection, catalog: Catalog, paths: Collection[str]
     ]
     roots = table_directories(connection, catalog, {row.table_id for row in rows if row.path_is_relative})
     return {
-        CatalogPath(row.path, row.path_is_relative).below(root)
+        CatalogPath(row.path, row.path_is_relative).spelled_below(root)
         for row in rows
         for root in (roots.get(row.table_id, ()) if row.path_is_relative else ("",))
     }
@@ -70,7 +70,7 @@ def _data_files(connection: Connection, catalog: Catalog, paths: Collection[str]
 def _scheduled(connection: Connection, catalog: Catalog, paths: Collection[str]) -> set[str]:
     file = catalog.tables["files_scheduled_for_deletion"]
     return {
-        CatalogPath(row.path, row.path_is_relative).below(catalog.data_path)
+        CatalogPath(row.path, row.path_is_relative).spelled_below(catalog.data_path)
         for texts in in_parts(_endings(paths))
         for row in connection.execute(
             select(file.c.path, file.c.path_is_relative).where(file.c.path.in_(texts))

@@ -54,7 +54,7 @@ def load_table(
     """Return the table with its columns, partitioning, sort keys and options, and with its files if asked."""
     tables = catalog.tables
     row = find_table(connection, tables, snapshot, name)
-    root = row.path.below(row.schema.path.below(catalog.data_path))
+    root = row.root(catalog.data_path)
     found = TableSnapshot(
         snapshot=snapshot,
         table_id=row.id,

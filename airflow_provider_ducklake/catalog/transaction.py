@@ -524,6 +524,7 @@ class LakeTransaction:
     def _write(self, rows: pa.Table, values: tuple[str | None, ...], target: TableDraft) -> list[DataFile]:
         from airflow_provider_ducklake.storage.parquet_writer import RollingWriter  # noqa: PLC0415 - heavy
 
+        self._lake.check_writable(target.root)
         settings = ParquetSettings.of_options(target.options)
         hive = settings.hive_file_pattern and target.partition_by
         directory = target.root + (

@@ -66,7 +66,14 @@ COMMIT_NAMESPACE = ExtraField(
     "own commit; empty for a hash of Airflow's [api] base_url. A change makes tasks forget their commits.",
     {"type": ["string", "null"]},
 )
-EXTRA_FIELDS = (CATALOG_TYPE, METADATA_SCHEMA, DATA_PATH, STORAGE_OPTIONS, COMMIT_NAMESPACE)
+FOREIGN_FILES = ExtraField(
+    "foreign_files",
+    "Foreign files",
+    "true: the lake may write and delete files outside of its data path, where its catalog says so. Files "
+    "that were added from elsewhere are read in any case.",
+    {"type": ["boolean", "null"]},
+)
+EXTRA_FIELDS = (CATALOG_TYPE, METADATA_SCHEMA, DATA_PATH, STORAGE_OPTIONS, COMMIT_NAMESPACE, FOREIGN_FILES)
 
 HOST = StandardField("host", "Host", "catalog.example.com (empty for SQLite and DuckDB)")
 PORT = StandardField("port", "Port", "5432, for MySQL 3306")

@@ -21,6 +21,7 @@ from airflow_provider_ducklake.hooks.connection_form import (
     DATA_PATH,
     DATABASE,
     EXTRA_FIELDS,
+    FOREIGN_FILES,
     HOST,
     METADATA_SCHEMA,
     PORT,
@@ -59,6 +60,7 @@ class ConnectionSettings:
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     commit_namespace: str | None = None
     named: str = "This connection"  # how a message begins
+    foreign_files: bool = False
 
     def invalid(self, of: ExtraField | StandardField, problem: str) -> InvalidOptionError:
         """Return the error for a field that does not fit what the catalog holds."""
@@ -87,6 +89,7 @@ def read_settings(connection: Connection, named: str | None = None) -> Connectio
         storage_options,
         _commit_namespace(named, extra.get(COMMIT_NAMESPACE.name)),
         named,
+        _foreign_files(named, extra.get(FOREIGN_FILES.name)),
     )
 
 
@@ -210,6 +213,14 @@ def _commit_namespace(named: str, value: object) -> str | None:
     if value is not None and not isinstance(value, str):
         raise _invalid(named, COMMIT_NAMESPACE, f"{value!r} is no name. Write it as text.")
     return value
+
+
+def _foreign_files(named: str, value: object) -> bool:
+    """Read a flag, or its text: forms of Airflow 3.1 and URIs know only texts."""
+    word = str(value or False).strip().lower()
+    if word not in ("true", "false"):
+        raise _invalid(named, FOREIGN_FILES, f"{value!r} is neither true nor false.")
+    return word == "true"
 
 
 def _data_path(named: str, value: object) -> str | None:

@@ -92,8 +92,13 @@ class DuckLakeHook(BaseHook):
             UnsupportedFeatureError: the lake is encrypted.
         """
         if self._lake is None:
-            self._lake = _open(self.settings())
+            self._lake = self._announced(_open(self.settings()))
         return self._lake
+
+    def _announced(self, lake: Lake) -> Lake:
+        """Log which lake it is: whatever a task does then, it does there."""
+        self.log.info("%r of connection %s, data path %s", lake, self.ducklake_conn_id, lake.data_path)
+        return lake
 
     def get_conn(self) -> Lake:
         """Return the same as ``lake``."""
@@ -104,9 +109,10 @@ class DuckLakeHook(BaseHook):
         if self._lake is None:
             settings = self.settings()
             try:
-                self._lake = _open(settings)
+                lake = _open(settings)
             except NotADuckLakeError:
-                self._lake = _create(settings)
+                lake = _create(settings)
+            self._lake = self._announced(lake)
         return self._lake
 
     def close(self) -> None:
@@ -260,7 +266,10 @@ def _open(settings: ConnectionSettings, timeout_seconds: int | None = None) -> L
         url = url.update_query_dict({"connect_timeout": str(timeout_seconds)})
     with _naming_missing_driver(settings):
         lake = Lake.connect(
-            url, metadata_schema=settings.metadata_schema, storage_options=settings.storage_options
+            url,
+            metadata_schema=settings.metadata_schema,
+            storage_options=settings.storage_options,
+            foreign_files=settings.foreign_files,
         )
     try:
         _check(settings, lake)
@@ -308,6 +317,7 @@ def _create(settings: ConnectionSettings) -> Lake:
             data_path,
             metadata_schema=settings.metadata_schema,
             storage_options=settings.storage_options,
+            foreign_files=settings.foreign_files,
         )
     except AlreadyExistsError:  # another task was faster
         return _open(settings)

@@ -15,6 +15,7 @@ from airflow_provider_ducklake.errors import (
     InvalidInputError,
     NotFoundError,
     UnsupportedFeatureError,
+    UntrustedValueError,
     ZombieCommitError,
 )
 
@@ -27,6 +28,7 @@ _INCURABLE = (
     AlreadyExistsError,
     CatalogError,
     UnsupportedFeatureError,
+    UntrustedValueError,
     ZombieCommitError,
 )
 
@@ -39,7 +41,8 @@ def no_retry_on_user_errors() -> Iterator[None]:
 
     Raises:
         AirflowFailException: for bad input, something that does not exist or does already, a catalog we
-            cannot work on, a feature that is not supported, or a task that was cleared and done again.
+            cannot work on, a feature that is not supported, a document that
+            names what it may not, or a task that was cleared and done again.
     """
     try:
         yield

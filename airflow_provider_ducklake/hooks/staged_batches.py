@@ -6,10 +6,16 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.errors import TransactionConflictError, UnsupportedFeatureError
+from airflow_provider_ducklake.errors import (
+    SparkJobError,
+    TransactionConflictError,
+    UnsupportedFeatureError,
+    UntrustedValueError,
+)
 from airflow_provider_ducklake.planning.write import append_to_existing
 from airflow_provider_ducklake.spark import stream_io
 from airflow_provider_ducklake.spec.commit_key import OnClear
+from airflow_provider_ducklake.spec.paths import job_directory
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -46,6 +52,7 @@ def commit_batches(
     Raises:
         StorageError: files of a batch are missing.
         UnsupportedFeatureError: the table got other columns or partitioning after a batch was written.
+        UntrustedValueError: the record of a batch names files of another table or job.
         CommitError, CommitStateUnknownError: as the words say.
     """
     base, options = table.snapshot.id, lake.storage_options
@@ -53,19 +60,34 @@ def commit_batches(
     batch_ids = [] if query_id is None else stream_io.batch_ids(checkpoint, query_id, options)
     writers = set(job_ids)
     for batch_id in batch_ids:
-        batch = stream_io.read_batch(checkpoint, str(query_id), batch_id, options)
-        writers.add(batch.job_id)
+        batch = stream_io.read_batch(checkpoint, str(query_id), batch_id, table.root, options)
+        writers.update(_known_writer(lake, table, checkpoint, batch))
         keyed = lake.keyed_commit(batch.key, OnClear.SKIP)
         if keyed.seen.done:
             continue
         stream_io.check_files(checkpoint, batch, options)
         changes = _changes(table, checkpoint, batch)
         committed = lake.commit(base, changes, _info(info, batch), keyed=keyed)
-        assert committed is not None, "a batch without rows is not staged"
+        if committed is None:
+            uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
+            raise SparkJobError(f"{uri} names no file: a batch without rows is not staged. Remove it.")
         if not committed.is_earlier:
             base = committed.id  # the commit has looked at what came before it
             yield CommittedBatch(batch, committed)
     _tidy_up(lake, checkpoint, str(query_id), batch_ids[:-1], writers)
+
+
+def _known_writer(lake: Lake, table: TableSnapshot, checkpoint: str, batch: StagedBatch) -> tuple[str, ...]:
+    """Return the job that wrote a batch; none where the catalog has forgotten it.
+
+    Raises:
+        UntrustedValueError: the catalog knows it as one of another table.
+    """
+    known = lake.registered_jobs([batch.job_id]).get(batch.job_id)
+    if known is not None and known.prefix != job_directory(table.root, batch.job_id):
+        uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
+        raise UntrustedValueError(uri, batch.job_id, f"is a job of another table, in {known.prefix}")
+    return () if known is None else (known.id,)
 
 
 def _info(info: CommitInfo, batch: StagedBatch) -> CommitInfo:

@@ -52,6 +52,7 @@ def read_staged(lake: Lake, staged: Staged) -> list[StagedWrite]:
     Raises:
         InvalidInputError: one is none of this lake, is given twice, or was committed or discarded.
         StorageError: a file of one is missing.
+        UntrustedValueError: its documents say something else than the catalog, or name what no job writes.
     """
     uris = uris_of(staged)
     jobs = _jobs(lake, uris)
@@ -62,7 +63,13 @@ def read_staged(lake: Lake, staged: Staged) -> list[StagedWrite]:
         seen.add(uri)
         if job.released_at is not None:
             raise _released(lake, uri, job)
-    return [job_io.read_stage(uri, lake.storage_options) for uri in uris]
+    return [_read(lake, uri, job) for uri, job in zip(uris, jobs, strict=True)]
+
+
+def _read(lake: Lake, uri: str, job: RegisteredJob) -> StagedWrite:
+    """Return a staged write; the catalog knows what it is for, and its documents have to say the same."""
+    target = lake.target_of_job(job.id)
+    return job_io.read_stage(uri, None if target is None else target.digest, lake.storage_options)
 
 
 def _jobs(lake: Lake, uris: list[str]) -> list[RegisteredJob]:

@@ -64,7 +64,7 @@ _OF_TABLES: Mapping[str, type[DuckLakeSparkJobOperator]] = {
 def ducklake_maintenance(
     group_id: str = "ducklake_maintenance",
     *,
-    ducklake_conn_id: str = DuckLakeHook.default_conn_name,
+    ducklake_conn_id: str | None = None,
     tables: Sequence[str] | str | None = None,
     steps: Sequence[str] = tuple(MaintenanceStep),
     arguments: Mapping[str, Mapping[str, Any]] | None = None,
@@ -73,7 +73,7 @@ def ducklake_maintenance(
     min_files: int = 5,
     max_tables_at_once: int | None = None,
     fail_above: Mapping[str, float | str] | None = None,
-    dry_run: bool | str = False,
+    dry_run: bool | str | None = None,
 ) -> TaskGroup:
     """Return a task group that maintains a lake: flush, expire, merge, rewrite, clean up, delete orphans.
 
@@ -83,6 +83,8 @@ def ducklake_maintenance(
     tables to the metrics and as XCom, as ``DuckLakeTableHealthOperator`` does.
 
     :param group_id: the id of the group.
+    What is not given is left to the DAG's ``default_args``, as for any task.
+
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param tables: the tables that are flushed, merged and rewritten; default: all but those whose option
         ``auto_compact`` is off. The other steps concern the lake. (templated)
@@ -106,40 +108,48 @@ def ducklake_maintenance(
     for step in arguments:
         if parse_word("arguments", step, MaintenanceStep) not in chosen:
             raise InvalidInputError(f"arguments has {step!r}, a step that is left out.")
-    common = {"ducklake_conn_id": ducklake_conn_id}
-    of_table = {**common, **(spark or {}), "max_active_tis_per_dagrun": max_tables_at_once}
+    common = _given(ducklake_conn_id=ducklake_conn_id)
+    of_these, acting = _given(tables=tables), _given(dry_run=dry_run)
+    of_table = {**common, **(spark or {}), **_given(max_active_tis_per_dagrun=max_tables_at_once)}
     least = {MaintenanceStep.FLUSH: min_inlined_rows, MaintenanceStep.MERGE: min_files}
     with TaskGroup(group_id) as group:
-        before = DuckLakeMaintenanceHealthOperator(task_id="before", tables=tables, **common)
+        before = DuckLakeMaintenanceHealthOperator(task_id="before", **of_these, **common)
         after = {**common, "trigger_rule": "all_done", "pre_execute": _only_after(before.task_id)}
         last: Any = before
         for step in sorted(chosen, key=list(MaintenanceStep).index):
             given = dict(arguments.get(step, {}))
             if step in _OF_LAKE:
-                task = _OF_LAKE[step](task_id=step, **{"dry_run": dry_run, **after, **given})
+                task = _OF_LAKE[step](task_id=step, **{**acting, **after, **given})
                 last >> task
             else:
                 plan = DuckLakeMaintenancePlanOperator(
                     task_id=f"plan_{step}",
                     step=step,
-                    tables=tables,
                     least=least.get(step, 1),
                     arguments=given,
-                    dry_run=dry_run,
+                    **of_these,
+                    **acting,
                     **after,
                 )
-                task = _mapped(step, plan, {**of_table, **given})
+                task = _mapped(
+                    step, plan, {**of_table, **(acting if step == MaintenanceStep.FLUSH else {}), **given}
+                )
                 last >> plan >> task
             last = task
         last >> DuckLakeMaintenanceReportOperator(
             task_id="report",
-            tables=tables,
-            fail_above=fail_above,
             group=str(group.group_id),
             trigger_rule="all_done",
+            **of_these,
+            **_given(fail_above=fail_above),
             **common,
         )
     return group
+
+
+def _given(**arguments: object) -> dict[str, Any]:
+    """Return the arguments that somebody gave: one that is handed on beats the DAG's ``default_args``."""
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def _mapped(step: MaintenanceStep, plan: DuckLakeMaintenancePlanOperator, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - Airflow's

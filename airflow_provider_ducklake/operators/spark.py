@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_ducklake.catalog.commit import KeyedCommit
+    from airflow_provider_ducklake.catalog.jobs import JobTarget
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.planning.staged import Target
     from airflow_provider_ducklake.planning.write import WriteResult
@@ -121,7 +122,7 @@ class DuckLakeSparkOperator(DuckLakeSparkJobOperator):
         """Run the job and write down what its files are for; nothing of them is visible."""
         request, passwords = self._plan(lake)
         assert request is not None, "what can be staged has a table to write"
-        lake.register_job(request.job_id, request.directory)
+        lake.register_job(request.job_id, request.directory, _noted(self.target()))
         lake.close()
         try:
             (result,) = self._run_job(context, request, passwords, lake.storage_options)
@@ -216,3 +217,11 @@ class DuckLakeSparkOperator(DuckLakeSparkJobOperator):
             job_io.delete_job_files(request, storage_options)
         except Exception as error:  # noqa: BLE001 - a retry would write the rows again
             self.log.warning("Cannot remove the job's own files from %s: %s", request.directory, error)
+
+
+def _noted(target: Target) -> JobTarget:
+    """Return what the catalog is to know of a staged write: its documents lie where others may write."""
+    from airflow_provider_ducklake.catalog.jobs import JobTarget  # noqa: PLC0415 - not needed to parse a DAG
+
+    table_id = getattr(target, "table_id", None)  # a table that is to be created has none
+    return JobTarget(table_id, target.root, job_io.target_digest(target))

@@ -91,6 +91,8 @@ class DuckLakeSparkJobOperator(SparkSubmitOperator):
         spark_connection = self._spark_connection()
         passwords = JdbcPasswords()
         request = self.make_request(lake, passwords)
+        for directory in () if request is None else request.directories:
+            lake.check_writable(directory)
         _check_deploy_mode(passwords, self._deploy_mode_of(spark_connection))
         return request, passwords
 
@@ -133,7 +135,7 @@ class DuckLakeSparkJobOperator(SparkSubmitOperator):
             self.log.warning(mismatch)
         uri = job_io.write_request(request, storage_options)
         with tempfile.TemporaryDirectory(prefix="ducklake-") as folder:
-            self._set_submission(uri, str(package_zip(folder)))
+            self._set_submission([uri, job_io.request_digest(request)], str(package_zip(folder)))
             try:
                 super().execute(context)
             except FileNotFoundError as error:
@@ -148,9 +150,9 @@ class DuckLakeSparkJobOperator(SparkSubmitOperator):
                 self.on_kill()
                 raise
 
-    def _set_submission(self, uri: str, zip_file: str) -> None:
+    def _set_submission(self, arguments: list[str], zip_file: str) -> None:
         self.application = self.application or str(application_file())
-        self.application_args = [uri]
+        self.application_args = arguments
         self.py_files = ",".join(filter(None, [zip_file, self.py_files]))
         self.conf = {"spark.log.level": "WARN", **(self.conf or {})}
 

@@ -53,6 +53,7 @@ class FindingCode(StrEnum):
     ROW_IDS_OVERLAP = "row-ids-overlap"
     ROW_COUNTER_BEHIND = "row-counter-behind"
     # paths
+    PATH_MISLEADING = "path-misleading"
     PATH_TWICE = "path-twice"
     SCHEDULED_IN_USE = "scheduled-in-use"
     OUTSIDE_DATA_PATH = "outside-data-path"
@@ -120,6 +121,10 @@ REMEDIES: Mapping[FindingCode, str] = {
     FindingCode.ROWS_OF_NOTHING: _REPAIR,
     FindingCode.ROW_IDS_OVERLAP: _REWRITE,
     FindingCode.ROW_COUNTER_BEHIND: _REPAIR,
+    FindingCode.PATH_MISLEADING: (
+        "Find out who wrote the row, and correct or remove it in the catalog; nothing is read, written or "
+        "deleted there."
+    ),
     FindingCode.PATH_TWICE: (
         "Expire nothing and clean nothing up before one of the rows has a copy of the file under a new name: "
         "when one goes, the file goes."

@@ -16,7 +16,7 @@ from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import SchemaMismatchError
 from airflow_provider_ducklake.spark.default_values import default_value, has_default
-from airflow_provider_ducklake.spark.job_errors import MARK_END, mark_start, marked
+from airflow_provider_ducklake.spark.job_errors import marked, marks
 from airflow_provider_ducklake.spark.local_times import (
     INFINITE,
     INFINITE_DATE,
@@ -106,10 +106,11 @@ def _filled(column: Column) -> SparkColumn:
 def only_matching(df: DataFrame, where: Predicate, schema: TableSchema) -> DataFrame:
     """Return ``df``, which ``assign`` made; a row for which the condition is not true fails the task."""
     row = f.substring(f.to_json(f.struct("*")), 1, _SHOWN)
+    before, after = marks()
     problem = f.concat(
-        f.lit(f"{mark_start()}A row does not satisfy overwrite_where: "),
+        f.lit(f"{before}A row does not satisfy overwrite_where: "),
         row,
-        f.lit(f"; nothing was written.{MARK_END}"),
+        f.lit(f"; nothing was written.{after}"),
     )
     refused = f.raise_error(problem).cast("boolean")
     return df.filter(f.when(condition(where, schema), f.lit(True)).otherwise(refused))  # noqa: FBT003
@@ -323,10 +324,11 @@ def _checked(
 ) -> SparkColumn:
     """Return ``stored`` where ``fits``, null where ``value`` is null; anything else fails the task."""
     carrier = scalar_carrier(target, where)
+    before, after = marks()
     problem = f.concat(
-        f.lit(f"{mark_start()}Column {where}: value "),
+        f.lit(f"{before}Column {where}: value "),
         value.cast("string"),
-        f.lit(f" does not fit {target}; nothing was written.{MARK_END}"),
+        f.lit(f" does not fit {target}; nothing was written.{after}"),
     )
     return (
         f.when(value.isNull(), f.lit(None).cast(carrier))

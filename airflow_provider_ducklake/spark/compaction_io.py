@@ -9,6 +9,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.spark import job_json
+from airflow_provider_ducklake.spark.job_documents import check_own_files, reading
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spark.job_io import StorageOptions
@@ -31,16 +32,25 @@ def write_record(
 def read_records(
     directory: str, storage_options: StorageOptions = None
 ) -> dict[str, MergedFile | RewrittenFile]:
-    """Return the files that are complete, by the URIs of their records; oldest sources first."""
+    """Return the files that are complete, by the URIs of their records; oldest sources first.
+
+    Raises:
+        UntrustedValueError: a record names a file that the job with the directory cannot have written.
+    """
     from airflow_provider_ducklake.spark.compaction_json import decode_compacted  # noqa: PLC0415
     from airflow_provider_ducklake.storage.filesystem import file_sizes, read_bytes  # noqa: PLC0415
     from airflow_provider_ducklake.storage.parallel import in_threads  # noqa: PLC0415
 
     folder = directory + _FOLDER
     uris = [folder + name for name in file_sizes(folder, storage_options) if name.endswith(".json")]
-    found = in_threads(
-        lambda uri: decode_compacted(job_json.loads(read_bytes(uri, storage_options), uri)), uris
-    )
+
+    def read(uri: str) -> MergedFile | RewrittenFile:
+        with reading(uri):
+            found = decode_compacted(job_json.loads(read_bytes(uri, storage_options), uri))
+        check_own_files(() if found.file is None else (found.file.path,), directory, uri)
+        return found
+
+    found = in_threads(read, uris)
     records = zip(uris, found, strict=True)
     return dict(sorted(records, key=lambda one: one[1].sources))
 

@@ -1,8 +1,14 @@
-"""Errors on their way from a task to the operator: our own classes, found again in Spark's texts."""
+"""Errors on their way from a task to the operator: our own classes, found again in Spark's texts.
+
+Such a text may hold values of rows as well. So our errors stand between marks that no row can have: they are
+drawn by the driver when it starts, and tasks get them with what they are to do.
+"""
 
 from __future__ import annotations
 
 import re
+import secrets
+from functools import cache
 
 from pyspark.errors import AnalysisException
 
@@ -10,7 +16,6 @@ from airflow_provider_ducklake import errors
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError
 from airflow_provider_ducklake.spark.sources import message_of
 
-_MARKED = re.compile(r"<<(\w+)\|(.*?)>>", re.DOTALL)
 _LONGEST = 2_000
 _ROWS_TOO_WIDE = re.compile(r"org\.apache\.arrow\.[\w.]*(?:OversizedAllocation|OutOfMemory)Exception")
 _WIDE_ROWS_HINT = (
@@ -19,17 +24,27 @@ _WIDE_ROWS_HINT = (
 )
 
 
-def marked(message: str, class_: type[DuckLakeError] = InvalidInputError) -> str:
-    """Return the text that tells the driver the class of a task's error; that class takes one argument."""
-    return f"{mark_start(class_)}{message}{MARK_END}"
+@cache
+def secret() -> str:
+    """Return what this driver's marks hold; a task is told by the driver."""
+    return secrets.token_hex(8)
 
 
-def mark_start(class_: type[DuckLakeError] = InvalidInputError) -> str:
-    """Return what stands before the message."""
-    return f"<<{class_.__name__}|"
+def marked(
+    message: str, class_: type[DuckLakeError] = InvalidInputError, of_driver: str | None = None
+) -> str:
+    """Return the text that tells the driver the class of a task's error; that class takes one argument.
+
+    ``of_driver`` is the driver's secret; None: this is the driver.
+    """
+    key = of_driver or secret()
+    return f"<<{key}:{class_.__name__}|{message}|{key}>>"
 
 
-MARK_END = ">>"
+def marks() -> tuple[str, str]:
+    """Return what stands before and after the message of an ``InvalidInputError``."""
+    before, after = marked("\0").split("\0")
+    return before, after
 
 
 def typed(error: Exception) -> DuckLakeError:
@@ -38,12 +53,19 @@ def typed(error: Exception) -> DuckLakeError:
         return error
     # an analysis shows its plan behind its message, with the marks of errors that did not happen
     text = message_of(error) if isinstance(error, AnalysisException) else str(error)
-    found = _MARKED.search(text)
+    found = re.search(rf"<<{secret()}:(\w+)\|(.*?)\|{secret()}>>", text, re.DOTALL)
     class_ = getattr(errors, found[1], None) if found is not None else None
     if found is not None and isinstance(class_, type) and issubclass(class_, DuckLakeError):
-        return class_(found[2])
+        return _made(class_, found[2])
     hint = _WIDE_ROWS_HINT if _ROWS_TOO_WIDE.search(text) else ""
     return SparkJobError(f"{hint}{type(error).__name__}: {_shortened(text)}")
+
+
+def _made(class_: type[DuckLakeError], message: str) -> DuckLakeError:
+    try:
+        return class_(message)
+    except TypeError:  # it is made of several things, which its message does not tell apart
+        return SparkJobError(f"{class_.__name__}: {message}")
 
 
 def _shortened(text: str) -> str:

@@ -12,10 +12,25 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError, StorageError
+from airflow_provider_ducklake.errors import (
+    DuckLakeError,
+    InvalidInputError,
+    SparkJobError,
+    StorageError,
+    UntrustedValueError,
+)
 from airflow_provider_ducklake.planning.row_changes import RowChanges
+from airflow_provider_ducklake.planning.write import NewTable
 from airflow_provider_ducklake.spark import job_json
 from airflow_provider_ducklake.spark.data_file_json import decode_data_file, encode_data_file
+from airflow_provider_ducklake.spark.job_documents import (
+    check_defaults,
+    check_own_files,
+    checked_names,
+    digest,
+    digest_of_bytes,
+    reading,
+)
 from airflow_provider_ducklake.spark.job_request import (
     Dataset,
     DatasetSource,
@@ -29,7 +44,7 @@ from airflow_provider_ducklake.spark.job_request import (
 )
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.planning.staged import StagedWrite
+    from airflow_provider_ducklake.planning.staged import StagedWrite, Target
     from airflow_provider_ducklake.planning.write import WriteResult
     from airflow_provider_ducklake.spec.files import DataFile
 
@@ -54,9 +69,11 @@ __all__ = [
     "read_results",
     "read_row_changes",
     "read_stage",
+    "request_digest",
     "request_uri",
     "source_of",
     "stage_uri",
+    "target_digest",
     "write_error",
     "write_request",
     "write_results",
@@ -82,15 +99,29 @@ def write_request(request: JobRequest, storage_options: StorageOptions = None) -
     return uri
 
 
-def read_request(uri: str, storage_options: StorageOptions = None) -> JobRequest:
+def request_digest(request: JobRequest) -> str:
+    """Return what tells the request from every other: a job refuses one that somebody has changed."""
+    return digest_of_bytes(job_json.dumps(job_json.encode_request(request)))
+
+
+def read_request(
+    uri: str, expected_digest: str | None = None, storage_options: StorageOptions = None
+) -> JobRequest:
     """Return the request at ``uri``.
 
     Raises:
         SparkJobError: it is unreadable, or does not lie in the directory it names.
+        UntrustedValueError: it is not the one with the digest.
     """
     from airflow_provider_ducklake.storage.filesystem import read_bytes  # noqa: PLC0415 - loads pyarrow
 
-    request = job_json.decode_request(job_json.loads(read_bytes(uri, storage_options), uri))
+    content = read_bytes(uri, storage_options)
+    if expected_digest is not None and digest_of_bytes(content) != expected_digest:
+        raise UntrustedValueError(
+            uri, digest_of_bytes(content), f"is not the digest of what was asked for, {expected_digest}"
+        )
+    with reading(uri):
+        request = job_json.decode_request(job_json.loads(content, uri))
     if uri != request_uri(request.directory):
         raise SparkJobError(
             f"{uri} asks for a job in {request.directory}; a request lies in its job's directory."
@@ -178,6 +209,10 @@ def read_results(request: JobRequest, storage_options: StorageOptions = None) ->
             f"Job {request.job_id} left {len(results)} results for {len(request.plans)} queries; refusing to "
             "commit them."
         )
+    done = request.directory + DONE
+    for plan, result in zip(request.plans, results, strict=True):
+        check_own_files(_paths(result), job_directory(plan.root, request.writer_id), done)
+        check_defaults(result.schema, plan.schema, done)
     return results
 
 
@@ -188,16 +223,15 @@ def read_row_changes(request: JobRequest, storage_options: StorageOptions = None
         DuckLakeError: as ``read_results``.
     """
     updated, inserted = read_results(request, storage_options)
-    done = _read_part(request.directory + DONE, request.job_id, storage_options)
-    parts = [
-        _read_part(request.directory + name, request.job_id, storage_options) for name in done["deletes"]
-    ]
-    return RowChanges(
-        deletes=tuple(job_json.decode_deletes(item) for part in parts for item in part["deletes"]),
-        inlined=tuple(row_id for part in parts for row_id in part["inlined"]),
-        updated=updated,
-        inserted=inserted,
-    )
+    uri = request.directory + DONE
+    done = _read_part(uri, request.job_id, storage_options)
+    with reading(uri):
+        names = checked_names(done["deletes"], uri)
+        parts = [_read_part(request.directory + name, request.job_id, storage_options) for name in names]
+        deletes = tuple(job_json.decode_deletes(item) for part in parts for item in part["deletes"])
+        inlined = tuple(int(row_id) for part in parts for row_id in part["inlined"])
+    check_own_files((one.path for one in deletes), request.directory, uri)
+    return RowChanges(deletes, inlined, updated, inserted)
 
 
 def _read_results(
@@ -207,7 +241,8 @@ def _read_results(
     done = _read(directory + DONE, job_id, storage_options)
     if done is None:
         return None
-    return tuple(_decode_result(one, directory, job_id, storage_options) for one in done["results"])
+    with reading(directory + DONE):
+        return tuple(_decode_result(one, directory, job_id, storage_options) for one in done["results"])
 
 
 def _decode_result(
@@ -215,7 +250,7 @@ def _decode_result(
 ) -> WriteResult:
     data_files = tuple(
         decode_data_file(item)
-        for name in done["parts"]
+        for name in checked_names(done["parts"], directory + DONE)
         for item in _read_part(directory + name, job_id, storage_options)["data_files"]
     )
     counted = sum(file.record_count for file in data_files)
@@ -227,10 +262,17 @@ def _decode_result(
     return job_json.decode_result(done, data_files)
 
 
+def _paths(result: WriteResult) -> Iterator[str]:
+    return (file.path for file in result.data_files)
+
+
 def read_error(request: JobRequest, storage_options: StorageOptions = None) -> DuckLakeError | None:
     """Return the error that the job left, or None: what to raise when spark-submit failed."""
     document = _read(request.directory + ERROR, request.job_id, storage_options)
-    return None if document is None else job_json.decode_error(document)
+    if document is None:
+        return None
+    with reading(request.directory + ERROR):
+        return job_json.decode_error(document)
 
 
 def delete_job_files(request: JobRequest, storage_options: StorageOptions = None) -> None:
@@ -241,11 +283,18 @@ def delete_job_files(request: JobRequest, storage_options: StorageOptions = None
 def _delete_job_files(directory: str, job_id: str, storage_options: StorageOptions) -> None:
     from airflow_provider_ducklake.storage.filesystem import delete_file  # noqa: PLC0415 - loads pyarrow
 
-    done = _read(directory + DONE, job_id, storage_options)
-    parts = [] if done is None else [name for one in done["results"] for name in one["parts"]]
-    parts += [] if done is None else done.get("deletes", [])
-    for name in [REQUEST, ERROR, *parts, DONE]:
+    for name in [REQUEST, ERROR, *_names(directory, job_id, storage_options), DONE]:
         delete_file(directory + name, storage_options)
+
+
+def _names(directory: str, job_id: str, storage_options: StorageOptions) -> list[str]:
+    """Return the names of the documents that belong to a job's result, as far as it is there."""
+    done = _read(directory + DONE, job_id, storage_options)
+    if done is None:
+        return []
+    with reading(directory + DONE):
+        parts = [name for one in done["results"] for name in one["parts"]]
+        return checked_names([*parts, *done.get("deletes", [])], directory + DONE)
 
 
 def delete_job_directories(
@@ -297,24 +346,51 @@ def has_stage(uri: str, storage_options: StorageOptions = None) -> bool:
     return exists(uri, storage_options)
 
 
-def read_stage(uri: str, storage_options: StorageOptions = None) -> StagedWrite:
+def target_digest(target: Target) -> str:
+    """Return what tells all that a staged write says of its table from everything else."""
+    return digest(job_json.encode_target(target))
+
+
+def read_stage(
+    uri: str, expected_digest: str | None = None, storage_options: StorageOptions = None
+) -> StagedWrite:
     """Return a staged write that is complete: all of its files are there, and as long as they were.
 
     Raises:
         StorageError: a file is missing or cut off.
         SparkJobError: it was written by another release, or belongs to another job.
+        UntrustedValueError: it is for another table than the one with the digest (None: nobody knows it), or
+            names what no job writes.
     """
     directory, job_id = uri.removesuffix(STAGE), job_of_stage(uri)
     document = _read(uri, job_id, storage_options)
     results = _read_results(directory, job_id, storage_options)
     if document is None or results is None:
         raise _incomplete(uri, uri if document is None else directory + DONE)
-    (result,) = results
-    staged = job_json.decode_staged(document, result)
+    with reading(uri):
+        (result,) = results
+        staged = job_json.decode_staged(document, result)
+        is_noted = expected_digest is None or expected_digest == digest(document["target"])
+        _check_target(uri, staged, is_noted=is_noted)
+    check_own_files(_paths(result), directory, directory + DONE)
     missing = incomplete_file(staged.result.data_files, storage_options, directory)
     if missing is not None:
         raise _incomplete(uri, missing)
     return staged
+
+
+def _check_target(uri: str, staged: StagedWrite, *, is_noted: bool) -> None:
+    target, directory = staged.target, uri.removesuffix(STAGE)
+    if (
+        not is_noted
+        or staged.directory != directory
+        or job_directory(target.root, staged.job_id) != directory
+    ):
+        raise UntrustedValueError(
+            uri, f"{target.name} in {target.root}", f"is not what job {staged.job_id} was registered for"
+        )
+    if isinstance(target, NewTable):
+        check_defaults(staged.result.schema, None, directory + DONE)
 
 
 def incomplete_file(
@@ -363,13 +439,20 @@ def delete_stage(uri: str, storage_options: StorageOptions = None) -> None:
     filesystem.delete_tree(directory, storage_options)
 
 
-def _paths_left(directory: str, job_id: str, storage_options: StorageOptions) -> Iterator[str]:
-    """Yield the paths of a job's data files, as far as its result is still there."""
-    done = _read(directory + DONE, job_id, storage_options)
-    for result in done["results"] if done is not None else ():
-        for name in result["parts"]:
-            part = _read(directory + name, job_id, storage_options)
-            yield from (item["path"] for item in part["data_files"]) if part is not None else ()
+def _paths_left(directory: str, job_id: str, storage_options: StorageOptions) -> list[str]:
+    """Return the paths of a job's data files, as far as its result is still there.
+
+    Raises:
+        UntrustedValueError: the job cannot have written one.
+    """
+    found: list[str] = []
+    for name in _names(directory, job_id, storage_options):
+        part = _read(directory + name, job_id, storage_options)
+        with reading(directory + name):
+            paths = [item["path"] for item in (part or {}).get("data_files", [])]
+        check_own_files(paths, directory, directory + name)
+        found += paths
+    return found
 
 
 def _write(path: str, document: job_json.Json, storage_options: StorageOptions) -> None:
@@ -385,9 +468,9 @@ def _read(path: str, job_id: str, storage_options: StorageOptions) -> job_json.J
     if not exists(path, storage_options):
         return None
     document = job_json.loads(read_bytes(path, storage_options), path)
-    if document["job_id"] != job_id:
+    if document.get("job_id") != job_id:
         raise SparkJobError(
-            f"{path} belongs to job {document['job_id']}, not to {job_id}; refusing to commit it."
+            f"{path} belongs to job {document.get('job_id')}, not to {job_id}; refusing to commit it."
         )
     return document
 

@@ -408,7 +408,7 @@ def encode_staged(staged: StagedWrite) -> Json:
         "job_id": staged.job_id,
         "directory": staged.directory,
         "verb": staged.verb,
-        "target": _encode_target(staged.target),
+        "target": encode_target(staged.target),
     }
 
 
@@ -418,7 +418,8 @@ def decode_staged(item: Json, result: WriteResult) -> StagedWrite:
     return StagedWrite(item["job_id"], item["directory"], item["verb"], target, result)
 
 
-def _encode_target(target: Target) -> Json:
+def encode_target(target: Target) -> Json:
+    """Return the table of a staged write as JSON."""
     common = {
         "snapshot": encode_snapshot(target.snapshot),
         "name": [target.name.schema, target.name.name],
@@ -469,12 +470,17 @@ def encode_error(error: DuckLakeError) -> Json:
 
 
 def decode_error(item: Json) -> DuckLakeError:
-    """Return the same exception again; a class unknown here becomes ``SparkJobError``."""
-    class_ = getattr(errors, item["error"], None)
+    """Return the same exception again; a class unknown here, or of a commit, becomes ``SparkJobError``."""
+    class_ = getattr(errors, str(item["error"]), None)
     arguments = [tuple(entry) if isinstance(entry, list) else entry for entry in item["args"]]
-    if not (isinstance(class_, type) and issubclass(class_, DuckLakeError)):
+    if not (isinstance(class_, type) and issubclass(class_, DuckLakeError)) or issubclass(
+        class_, _OF_COMMITS
+    ):
         return SparkJobError(f"{item['error']}: {', '.join(map(str, arguments))}")
     return class_(*arguments)
+
+
+_OF_COMMITS = (errors.CommitError, errors.CommitStateUnknownError)  # a job commits nothing
 
 
 def _plain(argument: object) -> object:

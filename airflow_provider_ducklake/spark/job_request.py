@@ -347,6 +347,11 @@ class JobRequest:
         return tuple(dict.fromkeys(plan.directory.partition(self._own)[0] + self._own for plan in self.plans))
 
     @property
+    def writer_id(self) -> str:
+        """The id that its data files carry: files of a stream outlive the job."""
+        return self.source.staging_id if isinstance(self.source, StreamSource) else self.job_id
+
+    @property
     def directory(self) -> str:
         """The directory of its request and result."""
         return self.directories[0]

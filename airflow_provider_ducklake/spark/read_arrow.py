@@ -17,7 +17,7 @@ from pyspark.sql import types as t
 from airflow_provider_ducklake.errors import DuckLakeError
 from airflow_provider_ducklake.planning.scan import columns_to_read
 from airflow_provider_ducklake.spark import plan_json
-from airflow_provider_ducklake.spark.job_errors import marked
+from airflow_provider_ducklake.spark.job_errors import marked, secret
 from airflow_provider_ducklake.spark.read_deletes import FILE_ID, POSITION
 from airflow_provider_ducklake.spark.read_types import read_type
 from airflow_provider_ducklake.spark.write_arrow import map_in_arrow
@@ -77,11 +77,15 @@ def from_tasks(
 
     ``rows`` is sent to the tasks: it may hold plain values only; the job's zip brings the rest.
     """
+    of_driver = secret()
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for text in batch.column(0).to_pylist():
-                yield from rows(json.loads(text))
+                try:
+                    yield from rows(json.loads(text))
+                except DuckLakeError as error:
+                    raise RuntimeError(marked(str(error), type(error), of_driver)) from error
 
     listed = spark.createDataFrame(pa.table({"document": list(documents)}), "document string")
     return map_in_arrow(listed.repartition(min(len(documents), _MOST_TASKS)), run, schema)
@@ -91,10 +95,7 @@ def rows_of_file(plan: ScanPlan, document: Json, options: StorageOptions) -> Ite
     """Yield what ``rows_of_files`` returns of one file."""
     (file,) = plan_json.decode_files(document)
     columns = columns_to_read(plan)
-    try:
-        rows = visible_rows(plan, file, lambda path: open_filesystem(path, options), numbered=True)
-    except DuckLakeError as error:
-        raise RuntimeError(marked(str(error), type(error))) from error
+    rows = visible_rows(plan, file, lambda path: open_filesystem(path, options), numbered=True)
     row_ids, places = rows.columns[-2:]
     file_ids = pa.repeat(pa.scalar(file.id, pa.int64()), rows.num_rows)
     yield from _with_numbers(rows, columns, row_ids, file_ids, places).to_batches(_BATCH_ROWS)

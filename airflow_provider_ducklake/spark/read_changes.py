@@ -14,11 +14,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from airflow_provider_ducklake.errors import DuckLakeError
 from airflow_provider_ducklake.planning.scan import ScanPlan
 from airflow_provider_ducklake.spark import plan_json
 from airflow_provider_ducklake.spark.identifiers import quoted
-from airflow_provider_ducklake.spark.job_errors import marked
 from airflow_provider_ducklake.spark.read_arrow import ROW_ID, carrier_types, from_tasks
 from airflow_provider_ducklake.spark.read_deletes import FILE_ID
 from airflow_provider_ducklake.spark.read_files import Read, rows_of
@@ -134,10 +132,7 @@ def _of_old_files(
 def _lives_of(document: Json, options: StorageOptions) -> Iterator[pa.RecordBatch]:
     plan = plan_json.decode_changes(document)
     (history,) = plan.files
-    try:
-        rows = lives_of_file(plan, history, lambda path: open_filesystem(path, options))
-    except DuckLakeError as error:
-        raise RuntimeError(marked(str(error), type(error))) from error
+    rows = lives_of_file(plan, history, lambda path: open_filesystem(path, options))
     yield from _carried(rows, plan).to_batches()
 
 

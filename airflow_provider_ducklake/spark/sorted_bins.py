@@ -16,11 +16,9 @@ import pyarrow as pa
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.errors import DuckLakeError
 from airflow_provider_ducklake.spark import job_json
 from airflow_provider_ducklake.spark.bin_files import file_path, write_record
 from airflow_provider_ducklake.spark.compaction_json import decode_compaction, encode_compaction
-from airflow_provider_ducklake.spark.job_errors import marked
 from airflow_provider_ducklake.spark.job_request import CompactionSource
 from airflow_provider_ducklake.spark.read_arrow import carrier_types, from_tasks
 from airflow_provider_ducklake.spark.row_order import clustered, ordered
@@ -121,10 +119,7 @@ def _read_task(plan: WritePlan) -> Callable[[Json], Iterator[pa.RecordBatch]]:
     document = job_json.encode_plan(plan)
 
     def rows(item: Json) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from _rows_of_file(decode_compaction(item), job_json.decode_plan(document), item["bin"])
-        except DuckLakeError as error:
-            raise RuntimeError(marked(str(error), type(error))) from error
+        yield from _rows_of_file(decode_compaction(item), job_json.decode_plan(document), item["bin"])
 
     return rows
 

@@ -12,11 +12,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from airflow_provider_ducklake.errors import InvalidInputError, SparkJobError, StorageError
 from airflow_provider_ducklake.planning.batches import StagedBatch
 from airflow_provider_ducklake.spark import job_io, job_json
 from airflow_provider_ducklake.spark.data_file_json import decode_data_file, encode_data_file
+from airflow_provider_ducklake.spark.job_documents import check_own_files, reading
+from airflow_provider_ducklake.spec.paths import job_directory
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spark.job_io import StorageOptions
@@ -43,8 +46,9 @@ def claim(checkpoint: str, owner: StreamOwner, storage_options: StorageOptions =
     if not exists(uri, storage_options):
         write_bytes(uri, job_json.dumps(asdict(owner)), storage_options, private=True)
         return
-    found = job_json.loads(read_bytes(uri, storage_options), uri)
-    known = StreamOwner(found["table"], found["table_uuid"], found["task"])
+    with reading(uri):
+        found = job_json.loads(read_bytes(uri, storage_options), uri)
+        known = StreamOwner(found["table"], found["table_uuid"], found["task"])
     if known.table_uuid != owner.table_uuid:
         raise InvalidInputError(
             f"The checkpoint {checkpoint} belongs to the table {known.table} ({known.table_uuid}), not to "
@@ -70,9 +74,9 @@ def query_id(checkpoint: str, storage_options: StorageOptions = None) -> str | N
     if not exists(uri, storage_options):
         return None
     try:
-        return str(json.loads(read_bytes(uri, storage_options))["id"])
-    except (ValueError, KeyError, TypeError):
-        raise SparkJobError(f"{uri} does not hold the id of a streaming query.") from None
+        return str(UUID(json.loads(read_bytes(uri, storage_options))["id"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise SparkJobError(f"{uri} does not hold the id of a streaming query, which is a UUID.") from None
 
 
 def record_uri(checkpoint: str, query_id: str, batch_id: int) -> str:
@@ -109,21 +113,26 @@ def write_batch(checkpoint: str, batch: StagedBatch, storage_options: StorageOpt
 
 
 def read_batch(
-    checkpoint: str, query_id: str, batch_id: int, storage_options: StorageOptions = None
+    checkpoint: str, query_id: str, batch_id: int, root: str, storage_options: StorageOptions = None
 ) -> StagedBatch:
-    """Return a batch by its record.
+    """Return a batch by its record; ``root`` is the directory of the stream's table.
 
     Raises:
         SparkJobError: it was written by another release, or is that of another batch.
+        UntrustedValueError: it names files of another table or job.
     """
     from airflow_provider_ducklake.storage.filesystem import read_bytes  # noqa: PLC0415 - loads pyarrow
 
     uri = record_uri(checkpoint, query_id, batch_id)
     document = job_json.loads(read_bytes(uri, storage_options), uri)
-    if (document["query_id"], document["batch_id"]) != (query_id, batch_id):
-        raise SparkJobError(f"{uri} is the record of another batch; refusing to commit it.")
-    files = tuple(decode_data_file(item) for item in document["data_files"])
-    return StagedBatch(query_id, batch_id, document["job_id"], job_json.decode_result(document, files))
+    with reading(uri):
+        if (document["query_id"], document["batch_id"]) != (query_id, batch_id):
+            raise SparkJobError(f"{uri} is the record of another batch; refusing to commit it.")
+        files = tuple(decode_data_file(item) for item in document["data_files"])
+        result = job_json.decode_result(document, files)
+        job_id = str(UUID(document["job_id"]))
+    check_own_files((file.path for file in files), job_directory(root, job_id), uri)
+    return StagedBatch(query_id, batch_id, job_id, result)
 
 
 def check_files(checkpoint: str, batch: StagedBatch, storage_options: StorageOptions = None) -> None:

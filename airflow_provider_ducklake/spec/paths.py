@@ -12,7 +12,7 @@ import unicodedata
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.errors import InvalidInputError, UntrustedValueError
 
 _SAFE_DIRECTORY = re.compile(r"[A-Za-z0-9_-]+\Z")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -24,6 +24,8 @@ _SAME_STORE = {
     **dict.fromkeys(("abfss", "wasb", "wasbs", "az", "azure", "adl"), "abfs"),
 }
 _HADOOP_SCHEMES = {"s3": "s3a", "gcs": "gs", "az": "abfs"}
+_LOCAL_SCHEMES = frozenset({"", "file", "local"})  # the last one is fsspec's
+_FORMATS = (".parquet", ".puffin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,28 @@ class CatalogPath:
     path: str | None
     is_relative: bool = True
 
-    def below(self, parent: str) -> str:
-        """Return the full path, given the full path of the parent directory."""
+    def below(self, parent: str, of: str = "The catalog") -> str:
+        """Return the full path, given the full path of the parent directory.
+
+        ``of`` is the row that has the path, for the error.
+
+        Raises:
+            UntrustedValueError: the path leads elsewhere than it says, or from a store to a local file.
+        """
+        problem = self.problem_below(parent)
+        if problem is not None:
+            raise UntrustedValueError(of, str(self.path), problem)
+        return self.spelled_below(parent)
+
+    def problem_below(self, parent: str) -> str | None:
+        """Return why the path must not be used, to complete "which …"; None: it may."""
+        problem = misleading(self.path or "")
+        if problem is None and self.path is not None and not self.is_relative and is_absolute(parent):
+            return _unreachable(self.path, parent)
+        return problem
+
+    def spelled_below(self, parent: str) -> str:
+        """Return the full path as it is spelled, to compare it with others, never to use it."""
         if self.path is None:
             return parent
         return parent + self.path if self.is_relative else self.path
@@ -112,3 +134,102 @@ def hadoop_uri(path: str) -> str:
     if match is None:
         return f"file:{path}"
     return f"{_HADOOP_SCHEMES.get(match[1], match[1])}://{path[match.end() :]}"
+
+
+def misleading(path: str) -> str | None:
+    """Return why a path may lead elsewhere than it says, to complete "which …"; None: it does not.
+
+    Percent signs are looked through within a step only: ``day=a%2F..`` is the folder of a partition.
+
+    >>> misleading("main/../x"), misleading("day=..%2F../x"), misleading("a/%2e%2e/b")
+    ("has a step '..'", None, "has a step '..'")
+    """
+    if "\0" in path:
+        return "has a NUL character"
+    if (".." in path or "%" in path) and any(_decoded(step) == ".." for step in re.split(r"[/\\]", path)):
+        return "has a step '..'"
+    return None
+
+
+def _decoded(step: str) -> str:
+    while (decoded := unquote(step)) != step:
+        step = decoded
+    return step
+
+
+def is_local(path: str) -> bool:
+    """Whether a path is one of this machine's file system, in whatever spelling."""
+    return _scheme(path) in _LOCAL_SCHEMES
+
+
+def _scheme(path: str) -> str:
+    match = _SCHEME.match(path)
+    return match[1].lower() if match else ""
+
+
+def _unreachable(path: str, root: str) -> str | None:
+    """Return why an absolute path can be none of the files of a lake that has files below ``root``."""
+    if not is_absolute(path):
+        return "is neither absolute nor relative to the table"
+    if is_local(path) and not is_local(root):
+        return f"is a local path, while the lake lies in an object store ({root})"
+    return None
+
+
+def is_below(path: str, directory: str) -> bool:
+    """Whether a path lies below a directory (which ends in ``/``): letter by letter, but for the scheme.
+
+    >>> is_below("s3a://b/x/y", "s3://b/x/"), is_below("file:///x//y", "/x/"), is_below("/x/../y", "/x/")
+    (True, True, False)
+    """
+    if not directory or misleading(path.removeprefix(directory)) is not None:
+        return False
+    return _place(path).startswith(_place(directory))
+
+
+def _place(path: str) -> str:
+    match = _SCHEME.match(path)
+    scheme, rest = _scheme(path), path[match.end() :] if match else path
+    if scheme not in _LOCAL_SCHEMES:
+        return f"{_SAME_STORE.get(scheme, scheme)}://{rest}"
+    return re.sub(r"/(?:\./|/)+", "/", rest)
+
+
+def why_not_ours(path: str, data_path: str, *, foreign_files: bool) -> str | None:
+    """Return why a lake must not write or delete at a full path, to complete "which …"; None: it may.
+
+    ``foreign_files``: the user allows it outside the data path.
+    """
+    if is_below(path, data_path):
+        return None
+    problem = misleading(path.removeprefix(data_path)) or _unreachable(path, data_path)
+    if problem is None and not foreign_files:
+        problem = (
+            f"lies outside the data path {data_path}; if this lake is to write and delete files there, set "
+            "foreign_files to true in its connection, or give foreign_files=True to Lake.connect"
+        )
+    return problem
+
+
+def why_not_deletable(path: str, data_path: str, *, foreign_files: bool) -> str | None:
+    """Return the same of a file that is to be deleted: elsewhere it has to be a Parquet or Puffin file."""
+    problem = why_not_ours(path, data_path, foreign_files=foreign_files)
+    if problem is None and path.endswith("/"):
+        return "is a directory"
+    if problem is None and not is_below(path, data_path) and not path.lower().endswith(_FORMATS):
+        return f"lies outside the data path {data_path} and is no Parquet or Puffin file by its name"
+    return problem
+
+
+def is_of_job(path: str, directory: str) -> bool:
+    """Whether a job with that directory (see ``job_directory``) may have written a file.
+
+    Its files lie there, or anywhere below the table's directory under names that begin with the job's id.
+
+    >>> [is_of_job(path, "/t/ducklake-1/") for path in ("/t/ducklake-1/a", "/t/day=2/ducklake-1-a", "/t/a")]
+    [True, True, False]
+    """
+    root, _, own = directory.removesuffix("/").rpartition("/")
+    if misleading(path.removeprefix(root)) is not None or not path.startswith(f"{root}/"):
+        return False
+    return path.startswith(directory) or path.rpartition("/")[2].startswith(f"{own}-")

@@ -29,8 +29,8 @@ from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
 from airflow_provider_ducklake.storage.table_reader import read_rows, visible_rows
 
 
-def main(uri: str) -> None:
-    request = job_io.read_request(uri)
+def main(uri: str, digest: str) -> None:
+    request = job_io.read_request(uri, digest)
     if isinstance(request.source, RowChangeSource):
         changes = deleted_rows(request, request.source)
         exec(os.environ.get("STAND_IN_MEANWHILE", ""), {"request": request})
@@ -96,4 +96,4 @@ def write(plan: WritePlan, rows: pa.Table) -> WriteResult:
     return WriteResult(schema, fields, tuple(writer.files), rows.num_rows, "arrow", {})
 
 
-main(sys.argv[-1])
+main(*sys.argv[-2:])

@@ -159,6 +159,10 @@ def test_fields_left_empty_in_the_form_count_as_absent():
         ),
         ({"extra": {"catalog_type": "postgres", "data_path": 7}}, ["Data path (data_path)", "7"]),
         (
+            {"extra": {"catalog_type": "postgres", "foreign_files": "perhaps"}},
+            ["Foreign files (foreign_files)", "'perhaps'"],
+        ),
+        (
             {"extra": {"catalog_type": "postgres", "commit_namespace": ["prod"]}},
             ["Commit namespace (commit_namespace)", "['prod']"],
         ),
@@ -227,6 +231,11 @@ def test_secrets_are_masked_in_logs_from_then_on():
     )
 
     assert line == "connecting to ***, password ***, *** *** *** eu-1"
+
+
+@pytest.mark.parametrize(("value", "meant"), [(None, False), (False, False), ("True", True), (True, True)])
+def test_files_elsewhere_are_written_and_deleted_where_the_connection_says_so(value, meant):
+    assert postgres({"foreign_files": value}).foreign_files is meant
 
 
 def test_checking_a_connection_logs_nothing():

@@ -1,5 +1,6 @@
 """The hook on real catalogs: open, create, read, and say what is wrong without saying secrets."""
 
+import sqlite3
 import sys
 import traceback
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import structlog
 from airflow.models.connection import Connection as CoreConnection
 
 from airflow_provider_ducklake.errors import (
@@ -265,3 +267,42 @@ def test_a_driver_that_does_not_load_is_named_with_its_own_extra(set_connection,
 
     assert "libssl is missing" in message
     assert "pip install 'airflow-provider-ducklake-spark[mysql]'" in message
+
+
+@pytest.mark.usefixtures("lake_of_duckdb")
+def test_the_first_line_of_a_log_names_the_lake(catalog):
+    with structlog.testing.capture_logs() as entries, closing(DuckLakeHook()) as hook:
+        hook.lake()
+        hook.read_arrow("main.orders")
+
+    lines = [one["event"] % one.get("positional_args", ()) for one in entries]
+    (line,) = [one for one in lines if catalog.data_path in one]
+    assert line.startswith("Lake('")
+    assert line.endswith(f"') of connection ducklake_default, data path {catalog.data_path}")
+
+
+HOSTILE_DATA_PATHS = [
+    "/elsewhere/",
+    "/elsewhere",
+    "../elsewhere/",
+    "{}../elsewhere/",
+    "file:///",
+    "s3://evil/",
+    "",
+    "/",
+]
+
+
+@pytest.mark.parametrize("value", HOSTILE_DATA_PATHS)
+def test_a_connection_that_has_a_data_path_pins_it(sqlite_catalog, connect, value):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as lake:
+        lake.sql("CREATE TABLE orders (id INT)")
+    with closing(sqlite3.connect(sqlite_catalog.location)) as database, database:
+        database.execute(
+            "UPDATE ducklake_metadata SET value = ? WHERE key = 'data_path'",
+            [value.format(sqlite_catalog.data_path)],
+        )
+    connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
+
+    with pytest.raises(InvalidOptionError, match="is not where this lake keeps its files"):
+        DuckLakeHook().lake()

@@ -567,15 +567,16 @@ def test_the_arguments_of_spark_submit_pass_through(rows, submit):
     assert {option: call.value_of(option) for option in options} == options
     assert "--verbose" in call.arguments
     assert call.environment["MINE"] == "1"
-    assert call.arguments[-2].endswith("spark/launcher/main.py")
-    assert call.arguments[-1].endswith("/request.json")
+    assert call.arguments[-3].endswith("spark/launcher/main.py")
+    assert call.arguments[-2].endswith("/request.json")
+    assert len(call.arguments[-1]) == 64  # the digest of the request
 
 
 @pytest.mark.usefixtures("lake")
 def test_the_submitted_file_may_be_another(rows, submit):
     insert(source=rows, application="local:///opt/ducklake/main.py")
 
-    assert submit.calls[0].arguments[-2] == "local:///opt/ducklake/main.py"
+    assert submit.calls[0].arguments[-3] == "local:///opt/ducklake/main.py"
 
 
 @pytest.mark.usefixtures("lake")

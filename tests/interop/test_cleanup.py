@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import create_engine, text
 
 from airflow_provider_ducklake.catalog.connect import parse_url
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError, StorageError
+from airflow_provider_ducklake.errors import InvalidInputError, StorageError, UntrustedValueError
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
@@ -194,3 +195,92 @@ def test_a_moment_ahead_of_the_catalogs_clock_is_now(sqlite_catalog):
         ahead = datetime.now(UTC) + timedelta(minutes=1)
 
         assert len(lake.cleanup_old_files(older_than=ahead).deleted) == 3
+
+
+def added_from_elsewhere(catalog: CatalogDatabase, folder: Path) -> Path:
+    """Have the reference add a file that lies elsewhere, and then need it no more."""
+    path = folder / "elsewhere" / "rows.parquet"
+    path.parent.mkdir()
+    pq.write_table(pa.table({"i": pa.array([1, 2], pa.int32())}), path)
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("CREATE TABLE t (i INTEGER)")
+        reference.sql(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        assert lake.read_arrow("t")["i"].to_pylist() == [1, 2]
+        lake.verify()
+        with lake.transaction() as tx:
+            tx.drop_table("t")
+        lake.expire_snapshots(keep_last=1)
+    return path
+
+
+def test_a_file_elsewhere_is_deleted_only_where_the_user_says_so(catalog, tmp_path):
+    path = added_from_elsewhere(catalog, tmp_path)
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        for dry_run in (True, False):
+            result = lake.cleanup_old_files(older_than=NO_TIME, dry_run=dry_run)
+            ((failed, reason),) = result.failures
+            assert (failed, result.deleted) == (str(path), ())
+            assert "set foreign_files to true in its connection" in reason
+    assert path.exists()
+
+    with Lake.connect(catalog.sqlalchemy_url, foreign_files=True) as lake:
+        assert lake.cleanup_old_files(older_than=NO_TIME).deleted == (str(path),)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("row", "is_relative", "why"),
+    [
+        ("{elsewhere}/victim.conf", False, "no Parquet or Puffin file"),
+        ("../../elsewhere/victim.parquet", True, "has a step"),
+        ("{elsewhere}/../elsewhere/victim.parquet", False, "has a step"),
+        ("elsewhere/victim.parquet", False, "neither absolute nor"),
+        ("main/", True, "is a directory"),
+    ],
+)
+def test_rows_of_whoever_writes_the_catalog_have_no_file_deleted(
+    sqlite_catalog, tmp_path, row, is_relative, why
+):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for name in ("victim.conf", "victim.parquet"):
+        (elsewhere / name).touch()
+    write_history(sqlite_catalog)
+    run_sql(
+        sqlite_catalog,
+        "INSERT INTO ducklake_files_scheduled_for_deletion "
+        "VALUES (99, :path, :relative, '2026-01-01 00:00:00+00')",
+        path=row.format(elsewhere=elsewhere),
+        relative=is_relative,
+    )
+
+    with Lake.connect(sqlite_catalog.sqlalchemy_url, foreign_files=True) as lake:
+        ((_, reason),) = lake.cleanup_old_files(older_than=NO_TIME).failures
+
+    assert why in reason
+    assert {path.name for path in elsewhere.iterdir()} == {"victim.conf", "victim.parquet"}
+
+
+@pytest.mark.parametrize("kind", ["schema", "table"])
+def test_rows_are_written_elsewhere_only_where_the_user_says_so(sqlite_catalog, tmp_path, kind):
+    elsewhere = tmp_path / "elsewhere"
+    write_history(sqlite_catalog)
+    name = {"schema": "schema_name = 'main'", "table": "table_name = 't'"}[kind]
+    run_sql(
+        sqlite_catalog,
+        f"UPDATE ducklake_{kind} SET path = :path, path_is_relative = false WHERE {name}",
+        path=f"{elsewhere}/",
+    )
+    rows = pa.table({"i": pa.array(range(20), pa.int32())})
+
+    with (
+        Lake.connect(sqlite_catalog.sqlalchemy_url) as lake,
+        pytest.raises(UntrustedValueError, match="set foreign_files to true"),
+    ):
+        lake.append_arrow("t", rows)
+    assert not elsewhere.exists()
+
+    with Lake.connect(sqlite_catalog.sqlalchemy_url, foreign_files=True) as lake:
+        lake.append_arrow("t", rows)
+    assert len(list(elsewhere.rglob("*.parquet"))) == 1

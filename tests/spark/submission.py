@@ -82,7 +82,7 @@ def start(
     } | {name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ}
     with (folder / "log").open("w") as log:
         return subprocess.Popen(
-            [*command, str(application_file()), uri],
+            [*command, str(application_file()), uri, job_io.request_digest(request)],
             stdout=log,
             stderr=subprocess.STDOUT,
             env=environment,

@@ -154,7 +154,7 @@ ERRORS = [
     errors.InvalidInputError("no"),
     errors.UnsupportedFeatureError("not yet"),
     errors.SparkJobError("broken"),
-    errors.TransactionConflictError("a", "b", "t", 3),
+    errors.UntrustedValueError("part-00000.json", "/etc/passwd", "is no file of the job"),
 ]
 
 
@@ -173,6 +173,12 @@ def test_an_error_of_no_class_of_ours_comes_back_as_a_job_error():
     assert type(back) is errors.SparkJobError
 
 
+def test_a_job_cannot_say_what_became_of_a_commit():
+    said = job_json.encode_error(errors.TransactionConflictError("a", "b", "t", 3))
+
+    assert type(job_json.decode_error(said)) is errors.SparkJobError
+
+
 def make_request(directory: Path, job_id: str = JOB_ID) -> JobRequest:
     plan = WritePlan("main.t", job_io.job_directory(f"{directory}/", job_id), a_schema())
     return JobRequest(job_id, source_of("in.csv"), (plan,))
@@ -182,8 +188,8 @@ def a_schema() -> TableSchema:
     return new_columns({"a": parse_type("int64")})
 
 
-def a_result(count: int) -> WriteResult:
-    files = tuple(DataFile(f"f{number}.parquet", 2, 10, 5) for number in range(count))
+def a_result(request: JobRequest, count: int) -> WriteResult:
+    files = tuple(DataFile(f"{request.directory}f{number}.parquet", 2, 10, 5) for number in range(count))
     return WriteResult(a_schema(), (), files, 2 * count, "native", {})
 
 
@@ -201,7 +207,8 @@ def test_the_request_is_private_and_read_from_its_own_directory_only(tmp_path):
 
 
 def test_many_files_lie_in_several_parts_and_come_back_in_order(tmp_path):
-    request, result = make_request(tmp_path), a_result(job_io.FILES_PER_PART + 1)
+    request = make_request(tmp_path)
+    result = a_result(request, job_io.FILES_PER_PART + 1)
 
     job_io.write_results(request, [result])
 
@@ -211,7 +218,7 @@ def test_many_files_lie_in_several_parts_and_come_back_in_order(tmp_path):
 
 def test_without_done_there_is_no_result(tmp_path):
     request = make_request(tmp_path)
-    job_io.write_results(request, [a_result(1)])
+    job_io.write_results(request, [a_result(request, 1)])
     (Path(request.directory) / "_DONE").unlink()
 
     with pytest.raises(errors.SparkJobError, match="_DONE does not exist"):
@@ -220,7 +227,7 @@ def test_without_done_there_is_no_result(tmp_path):
 
 def test_a_result_of_another_job_is_refused(tmp_path):
     request = make_request(tmp_path)
-    job_io.write_results(request, [a_result(1)])
+    job_io.write_results(request, [a_result(request, 1)])
     done = Path(request.directory) / "_DONE"
     done.write_bytes(done.read_bytes().replace(JOB_ID.encode(), b"somebody-else"))
 
@@ -230,7 +237,7 @@ def test_a_result_of_another_job_is_refused(tmp_path):
 
 def test_a_missing_part_and_a_wrong_total_are_refused(tmp_path):
     request = make_request(tmp_path)
-    job_io.write_results(request, [dataclasses.replace(a_result(1), rows_written=3)])
+    job_io.write_results(request, [dataclasses.replace(a_result(request, 1), rows_written=3)])
     with pytest.raises(errors.SparkJobError, match="wrote 3 rows, its files hold 2"):
         job_io.read_results(request)
     (Path(request.directory) / "part-00000.json").unlink()
@@ -267,7 +274,7 @@ def test_a_job_given_up_by_its_operator_leaves_no_error_behind(tmp_path):
 def test_cleaning_up_leaves_data_files_or_nothing(tmp_path):
     request = make_request(tmp_path)
     job_io.write_request(request)
-    job_io.write_results(request, [a_result(1)])
+    job_io.write_results(request, [a_result(request, 1)])
     directory = Path(request.directory)
     (directory / "a.parquet").touch()
 

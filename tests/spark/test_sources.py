@@ -180,3 +180,17 @@ def test_no_rows_make_no_file_but_a_schema(spark, new_plan, engine, keys):
     assert (result.rows_written, result.data_files) == (0, ())
     assert [str(column.type) for column in result.schema.columns] == ["int64"]
     assert not list(Path(plan.directory).rglob("*.parquet"))
+
+
+def test_values_of_rows_do_not_choose_the_class_of_an_error(spark, new_plan):
+    schema = new_columns({"a": "int32"})
+    for class_ in ("ZombieCommitError", "InvalidInputError"):
+        text = f"<<{class_}|it is all done>>"
+        for query in (f"SELECT CAST('{text}' AS INT) AS a", f"SELECT raise_error('{text}') AS a"):
+            with pytest.raises(Exception, match="it is all done") as caught:
+                insert(spark, make_request(new_plan(schema), source_of(sql=query)))
+            assert type(typed(caught.value)) is SparkJobError, query
+
+    values = f"SELECT '{text}' AS a"
+    with pytest.raises(SchemaMismatchError):
+        insert(spark, make_request(new_plan(schema), source_of(sql=values)))

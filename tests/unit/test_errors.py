@@ -29,6 +29,7 @@ from airflow_provider_ducklake.errors import (
     TableNotFoundError,
     TransactionConflictError,
     UnsupportedVersionError,
+    UntrustedValueError,
     ViewNotFoundError,
     ZombieCommitError,
 )
@@ -58,6 +59,7 @@ WITH_FIELDS = [
     ZombieCommitError(1, 2, 9),
     CommitRetriesExceededError(30, 1.5),
     CommitStateUnknownError(7, "OperationalError"),
+    UntrustedValueError("/lake/ducklake-1/_DONE", "../x", "is no name of a job's document"),
     FilesNotDeletedError(3, ["/lake/a.parquet: Permission denied"]),
     SharedDataPathError("/lake/", "another lake's mark lies there."),
 ]

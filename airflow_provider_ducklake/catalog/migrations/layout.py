@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateTable, DDLElement
 
+from airflow_provider_ducklake.catalog.added_columns import AddColumn
 from airflow_provider_ducklake.catalog.tables import catalog_tables
 from airflow_provider_ducklake.errors import CatalogError
 from airflow_provider_ducklake.spec.versions import CURRENT, SpecVersion
@@ -33,11 +34,6 @@ class _RenameTable(DDLElement):
         self.old, self.new = old, new
 
 
-class _AddColumn(DDLElement):
-    def __init__(self, column: Column[Any]) -> None:
-        self.column = column
-
-
 class _DropColumn(DDLElement):
     def __init__(self, column: Column[Any]) -> None:
         self.column = column
@@ -49,12 +45,6 @@ def _rename_table(element: _RenameTable, compiler: DDLCompiler, **_: object) -> 
     if compiler.dialect.name != "mysql":  # elsewhere the new name has no schema
         new = compiler.preparer.quote(element.new.name)
     return f"ALTER TABLE {old} RENAME TO {new}"
-
-
-@compiles(_AddColumn)
-def _add_column(element: _AddColumn, compiler: DDLCompiler, **_: object) -> str:
-    table = compiler.preparer.format_table(element.column.table)
-    return f"ALTER TABLE {table} ADD COLUMN {compiler.get_column_specification(element.column)}"
 
 
 @compiles(_DropColumn)
@@ -100,7 +90,7 @@ def _growth(found: Mapping[str, Sequence[str]], schema: str | None) -> Iterator[
             continue
         for column in table.columns:
             if column.name not in columns:
-                yield LayoutChange(f"add column {table.name}.{column.name}", _AddColumn(column))
+                yield LayoutChange(f"add column {table.name}.{column.name}", AddColumn(column))
 
 
 def shrinkage(found: Mapping[str, Sequence[str]], schema: str | None) -> tuple[LayoutChange, ...]:

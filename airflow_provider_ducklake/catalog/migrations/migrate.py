@@ -227,6 +227,9 @@ class _Migration:
         from airflow_provider_ducklake.storage.parallel import in_threads  # noqa: PLC0415 - heavy
 
         data_path, locate = self._catalog.data_path, self._files.locate
+        beside = [*(file.place for file in self.to_copy(plan)), *(one.files[-1].place for one in plan.chains)]
+        for place in beside:
+            self._catalog.check_writable(place.full(data_path))
 
         def copy(file: MergedFile) -> None:
             self._copies[file] = copy_stamped(file, data_path, locate)

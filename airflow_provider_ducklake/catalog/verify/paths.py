@@ -5,9 +5,11 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Text, case, cast, func, literal, select, union_all
+from sqlalchemy import ColumnElement, Text, case, cast, func, literal, or_, select, union_all
 
+from airflow_provider_ducklake.catalog.file_paths import may_mislead
 from airflow_provider_ducklake.planning.findings import Finding, FindingCode
+from airflow_provider_ducklake.spec.paths import CatalogPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +22,35 @@ if TYPE_CHECKING:
 def check_paths(look: Look, *, with_notes: bool) -> Iterator[Finding]:
     """Yield files of several rows, files that wait for deletion and are in use, and those elsewhere."""
     yield from chain(_twice(look), _scheduled(look), _outside(look) if with_notes else ())
+
+
+def misleading_paths(look: Look) -> Iterator[Finding]:
+    """Yield the rows whose path this provider does not follow."""
+    for kind, key in _WITH_PATHS.items():
+        table = look.tables[kind]
+        if "table_id" not in table.c and not look.is_whole:
+            continue
+        odd = or_(may_mislead(table.c.path), ~table.c.path_is_relative)
+        query = select(table.c[key], table.c.path, table.c.path_is_relative).where(odd)
+        if "table_id" in table.c:
+            query = query.where(look.chosen(table.c.table_id))
+        for id_, path, is_relative in look.connection.execute(query):
+            problem = CatalogPath(path, is_relative).problem_below(look.catalog.data_path)
+            if problem is not None:
+                yield Finding(
+                    FindingCode.PATH_MISLEADING,
+                    f"ducklake_{kind} {id_} has the path {path!r}, which {problem}: all else is left unseen.",
+                    {"kind": kind, "id": id_, "path": path},
+                )
+
+
+_WITH_PATHS = {
+    "schema": "schema_id",
+    "table": "table_id",
+    "data_file": "data_file_id",
+    "delete_file": "delete_file_id",
+    "files_scheduled_for_deletion": "data_file_id",
+}
 
 
 def full_paths(look: Look) -> FromClause:

@@ -18,7 +18,7 @@ from airflow_provider_ducklake.catalog.verify.inlined_statistics import check_in
 from airflow_provider_ducklake.catalog.verify.lifetimes import check_lifetimes, check_single
 from airflow_provider_ducklake.catalog.verify.live_row_ids import check_live_row_ids
 from airflow_provider_ducklake.catalog.verify.look import look_at
-from airflow_provider_ducklake.catalog.verify.paths import check_paths
+from airflow_provider_ducklake.catalog.verify.paths import check_paths, misleading_paths
 from airflow_provider_ducklake.catalog.verify.row_ids import check_row_ids, numbered_twice
 from airflow_provider_ducklake.catalog.verify.statistics import Known, check_statistics
 from airflow_provider_ducklake.errors import InvalidInputError
@@ -52,6 +52,8 @@ def verify(  # noqa: PLR0913 - three say what, three how
         raise InvalidInputError(f"sample is {sample}; give the share of files to open, from 0 to 1.")
     with reading() as connection:
         look = look_at(connection, catalog, only)
+        if misleading := list(misleading_paths(look)):
+            return misleading  # what lies there is not to be opened, and the rest would go by it
         columns = Columns(look)
         found = list(_in_catalog(look, columns, with_notes=with_notes))
         contents, numbered = Contents.of(look, columns), numbered_twice(look)

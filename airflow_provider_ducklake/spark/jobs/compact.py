@@ -16,7 +16,7 @@ from airflow_provider_ducklake.planning.write import RowOrder, WriteResult
 from airflow_provider_ducklake.spark import job_json
 from airflow_provider_ducklake.spark.bin_files import file_path, write_record
 from airflow_provider_ducklake.spark.compaction_json import decode_compaction, encode_compaction
-from airflow_provider_ducklake.spark.job_errors import marked
+from airflow_provider_ducklake.spark.job_errors import marked, secret
 from airflow_provider_ducklake.spark.job_request import CompactionSource
 from airflow_provider_ducklake.spark.progress import progress_lines
 from airflow_provider_ducklake.spark.sorted_bins import compact_sorted
@@ -72,13 +72,14 @@ def _one_by_one(compaction: Compaction) -> list[job_json.Json]:
 def _task(plan: WritePlan, source: CompactionSource) -> Callable[[str], int]:
     """Return the function that a task runs; it carries plain values, and the job's zip brings the rest."""
     document, staging_id, partition_id = job_json.encode_plan(plan), source.staging_id, source.partition_id
+    of_driver = secret()
 
     def run(text: str) -> int:
         alone = CompactionSource(decode_compaction(json.loads(text)), staging_id, partition_id)
         try:
             return compact_bin(alone, job_json.decode_plan(document))
         except DuckLakeError as error:
-            raise RuntimeError(marked(str(error), type(error))) from error
+            raise RuntimeError(marked(str(error), type(error), of_driver)) from error
 
     return run
 

@@ -41,10 +41,13 @@ _VERBS: dict[str, Callable[[SparkSession, JobRequest], tuple[WriteResult, ...] |
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the job whose request lies at the only argument; return the process's exit code."""
+    """Run the job whose request lies at the first argument; return the process's exit code.
+
+    The second one is the request's digest: the place where it lies may be one where others write.
+    """
     _start_logging()
-    (uri,) = arguments
-    request = job_io.read_request(uri)
+    uri, digest = arguments
+    request = job_io.read_request(uri, digest)
     try:
         outcome = _run(request)
     except Exception as error:  # whatever it is, the operator is to know

@@ -1,0 +1,200 @@
+"""What a DAG says in `default_args` reaches every argument of ours: no default beats it."""
+
+import importlib
+import inspect
+import pkgutil
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, BaseOperator, BaseSensorOperator
+from airflow.sdk.definitions.mappedoperator import MappedOperator
+
+from airflow_provider_ducklake import operators
+from airflow_provider_ducklake.operators.maintenance import ducklake_maintenance
+from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
+
+OURS = "airflow_provider_ducklake"
+NEEDED = {
+    "table": "main.t",
+    "paths": ["/x.parquet"],
+    "staged": [],
+    "sql": "DROP TABLE t",
+    "where": "i = 1",
+    "step": "merge",
+    "group": "g",
+    "on": "id",
+    "at": 3,
+    "transform": "a.b:c",
+    "checkpoint": "/checkpoint/",
+    "set": {"a": "1"},
+}
+BESIDE: dict[tuple[str, str], dict[str, Any]] = {  # what an argument has to stand beside
+    ("DuckLakeDDLOperator", ""): {"sql": "DROP TABLE t"},
+    ("DuckLakeSparkInsertOperator", ""): {"source": "/in.parquet"},
+    ("DuckLakeSparkInsertOperator", "sql"): {},
+    ("DuckLakeSparkInsertOperator", "transform"): {},
+    ("DuckLakeSparkInsertOperator", "sources"): {"sql": "SELECT 1"},
+    ("DuckLakeSparkInsertOperator", "partition_by"): {"source": "/in.parquet", "create_table": True},
+    ("DuckLakeSparkInsertOperator", "overwrite_where"): {"source": "/in.parquet", "mode": "overwrite"},
+    ("DuckLakeSparkMergeOperator", ""): {"source": "/in.parquet", "update_all": True},
+    ("DuckLakeSparkMergeOperator", "sql"): {"update_all": True},
+    ("DuckLakeSparkMergeOperator", "transform"): {"update_all": True},
+    ("DuckLakeSparkMergeOperator", "source_table"): {"update_all": True},
+    ("DuckLakeSparkMergeOperator", "sources"): {"sql": "SELECT 1", "update_all": True},
+    ("DuckLakeSparkMergeOperator", "update_all"): {"source": "/in.parquet", "insert_all": True},
+    ("DuckLakeSparkMergeOperator", "when_matched"): {"source": "/in.parquet", "insert_all": True},
+    ("DuckLakeSparkSQLOperator", ""): {"sql": "INSERT INTO a SELECT 1"},
+    ("DuckLakeSparkSQLOperator", "sql"): {},
+    ("DuckLakeSparkSQLOperator", "transform"): {"targets": {"main.t": "append"}, "tables": ["main.s"]},
+    ("DuckLakeSparkSQLOperator", "tables"): {"transform": "a.b:c", "targets": {"main.t": "append"}},
+    ("DuckLakeSparkSQLOperator", "consumer"): {"sql": "INSERT INTO a SELECT 1", "incremental": True},
+    ("DuckLakeSparkSQLOperator", "full_refresh"): {"sql": "INSERT INTO a SELECT 1", "incremental": True},
+    ("DuckLakeSparkSQLOperator", "targets"): {"transform": "a.b:c", "tables": ["main.s"]},
+}
+VALUES: dict[str, Any] = {
+    **NEEDED,
+    "source": "/other.parquet",
+    "sources": {"a": "/a.parquet"},
+    "sql": "SELECT 2",
+    "older_than": "9 days",
+    "min_retention": "30 hours",
+    "stage_ttl": "9 days",
+    "tables": ["main.x"],
+    "fail_above": {"under_1_mib": 3},
+    "on_clear": "skip",
+    "engine": "arrow",
+    "mode": "overwrite",
+    "schema_evolution": "add_columns",
+    "schema": "s",
+    "schema_": "s",
+    "partition_by": ["day"],
+    "zorder_by": ["a"],
+    "overwrite_where": "i = 1",
+    "deploy_mode": "cluster",
+    "target_file_size": "3MB",
+    "min_file_size": "1MB",
+    "max_file_size": "2MB",
+    "delete_threshold": 0.5,
+    "sample": 0.5,
+    "changes": ["insert"],
+    "since": 3,
+    "when_matched": [{"update": "all"}],
+    "when_not_matched": [{"insert": "all"}],
+    "when_not_matched_by_source": [{"delete": True}],
+    "arguments": {"target_file_size": "3MB"},
+    "incremental": True,
+    "targets": {"main.t": "append"},
+    "versions": [3],
+    "keep": [3],
+    "keep_last": 3,
+    "ignore": ["path-twice"],
+    "least": 3,
+    "min_rows": 3,
+    "max_input_files": 3,
+    "max_output_files": 3,
+    "commit_every": 3,
+    "source_table": "main.s",
+}
+REFUSED = {"durable"}  # only its default is allowed
+COMMITS_ITSELF = {f"DuckLakeSpark{verb}Operator" for verb in ("Delete", "Update", "Merge", "SQL")}
+
+
+def all_operators() -> list[type[BaseOperator]]:
+    found = [DuckLakeSnapshotSensor]
+    for module in pkgutil.iter_modules(operators.__path__):
+        members = vars(importlib.import_module(f"{operators.__name__}.{module.name}")).values()
+        found += [one for one in members if inspect.isclass(one) and issubclass(one, BaseOperator)]
+    ours = {one for one in found if one.__module__.startswith(OURS) and not inspect.isabstract(one)}
+    return sorted(ours, key=lambda one: one.__name__)
+
+
+def arguments_of(operator: type[BaseOperator]) -> dict[str, inspect.Parameter]:
+    """Return the arguments that classes of ours name, those of bases too."""
+    found: dict[str, inspect.Parameter] = {}
+    for class_ in reversed(operator.__mro__):
+        if class_.__module__.startswith(OURS) and "__init__" in vars(class_):
+            parameters = inspect.signature(inspect.unwrap(class_.__init__)).parameters.values()
+            found |= {one.name: one for one in parameters if one.kind is one.KEYWORD_ONLY}
+    return found
+
+
+CASES = [
+    pytest.param(operator, name, id=f"{operator.__name__}-{name}")
+    for operator in all_operators()
+    for name in arguments_of(operator)
+    if name not in REFUSED and not (name == "stage_only" and operator.__name__ in COMMITS_ITSELF)
+]
+
+
+def value_of(parameter: inspect.Parameter) -> Any:
+    if parameter.name in VALUES:
+        return VALUES[parameter.name]
+    return not parameter.default if isinstance(parameter.default, bool) else "other"
+
+
+def made(operator: type[BaseOperator], given: dict[str, Any], default_args: Any = None) -> dict[str, Any]:
+    with DAG("dag", schedule=None, default_args=default_args or {}):
+        return vars(operator(task_id="task", **given))
+
+
+@pytest.mark.parametrize(("operator", "name"), CASES)
+def test_every_argument_of_ours_takes_its_value_from_default_args(operator, name):
+    parameters = arguments_of(operator)
+    parameter = parameters[name]
+    beside = BESIDE.get((operator.__name__, name), BESIDE.get((operator.__name__, ""), {}))
+    needed = {one.name: NEEDED[one.name] for one in parameters.values() if one.default is one.empty}
+    others = {**needed, **beside}
+    others.pop(name, None)
+    value = value_of(parameter)
+
+    by_hand = made(operator, {**others, name: value})
+    by_default = made(operator, others, {name: value})
+
+    shown = [key for key in by_hand if not key.startswith("_") and key not in _OF_DAGS]
+    assert {key: by_default[key] for key in shown} == {key: by_hand[key] for key in shown}
+    assert any(by_hand[key] == value or str(value) in str(by_hand[key]) for key in shown), "it is not kept"
+
+
+_OF_DAGS = {"default_args", "dag", "task_group", "start_date", "end_date", "params", "inlets", "outlets"}
+GROUP_ARGS = {
+    "ducklake_conn_id": "lake_pg",
+    "spark_conn_id": "cluster",
+    "tables": ["main.t"],
+    "dry_run": True,
+    "fail_above": {"under_1_mib": 3},
+    "max_active_tis_per_dagrun": 2,
+    "retries": 7,
+}
+
+
+def at_run_time(task: BaseOperator | MappedOperator) -> BaseOperator:
+    return task.unmap({"table": "main.t"}) if isinstance(task, MappedOperator) else task
+
+
+def test_the_maintenance_of_a_lake_is_that_of_the_lake_in_default_args():
+    with DAG("dag", schedule=None, default_args=GROUP_ARGS) as dag:
+        ducklake_maintenance()
+
+    assert len(dag.tasks) == 11
+    for task in dag.tasks:
+        given = vars(at_run_time(task))
+        expected = {"ducklake_conn_id": "lake_pg", "retries": 7}
+        expected |= {name: GROUP_ARGS[name] for name in ("tables", "fail_above") if name in given}
+        expected |= {"is_dry_run": True} if "is_dry_run" in given else {}
+        expected |= {"spark_conn_id": "cluster"} if isinstance(task, MappedOperator) else {}
+        assert {name: given[name] for name in expected} == expected, task.task_id
+
+
+def test_what_a_group_is_given_beats_default_args():
+    with DAG("dag", schedule=None, default_args=GROUP_ARGS) as dag:
+        ducklake_maintenance(ducklake_conn_id="mine", tables=["main.mine"], dry_run=False)
+
+    for task in dag.tasks:
+        given = vars(at_run_time(task))
+        assert given["ducklake_conn_id"] == "mine", task.task_id
+        assert given.get("tables", ["main.mine"]) == ["main.mine"]
+        assert given.get("is_dry_run", False) is False
+
+
+def test_a_sensor_is_among_them():
+    assert any(issubclass(one, BaseSensorOperator) for one in all_operators())

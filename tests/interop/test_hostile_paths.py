@@ -1,0 +1,576 @@
+"""Whoever writes a job's documents, or the catalog, cannot have us touch what lies beside the lake.
+
+Each value that names a place is swapped for hostile ones; the kernel tells whether anything beside the lake
+was read, written or deleted.
+"""
+
+import json
+import random
+import shutil
+import sqlite3
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.catalog.staged import commit_staged
+from airflow_provider_ducklake.errors import DuckLakeError, UntrustedValueError
+from airflow_provider_ducklake.hooks.compaction import CommittedCompaction, commit_compacted
+from airflow_provider_ducklake.hooks.staged_batches import commit_batches
+from airflow_provider_ducklake.hooks.staged_writes import discard, read_staged, tidy_up, uris_of_ended
+from airflow_provider_ducklake.planning.batches import StagedBatch
+from airflow_provider_ducklake.planning.compaction import Compaction, RewriteRule
+from airflow_provider_ducklake.planning.row_changes import NewDeletes, RowChanges
+from airflow_provider_ducklake.planning.write import WritePlan, WriteResult, plan_write
+from airflow_provider_ducklake.spark import job_io, stream_io
+from airflow_provider_ducklake.spark.job_request import (
+    CompactionSource,
+    Dataset,
+    DatasetSource,
+    JobRequest,
+    job_directory,
+)
+from airflow_provider_ducklake.spark.jobs.compact import compact_bin
+from airflow_provider_ducklake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.storage.delete_files import write_delete_file
+from airflow_provider_ducklake.storage.filesystem import open_filesystem
+from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
+from tests.interop.compacting import compacted_files
+from tests.interop.hostile import FOREIGN, Place
+from tests.interop.staging import rows_of, stage
+from tests.interop.watching import Watch, watching
+from tests.reference.catalogs import CatalogDatabase, file_catalog
+from tests.reference.duckdb_lake import open_lake
+
+INFO = CommitInfo("me", "hostile")
+NOW = timedelta(0)
+JOB_ID = "0190f3c1-0000-7000-8000-000000000001"
+NAMES = sorted(Place(Path("/a/b"), Path("/a/c"), Path("/a/b/o")).values())
+SETUP = (
+    "CREATE TABLE t (id BIGINT)",
+    "INSERT INTO t SELECT range FROM range(20)",
+    "INSERT INTO t SELECT range + 20 FROM range(20)",
+    "DELETE FROM t WHERE id IN (3, 25)",
+    "CREATE TABLE m (id BIGINT)",
+    "INSERT INTO m SELECT range FROM range(20)",
+    "INSERT INTO m SELECT range FROM range(20)",
+    "CREATE TABLE other (id BIGINT)",
+    "INSERT INTO other SELECT range FROM range(20)",
+    "CREATE TABLE inlined (id BIGINT)",
+    "CALL lake.set_option('data_inlining_row_limit', 100, table_name => 'inlined')",
+    "INSERT INTO inlined VALUES (1), (2)",
+    "CREATE TABLE gone AS SELECT range AS id FROM range(20)",
+    "DROP TABLE gone",
+)
+
+
+@dataclass
+class Scene:
+    """A lake in `area`, with victims in `beside`; it can be put back to what it was at first."""
+
+    catalog: CatalogDatabase
+    place: Place
+    watch: Watch
+    tried: int = 0
+
+    def lake(self) -> Lake:
+        return Lake.connect(self.catalog.sqlalchemy_url)
+
+    def keep(self) -> None:
+        """Remember what is there now."""
+        shutil.rmtree(self._kept, ignore_errors=True)
+        shutil.copytree(self.area, self._kept)
+
+    def back(self) -> None:
+        shutil.rmtree(self.area)
+        shutil.copytree(self._kept, self.area)
+
+    @property
+    def area(self) -> Path:
+        return self.place.data.parent
+
+    @property
+    def _kept(self) -> Path:
+        return self.area.parent / "kept"
+
+    def sql(self, text: str, *values: object) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.catalog.location)) as database, database:
+            return database.execute(text, values).fetchall()
+
+    @contextmanager
+    def unharmed(self, what: str, *, may_read: bool = False) -> Iterator[None]:
+        """Check that what is done in the block has no effect beside the lake, nor on another table's file."""
+        self.watch.events()
+        before = self.place.other.read_bytes()
+        yield
+        self.tried += 1
+        assert self.watch.events(reads=not may_read) == set(), what
+        assert self.place.other.read_bytes() == before, what
+
+
+@pytest.fixture(scope="module")
+def whole_scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    tmp_path = tmp_path_factory.mktemp("hostile")
+    catalog = file_catalog("sqlite", tmp_path / "area")
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        for statement in SETUP:
+            reference.sql(statement)
+        reference.sql("CALL ducklake_expire_snapshots('lake', versions => [1])")
+    data, beside = Path(catalog.data_path), tmp_path / "beside"
+    (beside / "main" / "t").mkdir(parents=True)
+    for name in ("victim.parquet", "victim.conf", "main/t/victim.parquet"):
+        pq.write_table(pa.table({"id": pa.array([1, 2], pa.int64())}), beside / name)
+    for name in ("victim.json", "request.json", "_DONE", "stage.json", "main/t/_DONE", "0.json"):
+        (beside / name).write_text("{}")
+    (other,) = (data / "main" / "other").glob("*.parquet")
+    shutil.copytree(tmp_path / "area", tmp_path / "first")
+    with watching(beside) as watch:
+        scene = Scene(catalog, Place(data, beside, other), watch)
+        yield scene
+    print(f"\n{scene.tried} times a hostile value was put where a path belongs")  # noqa: T201 - with -s
+
+
+@pytest.fixture
+def scene(whole_scene: Scene) -> Scene:
+    """The lake as it was at first."""
+    shutil.rmtree(whole_scene.area)
+    shutil.copytree(whole_scene.area.parent / "first", whole_scene.area)
+    return whole_scene
+
+
+@pytest.fixture
+def chosen(seed: int, size: str) -> Callable[..., list[str]]:
+    """Return the values that are tried of one kind: all of them at full size."""
+
+    def names(kind: str, count: int = 9) -> list[str]:
+        return NAMES if size == "full" else sorted(random.Random(f"{seed} {kind}").sample(NAMES, count))
+
+    return names
+
+
+def attempt(act: Callable[[], object]) -> DuckLakeError | None:
+    """Do it; only an error of ours may come of it."""
+    try:
+        act()
+    except DuckLakeError as error:
+        return error
+    return None
+
+
+# --- documents ---
+
+
+def put(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+def _part(document: dict[str, Any], value: str) -> None:
+    document["data_files"][0]["path"] = value
+
+
+def _parts(document: dict[str, Any], value: str) -> None:
+    document["results"][0]["parts"] = [value]
+
+
+def _deletes(document: dict[str, Any], value: str) -> None:
+    document["deletes"] = [value]
+
+
+def _directory(document: dict[str, Any], value: str) -> None:
+    document["directory"] = value
+
+
+def _root(document: dict[str, Any], value: str) -> None:
+    document["target"]["root"] = value
+
+
+def _name(document: dict[str, Any], value: str) -> None:
+    document["target"]["name"] = ["main", value]
+
+
+def _job_id(document: dict[str, Any], value: str) -> None:
+    document["job_id"] = value
+
+
+OF_STAGES = {
+    "part": ("part-00000.json", _part),
+    "names of parts": ("_DONE", _parts),
+    "names of deletes": ("_DONE", _deletes),
+    "job of the result": ("_DONE", _job_id),
+    "directory of the stage": ("stage.json", _directory),
+    "root of the table": ("stage.json", _root),
+    "name of the table": ("stage.json", _name),
+    "job of the stage": ("stage.json", _job_id),
+}
+
+
+@pytest.mark.parametrize("kind", OF_STAGES)
+def test_documents_of_staged_writes_lead_nowhere(scene, chosen, kind):
+    with scene.lake() as lake:
+        staged = stage(lake, "main.t", rows_of(100, 101))
+    uri = job_io.stage_uri(staged.directory)
+    scene.keep()
+    file, change = OF_STAGES[kind]
+
+    def commit(lake: Lake) -> None:
+        found = read_staged(lake, uri)
+        commit_staged(lake, found, INFO, lake.keyed_commit(CommitKey((str(uuid.uuid4()),))))
+
+    actions: dict[str, Callable[[Lake], object]] = {
+        "commit": commit,
+        "tidy up": lambda lake: tidy_up(lake, uri),
+        "discard": lambda lake: discard(lake, [uri]),
+        "discard again": lambda lake: discard(lake, [uri]),
+    }
+    for first in ("commit", "discard"):
+        for name in chosen(kind):
+            scene.back()
+            value = scene.place.values()[name]
+            put(Path(staged.directory) / file, lambda document, value=value: change(document, value))
+            with scene.unharmed(f"{kind}: {name}"), scene.lake() as lake:
+                for action in actions if first == "commit" else ("discard", "discard again"):
+                    attempt(lambda action=action, lake=lake: actions[action](lake))
+    scene.back()
+    with scene.lake() as lake:
+        commit(lake)
+        assert lake.verify() == []
+
+
+def test_a_committed_stage_is_tidied_up_without_harm(scene):
+    with scene.lake() as lake:
+        staged = stage(lake, "main.t", rows_of(100, 101))
+        uri = job_io.stage_uri(staged.directory)
+        commit_staged(lake, read_staged(lake, uri), INFO, lake.keyed_commit(CommitKey(("once",))))
+        put(
+            Path(staged.directory) / "_DONE",
+            lambda document: _deletes(document, "../../../../beside/victim.json"),
+        )
+
+        with scene.unharmed("tidy up"), pytest.raises(UntrustedValueError, match=r"victim\.json"):
+            tidy_up(lake, uri)
+
+
+def test_a_write_that_was_staged_for_one_table_goes_to_no_other(scene):
+    with scene.lake() as lake:
+        staged, other = stage(lake, "main.t", rows_of(100)), lake.table_snapshot("other")
+        uri = job_io.stage_uri(staged.directory)
+
+        def redirect(document: dict[str, Any]) -> None:
+            document["target"] |= {
+                "table_id": other.table_id,
+                "name": ["main", "other"],
+                "uuid": other.table_uuid,
+            }
+
+        put(Path(staged.directory) / "stage.json", redirect)
+        with pytest.raises(UntrustedValueError, match=r"main\.other.* registered for"):
+            read_staged(lake, uri)
+        assert lake.row_count("other") == 20
+
+
+def job(lake: Lake) -> tuple[JobRequest, WritePlan]:
+    """Do what a merge does of which a row was deleted and another one added."""
+    table = lake.table_snapshot("t", with_files=True)
+    plan = plan_write(table, job_directory(table.root, JOB_ID))
+    request = JobRequest(JOB_ID, DatasetSource(Dataset("parquet", "in.parquet")), (plan, plan), verb="merge")
+    with RollingWriter(plan.target, lambda: f"{plan.directory}x.parquet", plan.settings) as writer:
+        writer.write(rows_of(7))
+    path = f"{plan.directory}deletes/1-delete.parquet"
+    sizes = write_delete_file(
+        open_filesystem(path), table.files[0].path, pa.table({"pos": pa.array([1], pa.int64())})
+    )
+    nothing = WriteResult(plan.target, (), (), 0, "arrow", {})
+    inserted = replace(nothing, data_files=tuple(writer.files), rows_written=1)
+    job_io.write_request(request)
+    job_io.write_row_changes(
+        request, RowChanges((NewDeletes(table.files[0].id, path, 1, *sizes),), (), nothing, inserted)
+    )
+    return request, plan
+
+
+def _second_parts(document: dict[str, Any], value: str) -> None:
+    document["results"][1]["parts"] = [value]
+
+
+def _delete_file(document: dict[str, Any], value: str) -> None:
+    document["deletes"][0][1] = value
+
+
+OF_JOBS = {
+    "part of a merge": ("part-00000.json", _part),
+    "names of a merge's parts": ("_DONE", _second_parts),
+    "names of a merge's deletes": ("_DONE", _deletes),
+    "delete file": ("deletes-00000.json", _delete_file),
+    "job of a merge": ("_DONE", _job_id),
+}
+
+
+@pytest.mark.parametrize("kind", OF_JOBS)
+def test_documents_of_jobs_lead_nowhere(scene, chosen, kind):
+    with scene.lake() as lake:
+        request, _ = job(lake)
+    scene.keep()
+    file, change = OF_JOBS[kind]
+
+    def commit(lake: Lake) -> None:
+        changes = job_io.read_row_changes(request)
+        stage = lake.row_changes(lake.table_snapshot("t"), changes)
+        lake.commit_stages([stage], INFO)
+
+    for name in chosen(kind):
+        scene.back()
+        value = scene.place.values()[name]
+        put(Path(request.directory) / file, lambda document, value=value: change(document, value))
+        with scene.unharmed(f"{kind}: {name}"), scene.lake() as lake:
+            assert attempt(lambda lake=lake: commit(lake)) is not None, name
+            assert (
+                attempt(lambda: job_io.delete_job_files(request)) is None
+                or "names" in kind
+                or "job of" in kind
+            )
+            job_io.delete_job_directories(request)
+    scene.back()
+    with scene.lake() as lake:
+        commit(lake)
+        assert sorted(lake.read_arrow("t")["id"].to_pylist())[:4] == [0, 2, 4, 5]
+        assert lake.verify() == []
+
+
+def test_a_request_that_somebody_changed_is_not_run(scene, chosen):
+    with scene.lake() as lake:
+        request, _ = job(lake)
+    uri, digest = job_io.request_uri(request.directory), job_io.request_digest(request)
+    assert job_io.read_request(uri, digest) == request
+    honest = Path(uri).read_text()
+    changes: dict[str, Callable[[dict[str, Any], str], None]] = {
+        "source": lambda document, value: document["source"]["dataset"].update(path=value),
+        "directory": lambda document, value: document["plans"][0].update(directory=value),
+        "verb": lambda document, value: document.update(verb=value),
+    }
+    for kind, change in changes.items():
+        for name in chosen(kind):
+            Path(uri).write_text(honest)
+            put(
+                Path(uri),
+                lambda document, change=change, name=name: change(document, scene.place.values()[name]),
+            )
+            with scene.unharmed(f"{kind}: {name}"), pytest.raises(UntrustedValueError, match="digest"):
+                job_io.read_request(uri, digest)
+
+
+def batch(lake: Lake, folder: Path) -> str:
+    """Stage a batch of a stream as its job does; return the checkpoint."""
+    table, query = lake.table_snapshot("t"), str(uuid.UUID(int=7))
+    directory = job_directory(table.root, JOB_ID)
+    lake.register_job(JOB_ID, directory)
+    plan = plan_write(table, directory)
+    checkpoint = f"{folder / 'checkpoint'}/"
+    Path(checkpoint).mkdir()
+    Path(checkpoint, "metadata").write_text(json.dumps({"id": query}))
+    for number in range(2):
+        path = f"{directory}{number}/x.parquet"
+        with RollingWriter(plan.target, lambda path=path: path, plan.settings) as writer:
+            writer.write(rows_of(7 + number))
+        result = WriteResult(plan.target, (), tuple(writer.files), 1, "arrow", {})
+        stream_io.write_batch(checkpoint, StagedBatch(query, number, JOB_ID, result))
+    return checkpoint
+
+
+OF_STREAMS = {
+    "file of a batch": ("ducklake/*/0.json", _part),
+    "job of a batch": ("ducklake/*/0.json", _job_id),
+    "id of the query": ("metadata", lambda document, value: document.update(id=value)),
+    "query of a batch": ("ducklake/*/0.json", lambda document, value: document.update(query_id=value)),
+}
+
+
+@pytest.mark.parametrize("kind", OF_STREAMS)
+def test_records_of_streams_lead_nowhere(scene, chosen, kind):
+    with scene.lake() as lake:
+        checkpoint = batch(lake, scene.area)
+    scene.keep()
+    pattern, change = OF_STREAMS[kind]
+
+    def commit(lake: Lake) -> None:
+        list(commit_batches(lake, lake.table_snapshot("t"), checkpoint, INFO))
+
+    for name in chosen(kind):
+        scene.back()
+        (path,) = Path(checkpoint).glob(pattern)
+        value = scene.place.values()[name]
+        put(path, lambda document, value=value: change(document, value))
+        with scene.unharmed(f"{kind}: {name}"), scene.lake() as lake:
+            assert attempt(lambda lake=lake: commit(lake)) is not None, name
+    scene.back()
+    with scene.lake() as lake:
+        commit(lake)
+        assert 7 in lake.read_arrow("t")["id"].to_pylist()
+        assert lake.verify() == []
+
+
+def test_a_batch_of_a_stream_releases_no_job_of_another_table(scene):
+    with scene.lake() as lake:
+        checkpoint, staged = batch(lake, scene.area), stage(lake, "main.other", rows_of(100))
+        (path,) = Path(checkpoint).glob("ducklake/*/1.json")
+        put(path, lambda document: document.update(job_id=staged.job_id, data_files=[]))
+
+        with pytest.raises(UntrustedValueError, match="job of another table"):
+            list(commit_batches(lake, lake.table_snapshot("t"), checkpoint, INFO))
+
+        assert lake.registered_jobs([staged.job_id])[staged.job_id].released_at is None
+
+
+def compaction(lake: Lake) -> str:
+    """Do what the tasks of a compaction do; return the directory of its records."""
+    table = lake.table_snapshot("m")
+    directory = job_directory(table.root, JOB_ID)
+    lake.register_job(JOB_ID, directory)
+    plan = plan_write(table, job_directory(table.root, str(uuid.uuid4())))
+    for one in lake.plan_merge("m").bins:
+        alone = Compaction(table, (one,))
+        compact_bin(CompactionSource(alone, JOB_ID), plan)
+    return directory
+
+
+def test_records_of_compactions_lead_nowhere(scene, chosen):
+    with scene.lake() as lake:
+        directory = compaction(lake)
+    scene.keep()
+
+    def commit(lake: Lake) -> list[CommittedCompaction]:
+        return list(commit_compacted(lake, lake.table_snapshot("m"), directory, INFO, job_id=JOB_ID))
+
+    for sources_are_gone in (False, True):
+        for name in chosen("compaction"):
+            scene.back()
+            (path,) = Path(directory).glob("bins/*.json")
+            put(path, lambda document, name=name: document["file"].update(path=scene.place.values()[name]))
+            with scene.lake() as lake:
+                if sources_are_gone:  # then the file is given up, and removed
+                    lake.append_arrow("m", rows_of(1))
+                    scene.sql("UPDATE ducklake_data_file SET end_snapshot = 99 WHERE end_snapshot IS NULL")
+                with scene.unharmed(f"compaction: {name}"):
+                    assert attempt(lambda lake=lake: commit(lake)) is not None, name
+    scene.back()
+    with scene.lake() as lake:
+        assert len(commit(lake)) == 1
+        assert lake.verify() == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_tasks_hand_on_leads_nowhere(scene, name):
+    value = scene.place.values()[name]
+    with scene.lake() as lake:
+        staged = job_io.stage_uri(stage(lake, "main.t", rows_of(100)).directory)
+        documents = [
+            value,
+            f"{value}/stage.json",
+            {"staged": value},
+            [value],
+            staged.replace("main/t", value),
+        ]
+        for document in [
+            *documents,
+            f"{value}ducklake-{JOB_ID}/stage.json",
+            staged.replace("ducklake-", "x-"),
+        ]:
+            with scene.unharmed(f"XCom: {document}"):
+                assert attempt(lambda document=document: read_staged(lake, document)) is not None
+                assert attempt(lambda document=document: discard(lake, uris_of_ended(document))) is not None
+                assert attempt(lambda document=document: tidy_up(lake, document)) is not None
+
+
+# --- the catalog ---
+
+_SET = "UPDATE ducklake_{table} SET path = ?, path_is_relative = {is_relative} WHERE "
+_NEWEST = "{key} = (SELECT max({key}) FROM ducklake_{table} WHERE table_id = 1)"
+OF_CATALOG = {
+    "schema": _SET.replace("{table}", "schema") + "schema_name = 'main'",
+    "table": _SET.replace("{table}", "table") + "table_name = 't'",
+    "data file": (_SET + _NEWEST).replace("{table}", "data_file").replace("{key}", "data_file_id"),
+    "delete file": (_SET + _NEWEST).replace("{table}", "delete_file").replace("{key}", "delete_file_id"),
+    "scheduled file": _SET.replace("{table}", "files_scheduled_for_deletion") + "true",
+    "prefix of a job": "UPDATE airflow_ducklake_job SET prefix = ?",
+    "data path": "UPDATE ducklake_metadata SET value = ? WHERE key = 'data_path'",
+}
+
+
+def actions(staged: str, *, is_sole_owner: bool) -> dict[str, Callable[[Lake], object]]:
+    """Return what the provider does with a lake."""
+
+    def compacted(lake: Lake, plan: Compaction) -> None:
+        lake.check_writable(plan.table.root)  # as the operators do
+        lake.commit_compacted(plan.table, compacted_files(lake, plan), INFO)
+
+    def create(lake: Lake) -> None:
+        with lake.transaction() as tx:
+            tx.create_table("main.fresh", {"id": "int64"})
+            tx.append_arrow("main.fresh", rows_of(*range(20)))
+
+    def delete(lake: Lake) -> None:
+        with lake.transaction() as tx:
+            tx.delete_rows("t", "id > 5 AND id < 9")
+
+    return {
+        "discard": lambda lake: discard(lake, [staged]),
+        "read": lambda lake: lake.read_arrow("t"),
+        "read changes": lambda lake: lake.changes("t", 2, lake.current_snapshot().id).read_arrow(),
+        "verify": lambda lake: lake.verify(),
+        "health": lambda lake: lake.table_health(),
+        "info": lambda lake: lake.table_info(),
+        "files": lambda lake: lake.files("t"),
+        "append": lambda lake: lake.append_arrow("t", rows_of(*range(200, 220))),
+        "create": create,
+        "delete": delete,
+        "stage": lambda lake: stage(lake, "main.t", rows_of(300)),
+        "merge": lambda lake: compacted(lake, lake.plan_merge("t")),
+        "rewrite": lambda lake: compacted(lake, lake.plan_rewrite("t", RewriteRule(0.0))),
+        "flush": lambda lake: lake.flush_inlined_data(),
+        "restore": lambda lake: lake.restore("t", at=3),
+        "expire": lambda lake: lake.expire_snapshots(keep_last=1, min_retention=NOW),
+        "clean up": lambda lake: lake.cleanup_old_files(older_than=NOW),
+        "orphans": lambda lake: lake.delete_orphaned_files(older_than=NOW, sole_owner=is_sole_owner),
+        "restore again": lambda lake: lake.restore("t", at=lake.current_snapshot().id),
+    }
+
+
+@pytest.mark.parametrize("kind", OF_CATALOG)
+def test_paths_of_the_catalog_lead_nowhere(scene, chosen, kind):
+    with scene.lake() as lake:
+        staged = job_io.stage_uri(stage(lake, "main.t", rows_of(100)).directory)
+        assert lake.verify() == []
+    scene.keep()
+    doing = actions(staged, is_sole_owner=kind != "schema")  # its files may well be another lake's then
+    statement = OF_CATALOG[kind]
+    for name in chosen(kind, 5):
+        for is_relative in (0, 1) if "{is_relative}" in statement else (0,):
+            scene.back()
+            scene.sql(statement.format(is_relative=is_relative), scene.place.values()[name])
+            is_foreign = (
+                not is_relative
+                and name in FOREIGN
+                and kind in ("schema", "table", "data file", "delete file")
+            )
+            pinned = scene.catalog.data_path if kind == "data path" else None
+            with (
+                scene.unharmed(f"{kind}, {is_relative=}: {name}", may_read=is_foreign),
+                Lake.connect(scene.catalog.sqlalchemy_url, data_path=pinned) as lake,
+            ):
+                for act in doing.values():
+                    attempt(lambda act=act, lake=lake: act(lake))
+    scene.back()
+    with scene.lake() as lake:
+        for act in doing.values():
+            act(lake)
+        assert lake.verify() == []
