@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spec.partitioning import hive_values
+from airflow_provider_ducklake.spec.paths import CatalogPath
 from airflow_provider_ducklake.storage.file_patterns import expand
 from airflow_provider_ducklake.storage.foreign_files import inspect_file, partition_values
 
@@ -45,6 +46,9 @@ def foreign_files(
     if isinstance(paths, str):
         raise InvalidInputError(f"paths is the text {paths!r}. Give a list of paths.")
     found = expand(paths, lake.locate)
+    for path in found:
+        if (problem := CatalogPath(path, is_relative=False).problem_below(lake.data_path)) is not None:
+            raise InvalidInputError(f"{path} {problem}, so that this lake would not read it.")
     _refuse_known(found, added, lake.registered_files(found))
     files = (_inspected(lake, draft, path, rules) for path in found)
     return [file for file in files if file is not None]

@@ -22,7 +22,7 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.catalog.staged import commit_staged
-from airflow_provider_ducklake.errors import DuckLakeError, UntrustedValueError
+from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, UntrustedValueError
 from airflow_provider_ducklake.hooks.compaction import CommittedCompaction, commit_compacted
 from airflow_provider_ducklake.hooks.staged_batches import commit_batches
 from airflow_provider_ducklake.hooks.staged_writes import discard, read_staged, tidy_up, uris_of_ended
@@ -578,3 +578,30 @@ def test_paths_of_the_catalog_lead_nowhere(scene, chosen, kind):
         for act in doing.values():
             act(lake)
         assert lake.verify() == []
+
+
+@pytest.mark.parametrize("spelling", ["{}", "file://{}", "local://{}", "/{}"])
+def test_a_lake_on_an_object_store_has_no_local_files(scene, tmp_path, spelling):
+    victim = spelling.format(scene.place.beside / "victim.parquet")
+    catalog = replace(scene.catalog, location=f"{tmp_path}/store.sqlite", data_path="s3://bucket/lake/")
+    store = replace(scene, catalog=catalog)
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, foreign_files=True) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"id": "int64"})
+        with scene.unharmed(spelling):
+            with pytest.raises(InvalidInputError, match="local path"), lake.transaction() as tx:
+                tx.add_data_files("t", [victim])
+            store.sql(
+                "INSERT INTO ducklake_data_file (data_file_id, table_id, begin_snapshot, path, "
+                "path_is_relative, file_format, record_count, file_size_bytes, footer_size) "
+                "VALUES (7, 1, 1, ?, 0, 'parquet', 2, 9, 9)",
+                victim,
+            )
+            store.sql(
+                "INSERT INTO ducklake_files_scheduled_for_deletion VALUES (9, ?, 0, '2026-01-01')", victim
+            )
+            with pytest.raises(UntrustedValueError, match=r"Data file 7 .* local path"):
+                lake.read_arrow("t")
+            store.sql("DELETE FROM ducklake_data_file")
+            ((_, reason),) = lake.cleanup_old_files(older_than=NOW).failures
+            assert "is a local path" in reason

@@ -1,0 +1,82 @@
+"""Paths that the reference writes are taken, however odd: only what leads elsewhere is refused."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from tests.interop.compacting import merge_adjacent
+from tests.reference.duckdb_lake import open_lake
+
+NOW = timedelta(0)
+ODD = ("..", "../..", "a\\..\\b", "x\ny", "%2e%2e", "/", "a/../b", "*", "ü ", "")
+
+
+@pytest.fixture(params=["plain", "climbing", "doubled slashes", "a file in it"])
+def place(request, sqlite_catalog) -> str:
+    """A data path as users write them: the catalog keeps it letter by letter."""
+    folder = Path(sqlite_catalog.data_path).parent
+    (folder / "aside").mkdir()
+    return {
+        "plain": sqlite_catalog.data_path,
+        "climbing": f"{folder}/aside/../data/",
+        "doubled slashes": f"{folder}//data/",
+        "a file in it": f"{folder}/data/a/b c/%2e/",
+    }[request.param]
+
+
+def test_a_lake_of_the_reference_is_read_written_and_cleaned_up(sqlite_catalog, place):
+    with open_lake(sqlite_catalog, place, data_inlining_row_limit=0) as reference:
+        reference.sql('CREATE SCHEMA "../s"; CREATE TABLE "../s"."../t" ("../../k" VARCHAR, i INT)')
+        reference.sql('ALTER TABLE "../s"."../t" SET PARTITIONED BY ("../../k")')
+        for number, value in enumerate((*ODD, *ODD)):
+            reference.sql(f'INSERT INTO "../s"."../t" VALUES (\'{value}\', {number})')
+        reference.sql(
+            'DELETE FROM "../s"."../t" WHERE i = 3; CREATE TABLE gone AS SELECT range FROM range(20)'
+        )
+        reference.sql("DROP TABLE gone")
+    table = ("../s", "../t")
+    rows = pa.table({"../../k": list(ODD), "i": pa.array(range(100, 100 + len(ODD)), pa.int32())})
+
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        assert lake.read_arrow(table).num_rows == 2 * len(ODD) - 1
+        assert lake.verify() == []
+        lake.append_arrow(table, rows)
+        with lake.transaction() as tx:
+            tx.delete_rows(table, "i = 5")
+        merge_adjacent(lake, table)
+        lake.expire_snapshots(keep_last=1)
+        cleaned = lake.cleanup_old_files(older_than=NOW)
+        orphans = lake.delete_orphaned_files(older_than=NOW)
+
+        assert (cleaned.failures, orphans.failures) == ((), ())
+        assert len(cleaned.deleted) > 1
+        assert lake.verify() == []
+        ids = sorted(lake.read_arrow(table)["i"].to_pylist())
+    with open_lake(sqlite_catalog, place, data_inlining_row_limit=0) as reference:
+        assert [i for (i,) in reference.sql('SELECT i FROM "../s"."../t" ORDER BY i')] == ids
+    assert ids == [*range(3), 4, *range(6, 20), *range(100, 100 + len(ODD))]
+
+
+def test_files_that_the_reference_added_from_elsewhere_are_read_whatever_they_are_called(
+    sqlite_catalog, tmp_path
+):
+    folder = tmp_path / "else where"
+    folder.mkdir()
+    for name in ("a.parquet", "b", "c.dat"):
+        pq.write_table(pa.table({"i": pa.array([1], pa.int32())}), folder / name)
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("CREATE TABLE t (i INT)")
+        for name in ("a.parquet", "b", "c.dat"):
+            reference.sql(f"CALL ducklake_add_data_files('lake', 't', '{folder}/{name}')")
+
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        assert lake.read_arrow("t")["i"].to_pylist() == [1, 1, 1]
+        assert lake.verify() == []
+        with lake.transaction() as tx:
+            tx.delete_rows("t", "i = 1")  # the delete files lie below the data path
+        assert lake.row_count("t") == 0
+    assert {path.name for path in folder.iterdir()} == {"a.parquet", "b", "c.dat"}
