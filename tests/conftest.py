@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests import corpus_summary, type_matrix
+from tests import corpus_summary, mistakes_summary, type_matrix
 from tests.reference import mariadb, postgres
 from tests.reference.catalogs import (
     CATALOG_KINDS,
@@ -70,6 +70,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if counts := list(corpus_summary.lines(terminalreporter.stats)):
         terminalreporter.section("corpus: read as the reference reads it")
         for line in counts:
+            terminalreporter.write_line(line)
+    if answers := list(mistakes_summary.lines(terminalreporter.stats)):
+        terminalreporter.section("mistakes: the answer to each")
+        for line in answers:
             terminalreporter.write_line(line)
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 
 At = int | datetime | None
+_CHECK = "Check that the database runs, and the connection's address and login; the next try connects again."
 _SHOWN = 120  # characters of a statement in an error
 
 
@@ -131,7 +132,7 @@ def translated(url: URL) -> Iterator[None]:
     except DBAPIError as error:
         reason = str(error.orig).strip().splitlines()[0]
         if error.connection_invalidated or _is_connection_error(error):
-            raise CatalogUnavailableError(shown(url), reason) from None
+            raise CatalogUnavailableError(shown(url), f"{reason.rstrip('. ')}. {_CHECK}") from None
         raise CatalogRefusedError(shown(url), reason, (error.statement or "")[:_SHOWN]) from None
 
 

@@ -76,7 +76,9 @@ class DuckLakeCommitOperator(DuckLakeOperator):
 
         on_clear = parse_on_clear(self.on_clear)
         if not uris_of(self.staged):
-            raise InvalidInputError("Nothing is given to commit: staged is empty.")
+            raise InvalidInputError(
+                "Nothing is given to commit: staged is empty. Give what tasks with stage_only=True returned."
+            )
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:
             identity = commit_identity(context, self.retries, hook.settings().commit_namespace)
             lake = hook.lake()

@@ -12,6 +12,7 @@ from airflow_provider_ducklake.operators.base import parse_flag
 from airflow_provider_ducklake.operators.row_changes import (
     TARGET_ALIAS,
     DuckLakeSparkRowChangeOperator,
+    check_columns,
     check_values,
     plan_target,
 )
@@ -24,7 +25,7 @@ from airflow_provider_ducklake.spark.job_request import (
     Step,
     source_of,
 )
-from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
+from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold, quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -143,6 +144,9 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkRowChangeOperator):
             others=(self.source_alias,),
             stats_of="" if left else on,
         )
+        check_columns(plan, () if isinstance(self.on, str) else map(quote, self.on))
+        for clause in (*matched, *not_matched, *left):
+            check_columns(plan, clause.values or ())
         return RowChangeSource(
             replace(plan, where=None),
             self._source(lake, passwords, int(plan.table.snapshot.id)),

@@ -11,10 +11,10 @@ from airflow_provider_ducklake.planning.named_columns import named_columns
 from airflow_provider_ducklake.planning.write import plan_write
 from airflow_provider_ducklake.spark import job_io
 from airflow_provider_ducklake.spark.job_request import JobRequest, job_directory
-from airflow_provider_ducklake.spec.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.identifiers import QualifiedName, split_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from airflow_provider_ducklake.catalog.commit import KeyedCommit, Stage
     from airflow_provider_ducklake.catalog.lake import Lake
@@ -169,6 +169,16 @@ def plan_target(
         where = readable_filter(condition, found.schema, str(found.name), alias=alias, others=others)
     names = named_columns([stats_of], [column.name for column in found.schema.columns if not column.children])
     return lake.scan(table, found.snapshot.id, where=where, stats_of=names)
+
+
+def check_columns(plan: ScanPlan, paths: Iterable[str]) -> None:
+    """Look for columns before a job does, which takes longer; of a field only its column is looked for.
+
+    Raises:
+        ColumnNotFoundError: the table has no such column.
+    """
+    for path in paths:
+        plan.table.schema.find(split_parts(path)[0], str(plan.table.name))
 
 
 def check_values(values: object, name: str) -> Mapping[str, str]:

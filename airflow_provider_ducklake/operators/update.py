@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.operators.row_changes import (
     DuckLakeSparkRowChangeOperator,
+    check_columns,
     check_values,
     plan_target,
 )
@@ -51,5 +52,6 @@ class DuckLakeSparkUpdateOperator(DuckLakeSparkRowChangeOperator):
         """Return the rows that may be hit, and their new values."""
         values = check_values(self.set, "set")
         plan = plan_target(lake, self.table, self.where)
+        check_columns(plan, values)
         clause = Clause(Action.UPDATE, self.where, values)
         return RowChangeSource(replace(plan, where=None), not_matched_by_source=(clause,))

@@ -102,8 +102,8 @@ def check_secrets(options: Mapping[str, object], name: str) -> None:
     for key, value in options.items():
         if _SECRET_OPTION.search(str(key)) or (key == "url" and _SECRET_URL.search(str(value))):
             raise InvalidOptionError(
-                f"{name}: option {key!r} holds a secret, and a job's request is a file. "
-                "Set password_env to the name of an environment variable instead."
+                f"{name}: option {key!r} holds a secret, and a job's request is a file. Keep user and "
+                "password in an Airflow connection, and name that as the source's conn_id."
             )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
@@ -188,6 +189,10 @@ def carrier_or_text(column: Column) -> t.DataType:
     return carrier_type(column)
 
 
+_OUR_COLUMN = re.compile(r"(?:(?<=\[)|, )(?:`\w+`\.)?`_ducklake_\w+`")
+
+
 def message_of(error: AnalysisException) -> str:
-    """Return what Spark says is wrong, in few words."""
-    return str(error).split("\nJVM stacktrace")[0].split(";\n")[0].strip()
+    """Return what Spark says is wrong, in few words and without the columns that we add."""
+    text = _OUR_COLUMN.sub("", str(error).split("\nJVM stacktrace")[0].split(";\n")[0].strip())
+    return f"{text}. A string stands in single quotes." if "[UNRESOLVED_COLUMN" in text else text

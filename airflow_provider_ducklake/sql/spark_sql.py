@@ -180,7 +180,9 @@ class _Reader:
             found = error.errors[0]
             line = self._sql.splitlines(keepends=True)[: (found.get("line") or 1) - 1]
             position = min(sum(map(len, line)), len(self._sql))
-            raise self.error(position, f"cannot be read near {found.get('highlight')!r}.") from None
+            raise self.error(
+                position, f"cannot be read near {found.get('highlight')!r}; correct it there."
+            ) from None
         return tree
 
     # INSERT

@@ -122,7 +122,10 @@ def naming_errors(path: str, verb: str) -> Iterator[None]:
     except StorageError:
         raise
     except Exception as error:
-        raise StorageError(f"Cannot {verb} {path}: {reason_of(error).rstrip('. ')}.") from error
+        reason = reason_of(error).rstrip(". ")
+        raise StorageError(
+            f"Cannot {verb} {path}: {reason}. Check the path, and your rights on it."
+        ) from error
 
 
 def reason_of(error: Exception) -> str:
