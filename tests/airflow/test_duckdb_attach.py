@@ -6,6 +6,7 @@ import duckdb
 import pytest
 from airflow.sdk import Connection
 
+from airflow_provider_ducklake.catalog.connect import open_engine, parse_url
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.hooks.connection_settings import read_settings
 from airflow_provider_ducklake.hooks.duckdb_attach import attach_statement
@@ -57,6 +58,27 @@ def test_duckdb_attaches_a_lake_in_a_schema_of_its_own(postgres_catalog, set_con
         tx.create_table("orders", {"id": "int64"})
 
     assert tables_seen_by_duckdb("postgres", DuckLakeHook().duckdb_attach(), "lake") == [("orders",)]
+
+
+# DuckDB 1.5.5 cannot name a MySQL database with a backslash: it asks for two.
+@pytest.mark.parametrize(("kind", "name"), [("postgres", "it's a \\ lake=1"), ("mariadb", "it's a lake=1")])
+def test_duckdb_attaches_a_database_of_any_name(kind, name, new_catalog, set_connection):
+    catalog = new_catalog(kind)
+    engine = open_engine(parse_url(catalog.sqlalchemy_url))
+    quoted = engine.dialect.identifier_preparer.quote_identifier(name)
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {quoted}")
+    fields = connection_fields(catalog, data_path=catalog.data_path)
+    set_connection(**fields | {"schema": name})
+    try:
+        with DuckLakeHook().get_or_create_lake() as lake, lake.transaction() as tx:
+            tx.create_table("orders", {"id": "int64"})
+
+        assert tables_seen_by_duckdb(kind, DuckLakeHook().duckdb_attach(), "lake") == [("orders",)]
+    finally:
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.exec_driver_sql(f"DROP DATABASE {quoted}")
+        engine.dispose()
 
 
 @pytest.mark.parametrize("catalog_type", ["postgres", "mysql"])
