@@ -69,6 +69,7 @@ def known_stats(
     known = KnownStats(
         tables=statistics.tables,
         columns=statistics.columns,
+        retyped=frozenset(statistics.retyped),
         unbounded=_unbounded(connection, catalog, _columns_that_get_bounds(changes, statistics.columns)),
         live_inlined={
             one: live_inlined_tables(connection, catalog, one) for one in {*truncated, *reshaped, *shortened}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, Select, func, select
+from sqlalchemy import Connection, Row, Select, Subquery, and_, func, or_, select
 
 from airflow_provider_ducklake.catalog.questions import Question, one_of, values_of
 from airflow_provider_ducklake.spec.ids import ColumnId, TableId
@@ -24,6 +24,7 @@ class Statistics:
 
     tables: dict[TableId, TableStats]
     columns: dict[TableId, dict[ColumnId, TableColumnStats]]
+    retyped: set[tuple[TableId, ColumnId]] = field(default_factory=set)  # whose bounds may be of another type
 
 
 def which_statistics(tables: CatalogTables, table_ids: Collection[int]) -> Question[Statistics]:
@@ -31,14 +32,38 @@ def which_statistics(tables: CatalogTables, table_ids: Collection[int]) -> Quest
     return Question(_statistics_of(tables, len(table_ids)), _statistics, values_of(table_ids))
 
 
+def _retyped(tables: CatalogTables) -> Subquery:
+    """Return the columns that had a type whose bounds are none of today's type.
+
+    DuckDB keeps the bounds when it changes a type, and then loses rows by them; ours go with the change.
+    """
+    before, now = tables["column"].alias(), tables["column"].alias()
+    is_exact = or_(now.c.column_type.like("%int%"), now.c.column_type.like("decimal%"))
+    return (
+        select(now.c.table_id, now.c.column_id)
+        .join(before, and_(before.c.table_id == now.c.table_id, before.c.column_id == now.c.column_id))
+        .where(
+            now.c.end_snapshot.is_(None),
+            before.c.end_snapshot.is_not(None),
+            before.c.column_type != now.c.column_type,
+            or_(~is_exact, before.c.column_type == "boolean"),
+        )
+        .distinct()
+        .subquery()
+    )
+
+
 @lru_cache
 def _statistics_of(tables: CatalogTables, count: int) -> Select[Any]:
     """Return the query for the statistics of ``count`` tables, a row for each column."""
     table, column = tables["table_stats"], tables["table_column_stats"]
     others = [one for one in column.c if one.key != "table_id"]
+    retyped = _retyped(tables)
+    is_same = and_(retyped.c.table_id == column.c.table_id, retyped.c.column_id == column.c.column_id)
     return (
-        select(table, *others)
+        select(table, *others, retyped.c.column_id.label("retyped_id"))
         .outerjoin(column, column.c.table_id == table.c.table_id)
+        .outerjoin(retyped, is_same)
         .where(one_of(table.c.table_id, count))
     )
 
@@ -50,6 +75,8 @@ def _statistics(rows: Iterable[Row[Any]]) -> Statistics:
         found.tables[table_id] = TableStats(row.record_count, row.next_row_id, row.file_size_bytes or 0)
         columns = found.columns.setdefault(table_id, {})
         if row.column_id is not None:
+            if row.retyped_id is not None:
+                found.retyped.add((table_id, ColumnId(row.column_id)))
             columns[ColumnId(row.column_id)] = TableColumnStats(
                 ColumnId(row.column_id),
                 contains_null=row.contains_null is not False,

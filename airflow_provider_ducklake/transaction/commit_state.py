@@ -48,7 +48,8 @@ MappingKey: TypeAlias = frozenset[tuple[tuple[str, ...], ColumnId, bool]]  # of 
 class KnownStats:
     """What the catalog knows of the tables to be appended to, read under the commit lock.
 
-    ``unbounded`` holds the columns whose missing bounds mean *unknown* rather than *no value yet*;
+    ``unbounded`` holds the columns whose missing bounds mean *unknown* rather than *no value yet*,
+    ``retyped`` those whose bounds may be of a type that they had before;
     ``live_inlined`` the catalog tables that hold live rows of a table to be truncated, ``with_live_files``
     those of such tables with live data files; ``targets`` the live ones of the data files that lose rows,
     with their live delete files, whose paths below the data path are ``delete_file_paths``;
@@ -66,6 +67,7 @@ class KnownStats:
     tables: Mapping[TableId, TableStats] = field(default_factory=dict)
     columns: Mapping[TableId, Mapping[ColumnId, TableColumnStats]] = field(default_factory=dict)
     unbounded: frozenset[tuple[TableId, ColumnId]] = frozenset()
+    retyped: frozenset[tuple[TableId, ColumnId]] = frozenset()
     live_inlined: Mapping[TableId, tuple[str, ...]] = field(default_factory=dict)
     targets: Mapping[DataFileId, DeleteFileId | None] = field(default_factory=dict)
     delete_file_paths: Mapping[DeleteFileId, str] = field(default_factory=dict)
