@@ -68,7 +68,7 @@ def loads(data: bytes, what: str) -> Json:
     """
     try:
         document = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SparkJobError(f"{what} is no complete JSON document: {error}") from None
     version = document.get("v") if isinstance(document, dict) else None
     if version != FORMAT_VERSION:

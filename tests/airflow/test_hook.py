@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -20,6 +21,16 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.operators.cleanup import (
+    DuckLakeCleanupOldFilesOperator,
+    DuckLakeDeleteOrphanedFilesOperator,
+)
+from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
+from airflow_provider_ducklake.operators.expire_snapshots import DuckLakeExpireSnapshotsOperator
+from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator
+from airflow_provider_ducklake.operators.migrate import DuckLakeMigrateOperator
+from airflow_provider_ducklake.operators.verify import DuckLakeVerifyOperator
+from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 from tests.airflow.conftest import connection_fields
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
@@ -281,6 +292,42 @@ def test_the_first_line_of_a_log_names_the_lake(catalog):
     assert line.endswith(f"') of connection ducklake_default, data path {catalog.data_path}")
 
 
+@pytest.mark.parametrize(
+    "task",
+    [
+        DuckLakeTableHealthOperator(task_id="task"),
+        DuckLakeVerifyOperator(task_id="task"),
+        DuckLakeCleanupOldFilesOperator(task_id="task", dry_run=True),
+        DuckLakeDeleteOrphanedFilesOperator(task_id="task", dry_run=True),
+        DuckLakeExpireSnapshotsOperator(task_id="task", older_than="9 days", dry_run=True),
+        DuckLakeMigrateOperator(task_id="task", dry_run=True),
+        DuckLakeDDLOperator(task_id="task", sql="CREATE TABLE IF NOT EXISTS orders (id INT)"),
+        DuckLakeSnapshotSensor(task_id="task", table="main.orders", since=0),
+    ],
+    ids=lambda task: type(task).__name__,
+)
+def test_the_first_line_of_each_task_names_the_lake(sqlite_catalog, connect, task):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as lake:
+        lake.sql("CREATE TABLE orders (id INT); INSERT INTO orders VALUES (1), (2)")
+    connect(sqlite_catalog)
+
+    with structlog.testing.capture_logs() as entries:
+        act = task.poke if isinstance(task, DuckLakeSnapshotSensor) else task.execute
+        act({"ti": SimpleNamespace(**TASK_INSTANCE), "dag_run": None, "logical_date": None})
+
+    ours = [one for one in entries if "outside of the Task Runner" not in one["event"]]
+    assert f"data path {sqlite_catalog.data_path}" in ours[0]["event"] % ours[0].get("positional_args", ())
+
+
+TASK_INSTANCE = {
+    "dag_id": "dag",
+    "task_id": "task",
+    "run_id": "run",
+    "map_index": -1,
+    "try_number": 1,
+    "max_tries": 0,
+    "log_url": "http://localhost",
+}
 HOSTILE_DATA_PATHS = [
     "/elsewhere/",
     "/elsewhere",

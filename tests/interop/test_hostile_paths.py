@@ -351,6 +351,39 @@ def test_documents_of_jobs_lead_nowhere(scene, chosen, kind):
         assert lake.verify() == []
 
 
+GARBAGE = (
+    "",
+    "[]",
+    "[" * 100_000,
+    "null",
+    '{"v": 2}',
+    '{"v": 2, "job_id": "JOB"}',
+    '{"v": 2, "job_id": "JOB", "results": 7, "deletes": 7, "data_files": 7, "inlined": 7, "target": 7}',
+    '{"v": 2, "job_id": "JOB", "results": [7], "deletes": [7], "data_files": [7], "inlined": ["x"]}',
+    '{"v": 2, "job_id": "JOB", "results": [{"parts": [[]]}], "deletes": [[]], "data_files": [{"path": {}}]}',
+    '{"v": 2, "job_id": "JOB", "error": "SchemaMismatchError", "args": []}',
+    '{"v": 2, "job_id": "JOB", "error": ["CommitStateUnknownError"], "args": 7}',
+    "\udcff",
+)
+
+
+def test_garbage_in_the_documents_of_a_job_is_refused_with_an_error_of_ours(scene):
+    with scene.lake() as lake:
+        request, _ = job(lake)
+        documents = [path for path in Path(request.directory).iterdir() if path.is_file()]
+        documents.append(Path(request.directory) / "_ERROR.json")
+        honest = {path: path.read_bytes() for path in documents if path.exists()}
+        for path in documents:
+            for text in GARBAGE:
+                path.write_bytes(text.replace("JOB", JOB_ID).encode(errors="surrogateescape"))
+                with scene.unharmed(f"{path.name}: {text[:200]}"):
+                    attempt(lambda: job_io.read_request(job_io.request_uri(request.directory)))
+                    attempt(lambda: job_io.read_row_changes(request))
+                    attempt(lambda: job_io.read_error(request))
+            path.write_bytes(honest.get(path, b"{}"))
+        job_io.delete_job_directories(request)
+
+
 def test_a_request_that_somebody_changed_is_not_run(scene, chosen):
     with scene.lake() as lake:
         request, _ = job(lake)
