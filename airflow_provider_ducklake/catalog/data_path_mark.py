@@ -17,7 +17,7 @@ from airflow_provider_ducklake.catalog.column_types import TABLE_OPTIONS, Catalo
 from airflow_provider_ducklake.catalog.own_tables import ensure_table
 from airflow_provider_ducklake.catalog.questions import in_parts
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, with_retries
-from airflow_provider_ducklake.errors import SharedDataPathError
+from airflow_provider_ducklake.errors import SharedDataPathError, UntrustedValueError
 from airflow_provider_ducklake.planning.orphans import MARK
 
 if TYPE_CHECKING:
@@ -99,7 +99,19 @@ def _tokens(connection: Connection, catalog: Catalog) -> list[tuple[str, str]]:
     table = mark_table(catalog.tables.metadata_schema)
     if not catalog.dialect.has_table(connection, NAME, table.schema):
         return []
-    return [(row.token, row.lake_id) for row in connection.execute(select(table))]
+    return [(row.token, _checked(row.lake_id)) for row in connection.execute(select(table))]
+
+
+def _checked(lake_id: str) -> str:
+    """Return an id that a file is named by.
+
+    Raises:
+        UntrustedValueError: it is none that we gave.
+    """
+    try:
+        return str(uuid.UUID(lake_id))
+    except ValueError:
+        raise UntrustedValueError(NAME, lake_id, "is no id of a lake") from None
 
 
 def _add_token(catalog: Catalog, table: Table) -> tuple[str, str]:
@@ -110,7 +122,7 @@ def _add_token(catalog: Catalog, table: Table) -> tuple[str, str]:
         with catalog.dialect.writing() as connection:
             now = catalog.dialect.server_time(connection)
             rows = connection.execute(select(table)).all()
-            lake_id: str = rows[0].lake_id if rows else str(uuid.uuid4())
+            lake_id = _checked(rows[0].lake_id) if rows else str(uuid.uuid4())
             connection.execute(table.insert(), {"token": token, "lake_id": lake_id, "written_at": now})
             newest = max((row.written_at for row in rows), default=now)
             old = [row.token for row in rows if row.written_at < min(now - _KEPT, newest)]

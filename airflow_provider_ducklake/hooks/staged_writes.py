@@ -73,7 +73,12 @@ def _read(lake: Lake, uri: str, job: RegisteredJob) -> StagedWrite:
 
 
 def _jobs(lake: Lake, uris: list[str]) -> list[RegisteredJob]:
-    """Return the jobs of staged writes; only directories that the lake knows are ever touched."""
+    """Return the jobs of staged writes; only directories that the lake knows are ever touched.
+
+    Raises:
+        InvalidInputError: one is none of this lake.
+        UntrustedValueError: the catalog has the directory of one outside the data path.
+    """
     ids = [job_io.job_of_stage(uri) for uri in uris]
     known = lake.registered_jobs(ids)
     for uri, job_id in zip(uris, ids, strict=True):
@@ -81,6 +86,7 @@ def _jobs(lake: Lake, uris: list[str]) -> list[RegisteredJob]:
             raise InvalidInputError(
                 f"{uri} is no staged write of this lake, whose files lie below {lake.data_path}."
             )
+        lake.check_writable(known[job_id].prefix)
     return [known[job_id] for job_id in ids]
 
 

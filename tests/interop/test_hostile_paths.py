@@ -539,6 +539,7 @@ OF_CATALOG = {
     "delete file": (_SET + _NEWEST).replace("{table}", "delete_file").replace("{key}", "delete_file_id"),
     "scheduled file": _SET.replace("{table}", "files_scheduled_for_deletion") + "true",
     "prefix of a job": "UPDATE airflow_ducklake_job SET prefix = ?",
+    "id of the lake": "UPDATE airflow_ducklake_mark SET lake_id = ?",
     "data path": "UPDATE ducklake_metadata SET value = ? WHERE key = 'data_path'",
 }
 
@@ -586,6 +587,7 @@ def actions(staged: str, *, is_sole_owner: bool) -> dict[str, Callable[[Lake], o
 def test_paths_of_the_catalog_lead_nowhere(scene, chosen, kind):
     with scene.lake() as lake:
         staged = job_io.stage_uri(stage(lake, "main.t", rows_of(100)).directory)
+        lake.delete_orphaned_files()  # leaves the lake's mark
         assert lake.verify() == []
     scene.keep()
     doing = actions(staged, is_sole_owner=kind != "schema")  # its files may well be another lake's then
@@ -611,6 +613,18 @@ def test_paths_of_the_catalog_lead_nowhere(scene, chosen, kind):
         for act in doing.values():
             act(lake)
         assert lake.verify() == []
+
+
+def test_neither_the_catalog_nor_a_task_has_a_directory_elsewhere_discarded(scene):
+    with scene.lake() as lake:
+        staged = stage(lake, "main.t", rows_of(100))
+        elsewhere = scene.place.beside / f"ducklake-{staged.job_id}"
+        with scene.unharmed("prefix and XCom"):
+            scene.sql("UPDATE airflow_ducklake_job SET prefix = ?", f"{elsewhere}/")
+            for act in (read_staged, tidy_up, discard):
+                given = f"{elsewhere}/stage.json"
+                with pytest.raises(UntrustedValueError, match="outside the data path"):
+                    act(lake, [given])
 
 
 @pytest.mark.parametrize("spelling", ["{}", "file://{}", "local://{}", "/{}"])
