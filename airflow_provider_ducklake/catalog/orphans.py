@@ -89,7 +89,7 @@ def delete_orphans(
         InvalidInputError: the moment lies in the future, or is nearer than the rule's floor.
         SharedDataPathError: another lake seems to keep files below the data path.
         StorageError: the data path cannot be listed, or marked.
-        UntrustedValueError: the catalog has a path that leads elsewhere than it says.
+        UntrustedValueError: a schema or table has a path that leads elsewhere than it says.
     """
     from airflow_provider_ducklake.storage.listing import list_files  # noqa: PLC0415 - heavy
 
@@ -153,12 +153,12 @@ def _what_is_named(catalog: Catalog) -> tuple[LakeFiles, int, frozenset[str]]:
 
 
 def _check_readable(connection: Connection, catalog: Catalog) -> None:
-    """Refuse a catalog that does not say where a file lies: it may be one that seems to be an orphan.
+    """Refuse a catalog that has a directory elsewhere: all files of the true one would seem to be orphans.
 
     Raises:
-        UntrustedValueError: a schema, table or file has a path that leads elsewhere than it says.
+        UntrustedValueError: a schema or table has a path that leads elsewhere than it says.
     """
-    for kind in ("schema", "table", "data_file", "delete_file"):
+    for kind in ("schema", "table"):
         row = catalog.tables[kind]
         query = select(row.c.path, row.c.path_is_relative).where(may_mislead(row.c.path))
         for path, is_relative in streamed(connection, query):
