@@ -40,6 +40,8 @@ def _bucket(hashed: SparkColumn, buckets: int, value: SparkColumn) -> SparkColum
 def with_bucket_of_bytes(df: DataFrame, value: SparkColumn, buckets: int, name: str) -> DataFrame:
     """Return ``df`` with one more column: the bucket of a string's or binary's bytes; null stays null.
 
+    No column has a name that begins with ``name``.
+
     Each step is a column of its own, since an expression that uses a step several times would otherwise grow
     with every step; the steps are dropped again.
     """

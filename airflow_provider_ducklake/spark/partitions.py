@@ -14,6 +14,7 @@ from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spark.hashing import bucket_of_double, bucket_of_long, with_bucket_of_bytes
+from airflow_provider_ducklake.spark.identifiers import free_prefix, quoted
 from airflow_provider_ducklake.spark.local_times import DAY, HOUR, SECOND, is_infinite, micros_of
 from airflow_provider_ducklake.spec.partitioning import (
     PartitionField,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import TableSchema
 
 _ADVISORY_SIZE = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
-KEY_PREFIX = "_ducklake_key_"
 
 
 def with_keys(
@@ -41,10 +41,11 @@ def with_keys(
         UnsupportedFeatureError: the reference's hash of that type cannot be computed.
     """
     names: list[str] = []
+    prefix = free_prefix(schema.names)
     for number, field in enumerate(fields):
-        names.append(f"{KEY_PREFIX}{number}")
+        names.append(f"{prefix}key_{number}")
         column = schema.by_id(field.column_id)
-        value = f.col(f"`{column.name.replace('`', '``')}`")
+        value = f.col(quoted(column.name))
         df = _with_key(df, value, column.type, field.transform, names[-1])
     return df, names
 

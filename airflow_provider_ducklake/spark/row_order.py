@@ -13,7 +13,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from airflow_provider_ducklake.spark.identifiers import quoted
+from airflow_provider_ducklake.spark.identifiers import free_prefix, quoted
 from airflow_provider_ducklake.spark.partitions import gathered, rebalanced
 from airflow_provider_ducklake.spark.zorder import zorder_key
 from airflow_provider_ducklake.spec.identifiers import fold
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_ZORDER = "_ducklake_zorder"
-
 
 def placed(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> DataFrame:
     """Return ``df`` with rows that belong together in one task; a group too large for a file is split.
@@ -37,7 +35,7 @@ def placed(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> DataFrame:
     """
     size = plan.settings.target_file_size_bytes
     if plan.row_order.zorder_by:
-        return gathered(clustered(df, plan), [*keys, _ZORDER], size)
+        return gathered(clustered(df, plan), [*keys, _zorder(plan)], size)
     if keys or plan.settings.gathers_rows:
         return rebalanced(df, keys, size)
     return df
@@ -47,7 +45,11 @@ def clustered(df: DataFrame, plan: WritePlan) -> DataFrame:
     """Return ``df`` with the column that ``ordered`` goes by where rows are to be clustered."""
     if not plan.row_order.zorder_by:
         return df
-    return df.withColumn(_ZORDER, zorder_key(df, plan.row_order.zorder_by, plan.target))
+    return df.withColumn(_zorder(plan), zorder_key(df, plan.row_order.zorder_by, plan.target))
+
+
+def _zorder(plan: WritePlan) -> str:
+    return f"{free_prefix(plan.target.names)}zorder"
 
 
 def ordered(df: DataFrame, leading: Sequence[str], plan: WritePlan) -> DataFrame:
@@ -56,8 +58,8 @@ def ordered(df: DataFrame, leading: Sequence[str], plan: WritePlan) -> DataFrame
     ``placed`` or ``clustered`` made it.
     """
     order = [f.col(quoted(name)).asc_nulls_first() for name in leading]
-    if _ZORDER in df.columns:
-        return df.sortWithinPartitions(*order, f.col(_ZORDER)).drop(_ZORDER)
+    if plan.row_order.zorder_by:
+        return df.sortWithinPartitions(*order, f.col(_zorder(plan))).drop(_zorder(plan))
     order += _sort_columns(plan.row_order.sort_by, plan.target, plan.table)
     return df.sortWithinPartitions(*order) if order else df
 

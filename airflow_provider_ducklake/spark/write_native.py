@@ -104,7 +104,7 @@ def _with_folders(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> tuple[
     Null goes by its name, for Spark would sort texts that may be null again, and not by what follows them.
     """
     schema = plan.target
-    taken = {name.lower() for name in schema.names}
+    taken = {name.lower() for name in df.columns}
     folders: list[str] = []
     for key, field in zip(keys, plan.partition_fields, strict=True):
         name = _folder_name(schema.by_id(field.column_id).name, field, taken)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_ducklake.spec.identifiers import INTERNAL_PREFIX
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.storage.delete_files import deleted_rows
 from airflow_provider_ducklake.storage.inlined_values import inlined_in_schema
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.storage.filesystem import Location
 
 _BEFORE_ALL = -1
-_LIFE = ("inserted", "deleted", "rowid")  # columns put before the table's
+# columns put before the table's, which may not be called so
+_INSERTED, _DELETED, _ROW_ID = (f"{INTERNAL_PREFIX}{name}" for name in ("inserted", "deleted", "rowid"))
+_LIFE = (_INSERTED, _DELETED, _ROW_ID)
 
 
 def read_changes(plan: ChangeFeedPlan, locate: Callable[[str], Location]) -> pa.Table:
@@ -35,18 +38,17 @@ def read_changes(plan: ChangeFeedPlan, locate: Callable[[str], Location]) -> pa.
         StorageError: a file is missing or damaged: an old one may have been cleaned up.
     """
     lives = pa.concat_tables([*_lives(plan, locate)])
-    born = lives.filter(_within(lives["inserted"], plan))
-    died = lives.filter(_within(lives["deleted"], plan))
-    born_keys, died_keys = _keys(born, "inserted"), _keys(died, "deleted")
+    born = lives.filter(_within(lives[_INSERTED], plan))
+    died = lives.filter(_within(lives[_DELETED], plan))
+    born_keys, died_keys = _keys(born, _INSERTED), _keys(died, _DELETED)
     changes = pa.concat_tables(
         [
-            _changes(died, "deleted", pc.is_in(died_keys, value_set=born_keys), "update_preimage", "delete"),
-            _changes(
-                born, "inserted", pc.is_in(born_keys, value_set=died_keys), "update_postimage", "insert"
-            ),
+            _changes(died, _DELETED, pc.is_in(died_keys, value_set=born_keys), "update_preimage", "delete"),
+            _changes(born, _INSERTED, pc.is_in(born_keys, value_set=died_keys), "update_postimage", "insert"),
         ]
     )
-    order = pc.sort_indices(changes, [("snapshot_id", "ascending"), ("rowid", "ascending")])
+    keys = pa.table({"snapshot_id": changes.column(0), "rowid": changes.column(1)})
+    order = pc.sort_indices(keys, [("snapshot_id", "ascending"), ("rowid", "ascending")])
     return changes.take(order)  # stable: deletes stand before inserts
 
 
@@ -58,7 +60,7 @@ def _lives(plan: ChangeFeedPlan, locate: Callable[[str], Location]) -> Iterator[
 
 
 def lives_in_catalog(plan: ChangeFeedPlan) -> pa.Table:
-    """Return the rows in the catalog: ``inserted``, ``deleted``, ``rowid``, and the table's columns."""
+    """Return the rows in the catalog: when they came and went, row ids, and the table's columns."""
     rows = inlined_in_schema(plan.inlined, plan.table.schema)
     cells = [row for part in plan.inlined for row in part.rows]
     ended = [row["end_snapshot"] for row in cells]
@@ -93,7 +95,7 @@ def lives_of_file(plan: ChangeFeedPlan, history: FileHistory, locate: Callable[[
         _deleted_by(plan, history, places, locate),
         pc.coalesce(read[ROW_ID.name], numbered),
     )
-    return rows.filter(pc.less_equal(rows["inserted"], plan.end))
+    return rows.filter(pc.less_equal(rows[_INSERTED], plan.end))
 
 
 def _but_of_rewrites(begin: pa.ChunkedArray, plan: ChangeFeedPlan) -> pa.ChunkedArray:
@@ -146,12 +148,12 @@ def _within(snapshots: pa.ChunkedArray, plan: ChangeFeedPlan) -> pa.ChunkedArray
 
 def _keys(rows: pa.Table, when: str) -> pa.ChunkedArray:
     """Return a text for each row: its snapshot and row id."""
-    return pc.binary_join_element_wise(rows[when].cast(pa.string()), rows["rowid"].cast(pa.string()), ":")
+    return pc.binary_join_element_wise(rows[when].cast(pa.string()), rows[_ROW_ID].cast(pa.string()), ":")
 
 
 def _changes(rows: pa.Table, when: str, is_update: pa.ChunkedArray, update: str, otherwise: str) -> pa.Table:
     kinds = pc.if_else(is_update, update, otherwise)
-    columns = {"snapshot_id": rows[when], "rowid": rows["rowid"], "change_type": kinds}
+    columns = {"snapshot_id": rows[when], "rowid": rows[_ROW_ID], "change_type": kinds}
     own = rows.drop_columns(list(_LIFE)) if rows.num_columns > len(_LIFE) else None
     fields = [pa.field(name, values.type) for name, values in columns.items()]
     arrays: list[pa.ChunkedArray] = [*columns.values(), *(own.columns if own is not None else [])]

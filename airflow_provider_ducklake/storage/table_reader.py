@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.planning.scan import columns_to_read
+from airflow_provider_ducklake.spec.identifiers import INTERNAL_PREFIX
 from airflow_provider_ducklake.spec.ids import ColumnId
 from airflow_provider_ducklake.spec.schema import Column, TableSchema
 from airflow_provider_ducklake.spec.types import ScalarType
@@ -41,14 +42,15 @@ def live_rows(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Locati
 
 def wanted_positions(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location]) -> pa.Array:
     """Return where the rows that the plan wants lie in a data file: int64, ascending, from 0."""
-    return _matching(plan, visible_rows(plan, file, locate, numbered=True))["pos"].combine_chunks()
+    return _matching(plan, visible_rows(plan, file, locate, numbered=True))[POSITION].combine_chunks()
 
 
 def wanted_row_ids(plan: ScanPlan) -> pa.ChunkedArray:
     """Return the ids (int64) of the rows that the plan wants and the catalog keeps."""
     row_ids = [row_id for part in plan.inlined_rows for row_id in part.row_ids]
     rows = inlined_in_schema(plan.inlined_rows, TableSchema(columns_to_read(plan)))
-    return _matching(plan, rows.append_column("row_id", pa.array(row_ids, pa.int64())))["row_id"]
+    numbered = rows.append_column(ROW_ID.name, pa.array(row_ids, pa.int64()))
+    return _matching(plan, numbered)[ROW_ID.name]
 
 
 def visible_rows(
@@ -70,7 +72,7 @@ def visible_rows(
 def _numbered(rows: pa.Table, stored: pa.ChunkedArray, row_id_start: int) -> pa.Table:
     places = ordinals(rows.num_rows)
     row_ids = pc.coalesce(stored, pc.add(places, row_id_start))
-    return rows.append_column(ROW_ID.name, row_ids).append_column("pos", places)
+    return rows.append_column(ROW_ID.name, row_ids).append_column(POSITION, places)
 
 
 def count_live_rows(plan: ScanPlan, locate: Callable[[str], Location]) -> int:
@@ -132,6 +134,7 @@ def _matching(plan: ScanPlan, rows: pa.Table) -> pa.Table:
 
 # Rows of several snapshots in one file (merged, or flushed from the catalog) say which each of them is.
 SNAPSHOT_ID = Column(ColumnId(2147483539), "_ducklake_internal_snapshot_id", ScalarType("int64"))
+POSITION = f"{INTERNAL_PREFIX}position"  # which no column of a table may be called
 # Rows that moved from another file keep their ids.
 ROW_ID = Column(ColumnId(2147483540), "_ducklake_internal_row_id", ScalarType("int64"))
 

@@ -228,3 +228,39 @@ def test_our_own_deletes_and_inlined_rows_are_in_the_feed_of_both(catalog):
             for start in range(8):
                 for end in range(max(start, 1), 8):
                     compare(lake, reference, start, end, set())
+
+
+def test_columns_with_the_names_that_changes_are_told_by(sqlite_catalog):
+    names = ("inserted", "deleted", "pos", "kind", "row_id", "_ducklake_internals")
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql(f"CREATE TABLE t (id INTEGER, {', '.join(f'{name} INTEGER' for name in names)})")
+        values = ", ".join(f"i * 10 + {number}" for number, _ in enumerate(names))
+        reference.sql(f"INSERT INTO t SELECT i, {values} FROM range(9) r(i)")
+        reference.sql("DELETE FROM t WHERE id = 3")
+        reference.sql("UPDATE t SET deleted = 1, pos = 2 WHERE id = 5")
+        theirs = reference.sql("FROM ducklake_table_changes('lake', 'main', 't', 1, 4)")
+
+        with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+            ours = lake.changes("t", 1, 4).read_arrow()
+            with lake.transaction() as transaction:
+                assert transaction.delete_rows("t", "pos >= 62 OR deleted = 1") == 5
+    found = zip(*(column.to_pylist() for column in ours.columns), strict=True)
+    assert sorted(map(repr, found)) == sorted(map(repr, theirs))
+    assert len(theirs) == 12
+
+
+def test_columns_called_as_those_of_a_change_keep_their_values(sqlite_catalog):
+    """The reference gives these columns instead of its own."""
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("CREATE TABLE t (snapshot_id INTEGER, rowid INTEGER, change_type VARCHAR)")
+        reference.sql("INSERT INTO t VALUES (70, 80, 'x'), (60, 90, 'y')")
+        reference.sql("DELETE FROM t WHERE rowid = 80")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        ours = lake.changes("t", 1, 3).read_arrow()
+
+    assert ours.column_names == ["snapshot_id", "rowid", "change_type"] * 2
+    assert list(zip(*(column.to_pylist() for column in ours.columns), strict=True)) == [
+        (2, 0, "insert", 70, 80, "x"),
+        (2, 1, "insert", 60, 90, "y"),
+        (3, 0, "delete", 70, 80, "x"),
+    ]

@@ -155,3 +155,25 @@ def test_a_file_of_others_goes_to_the_day_of_utc_that_its_bounds_lie_in(sqlite_c
             "SELECT DISTINCT partition_value FROM __ducklake_metadata_lake.ducklake_file_partition_value "
             "JOIN __ducklake_metadata_lake.ducklake_data_file USING (data_file_id) WHERE path LIKE '%given%'"
         ) == [("4",)]
+
+
+def test_rows_of_a_zone_that_has_an_hour_twice_are_split_by_moments(sqlite_catalog):
+    night = [datetime(2024, 11, 3, hour, 30, tzinfo=UTC) for hour in (5, 6)]  # both 01:30 in New York
+    rows = pa.table(
+        {
+            "id": pa.array(range(60), pa.int32()),
+            "ts": pa.array(night * 30, pa.timestamp("us", "America/New_York")),
+        }
+    )
+    make_table(sqlite_catalog, "America/New_York", ["ts", "hour(ts)"], at_once=False, moments=())
+
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        lake.append_arrow("t", rows)
+        assert ids(lake, "ts = TIMESTAMPTZ '2024-11-03 06:30:00+00'") == [*range(1, 60, 2)]
+        assert replaced(lake, 1)[0] == [*range(1, 60, 2)]
+        assert lake.verify() == []
+    with open_lake(sqlite_catalog) as reference:
+        assert reference.sql(
+            "SELECT DISTINCT partition_value FROM __ducklake_metadata_lake.ducklake_file_partition_value "
+            "WHERE partition_value LIKE '2024%' ORDER BY ALL"
+        ) == [("2024-11-03 05:30:00+00",), ("2024-11-03 06:30:00+00",)]
