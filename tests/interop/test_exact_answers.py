@@ -5,13 +5,20 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import ColumnNotFoundError, StorageError, TableNotFoundError
+from airflow_provider_ducklake.errors import (
+    ColumnNotFoundError,
+    InvalidPartitionError,
+    StorageError,
+    TableNotFoundError,
+)
 from tests.interop.corpus import FILES_ONLY, FLUSH
 from tests.reference.duckdb_lake import open_lake
 
+CUT = Path(__file__).parents[1] / "golden" / "parquet_mr" / "text_cut.parquet"
 COLUMNS = {  # SQL type: least and greatest of three values and a NULL, where the catalog can tell them
     "INTEGER": ("-5", "7", (-5, 7)),
     "UBIGINT": ("0", "18446744073709551615", (0, 2**64 - 1)),
@@ -101,3 +108,22 @@ def test_a_table_without_rows_has_bounds_without_values(catalog):
         for at in (1, 2):
             found = lake.column_bounds("t", "i", at)
             assert (found.min.as_py(), found.max.as_py()) == (None, None)
+
+
+def test_bounds_that_another_writer_may_have_cut_are_no_answer_and_lose_no_row(sqlite_catalog, tmp_path):
+    path, copy = (shutil.copy(CUT, tmp_path / name) for name in ("cut.parquet", "copy.parquet"))
+    statistics = pq.read_metadata(path).row_group(0).column(0).statistics
+    assert (statistics.min_raw, statistics.max_raw) == (b"abc", b"abd")  # of abcdef to abd
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("CREATE TABLE t (c VARCHAR)")
+        reference.sql("CREATE TABLE p (c VARCHAR)")
+        reference.sql("ALTER TABLE p SET PARTITIONED BY (c)")
+        with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+            with lake.transaction() as transaction:
+                transaction.add_data_files("t", [str(path)])
+            assert lake.column_bounds("t", "c") is None
+            for where in ("c = 'abcxyz'", "c >= 'abcxyz' AND c < 'abd'", "c > 'abcz'"):
+                found = lake.read_arrow("t", where=where).num_rows
+                assert [(found,)] == reference.sql(f"SELECT count(*) FROM t WHERE {where}") == [(1,)]
+            with pytest.raises(InvalidPartitionError), lake.transaction() as transaction:
+                transaction.add_data_files("p", [str(copy)])

@@ -15,13 +15,16 @@ QUERIES = {
     "float_nan": "SELECT float('nan') c UNION ALL SELECT CAST(NULL AS FLOAT)",
     "text_300": "SELECT * FROM VALUES (repeat('a', 300)), ('b'), (NULL) t(c)",
     "text_5000": "SELECT * FROM VALUES (repeat('a', 5000)), ('b'), (NULL) t(c)",
+    "text_cut": "SELECT * FROM VALUES ('abcdef'), ('abcxyz'), ('abd'), (NULL) t(c)",
 }
+OPTIONS = {"text_cut": {"parquet.statistics.truncate.length": "3"}}
 
 if __name__ == "__main__":
     spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     for name, query in QUERIES.items():
         with tempfile.TemporaryDirectory() as folder:
-            spark.sql(query).coalesce(1).write.mode("overwrite").parquet(folder)
+            writer = spark.sql(query).coalesce(1).write.mode("overwrite")
+            writer.options(**OPTIONS.get(name, {})).parquet(folder)
             (part,) = Path(folder).glob("*.parquet")
             shutil.copy(part, Path(__file__).with_name(f"{name}.parquet"))
     spark.stop()
