@@ -24,6 +24,7 @@ from airflow_provider_ducklake.transaction.changes import (
     FileDeletes,
     InlineDeletes,
     PositionsFile,
+    ReadRows,
     UnwrittenDeletes,
 )
 
@@ -148,7 +149,8 @@ def changes_of_job(targets: Targets, changes: RowChanges, locate: Locate) -> Sta
     """Return what is to be committed of a job's row changes, on the snapshot that it read.
 
     The delete files of the job become those of the lake where nothing was deleted before; others are read,
-    and are among the files that are unused after the commit.
+    and are among the files that are unused after the commit. Which rows are inserted depends on those that
+    the table has, so rows that come meanwhile are a conflict also where none is deleted.
 
     Raises:
         TransactionConflictError: a file, or a row in the catalog, is gone, or the table's columns changed.
@@ -157,6 +159,7 @@ def changes_of_job(targets: Targets, changes: RowChanges, locate: Locate) -> Sta
     table = targets.table
     check_present(targets, changes.deletes)
     made = [
+        *([ReadRows(table.table_id, table.name)] if changes.inserted.data_files else []),
         *delete_changes(targets, positions_files(changes.deletes), changes.inlined, locate),
         *append_to_existing(table, changes.updated),
         *append_to_existing(table, changes.inserted),

@@ -288,11 +288,12 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
     ) -> CommittedSnapshot | None:
         """Commit all results as one snapshot, and what was consumed for them."""
         from airflow_provider_ducklake.catalog.commit import Stage  # noqa: PLC0415 - heavy
-        from airflow_provider_ducklake.operators.sql_plan import table_changes  # noqa: PLC0415
+        from airflow_provider_ducklake.operators.sql_plan import rows_read, table_changes  # noqa: PLC0415
 
         replaced = lake.replaced_rows(keyed.seen, self._head.id) if self._replaces else ()
         changes = table_changes(self._targets, self._rows_of(results), empties=self._full_refresh)
-        stage = Stage(self._head.id, (*replaced, *changes))
+        read = rows_read(self._targets, self._reads)
+        stage = Stage(self._head.id, (*replaced, *read, *changes))
         return lake.commit_stages([stage], info, keyed=keyed, job_ids=self.job_ids, consumed=self._consumed())
 
     def _consumed(self) -> Consumed | None:

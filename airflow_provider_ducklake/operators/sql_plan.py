@@ -24,7 +24,7 @@ from airflow_provider_ducklake.spark.job_request import Step, job_directory
 from airflow_provider_ducklake.spec.consumption import Consumption
 from airflow_provider_ducklake.sql.spark_sql import parse_query
 from airflow_provider_ducklake.sql.spark_statements import ViewStatement, WriteMode
-from airflow_provider_ducklake.transaction.changes import DropTable, NewTableRef, Truncate
+from airflow_provider_ducklake.transaction.changes import DropTable, NewTableRef, ReadRows, Truncate
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -50,6 +50,11 @@ class Target:
     base: TableSnapshot | NewTable
     mode: WriteMode
     drops: TableSnapshot | None = None
+
+    @property
+    def existing(self) -> TableSnapshot | None:
+        """The table that is there as it was planned, to be written or replaced."""
+        return self.drops if isinstance(self.base, NewTable) else self.base
 
     @property
     def name(self) -> QualifiedName:
@@ -219,6 +224,18 @@ def _columns(statement: WriteStatement, target: Target) -> tuple[str, ...] | Non
     if statement.by_name:
         return None
     return statement.columns or target.columns
+
+
+def rows_read(targets: Sequence[Target], reads: Reads) -> Iterator[ReadRows]:
+    """Yield which tables are read and written: rows that came or went since would change what is written.
+
+    An earlier snapshot, and no rows at all, say the same whatever comes.
+    """
+    if reads.full_refresh or any(target.base.snapshot.id != reads.at.id for target in targets):
+        return
+    for target in targets:
+        if target.existing is not None and target.existing.name.folded in reads.names_of:
+            yield ReadRows(target.existing.table_id, target.existing.name)
 
 
 def table_changes(

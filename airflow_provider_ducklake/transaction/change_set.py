@@ -27,6 +27,7 @@ from airflow_provider_ducklake.transaction.changes import (
     InlineRows,
     MergeAdjacent,
     NewTableRef,
+    ReadRows,
     RegisterLayout,
     RenameTable,
     RenameView,
@@ -71,12 +72,13 @@ def ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
     """Return the changes in commit order: drops, creations, alterations, then each table's rows, files first.
 
     Existing tables come before new ones and by id, and delete files last, as the reference numbers files.
+    What was only read has no effect and is left out.
 
     Raises:
         UnsupportedFeatureError: compaction or a flush together with anything else: readers tell by the
             snapshot that no row changed.
     """
-    changes = tuple(changes)
+    changes = tuple(change for change in changes if not isinstance(change, ReadRows))
     upkeep = [_is_upkeep(change) for change in changes]
     if any(upkeep) and not all(upkeep):
         raise UnsupportedFeatureError("Upkeep makes a snapshot of its own. Commit other changes apart.")

@@ -319,6 +319,17 @@ class EndFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadRows:
+    """Rows of a table that other changes of the stage were made of: rows that came or went since conflict.
+
+    It changes nothing itself, and alone it makes no snapshot.
+    """
+
+    table_id: TableId
+    name: QualifiedName
+
+
+@dataclass(frozen=True, slots=True)
 class Positions:
     """Positions (from 0) of rows in a data file: ascending, unique, each 8 bytes, little-endian."""
 
@@ -653,6 +664,7 @@ Change: TypeAlias = (
     | AppendFiles
     | InlineRows
     | EndFiles
+    | ReadRows
     | AddDeletes
     | InlineDeletes
     | Truncate

@@ -33,6 +33,7 @@ from airflow_provider_ducklake.transaction.changes import (
     InlineDeletes,
     InlineRows,
     MergeAdjacent,
+    ReadRows,
     RenameTable,
     RenameView,
     RestoreMacro,
@@ -80,6 +81,7 @@ class Deed(Enum):
 
     INSERT = "insert into it"
     DELETE = "delete from it"
+    READ = "write what was made of its rows"
     INLINE_DELETE = "delete single rows from it"
     END_INLINED = "delete rows of it that lie in the catalog"
     TRUNCATE = "truncate it"
@@ -108,6 +110,7 @@ def _same_id(*kinds: ChangeKind) -> dict[ChangeKind, Fact]:
 CONFLICTS: dict[Deed, dict[ChangeKind, Fact]] = {
     Deed.INSERT: _same_id(*_ROWS_GONE, *_RESHAPED),
     Deed.DELETE: _same_id(*_ROWS_ADDED, _K.INLINED_DELETE, *_RESHAPED, *_COMPACTED),
+    Deed.READ: _same_id(*_ROWS_ADDED, *_ROWS_GONE, *_RESHAPED),
     Deed.INLINE_DELETE: _same_id(*_ROWS_ADDED, _K.INLINED_DELETE, *_RESHAPED, *_COMPACTED, _K.INLINE_FLUSH),
     Deed.END_INLINED: _same_id(*_ROWS_ADDED, _K.INLINED_DELETE, *_RESHAPED, _K.INLINE_FLUSH),
     Deed.TRUNCATE: _same_id(*_ROWS_ADDED, *_RESHAPED, *_COMPACTED),
@@ -186,6 +189,8 @@ def _ours(change: Change) -> _Ours | None:  # noqa: C901, PLR0911, PLR0912 - one
             return _Ours(Deed.DELETE, str(name), table_id)
         case InlineDeletes(table_id, name, positions):
             return _Ours(Deed.INLINE_DELETE if positions else Deed.END_INLINED, str(name), table_id)
+        case ReadRows(table_id, name):
+            return _Ours(Deed.READ, str(name), table_id)
         case Truncate(table_id, name):
             return _Ours(Deed.TRUNCATE, str(name), table_id)
         case MergeAdjacent(table_id, name):

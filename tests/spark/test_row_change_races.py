@@ -23,6 +23,7 @@ from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
 SOURCE = SqlSource("SELECT id, 10 AS n FROM range(50, 150)", {})
+NEW_KEYS = SqlSource("SELECT id, 10 AS n FROM range(1000, 1003)", {})
 RAISE = Clause(Action.UPDATE, None, {"n": "target.n + source.n"})
 ADD = Clause(Action.INSERT, None, {"id": "id", "n": "n"})
 
@@ -35,13 +36,13 @@ def lake(sqlite_catalog: CatalogDatabase) -> Iterator[Lake]:
         yield lake
 
 
-def merge(spark, lake: Lake) -> Stage:
+def merge(spark, lake: Lake, rows: SqlSource = SOURCE, matched: tuple[Clause, ...] = (RAISE,)) -> Stage:
     """Plan a merge on the lake's snapshot and run its job; nothing is committed."""
     plan, job_id = lake.scan("t", stats_of=["id"]), str(uuid.uuid4())
     directory = job_directory(plan.table.root, job_id)
     plans = tuple(plan_write(plan.table, f"{directory}{name}/") for name in ("updated", "inserted"))
     source = RowChangeSource(
-        plan, source=SOURCE, on="target.id = source.id", matched=(RAISE,), not_matched=(ADD,)
+        plan, source=rows, on="target.id = source.id", matched=matched, not_matched=(ADD,)
     )
     return lake.row_changes(plan.table, change_rows(spark, JobRequest(job_id, source, plans, verb="merge")))
 
@@ -61,6 +62,24 @@ def test_of_two_merges_one_wins_and_the_other_then_sees_its_rows(spark, lake, sq
         counts = duck.sql("SELECT n, count(*), min(id), max(id) FROM t GROUP BY n ORDER BY n")
         assert counts == [(0, 50, 0, 49), (20, 100, 50, 149)]
         assert duck.sql("SELECT count(DISTINCT rowid) FROM t") == [(150,)]
+
+
+@pytest.mark.parametrize("matched", [(), (RAISE,)], ids=["insert only", "update and insert"])
+@pytest.mark.parametrize("theirs", ["our merge", "inlined insert", "insert"])
+def test_keys_that_two_writers_insert_at_once_are_there_once(spark, lake, sqlite_catalog, matched, theirs):
+    stage = merge(spark, lake, NEW_KEYS, matched)
+    if theirs == "our merge":
+        commit(lake, merge(spark, lake, NEW_KEYS, matched))
+    else:
+        with open_lake(sqlite_catalog, data_inlining_row_limit=50 if "inlined" in theirs else 0) as duck:
+            duck.sql("INSERT INTO t SELECT 1000 + i, 10 FROM range(3) r(i)")
+    with pytest.raises(TransactionConflictError, match="added rows to it"):
+        commit(lake, stage)
+    commit(lake, merge(spark, lake, NEW_KEYS, matched))
+
+    with open_lake(sqlite_catalog) as duck:
+        expected = [(one, 20 if matched else 10) for one in (1000, 1001, 1002)]
+        assert duck.sql("FROM t WHERE id >= 1000 ORDER BY ALL") == expected
 
 
 @pytest.mark.parametrize("limit", [0, 50])
