@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import conf
 
+from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spec.commit_key import FIRST_GENERATION, CommitKey
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from collections.abc import Iterator
+
+    from airflow.sdk import BaseOperator, Context
 
     from airflow_provider_ducklake.spec.snapshots import JsonValue
 
 _NAMESPACE_LENGTH = 12
+_made: set[tuple[str, int, str]] = set()  # commits of the tries that this process runs, which is one mostly
 _AIRFLOWS_DEFAULT_URL = "http://localhost:8080/"  # what Airflow's own links begin with where none is set
 
 
@@ -24,19 +29,47 @@ class CommitIdentity:
     """The key of a task's commit, and what its snapshot says of the task.
 
     ``starts_over``: this is the first try of all, so that a commit found under the key was made by a run of
-    the same name that has been deleted since.
+    the same name that has been deleted since. ``try_id`` is the id of the task instance, another one for each
+    try.
     """
 
     key: CommitKey
     starts_over: bool
     extra: dict[str, JsonValue]
+    try_id: str = ""
 
     @property
     def task(self) -> str:
-        """The DAG's and the task's id, with the index of a mapped task."""
+        """The DAG's and the task's id, with the index of a mapped task, and an operator that it executes."""
         airflow: Any = self.extra["airflow"]
         mapped = f"[{airflow['map_index']}]" if airflow["map_index"] >= 0 else ""
-        return f"{airflow['dag_id']}.{airflow['task_id']}{mapped}"
+        executed = f".{airflow['operator']}" if "operator" in airflow else ""
+        return f"{airflow['dag_id']}.{airflow['task_id']}{mapped}{executed}"
+
+    @property
+    def message(self) -> str:
+        """What a snapshot says of itself where nobody says more: the DAG's and the task's id."""
+        airflow: Any = self.extra["airflow"]
+        return f"{airflow['dag_id']}.{airflow['task_id']}"
+
+    @contextmanager
+    def made_once(self) -> Iterator[None]:
+        """Make the one commit of this try that the key names; a try that failed before it may go on.
+
+        Raises:
+            InvalidInputError: it was made already. A retry could not tell it from a second one.
+        """
+        airflow: Any = self.extra["airflow"]
+        made = (self.try_id, airflow["try_number"], self.key.digest)
+        if made in _made:
+            operator = airflow.get("operator", airflow["task_id"])
+            raise InvalidInputError(
+                f"The operator {operator!r} has been executed before in this try of task "
+                f"{airflow['task_id']!r}: a retry could not tell its commits apart. Give each operator that "
+                "one task executes a task_id of its own, or map the task."
+            )
+        yield
+        _made.add(made)
 
 
 def generation(try_number: int, max_tries: int, retries: int | None) -> int:
@@ -57,29 +90,34 @@ def default_namespace() -> str:
 
 
 def commit_identity(
-    context: Context, retries: int | None, namespace: str | None = None, part: int = 0
+    context: Context, operator: BaseOperator, namespace: str | None = None, part: int = 0
 ) -> CommitIdentity:
-    """Return the identity of a running task's commit; ``part`` numbers the commits of one that makes more."""
+    """Return the identity of a commit that an operator makes in a running task.
+
+    A task may execute others than its own operator, which are told apart by their own ``task_id``. ``part``
+    numbers the commits of one operator that makes more.
+    """
     ti: Any = context["ti"]
     namespace = namespace or default_namespace()
-    names = (namespace, ti.dag_id, ti.run_id, ti.task_id, ti.map_index, part)
-    key = CommitKey(names, generation(ti.try_number, ti.max_tries, retries))
-    logical_date = context.get("logical_date")
-    return CommitIdentity(
-        key,
-        starts_over=ti.try_number == 1,
-        extra={
-            "airflow": {
-                "dag_id": ti.dag_id,
-                "run_id": ti.run_id,
-                "task_id": ti.task_id,
-                "map_index": ti.map_index,
-                "try_number": ti.try_number,
-                "logical_date": logical_date.isoformat() if logical_date is not None else None,
-                "log_url": ti.log_url,
-                "namespace": namespace,
-                "part": part,
-                "generation": key.generation,
-            }
-        },
+    names: tuple[str | int, ...] = (namespace, ti.dag_id, ti.run_id, ti.task_id, ti.map_index, part)
+    is_own = operator.task_id == ti.task_id
+    retries = operator.retries if is_own else ti.task.retries
+    key = CommitKey(
+        names if is_own else (*names, operator.task_id), generation(ti.try_number, ti.max_tries, retries)
     )
+    logical_date = context.get("logical_date")
+    airflow: dict[str, JsonValue] = {
+        "dag_id": ti.dag_id,
+        "run_id": ti.run_id,
+        "task_id": ti.task_id,
+        "map_index": ti.map_index,
+        "try_number": ti.try_number,
+        "logical_date": logical_date.isoformat() if logical_date is not None else None,
+        "log_url": ti.log_url,
+        "namespace": namespace,
+        "part": part,
+        "generation": key.generation,
+    }
+    if not is_own:
+        airflow["operator"] = operator.task_id
+    return CommitIdentity(key, ti.try_number == 1, {"airflow": airflow}, str(ti.id))

@@ -70,9 +70,10 @@ class DuckLakeAddFilesOperator(DuckLakeOperator):
         """Add the files, or find that an earlier try did."""
         paths = _paths(self.paths)
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:
-            identity = commit_identity(context, self.retries, hook.settings().commit_namespace)
+            identity = commit_identity(context, self, hook.settings().commit_namespace)
             lake = hook.lake()
-            committed, files = self._add(lake, paths, identity)
+            with identity.made_once():
+                committed, files = self._add(lake, paths, identity)
             if committed is not None and committed.is_earlier:
                 return self._summary_of_records(lake, committed)
         return self._summary(committed, files)
@@ -82,7 +83,7 @@ class DuckLakeAddFilesOperator(DuckLakeOperator):
     ) -> tuple[CommittedSnapshot | None, Sequence[DataFile]]:
         if identity.starts_over:  # what a deleted run of this name left behind is not this task's
             lake.keyed_commit(identity.key, starts_over=True)
-        message = self.commit_message or f"{self.dag_id}.{self.task_id}"
+        message = self.commit_message or identity.message
         files: Sequence[DataFile] = ()
         with lake.transaction("airflow", message, identity.extra, identity.key) as tx:
             if tx.committed is None:

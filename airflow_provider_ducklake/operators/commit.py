@@ -80,13 +80,14 @@ class DuckLakeCommitOperator(DuckLakeOperator):
                 "Nothing is given to commit: staged is empty. Give what tasks with stage_only=True returned."
             )
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:
-            identity = commit_identity(context, self.retries, hook.settings().commit_namespace)
+            identity = commit_identity(context, self, hook.settings().commit_namespace)
             lake = hook.lake()
-            keyed = lake.keyed_commit(identity.key, on_clear, starts_over=identity.starts_over)
-            if keyed.seen.done:
-                return self._already_committed(lake, keyed.seen.done)
-            announce_replaced(self.log, lake, keyed)
-            return self._commit(lake, identity, keyed)
+            with identity.made_once():
+                keyed = lake.keyed_commit(identity.key, on_clear, starts_over=identity.starts_over)
+                if keyed.seen.done:
+                    return self._already_committed(lake, keyed.seen.done)
+                announce_replaced(self.log, lake, keyed)
+                return self._commit(lake, identity, keyed)
 
     def _already_committed(self, lake: Lake, records: Sequence[CommitRecord]) -> dict[str, Any]:
         announce_earlier(self.log, records)
@@ -106,7 +107,7 @@ class DuckLakeCommitOperator(DuckLakeOperator):
         from airflow_provider_ducklake.hooks.staged_writes import read_staged  # noqa: PLC0415 - heavy
 
         staged = read_staged(lake, self.staged)
-        info = CommitInfo("airflow", self.commit_message or f"{self.dag_id}.{self.task_id}", identity.extra)
+        info = CommitInfo("airflow", self.commit_message or identity.message, identity.extra)
         try:
             committed = commit_staged(lake, staged, info, keyed)
         except FilesGivenUpError as error:

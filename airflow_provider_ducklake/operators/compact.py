@@ -100,7 +100,7 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkJobOperator):
         hook = DuckLakeHook(self.ducklake_conn_id)
         try:
             lake = hook.lake()
-            identity = commit_identity(context, self.retries, hook.settings().commit_namespace)
+            identity = commit_identity(context, self, hook.settings().commit_namespace)
             info = self._commit_info(context, identity)
             self._staging_id = _staging_id(identity, context["ti"].try_number)
             committed = [*self._left_behind(lake, identity, context, info, commit_every)]

@@ -60,10 +60,11 @@ class DuckLakeDDLOperator(DuckLakeOperator):
         creates = parse_flag("create_lake", self.create_lake)
         statements = () if self.sql is None and creates else _parsed(self.sql)
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:
-            identity = commit_identity(context, self.retries, hook.settings().commit_namespace)
-            message = self.commit_message or f"{self.dag_id}.{self.task_id}"
+            identity = commit_identity(context, self, hook.settings().commit_namespace)
+            message = self.commit_message or identity.message
             lake = self._created(hook) if creates else hook.lake()
-            committed = _run(lake, statements, identity, message) if statements else None
+            with identity.made_once():
+                committed = _run(lake, statements, identity, message) if statements else None
         if statements:
             self._report(committed)
         return {

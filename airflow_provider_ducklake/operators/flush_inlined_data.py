@@ -80,7 +80,7 @@ class DuckLakeSparkFlushInlinedDataOperator(DuckLakeSparkJobOperator):
         dry_run = parse_flag("dry_run", self.is_dry_run)
         hook = DuckLakeHook(self.ducklake_conn_id)
         try:
-            identity = commit_identity(context, self.retries, hook.settings().commit_namespace)
+            identity = commit_identity(context, self, hook.settings().commit_namespace)
             found = hook.lake().flush_inlined_data(
                 self.table or None,
                 schema=self.schema or None,

@@ -88,8 +88,9 @@ class DuckLakeRestoreTableOperator(DuckLakeOperator):
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:
             if parse_flag("dry_run", self.is_dry_run):
                 return _summary(hook.lake().restore(**scope, dry_run=True))
-            identity = commit_identity(context, self.retries, hook.settings().commit_namespace)
-            result = self._restore(hook.lake(), scope, identity)
+            identity = commit_identity(context, self, hook.settings().commit_namespace)
+            with identity.made_once():
+                result = self._restore(hook.lake(), scope, identity)
         if result.committed is not None and result.committed.is_earlier:
             announce_earlier(self.log, result.committed.records)
         return _summary(result)
@@ -107,7 +108,7 @@ class DuckLakeRestoreTableOperator(DuckLakeOperator):
         from airflow_provider_ducklake.spec.commit_key import OnClear  # noqa: PLC0415 - not needed to parse a DAG
         from airflow_provider_ducklake.spec.snapshots import CommitInfo  # noqa: PLC0415
 
-        message = self.commit_message or f"{self.dag_id}.{self.task_id}"
+        message = self.commit_message or identity.message
         info = CommitInfo("airflow", message, identity.extra)
         keyed = lake.keyed_commit(identity.key, OnClear.APPEND, starts_over=identity.starts_over)
         return lake.restore(**scope, info=info, keyed=keyed)

@@ -101,18 +101,24 @@ class DuckLakeSparkOperator(DuckLakeSparkJobOperator):
         """Run the job and commit its files; on any failure nothing is visible and its files are removed."""
         on_clear = parse_on_clear(self.on_clear)
         hook = DuckLakeHook(self.ducklake_conn_id)
-        identity = commit_identity(context, self.retries, hook.settings().commit_namespace)
+        identity = commit_identity(context, self, hook.settings().commit_namespace)
         try:
             lake = hook.lake()
             if self.stage_only:
                 return self._write_and_stage(context, lake)
-            keyed = lake.keyed_commit(identity.key, on_clear, starts_over=identity.starts_over)
-            if keyed.seen.done:
-                return self._already_committed(lake, keyed.seen.done)
-            self.begin(lake, identity, keyed)
-            return self._write_and_commit(context, lake, identity, keyed)
+            with identity.made_once():
+                return self._commit_once(context, lake, identity, on_clear)
         finally:
             hook.close()
+
+    def _commit_once(
+        self, context: Context, lake: Lake, identity: CommitIdentity, on_clear: OnClear
+    ) -> dict[str, Any]:
+        keyed = lake.keyed_commit(identity.key, on_clear, starts_over=identity.starts_over)
+        if keyed.seen.done:
+            return self._already_committed(lake, keyed.seen.done)
+        self.begin(lake, identity, keyed)
+        return self._write_and_commit(context, lake, identity, keyed)
 
     def _already_committed(self, lake: Lake, records: Sequence[CommitRecord]) -> dict[str, Any]:
         announce_earlier(self.log, records)

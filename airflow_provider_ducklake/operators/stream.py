@@ -87,7 +87,7 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkJobOperator):
         """Commit what an earlier try staged, stage what is new, and commit that."""
         hook = DuckLakeHook(self.ducklake_conn_id)
         try:
-            identity = commit_identity(context, self.retries, hook.settings().commit_namespace)
+            identity = commit_identity(context, self, hook.settings().commit_namespace)
             commit = partial(self._commit, hook.lake(), self._commit_info(context, identity), identity.task)
             committed = commit()
             committed += self._stage_and_commit(context, hook.lake(), commit)

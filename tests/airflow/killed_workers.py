@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 from airflow_provider_ducklake.operators.spark_job import DuckLakeSparkJobOperator
 
@@ -23,6 +24,7 @@ def execute(
         map_index=-1,
         try_number=tries,
         max_tries=99,
+        id=uuid4(),
     )
     ti.log_url = "http://localhost:8080/dags/killed"
     operator(**arguments, retries=99).execute({"ti": ti, "logical_date": None})  # type: ignore[typeddict-item]

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
 import duckdb
 import pytest
@@ -46,6 +47,7 @@ def context() -> dict[str, object]:
     class TaskInstance:
         dag_id, run_id, task_id, map_index, try_number, max_tries = "dag", "run", "change", -1, 1, 0
         log_url = "http://localhost:8080/dags/dag"
+        id = property(lambda _: uuid4())
 
     return {"ti": TaskInstance(), "logical_date": None}
 

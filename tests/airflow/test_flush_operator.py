@@ -20,6 +20,7 @@ TASK_INSTANCE = SimpleNamespace(
     try_number=1,
     max_tries=0,
     log_url="",
+    id="",
 )
 
 

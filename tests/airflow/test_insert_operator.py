@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -44,6 +45,7 @@ class FakeTaskInstance:
 
     dag_id, run_id, task_id, map_index, try_number, max_tries = "dag", "run", "insert", -1, 1, 0
     log_url = "http://localhost:8080/dags/dag"
+    id = property(lambda _: uuid4())
 
 
 # SparkSubmitHook leaves its process and the pipe of it to the garbage collector.

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -193,6 +194,66 @@ def test_each_mapped_task_has_commits_of_its_own(lake, tmp_path):
     assert [one["snapshot_id"] for one in mapped_xcoms(run, "insert")] == [first, 5]
 
 
+def task_of_two(folder: Path, dies: list[bool]) -> Any:
+    """Return a task that executes two operators; it fails behind the second where ``dies`` says so next."""
+    with DAG("nested", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None) as dag:
+
+        @dag.task(retries=2, retry_delay=timedelta(0))
+        def load(**context: Any) -> None:
+            for table in ("orders", "lines"):
+                path = str(folder / "rows.parquet")
+                DuckLakeSparkInsertOperator(
+                    task_id=f"load_{table}", table=f"main.{table}", source=path
+                ).execute(context)
+            if dies and dies.pop():
+                raise RuntimeError("behind both commits")
+
+        load()
+    return sync_dag(dag).get_task("load")
+
+
+def test_each_operator_that_one_task_executes_has_a_commit_of_its_own(lake, submit, tmp_path):
+    duckdb(lake, "CREATE TABLE lines (id INT)")
+    dies = [True]
+    task = task_of_two(tmp_path, dies)
+    run = start_run(task.dag)
+    source(tmp_path, 1, 2)
+    assert run_next_try(run, task) == "up_for_retry"
+    assert run_next_try(run, task) == "success"
+    assert (ids(lake), duckdb(lake, "FROM lines"), len(submit.calls)) == ([1, 2], [(1,), (2,)], 2)
+
+    clear(run, "load")
+    source(tmp_path, 3)
+    dies.append(True)
+    assert run_next_try(run, task) == "up_for_retry"
+    assert run_next_try(run, task) == "success"
+    assert (ids(lake), duckdb(lake, "FROM lines"), len(submit.calls)) == ([3], [(3,)], 4)
+
+    delete_run(run)
+    again = start_run(task.dag, run_id=run.run_id)
+    source(tmp_path, 4)
+    assert run_next_try(again, task) == "success"
+    assert (ids(lake), duckdb(lake, "FROM lines")) == ([4], [(4,)])
+
+
+class ForEachTable(DuckLakeSparkInsertOperator):
+    def execute(self, context: Any) -> None:  # type: ignore[override]
+        for self.table in ("main.orders", "main.lines"):
+            super().execute(context)
+
+
+@pytest.mark.usefixtures("submit")
+def test_one_operator_that_a_task_executes_twice_is_refused_before_the_second_time(lake, tmp_path):
+    duckdb(lake, "CREATE TABLE lines (id INT)")
+    with DAG("looping", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None) as dag:
+        task = ForEachTable(task_id="load", table="main.orders", source=source(tmp_path, 1), retries=2)
+    run = start_run(sync_dag(dag))
+
+    assert run_next_try(run, task) == "failed"
+
+    assert (ids(lake), duckdb(lake, "FROM lines")) == ([1], [])
+
+
 def test_real_spark_replaces_what_a_cleared_task_had_inserted(lake, tmp_path, monkeypatch):
     task = make_task(source(tmp_path, 1, 2))
     run = start_run(task.dag)
@@ -217,6 +278,7 @@ class Try:
 
     dag_id, run_id, task_id, map_index = "dag", "run", "insert", -1
     log_url = "http://localhost:8080/dags/dag"
+    id = property(lambda _: uuid4())
 
     def __init__(self, try_number: int, generation: int = 1) -> None:
         self.try_number = try_number

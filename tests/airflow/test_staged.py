@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -47,6 +48,7 @@ class Try:
 
     dag_id, run_id, map_index = "dag", "run", -1
     log_url = "http://localhost:8080/dags/dag"
+    id = property(lambda _: uuid4())
 
     def __init__(self, task_id: str, try_number: int = 1, generation: int = 1) -> None:
         self.task_id = task_id

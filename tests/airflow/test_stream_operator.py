@@ -17,6 +17,7 @@ from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
@@ -74,6 +75,7 @@ class Try:
 
     dag_id, run_id, map_index = "dag", "run", -1
     log_url = "http://localhost:8080/dags/dag"
+    id = property(lambda _: uuid4())
 
     def __init__(self, try_number: int, task_id: str = "stream") -> None:
         self.try_number = try_number

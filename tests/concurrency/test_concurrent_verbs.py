@@ -1,0 +1,202 @@
+"""Every verb, interrupted by every other between its plan and its commit, leaves what one order of both leaves.
+
+The first one conflicts, and nothing of it is committed; or its rows are those of a serial order. Either way
+DuckDB and we read the same, and the catalog has nothing to complain about.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import DuckLakeError, TransactionConflictError
+from tests.concurrency.serial_model import Order, State, in_order, order, state_of
+from tests.concurrency.verbs import (
+    STATEMENTS,
+    VERBS,
+    Pair,
+    PausingLake,
+    Statement,
+    Verb,
+    write_given,
+)
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
+
+PAIRS = {"ci": 14, "full": 100_000}
+LOOK = 25  # pairs between two looks at the catalog
+Second = Verb | Statement
+
+
+@dataclass
+class Outcome:
+    """What came of a pair: ``wrong`` says what neither order explains."""
+
+    how: str
+    wrong: list[str] = field(default_factory=list)
+
+
+class Lakes:
+    """One lake as its writers see it: the first, the second, and DuckDB."""
+
+    def __init__(self, catalog: CatalogDatabase, files: Path) -> None:
+        self.catalog, self.files = catalog, files
+        inlines = catalog.kind != "mariadb"
+        with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+            lake.set_option("data_inlining_row_limit", 10 if inlines else 0)
+        self.first = PausingLake.connect(catalog.sqlalchemy_url)
+        self.second = PausingLake.connect(catalog.sqlalchemy_url)
+        self.duck = open_lake(catalog)
+        self.count = 0
+
+    def close(self) -> None:
+        self.first.close()
+        self.second.close()
+        self.duck.close()
+
+    def new_pair(self) -> Pair:
+        """Make the tables that ``serial_model.BASE`` has, partitioned, by several commits."""
+        self.count += 1
+        schema = f"s{self.count}"
+        lake = self.second
+        with lake.transaction() as tx:
+            tx.create_schema(schema)
+            tx.create_table(f"{schema}.t", {"id": "int64", "n": "int32", "part": "varchar"}, ["part"])
+            tx.create_table(f"{schema}.o", {"id": "int64", "n": "int32"})
+            tx.append_arrow(f"{schema}.t", _rows(range(60)))
+            tx.append_arrow(f"{schema}.o", _rows([*range(60, 66), 1000, 1001]).select(["id", "n"]))
+        then = lake.current_snapshot().id
+        with lake.transaction() as tx:
+            tx.delete_rows(f"{schema}.t", "id < 36 AND part = 'a'")
+            tx.append_arrow(f"{schema}.t", _rows(range(60, 90)))
+        with lake.transaction() as tx:
+            tx.delete_rows(f"{schema}.t", "id IN (1, 4)")
+            tx.append_arrow(f"{schema}.t", _rows([102, 100, 101]))
+        return Pair(schema, then, self.files)
+
+    def carry_out(self, second: Second, pair: Pair) -> None:
+        if isinstance(second, Verb):
+            second.act(self.second, pair)
+            return
+        for statement in second.text.replace("{s}", pair.schema).split(";"):
+            self.duck.sql(statement)
+
+    def head(self) -> int:
+        return self.second.current_snapshot().id
+
+    def state(self, schema: str) -> State:
+        """Return the tables as DuckDB reads them."""
+        return state_of(self.duck.raw, schema)
+
+    def read_by_us(self, schema: str) -> dict[str, object]:
+        names = [one.name for one in self.first.tables() if one.schema == schema]
+        return {name: _as_rows(self.first.read_arrow(f"{schema}.{name}")) for name in names}
+
+
+def _rows(numbers: Sequence[int]) -> pa.Table:
+    return pa.table(
+        {
+            "id": pa.array(numbers, pa.int64()),
+            "n": pa.array(numbers, pa.int32()),
+            "part": [chr(97 + one % 3) for one in numbers],
+        }
+    )
+
+
+def _as_rows(rows: pa.Table) -> tuple[tuple[object, ...], ...]:
+    return in_order([tuple(row.values()) for row in rows.to_pylist()])
+
+
+def run_pair(lakes: Lakes, first: Verb, second: Second) -> Outcome:
+    """Let the second happen between plan and commit of the first, and judge what is left."""
+    pair, heads = lakes.new_pair(), list[int]()
+    second_model = second.models if isinstance(second, Statement) else second.model
+
+    def meanwhile() -> None:
+        lakes.carry_out(second, pair)
+        heads.append(lakes.head())
+
+    lakes.first.meanwhile = meanwhile
+    behind = order(f"{second.name}, then {first.name}", [second_model, first.model])
+    before = order(f"{first.name}, then {second.name}", [first.model, second_model])
+    try:
+        first.act(lakes.first, pair)
+    except TransactionConflictError:
+        outcome = Outcome("conflict")
+        if lakes.head() != heads[0]:
+            outcome.wrong.append("a conflict left a snapshot behind")
+        judge(outcome, lakes, pair, [again(lakes, first, pair, second_model, behind, outcome)])
+        return outcome
+    if not heads:  # it had nothing to commit
+        lakes.first.meanwhile = None
+        meanwhile()
+    outcome = Outcome("committed")
+    judge(outcome, lakes, pair, [behind, before])
+    return outcome
+
+
+def again(lakes: Lakes, first: Verb, pair: Pair, second_model, behind: Order, outcome: Outcome) -> Order:
+    """Plan the first again, as the retry of a task does; return the only order that is left."""
+    try:
+        first.act(lakes.first, pair)
+    except (DuckLakeError, duckdb.Error) as error:
+        if behind.state is not None:
+            outcome.wrong.append(f"the next try fails: {error!r}")
+        outcome.how = "conflict, and refused then"
+        return order("the second alone", [second_model])
+    return behind
+
+
+def judge(outcome: Outcome, lakes: Lakes, pair: Pair, orders: list[Order]) -> None:
+    """Compare what both readers see with what the orders leave."""
+    found = lakes.state(pair.schema)
+    if all(found != one.state for one in orders):
+        outcome.wrong.append("\n".join([f"found {found}", *(f"{one.name}: {one.state}" for one in orders)]))
+    ours = lakes.read_by_us(pair.schema)
+    if ours != {name: rows for name, (_, rows) in found.items()}:
+        outcome.wrong.append(f"we read {ours}, DuckDB {found}")
+
+
+@pytest.fixture
+def lakes(catalog, tmp_path) -> Iterator[Lakes]:
+    files = tmp_path / "given"
+    files.mkdir()
+    write_given(files)
+    lakes = Lakes(catalog, files)
+    yield lakes
+    lakes.close()
+
+
+def all_pairs(kind: str) -> list[tuple[Verb, Second]]:
+    """List the pairs; through MariaDB DuckDB cannot write."""
+    seconds: list[Second] = [*VERBS, *(() if kind == "mariadb" else STATEMENTS)]
+    return [(first, second) for first in VERBS for second in seconds]
+
+
+@pytest.mark.every_catalog
+@pytest.mark.timeout(14_400)
+def test_two_verbs_at_once_leave_what_one_order_of_them_leaves(lakes, catalog, seed, size, capsys):
+    pairs = all_pairs(catalog.kind)
+    random.Random(f"{seed} {catalog.kind}").shuffle(pairs)
+    counts: Counter[str] = Counter()
+    wrong: list[str] = []
+    for number, (first, second) in enumerate(pairs[: PAIRS[size]], start=1):
+        try:
+            outcome = run_pair(lakes, first, second)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the pair is wrong
+            lakes.first.meanwhile = None
+            outcome = Outcome("error", [repr(error)])
+        counts[outcome.how] += 1
+        wrong += [f"({first.name!r}, {second.name!r}) {outcome.how}: {one}" for one in outcome.wrong]
+        if number % LOOK == 0 or number == min(len(pairs), PAIRS[size]):
+            wrong += [f"until ({first.name}, {second.name}): {one}" for one in lakes.first.verify()]
+
+    with capsys.disabled():
+        print(f"\n{catalog.kind}: {counts.total()} pairs of concurrent verbs, {dict(counts)}")  # noqa: T201 - the count
+    assert wrong == []
