@@ -35,7 +35,7 @@ from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.spec.ids import SnapshotId
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 from airflow_provider_ducklake.transaction.change_set import changes_catalog, ordered
-from airflow_provider_ducklake.transaction.changes import InlineRows
+from airflow_provider_ducklake.transaction.changes import InlineRows, RestoreRows
 from airflow_provider_ducklake.transaction.changes_made import format_changes
 from airflow_provider_ducklake.transaction.commit_state import CommitState
 from airflow_provider_ducklake.transaction.conflicts import (
@@ -49,7 +49,7 @@ from airflow_provider_ducklake.transaction.conflicts import (
 from airflow_provider_ducklake.transaction.replay import Replay, replay_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -217,6 +217,7 @@ def _attempt_locked(
             for change in deletes.changes_for(state.snapshot_id)
             for effect in effects_of(change, state, tables)
         ]
+        effects.extend(_adoptions(connection, catalog, planned.changes, state))
         if planned.keyed is not None:
             effects.append(commit_keys.record_effect(catalog, planned.keyed.key, state))
         if planned.consumed is not None:
@@ -234,6 +235,16 @@ def _attempt_locked(
         sent.append(state.snapshot_id)
         _finish(connection, dialect, writer, sent)
     return CommittedSnapshot(state.snapshot_id, state.time, attempts=1)
+
+
+def _adoptions(
+    connection: Connection, catalog: Catalog, changes: Collection[Change], state: CommitState
+) -> Iterator[Effect]:
+    """Yield what says that rows which tasks had committed belong to new tables now."""
+    heirs = [one for one in changes if isinstance(one, RestoreRows) and one.heir_of]
+    if heirs and commit_keys.has_table(connection, catalog):
+        for one in heirs:
+            yield commit_keys.adoption_effect(catalog, state.table_id(one.table), one.heir_of, one.as_of)
 
 
 def check_stage(catalog: Catalog, stage: Stage) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Column, MetaData, Row, Select, String, Table, bindparam, func, select
+from sqlalchemy import BigInteger, Column, MetaData, Row, Select, String, Table, and_, bindparam, func, select
 
 from airflow_provider_ducklake.catalog import own_tables
 from airflow_provider_ducklake.catalog.column_types import TABLE_OPTIONS, CatalogTimestamp
@@ -19,7 +19,7 @@ from airflow_provider_ducklake.spec.commit_key import EARLIER_RUN, CommitKey, Co
 from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from sqlalchemy import Connection
 
@@ -51,6 +51,12 @@ def commit_table(metadata_schema: str | None) -> Table:
 def ensure_table(catalog: Catalog) -> None:
     """Create the table where it is missing, in a transaction of its own."""
     own_tables.ensure_table(catalog, commit_table(catalog.tables.metadata_schema))
+
+
+def has_table(connection: Connection, catalog: Catalog) -> bool:
+    """Whether anything was ever committed under a key."""
+    schema = catalog.tables.metadata_schema
+    return catalog.dialect.has_table(connection, NAME, schema)
 
 
 def records(connection: Connection, catalog: Catalog, key: CommitKey) -> list[CommitRecord]:
@@ -102,6 +108,16 @@ def record_effect(catalog: Catalog, key: CommitKey, state: CommitState) -> Effec
             for table_id, (start, row_count) in rows.items()
         ),
     )
+
+
+def adoption_effect(catalog: Catalog, heir: TableId, of: Collection[TableId], as_of: SnapshotId) -> Effect:
+    """Return what makes records of tables those of one that has taken over their rows of a snapshot.
+
+    Rows that came later did not come along, and their ids are given to others.
+    """
+    table = commit_table(catalog.tables.metadata_schema)
+    is_taken_over = and_(table.c.table_id.in_(of), table.c.snapshot_id <= as_of)
+    return Effect(table.update().where(is_taken_over).values(table_id=heir))
 
 
 def start_over(catalog: Catalog, key: CommitKey) -> None:

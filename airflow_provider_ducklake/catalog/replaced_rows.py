@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.row_changes import Targets
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
     from airflow_provider_ducklake.storage.filesystem import Location
     from airflow_provider_ducklake.transaction.changes import Change, Positions
@@ -62,20 +63,27 @@ def find_earlier_rows(
     Raises:
         TransactionConflictError: a file's deletes are of a newer snapshot.
     """
-    names = {row.id: row.qualified for row in read.table_rows(connection, catalog.tables, snapshot.id)}
+    rows = {row.id: row for row in read.table_rows(connection, catalog.tables, snapshot.id)}
     found = []
     for record in records:
-        if record.table_id is not None and record.table_id in names:
-            table = load_table(connection, catalog, snapshot, names[record.table_id], with_files=False)
-            found.append(_earlier_rows(connection, catalog, table, record))
+        if record.table_id is not None and record.table_id in rows:
+            row = rows[record.table_id]
+            table = load_table(connection, catalog, snapshot, row.qualified, with_files=False)
+            found.append(_earlier_rows(connection, catalog, table, record, since=row.begin_snapshot))
     return tuple(found)
 
 
 def _earlier_rows(
-    connection: Connection, catalog: Catalog, table: TableSnapshot, record: CommitRecord
+    connection: Connection,
+    catalog: Catalog,
+    table: TableSnapshot,
+    record: CommitRecord,
+    *,
+    since: SnapshotId,
 ) -> EarlierRows:
+    """Return where they may lie; the table is there ``since`` a snapshot, newer ones where it came back."""
     file = catalog.tables["data_file"]
-    moved = _rows_moved(connection, catalog, table, record)
+    moved = since > record.snapshot_id or _rows_moved(connection, catalog, table, record)
     condition = _may_hold(catalog, record) if moved else file.c.begin_snapshot == record.snapshot_id
     targets = read_targets_where(connection, catalog, table, condition)
     row_ids = tuple(_inlined_row_ids(connection, catalog, table, record))

@@ -114,7 +114,7 @@ class _Work:
         if history.counters is None:
             yield replace(rows, inlined=history.inlined, column_stats=_statistics(history))
         else:
-            yield replace(rows, next_row_id=history.counters.next_row_id)
+            yield replace(rows, next_row_id=history.counters.next_row_id, heir_of=planned.heir_of)
         yield from planned.definition
         if history.now is not None:
             yield from self._ends(planned)

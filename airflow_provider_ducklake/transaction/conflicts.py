@@ -117,8 +117,8 @@ CONFLICTS: dict[Deed, dict[ChangeKind, Fact]] = {
     Deed.REPLACE: _same_id(*_ROWS_GONE, *_COMPACTED, _K.INLINE_FLUSH, _K.DROPPED_TABLE),
     Deed.ALTER: _same_id(*_RESHAPED),
     Deed.FORBID_NULL: _same_id(*_RESHAPED, *_ROWS_ADDED),
-    Deed.RENAME: {**_CREATE, **_same_id(_K.DROPPED_TABLE)},
-    Deed.DROP: _same_id(_K.DROPPED_TABLE),
+    Deed.RENAME: {**_CREATE, **_same_id(*_RESHAPED)},  # it may say which columns inlined rows have
+    Deed.DROP: _same_id(*_RESHAPED),  # it may have another name by now
     Deed.CREATE: _CREATE,
     Deed.CREATE_SCHEMA: {_K.CREATED_SCHEMA: Fact.SAME_NAME},
     Deed.DROP_SCHEMA: {
@@ -126,8 +126,8 @@ CONFLICTS: dict[Deed, dict[ChangeKind, Fact]] = {
         **dict.fromkeys(_CREATES_IN_SCHEMA, Fact.SAME_SCHEMA),
     },
     Deed.ALTER_VIEW: _same_id(_K.ALTERED_VIEW, _K.DROPPED_VIEW),
-    Deed.RENAME_VIEW: {**_CREATE, **_same_id(_K.DROPPED_VIEW)},
-    Deed.DROP_VIEW: _same_id(_K.DROPPED_VIEW),
+    Deed.RENAME_VIEW: {**_CREATE, **_same_id(_K.ALTERED_VIEW, _K.DROPPED_VIEW)},
+    Deed.DROP_VIEW: _same_id(_K.ALTERED_VIEW, _K.DROPPED_VIEW),
     Deed.DROP_MACRO: _same_id(_K.DROPPED_SCALAR_MACRO, _K.DROPPED_TABLE_MACRO),
     Deed.MERGE: _same_id(_K.DROPPED_TABLE),  # and what became of each file: see check_sources
     Deed.REWRITE: _same_id(*_RESHAPED),

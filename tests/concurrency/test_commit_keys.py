@@ -411,6 +411,54 @@ def test_rows_of_a_table_dropped_since_need_no_replacing(catalog, lake):
     assert values(catalog) == [20, 21, 22]
 
 
+def drop(lake: Lake, schema: str, *, table_only: bool) -> int:
+    """Drop a table, or its whole schema; return the snapshot before."""
+    then = lake.current_snapshot().id
+    with lake.transaction() as tx:
+        if table_only:
+            tx.drop_table(f"{schema}.t")
+        else:
+            tx.drop_schema(schema, cascade=True)
+    return then
+
+
+@pytest.mark.parametrize("table_only", [True, False], ids=["table", "schema"])
+def test_rows_of_a_table_that_came_back_are_replaced(catalog, lake, table_only):
+    with lake.transaction() as tx:
+        tx.create_schema("s")
+        tx.create_table("s.t", {"i": "int64"})
+    lake.append_arrow("s.t", pa.table({"i": pa.array([1, 2], pa.int64())}))
+    lake.commit(lake.current_snapshot().id, append_to(lake, 10, "s.t"), INFO, keyed=lake.keyed_commit(key()))
+
+    for first in (20, 30):  # the second time what came back comes back
+        lake.restore("s.t", at=drop(lake, "s", table_only=table_only))
+        keyed = lake.keyed_commit(key(first))
+        base = lake.current_snapshot().id
+        changes = [*lake.replaced_rows(keyed.seen, base), *append_to(lake, first, "s.t")]
+        lake.commit(base, changes, INFO, keyed=keyed)
+        assert values(catalog, "s.t") == [1, 2, first, first + 1, first + 2]
+
+
+def test_rows_that_did_not_come_back_with_a_dropped_schema_need_no_replacing(catalog, lake):
+    with lake.transaction() as tx:
+        tx.create_schema("s")
+        tx.create_table("s.t", {"i": "int64"})
+    lake.append_arrow("s.t", pa.table({"i": pa.array([1, 2], pa.int64())}))
+    then = lake.current_snapshot().id
+    drop(lake, "s", table_only=False)
+    lake.restore("s.t", at=then)
+    lake.commit(lake.current_snapshot().id, append_to(lake, 10, "s.t"), INFO, keyed=lake.keyed_commit(key()))
+    lake.restore("s.t", at=then)  # made anew once more, without the rows of the commit
+    lake.append_arrow("s.t", pa.table({"i": pa.array([5, 6, 7], pa.int64())}))  # under their row ids
+
+    keyed = lake.keyed_commit(key(2))
+    base = lake.current_snapshot().id
+    changes = [*lake.replaced_rows(keyed.seen, base), *append_to(lake, 20, "s.t")]
+    lake.commit(base, changes, INFO, keyed=keyed)
+
+    assert values(catalog, "s.t") == [1, 2, 5, 6, 7, 20, 21, 22]
+
+
 def test_rows_move_along_with_a_task_that_writes_elsewhere_now(catalog, lake):
     run(lake, 1, 10)
     with lake.transaction() as tx:

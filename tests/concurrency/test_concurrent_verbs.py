@@ -145,7 +145,7 @@ def again(lakes: Lakes, first: Verb, pair: Pair, second_model, behind: Order, ou
     """Plan the first again, as the retry of a task does; return the only order that is left."""
     try:
         first.act(lakes.first, pair)
-    except (DuckLakeError, duckdb.Error) as error:
+    except (DuckLakeError, duckdb.Error, pa.ArrowInvalid) as error:
         if behind.state is not None:
             outcome.wrong.append(f"the next try fails: {error!r}")
         outcome.how = "conflict, and refused then"

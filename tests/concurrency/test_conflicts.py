@@ -193,7 +193,29 @@ CI_SHARE = 5  # CI runs every fifth pair, others each day
 PAIRS = [(kind, name, theirs[name]) for ours, theirs in GROUPS for kind in ours for name in theirs]
 
 
+ALTERATIONS = (
+    *("add column", "drop column", "rename column", "default", "widen", "partition", "sort", "comment"),
+    "rename table",
+)
 BETTER = {
+    **{
+        ("rename table", name): ("conflict", "we say which columns inlined rows have, and had others then")
+        for name in ALTERATIONS
+    },
+    **{
+        (kind, name): ("conflict", "the table may have another name, under which nobody dropped it")
+        for kind in ("drop table", "replace table")
+        for name in ALTERATIONS
+    },
+    **{
+        (kind, name): ("conflict", "the view may have another name, under which nobody dropped it")
+        for kind in ("drop view", "replace view", "rename view")
+        for name in ("rename view", "comment on view")
+    },
+    **{
+        ("drop schema with its contents", name): ("conflict", "as of each table and view that goes with it")
+        for name in ("alter", "rename table", "rename view", "comment on view")
+    },
     **{
         ("not null", name): ("conflict", "the rows added meanwhile may hold the NULL that we forbid")
         for name in ("insert", "inlined insert", "update", "inlined update")
