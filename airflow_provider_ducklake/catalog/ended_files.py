@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.catalog import read_files, read_snapshots
+from airflow_provider_ducklake.catalog import read, read_files
 from airflow_provider_ducklake.catalog.inlined_read import inlined_delete_snapshots
 from airflow_provider_ducklake.catalog.questions import in_parts
-from airflow_provider_ducklake.catalog.table_snapshot import find_table
+from airflow_provider_ducklake.errors import TransactionConflictError
 from airflow_provider_ducklake.transaction.changes import (
     AddDeletes,
     EndFiles,
@@ -72,10 +72,16 @@ def _files(
     change: Ending,
     ids: list[DataFileId],
 ) -> tuple[str, list[LiveDataFile]]:
-    """Return the table's directory, and those of the files that it has at the snapshot."""
+    """Return the table's directory, and those of the files that it has at the snapshot.
+
+    Raises:
+        TransactionConflictError: it has no such table any more.
+    """
     tables = catalog.tables
-    snapshot = read_snapshots.snapshot_by_id(connection, tables, base)
-    row = find_table(connection, tables, snapshot, change.name)
+    rows = read.table_rows(connection, tables, base)
+    row = next((one for one in rows if one.id == change.table_id), None)  # another may have its name by now
+    if row is None:
+        raise TransactionConflictError("end files of it", "dropped it", str(change.name), base)
     root = row.root(catalog.data_path)
     file_id = tables["data_file"].c.data_file_id
     found = [

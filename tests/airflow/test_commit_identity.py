@@ -89,7 +89,7 @@ def test_a_commit_is_made_once_in_a_try_and_what_failed_may_go_on():
         pass
 
     with (
-        pytest.raises(InvalidInputError, match="operator 'once' .* in this try of task 'task'"),
+        pytest.raises(InvalidInputError, match=r"operator 'once' .* in this try of task 'task'"),
         identity.made_once(),
     ):
         pass

@@ -50,7 +50,7 @@ def order(name: str, models: Sequence[Model]) -> Order:
 
 
 def state_of(connection: duckdb.DuckDBPyConnection, schema: str) -> State:
-    """Return all tables of a schema with their columns and rows, but those that are the model's own: ``_…``."""
+    """Return all tables of a schema with their columns and rows, but the model's own: ``_…``."""
     names = connection.execute(
         "SELECT table_name FROM duckdb_tables() WHERE schema_name = ? AND database_name = current_database()",
         [schema],
@@ -77,10 +77,6 @@ def sql(*statements: str) -> Model:
             connection.execute(statement)
 
     return run
-
-
-def nothing(_: duckdb.DuckDBPyConnection) -> None:
-    """Change no row: compaction, flushes, partition keys."""
 
 
 def needs(table: str, *columns: str, then: Model) -> Model:

@@ -26,12 +26,11 @@ from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
 from airflow_provider_ducklake.planning.compaction import Compaction, MergeRule, RewriteRule
 from airflow_provider_ducklake.planning.staged import StagedWrite
-from airflow_provider_ducklake.spark.job_request import JobRequest
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.sql.ddl import parse_ddl
 from tests.concurrency import arrow_jobs
-from tests.concurrency.serial_model import Model, RefusedError, needs, nothing, sql
+from tests.concurrency.serial_model import Model, RefusedError, needs, sql
 from tests.interop.compacting import compacted_files
 
 INFO = CommitInfo("test", "verbs")
@@ -90,16 +89,26 @@ class Statement:
 
 # --- rows that are given ---
 
+
+def _numbered(count: int, n: str, part: str = "chr((97 + i % 3)::INTEGER)", more: str = "") -> str:
+    return f"SELECT i AS id, {n} AS n, {part} AS part{more} FROM range(1000, {1000 + count}) r(i)"
+
+
+def _keys(part: str, *ids: int) -> str:
+    values = ", ".join(f"({one})" for one in ids)
+    return f"SELECT id, (-id)::INTEGER AS n, '{part}' AS part FROM (VALUES {values}) v(id)"
+
+
 GIVEN = {
-    "few": "SELECT i AS id, (i + 1)::INTEGER AS n, chr((97 + i % 3)::INTEGER) AS part FROM range(1000, 1004) r(i)",
-    "many": "SELECT i AS id, (i + 2)::INTEGER AS n, chr((97 + i % 3)::INTEGER) AS part FROM range(1000, 1030) r(i)",
-    "of_b": "SELECT i AS id, (i + 3)::INTEGER AS n, 'b' AS part FROM range(1000, 1004) r(i)",
-    "of_a": "SELECT i AS id, (i + 4)::INTEGER AS n, 'a' AS part FROM range(1000, 1004) r(i)",
-    "of_z": "SELECT i AS id, (i + 5)::INTEGER AS n, 'z' AS part FROM range(1000, 1004) r(i)",
-    "wide": "SELECT i AS id, i + 5000000000 AS n, chr((97 + i % 3)::INTEGER) AS part FROM range(1000, 1004) r(i)",
-    "with_y": "SELECT i AS id, i::INTEGER AS n, 'a' AS part, 'new' AS y FROM range(1000, 1004) r(i)",
-    "upsert": "SELECT id, (-id)::INTEGER AS n, 'b' AS part FROM (VALUES (61), (62), (100), (1000), (1001)) v(id)",
-    "new_keys": "SELECT id, (-id)::INTEGER AS n, 'c' AS part FROM (VALUES (1000), (1001)) v(id)",
+    "few": _numbered(4, "(i + 1)::INTEGER"),
+    "many": _numbered(30, "(i + 2)::INTEGER"),
+    "of_b": _numbered(4, "(i + 3)::INTEGER", "'b'"),
+    "of_a": _numbered(4, "(i + 4)::INTEGER", "'a'"),
+    "of_z": _numbered(4, "(i + 5)::INTEGER", "'z'"),
+    "wide": _numbered(4, "i + 5000000000"),
+    "with_y": _numbered(4, "i::INTEGER", "'a'", ", 'new' AS y"),
+    "upsert": _keys("b", 61, 62, 100, 1000, 1001),
+    "new_keys": _keys("c", 1000, 1001),
 }
 ALL = ("id", "n", "part")
 
@@ -113,6 +122,9 @@ def write_given(folder: Path) -> None:
     """Write them as files, for jobs to read."""
     for name in GIVEN:
         pq.write_table(given(name), folder / f"{name}.parquet")
+
+
+MERGE = "MERGE INTO {} AS target USING ({}) AS source ON target.id = source.id"
 
 
 def insert_of(name: str, table: str = "t") -> str:
@@ -157,10 +169,8 @@ def merge(name: str, rows: str | None, model: str, **arguments: Any) -> Verb:
             DuckLakeSparkMergeOperator(task_id="verb", table=table, on=["id"], **source, **arguments), lake
         )
 
-    using = "o" if rows is None else f"({GIVEN[rows]})"
-    return Verb(
-        name, act, sql(f"MERGE INTO t AS target USING {using} AS source ON target.id = source.id {model}")
-    )
+    using = "FROM o" if rows is None else GIVEN[rows]
+    return Verb(name, act, sql(f"{MERGE.format('t', using)} {model}"))
 
 
 def row_change(name: str, kind: type[DuckLakeSparkOperator], model: str, **arguments: Any) -> Verb:
@@ -380,18 +390,16 @@ VERBS: tuple[Verb, ...] = (
     query(
         "overwrite by its own rows",
         "INSERT OVERWRITE {s}.t SELECT id, n + 1 AS n, part FROM {s}.t WHERE id < 1000",
-        PLAIN(
-            then=sql(
-                "CREATE TABLE _new AS SELECT id, n + 1 AS n, part FROM t WHERE id < 1000",
-                "DELETE FROM t",
-                "INSERT INTO t BY NAME FROM _new",
-            )
+        sql(
+            "CREATE TABLE _new AS SELECT id, n + 1, part FROM t WHERE id < 1000",
+            "DELETE FROM t",
+            "INSERT INTO t FROM _new",
         ),
     ),
     query(
         "overwrite by another table",
         "INSERT OVERWRITE {s}.t SELECT id, n, 'a' AS part FROM {s}.o",
-        PLAIN(then=sql("DELETE FROM t", "INSERT INTO t BY NAME SELECT id, n, 'a' AS part FROM o")),
+        sql("DELETE FROM t", "INSERT INTO t SELECT id, n, 'a' FROM o"),
     ),
     query(
         "replace by its own rows",
@@ -480,12 +488,11 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement("DELETE from o", "DELETE FROM {s}.o WHERE id < 64"),
     Statement(
         "MERGE",
-        f"MERGE INTO {{s}}.t AS target USING ({GIVEN['upsert']}) AS source ON target.id = source.id "
-        f"WHEN MATCHED THEN UPDATE SET n = source.n {INSERTS}",
+        f"{MERGE.format('{s}.t', GIVEN['upsert'])} WHEN MATCHED THEN UPDATE SET n = source.n {INSERTS}",
     ),
     Statement(
         "MERGE new keys",
-        f"MERGE INTO {{s}}.t AS target USING ({GIVEN['new_keys']}) AS source ON target.id = source.id {INSERTS}",
+        f"{MERGE.format('{s}.t', GIVEN['new_keys'])} {INSERTS}",
     ),
     Statement("TRUNCATE", "TRUNCATE {s}.t"),
     Statement("ADD COLUMN", "ALTER TABLE {s}.t ADD COLUMN x INTEGER DEFAULT 7"),
