@@ -191,6 +191,8 @@ class LakeTransaction:
         draft = self._table(table)
         if draft.base is None or self._base.rows.has_live(draft.base) or draft.files or draft.inlined:
             self._draft.put(draft.truncated())
+        else:
+            self._draft.put(draft.searched())
 
     def delete_at(
         self,
@@ -243,6 +245,8 @@ class LakeTransaction:
             targets = self._base.rows.targets(base, chosen, row_ids)
             changes = delete_changes(targets, chosen, row_ids, self._lake.locate)
             self._draft.put(draft.with_deletes(tuple(changes)))
+        else:
+            self._draft.put(draft.searched())
         return sum(positions.count for positions in chosen.values()) + len(row_ids)
 
     def _table(self, table: TableName) -> TableDraft:

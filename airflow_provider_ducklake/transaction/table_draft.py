@@ -45,6 +45,7 @@ from airflow_provider_ducklake.transaction.changes import (
     InlinedLayout,
     InlineRows,
     NewTableRef,
+    ReadRows,
     RegisterLayout,
     RenameTable,
     SchemaRef,
@@ -102,6 +103,7 @@ class TableDraft:
     layout: InlinedLayout = field(default_factory=InlinedLayout)
     deletes: tuple[Change, ...] = ()
     is_truncated: bool = False
+    is_searched: bool = False  # for rows to delete, of which there were none
     is_altered: bool = False
     undone: tuple[ColumnRow, ...] = ()
 
@@ -354,6 +356,10 @@ class TableDraft:
             raise InvalidInputError(f"Delete all rows of {self.name} in one step of the transaction.")
         return replace(self, deletes=deletes)
 
+    def searched(self) -> TableDraft:
+        """Return the table, of which no row was to be deleted: rows that come meanwhile might have been."""
+        return replace(self, is_searched=True)
+
     def truncated(self) -> TableDraft:
         """Return the table without any row."""
         return replace(self, files=(), inlined=(), deletes=(), is_truncated=self.base is not None)
@@ -368,6 +374,8 @@ class TableDraft:
         yield from self._comments()
         yield from self._layout_of_inlined_rows()
         yield from self.deletes
+        if self.is_searched and self.base is not None and (self.files or self.inlined):
+            yield ReadRows(self.base.table_id, self.base.name)
         if self.is_truncated and self.base is not None:
             yield Truncate(self.base.table_id, self.base.name)
         if self.files:

@@ -196,6 +196,21 @@ def test_rows_added_meanwhile_are_a_conflict_as_for_the_reference(lake):
     assert lake.row_count("t") == 201
 
 
+def test_so_they_are_where_none_was_deleted_and_rows_take_their_place(lake):
+    tx = lake.transaction()
+    assert tx.delete_rows("t", "i >= 1000") == 0
+    tx.append_arrow("t", numbers([1000]))
+    lake.append_arrow("t", numbers([1000]))
+
+    with pytest.raises(TransactionConflictError, match="added rows"), tx:
+        pass
+    with lake.transaction() as again:
+        assert again.delete_rows("t", "i >= 1000") == 1
+        again.append_arrow("t", numbers([1000]))
+
+    assert lake.row_count("t") == 201
+
+
 def test_nan_is_greater_than_any_number(lake):
     with lake.transaction() as tx:
         tx.create_table("x", {"x": "float64"})
