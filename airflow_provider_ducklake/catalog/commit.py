@@ -41,6 +41,7 @@ from airflow_provider_ducklake.transaction.commit_state import CommitState
 from airflow_provider_ducklake.transaction.conflicts import (
     check_conflicts,
     check_layouts,
+    check_names,
     check_not_registered,
     check_restorable,
     check_sources,
@@ -305,6 +306,7 @@ def _begin(
     for stage in planned.stages:
         _check_since(stage, head, progress.newer)
     known = known_stats(connection, catalog, changes, answers)
+    check_names(changes, known.names, head.id)
     check_targets(changes, known.targets, head.id)
     check_sources(changes, known.sources, known.mark_counts, head.id)
     check_layouts(changes, known.flushed, head.id)

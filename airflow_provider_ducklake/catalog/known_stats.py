@@ -11,18 +11,23 @@ from airflow_provider_ducklake.catalog import read_files, read_layouts, read_sna
 from airflow_provider_ducklake.catalog.inlined_read import layout_schema
 from airflow_provider_ducklake.catalog.inlined_tables import INLINING_DIALECTS, inlined_table
 from airflow_provider_ducklake.catalog.known_targets import with_targets
+from airflow_provider_ducklake.catalog.questions import in_parts
 from airflow_provider_ducklake.catalog.registered_files import with_foreign_files
 from airflow_provider_ducklake.spec.ids import TableId
 from airflow_provider_ducklake.transaction.changes import (
     AddDeletes,
     AppendFiles,
     Change,
+    DropTable,
+    DropView,
     EndFiles,
     FlushInlined,
     InlineDeletes,
     InlineRows,
     MergeAdjacent,
     RegisterLayout,
+    RenameTable,
+    RenameView,
     RestoreRows,
     RewriteDeletes,
     Truncate,
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.catalog.questions import Question
+    from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.spec.ids import ColumnId
     from airflow_provider_ducklake.spec.stats import TableColumnStats
 
@@ -82,7 +88,22 @@ def known_stats(
         known = with_targets(connection, catalog, changes, known)
     if wanted := {change.as_of for change in changes if isinstance(change, RestoreRows)}:
         known = replace(known, snapshots=read_snapshots.existing(connection, catalog.tables, wanted))
+    known = replace(known, names=_names_of(connection, catalog.tables, changes))
     return with_foreign_files(connection, catalog, changes, known)
+
+
+def _names_of(connection: Connection, tables: CatalogTables, changes: Collection[Change]) -> dict[int, str]:
+    """Return the names that what is to be dropped or renamed has by now."""
+    found: dict[int, str] = {}
+    for kinds, kind in (((DropTable, RenameTable), "table"), ((DropView, RenameView), "view")):
+        rows = tables[kind]
+        object_id, name = rows.c[f"{kind}_id"], rows.c[f"{kind}_name"]
+        named = [change for change in changes if isinstance(change, kinds)]
+        ids = [getattr(change, f"{kind}_id") for change in named]
+        for part in in_parts(ids):
+            query = select(object_id, name).where(rows.c.end_snapshot.is_(None), object_id.in_(part))
+            found.update({int(one): str(text) for one, text in connection.execute(query)})
+    return found
 
 
 def _columns_that_get_bounds(

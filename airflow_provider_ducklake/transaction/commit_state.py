@@ -61,7 +61,7 @@ class KnownStats:
     version of a table's newest catalog table for inlined rows; ``dialect_name`` is SQLAlchemy's.
     ``snapshots`` are those that still exist of the snapshots that tables are restored to.
     ``mappings`` are the name mappings of tables that get mapped files, ``registered`` those of such files
-    that the lake has already.
+    that the lake has already. ``names`` are those of tables and views to be dropped or renamed, by their ids.
     """
 
     tables: Mapping[TableId, TableStats] = field(default_factory=dict)
@@ -82,6 +82,7 @@ class KnownStats:
     mappings: Mapping[TableId, Mapping[MappingKey, MappingId]] = field(default_factory=dict)
     registered: frozenset[str] = frozenset()
     snapshots: frozenset[SnapshotId] = frozenset()
+    names: Mapping[int, str] = field(default_factory=dict)
 
 
 class CommitState:

@@ -118,7 +118,7 @@ CONFLICTS: dict[Deed, dict[ChangeKind, Fact]] = {
     Deed.ALTER: _same_id(*_RESHAPED),
     Deed.FORBID_NULL: _same_id(*_RESHAPED, *_ROWS_ADDED),
     Deed.RENAME: {**_CREATE, **_same_id(*_RESHAPED)},  # it may say which columns inlined rows have
-    Deed.DROP: _same_id(*_RESHAPED),  # it may have another name by now
+    Deed.DROP: _same_id(_K.DROPPED_TABLE),
     Deed.CREATE: _CREATE,
     Deed.CREATE_SCHEMA: {_K.CREATED_SCHEMA: Fact.SAME_NAME},
     Deed.DROP_SCHEMA: {
@@ -126,8 +126,8 @@ CONFLICTS: dict[Deed, dict[ChangeKind, Fact]] = {
         **dict.fromkeys(_CREATES_IN_SCHEMA, Fact.SAME_SCHEMA),
     },
     Deed.ALTER_VIEW: _same_id(_K.ALTERED_VIEW, _K.DROPPED_VIEW),
-    Deed.RENAME_VIEW: {**_CREATE, **_same_id(_K.ALTERED_VIEW, _K.DROPPED_VIEW)},
-    Deed.DROP_VIEW: _same_id(_K.ALTERED_VIEW, _K.DROPPED_VIEW),
+    Deed.RENAME_VIEW: {**_CREATE, **_same_id(_K.DROPPED_VIEW)},
+    Deed.DROP_VIEW: _same_id(_K.DROPPED_VIEW),
     Deed.DROP_MACRO: _same_id(_K.DROPPED_SCALAR_MACRO, _K.DROPPED_TABLE_MACRO),
     Deed.MERGE: _same_id(_K.DROPPED_TABLE),  # and what became of each file: see check_sources
     Deed.REWRITE: _same_id(*_RESHAPED),
@@ -248,6 +248,28 @@ def check_conflicts(changes: Iterable[Change], theirs: Iterable[tuple[SnapshotId
             if _conflict(own, record):
                 did = _THEY_DID.get(record.kind, f"did {record}") if record.kind else f"did {record}"
                 raise TransactionConflictError(own.deed.value, did, own.shown, snapshot_id)
+
+
+def check_names(changes: Iterable[Change], names: Mapping[int, str], head: SnapshotId) -> None:
+    """Compare the names of what is dropped or renamed with those of now: a rename is recorded as a creation.
+
+    Raises:
+        TransactionConflictError: a table or view has another name.
+    """
+    for change in changes:
+        match change:
+            case (
+                DropTable(object_id, name)
+                | RenameTable(object_id, name)
+                | DropView(object_id, name)
+                | RenameView(object_id, name)
+            ):
+                pass
+            case _:
+                continue
+        found = names.get(object_id, name.name)
+        if found != name.name:
+            raise TransactionConflictError("drop or rename it", f"renamed it to {found!r}", str(name), head)
 
 
 def check_targets(

@@ -195,7 +195,6 @@ PAIRS = [(kind, name, theirs[name]) for ours, theirs in GROUPS for kind in ours 
 
 ALTERATIONS = (
     *("add column", "drop column", "rename column", "default", "widen", "partition", "sort", "comment"),
-    "rename table",
 )
 BETTER = {
     **{
@@ -203,18 +202,12 @@ BETTER = {
         for name in ALTERATIONS
     },
     **{
-        (kind, name): ("conflict", "the table may have another name, under which nobody dropped it")
-        for kind in ("drop table", "replace table")
-        for name in ALTERATIONS
+        (kind, "rename table"): ("conflict", "the reference drops a table that has another name by now")
+        for kind in ("rename table", "drop table", "replace table", "drop schema with its contents")
     },
     **{
-        (kind, name): ("conflict", "the view may have another name, under which nobody dropped it")
-        for kind in ("drop view", "replace view", "rename view")
-        for name in ("rename view", "comment on view")
-    },
-    **{
-        ("drop schema with its contents", name): ("conflict", "as of each table and view that goes with it")
-        for name in ("alter", "rename table", "rename view", "comment on view")
+        (kind, "rename view"): ("conflict", "the reference drops a view that has another name by now")
+        for kind in ("rename view", "drop view", "replace view", "drop schema with its contents")
     },
     **{
         ("not null", name): ("conflict", "the rows added meanwhile may hold the NULL that we forbid")
