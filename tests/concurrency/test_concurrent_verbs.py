@@ -30,7 +30,7 @@ from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
 KINDS = ("sqlite", "postgres", "mariadb")
-PAIRS = {"ci": 12, "full": 250}  # of about 4,500; others each day
+PAIRS = {"ci": 10, "full": 250}  # of about 4,500; others each day
 LOOK = 25  # pairs between two looks at the catalog
 Second = Verb | Statement
 
