@@ -11,7 +11,6 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.catalog.commit import KeyedCommit
 from airflow_provider_ducklake.catalog.ddl import apply_ddl
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.catalog.staged import commit_staged
@@ -196,12 +195,13 @@ def staged(lake: PausingLake, pair: Pair) -> None:
     operator = DuckLakeSparkInsertOperator(
         task_id="verb", table=f"{pair.schema}.t", source=str(pair.files / "few.parquet"), stage_only=True
     )
+    keyed = lake.keyed_commit(CommitKey((str(uuid.uuid4()),)))
     request = operator.make_request(lake, JdbcPasswords())
     lake.register_job(request.job_id, request.directory)
     (result,) = arrow_jobs.run(request)
     one = StagedWrite(request.job_id, request.directory, request.verb, operator.target(), result)
     lake.pause()
-    commit_staged(lake, [one], INFO, KeyedCommit(CommitKey((str(uuid.uuid4()),))))
+    commit_staged(lake, [one], INFO, keyed)
 
 
 # --- the library ---
