@@ -13,6 +13,7 @@ DuckLakeError
 │  ├─ ColumnNotFoundError
 │  ├─ SnapshotNotFoundError
 │  └─ ChangesExpiredError
+├─ SourceNotFoundError
 ├─ AlreadyExistsError
 ├─ InvalidInputError (also ValueError)
 │  ├─ InvalidNameError
@@ -210,6 +211,21 @@ class ChangesExpiredError(NotFoundError):
             f"The changes of {self.table} after snapshot {self.after} up to snapshot {self.upto} are not all "
             f"there any more: snapshots between them have expired (the oldest left is {self.oldest}). Run "
             "the task with full_refresh=True once: it makes its results anew from the whole tables."
+        )
+
+
+class SourceNotFoundError(DuckLakeError):
+    """The files of a source are not there, or not yet: the next try of the task looks again."""
+
+    def __init__(self, name: str, path: str) -> None:
+        self.name = name
+        self.path = path
+        super().__init__(name, path)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: {self.path} does not exist. Nothing was written. Correct the path, or let the "
+            "task's retries wait for the file."
         )
 
 

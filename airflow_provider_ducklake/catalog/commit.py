@@ -158,7 +158,10 @@ def _commit(
         if committed.is_earlier:
             log.info("Snapshot %d is this commit already; nothing was written", committed.id)
             return committed
-        log.info("Committed snapshot %d, attempt %d", committed.id, attempts)
+        if attempts > 1:  # else who asked for the commit says it all
+            log.info(
+                "Snapshot %d was committed at attempt %d: others committed meanwhile", committed.id, attempts
+            )
         return replace(committed, attempts=attempts)
     except CommitStateUnknownError:
         raise

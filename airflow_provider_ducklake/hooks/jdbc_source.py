@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +12,6 @@ from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spark.job_request import check_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from airflow.sdk import Connection
 
 PASSWORD_VARIABLE = "DUCKLAKE_JDBC_PASSWORD"  # noqa: S105 - a variable's name; a number follows
@@ -58,7 +54,7 @@ def refuse_secrets(
 
 
 class JdbcPasswords:
-    """Collects the passwords of one job's jdbc sources and puts them into the environment while it runs."""
+    """Collects the passwords of one job's jdbc sources, as variables for the environment of its driver."""
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}
@@ -99,15 +95,10 @@ class JdbcPasswords:
             resolved["password_env"] = variable
         return resolved
 
-    @contextmanager
-    def in_environment(self) -> Iterator[None]:
-        """Let child processes of this block see the passwords; no command line and no file ever does."""
-        os.environ.update(self._values)
-        try:
-            yield
-        finally:
-            for variable in self._values:
-                os.environ.pop(variable, None)
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables that the job's request names, with their values."""
+        return dict(self._values)
 
 
 def _connection(conn_id: str) -> Connection:

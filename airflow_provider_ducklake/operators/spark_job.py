@@ -13,17 +13,21 @@ from airflow.providers.common.compat.sdk import (
     BaseHook,
 )
 
-from airflow_provider_ducklake.errors import InvalidInputError, SparkJobError
+from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError, StorageError
 from airflow_provider_ducklake.hooks import pyspark_versions
+from airflow_provider_ducklake.hooks.driver_environment import driver_environment
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
+from airflow_provider_ducklake.operators import before_submit
 from airflow_provider_ducklake.spark import job_io
+from airflow_provider_ducklake.spark.job_log import JobLog
 from airflow_provider_ducklake.spark.package_zip import application_file, package_zip
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Connection, Context
 
     from airflow_provider_ducklake.catalog.lake import Lake
@@ -82,6 +86,7 @@ class DuckLakeSparkJobOperator(SparkSubmitOperator):
         self.spark_conn_id = spark_conn_id
         self.commit_message = commit_message
         self.own_deploy_mode = deploy_mode
+        self._job_log = JobLog()
 
     @abstractmethod
     def make_request(self, lake: Lake, passwords: JdbcPasswords) -> JobRequest | None:
@@ -90,11 +95,25 @@ class DuckLakeSparkJobOperator(SparkSubmitOperator):
     def _plan(self, lake: Lake) -> tuple[JobRequest | None, JdbcPasswords]:
         spark_connection = self._spark_connection()
         passwords = JdbcPasswords()
+        deploy_mode, master = self._deploy_mode_of(spark_connection), _master_of(spark_connection)
+        before_submit.check_master(master, deploy_mode)
         request = self.make_request(lake, passwords)
         for directory in () if request is None else request.directories:
             lake.check_writable(directory)
-        _check_deploy_mode(passwords, self._deploy_mode_of(spark_connection))
+        _check_deploy_mode(passwords, deploy_mode)
+        if request is not None:
+            before_submit.check_sources(request, master, lake.storage_options)
+            self._warn(request)
         return request, passwords
+
+    def _warn(self, request: JobRequest) -> None:
+        """Say what may be wrong and cannot be told for certain from here."""
+        conf = self.conf or {}
+        packages = (self.packages, self.jars, conf.get("spark.jars.packages"), conf.get("spark.jars"))
+        elsewhere = (self.properties_file, self.driver_class_path, conf.get("spark.driver.extraClassPath"))
+        warning = before_submit.missing_package(request.directory, packages, elsewhere)
+        if warning is not None:
+            self.log.warning(warning)
 
     def _spark_connection(self) -> Connection:
         """Return the Spark connection. SparkSubmitOperator would take YARN for one that does not exist."""
@@ -122,12 +141,23 @@ class DuckLakeSparkJobOperator(SparkSubmitOperator):
         storage_options: dict[str, Any],
     ) -> tuple[WriteResult, ...]:
         try:
-            with passwords.in_environment():
+            with driver_environment(self._secrets(request, passwords, storage_options)):
                 self._submit(context, request, storage_options)
             return job_io.read_results(request, storage_options)
         except BaseException:
             self._remove_files(request, storage_options)
             raise
+
+    def _secrets(
+        self, request: JobRequest, passwords: JdbcPasswords, storage_options: dict[str, Any]
+    ) -> dict[str, str]:
+        """Return what a driver on this machine is to know and nobody else is to see."""
+        from airflow_provider_ducklake.storage.process_options import as_environment  # noqa: PLC0415 - not for DAG files
+
+        if self._deploy_mode_of(self._spark_connection()) != "client":
+            return {}
+        is_remote = "://" in request.directory
+        return passwords.variables | (as_environment(storage_options) if is_remote else {})
 
     def _submit(self, context: Context, request: JobRequest, storage_options: dict[str, Any]) -> None:
         """Run the job through the parent; its own error, which it left beside its request, says more."""
@@ -136,6 +166,7 @@ class DuckLakeSparkJobOperator(SparkSubmitOperator):
         uri = job_io.write_request(request, storage_options)
         with tempfile.TemporaryDirectory(prefix="ducklake-") as folder:
             self._set_submission([uri, job_io.request_digest(request)], str(package_zip(folder)))
+            self._job_log, self._hook = JobLog(), None
             try:
                 super().execute(context)
             except FileNotFoundError as error:
@@ -144,11 +175,34 @@ class DuckLakeSparkJobOperator(SparkSubmitOperator):
                     "have its bin folder on the PATH, or name the binary in the Spark connection."
                 ) from error
             except AirflowException as error:
-                typed = job_io.read_error(request, storage_options)
-                raise (typed or SparkJobError(f"The Spark job {request.job_id} failed: {error}")) from error
+                raise self._failure(request, storage_options, str(error)) from None  # it repeats the log
             except BaseException:  # a time-out, say: the job still runs and writes
                 self.on_kill()
                 raise
+
+    def _get_hook(self) -> SparkSubmitHook:
+        """Return the parent's hook, whose lines go through our log."""
+        hook = super()._get_hook()
+        process, job_log = hook._process_spark_submit_log, self._job_log  # noqa: SLF001 - it has no public way
+
+        def process_shown(itr: Iterator[Any]) -> None:
+            process(job_log.shown(itr))
+
+        hook._process_spark_submit_log = process_shown  # type: ignore[method-assign]  # noqa: SLF001
+        return hook
+
+    def _failure(
+        self, request: JobRequest, storage_options: dict[str, Any], hook_error: str
+    ) -> DuckLakeError:
+        """Return why the job failed: what it says itself, unless the log knows what came before that."""
+        try:
+            typed = job_io.read_error(request, storage_options)
+        except StorageError:  # the store that the job could not reach either
+            typed = None
+        if typed is None:
+            return SparkJobError(self._job_log.cause() or self._job_log.end(hook_error))
+        before = self._job_log.cause_before_session() if type(typed) is SparkJobError else None
+        return typed if before is None else SparkJobError(before)
 
     def _set_submission(self, arguments: list[str], zip_file: str) -> None:
         self.application = self.application or str(application_file())
@@ -167,6 +221,14 @@ class DuckLakeSparkJobOperator(SparkSubmitOperator):
     def _commit_info(self, context: Context, identity: CommitIdentity) -> CommitInfo:
         ti = context["ti"]
         return CommitInfo("airflow", self.commit_message or f"{ti.dag_id}.{ti.task_id}", identity.extra)
+
+
+def _master_of(connection: Connection) -> str:
+    """Return the master that SparkSubmitHook makes of a connection."""
+    host = connection.host or ""
+    if connection.conn_type == "spark" and host and ("://" in host or not connection.port):
+        return host
+    return f"{connection.conn_type}://{host}"
 
 
 def _check_deploy_mode(passwords: JdbcPasswords, deploy_mode: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.spark.object_store import why_unreachable
 from airflow_provider_ducklake.spark.spark_types import why_not_native
-from airflow_provider_ducklake.spec.paths import hadoop_uri
 from airflow_provider_ducklake.storage.filesystem import split_scheme
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def choose_engine(spark: SparkSession, wanted: str, plan: WritePlan) -> tuple[st
     """
     if wanted == "arrow":
         return "arrow", "asked for"
-    obstacle = why_not_native(plan.target) or _unfit_setting(plan) or _unreachable(spark, plan)
+    obstacle = why_not_native(plan.target) or _unfit_setting(plan) or why_unreachable(spark, plan.directory)
     if wanted == "native":
         if obstacle is not None:
             raise UnsupportedFeatureError(
@@ -54,17 +54,4 @@ def _costs_copies(plan: WritePlan) -> str | None:
     """Return why another engine is better although Spark's writer could do it."""
     if plan.partition_fields and split_scheme(plan.directory)[0] != "file":
         return "files of a partition share a folder of the table, to which Spark's writer would have to copy"
-    return None
-
-
-def _unreachable(spark: SparkSession, plan: WritePlan) -> str | None:
-    """Return why the JVM cannot write to the plan's directory, None if it can."""
-    scheme = hadoop_uri(plan.directory).split(":", 1)[0]
-    jvm = spark._jvm  # noqa: SLF001 - no public way
-    assert jvm is not None
-    configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
-    try:
-        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, configuration)
-    except Exception:  # noqa: BLE001 - py4j wraps whatever the JVM throws
-        return f"Spark has no file system for {scheme}:// on its class path"
     return None

@@ -14,6 +14,7 @@ from pyspark.errors import AnalysisException
 
 from airflow_provider_ducklake import errors
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError
+from airflow_provider_ducklake.spark.causes import OF_ERRORS, cause_of
 from airflow_provider_ducklake.spark.sources import message_of
 
 _LONGEST = 2_000
@@ -57,8 +58,10 @@ def typed(error: Exception) -> DuckLakeError:
     class_ = getattr(errors, found[1], None) if found is not None else None
     if found is not None and isinstance(class_, type) and issubclass(class_, DuckLakeError):
         return _made(class_, found[2])
-    hint = _WIDE_ROWS_HINT if _ROWS_TOO_WIDE.search(text) else ""
-    return SparkJobError(f"{hint}{type(error).__name__}: {_shortened(text)}")
+    if _ROWS_TOO_WIDE.search(text):
+        return SparkJobError(f"{_WIDE_ROWS_HINT}{type(error).__name__}: {_shortened(text)}")
+    cause = cause_of(text.splitlines(), OF_ERRORS)
+    return SparkJobError(cause or f"{type(error).__name__}: {_shortened(text)}")
 
 
 def _made(class_: type[DuckLakeError], message: str) -> DuckLakeError:

@@ -26,6 +26,7 @@ Engine: TypeAlias = Literal["auto", "native", "arrow"]
 ENGINES: tuple[str, ...] = get_args(Engine)
 FORMATS = ("parquet", "csv", "json", "orc", "jdbc")
 
+_RENDERED_NOTHING = ("", "None")
 _SUFFIX = re.compile(r"\.(parquet|csv|json|orc)(?:\.(?:gz|bz2|zst|snappy|lz4))?/?\Z", re.IGNORECASE)
 _SECRET_OPTION = re.compile(r"password|passwd|secret|token|credential", re.IGNORECASE)
 _SECRET_URL = re.compile(r"(?:password|passwd|pwd|secret|token)=|//[^/@:]+:[^/@]+@", re.IGNORECASE)
@@ -58,11 +59,13 @@ class Dataset:
         """
         if isinstance(source, str):
             source = {"path": source}
+        if source.get("path") in _RENDERED_NOTHING:
+            raise InvalidInputError(rendered_nothing(name, source["path"]))
         unknown = set(source) - {"format", "path", "options", "password_env"}
         if unknown:
             raise InvalidOptionError(
                 f"{name}: {', '.join(sorted(unknown))} is no key of a source; they are: "
-                "format, path, options, password_env."
+                "format, path, options, conn_id."
             )
         path = _optional_text(source, "path", name)
         format_ = _optional_text(source, "format", name) or _format_of(path)
@@ -105,6 +108,14 @@ def check_secrets(options: Mapping[str, object], name: str) -> None:
                 f"{name}: option {key!r} holds a secret, and a job's request is a file. Keep user and "
                 "password in an Airflow connection, and name that as the source's conn_id."
             )
+
+
+def rendered_nothing(name: str, value: object) -> str:
+    """Return what is wrong with a source of which a template made nothing."""
+    return (
+        f"{name} is {value!r}: its template found no value. See that the task it asks has returned a path, "
+        "or give the template a default."
+    )
 
 
 def _format_of(path: str | None) -> str:
@@ -291,7 +302,10 @@ def source_of(
     Raises:
         InvalidInputError: none or several of them, or a value that cannot be read.
     """
-    if sum(argument is not None for argument in (source, sql, transform)) != 1:
+    given = [argument for argument in (source, sql, transform) if argument is not None]
+    if not given:  # an operator has asked for one already
+        raise InvalidInputError(rendered_nothing("source", None))
+    if len(given) > 1:
         raise InvalidInputError("Give exactly one of source, sql and transform.")
     if source is not None:
         if sources:
@@ -303,6 +317,21 @@ def source_of(
     assert transform is not None
     check_function(transform)
     return TransformSource(transform, datasets)
+
+
+def datasets_of(source: Source | None) -> dict[str, Dataset]:
+    """Return the datasets that a job reads, by what errors call them."""
+    match source:
+        case DatasetSource(dataset):
+            return {"source": dataset}
+        case SqlSource() | TransformSource() | LakeSource():
+            return {f"sources[{name!r}]": dataset for name, dataset in source.datasets.items()}
+        case StreamSource(rows) | OverwriteSource(rows):
+            return datasets_of(rows)
+        case RowChangeSource():
+            return datasets_of(source.source)
+        case CompactionSource() | None:
+            return {}
 
 
 def check_function(name: str) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql import types as t
 
 from airflow_provider_ducklake.spark.hadoop_paths import hadoop_path
 from airflow_provider_ducklake.spark.identifiers import quoted
+from airflow_provider_ducklake.spark.object_store import require_file_system
 from airflow_provider_ducklake.spark.read_types import literal, read_type
 from airflow_provider_ducklake.spark.selecting import renamed
 from airflow_provider_ducklake.spark.spark_types import FIELD_ID_KEY
@@ -51,7 +52,12 @@ def scan(
     columns: Sequence[Column],
     reserved: Sequence[Column] = (),
 ) -> DataFrame:
-    """Return all rows of files with one layout as they are stored, ``reserved`` columns behind the others."""
+    """Return all rows of files with one layout as they are stored, ``reserved`` columns behind the others.
+
+    Raises:
+        InvalidInputError: Spark lacks the jar that opens their store.
+    """
+    require_file_system(spark, paths[0])
     fields = [
         _field(stored.name, stored, column, is_mapped=layout.is_mapped)
         for stored, column in zip(layout.columns, columns, strict=True)

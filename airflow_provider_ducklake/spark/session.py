@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
+
+from airflow_provider_ducklake.storage.process_options import as_environment, process_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +41,7 @@ _UNLESS_GIVEN = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647b",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
 }
+_PY_FILES = "spark.submit.pyFiles"
 _DEFAULTS = {
     "spark.log.level": "WARN",
     "spark.sql.session.timeZone": "UTC",
@@ -46,14 +51,36 @@ _DEFAULTS = {
 
 def start_session(name: str) -> SparkSession:
     """Return the session of a submitted job; what the user configured counts before our defaults."""
+    SparkContext._ensure_initialized()  # noqa: SLF001 - without its JVM a SparkConf is empty
     given = SparkConf()
     builder = SparkSession.builder.appName(name)
-    for key, value in _DEFAULTS.items():
+    for key, value in {**_DEFAULTS, **_for_executors(given)}.items():
         if not given.contains(key):
             builder = builder.config(key, value)
+    builder = builder.config(_PY_FILES, _on_the_path(given.get(_PY_FILES) or ""))
     spark = builder.getOrCreate()
     _prepare_sources(spark)
     return spark
+
+
+def _for_executors(given: SparkConf) -> dict[str, str]:
+    """Return what hands the lake's storage options to executors that other machines start.
+
+    Pods show their variables to many; in one process with the driver they have them anyway.
+    """
+    master = given.get("spark.master") or ""
+    if not master.startswith(("spark://", "yarn", "local-cluster")):
+        return {}
+    options = as_environment(process_options())
+    return {f"spark.executorEnv.{name}": value for name, value in options.items()}
+
+
+def _on_the_path(py_files: str) -> str:
+    """Return the files that Python is to find modules in: the launcher has left the large jars out."""
+    kept = {os.path.basename(path) for path in sys.path}  # noqa: PTH119 - URIs, too
+    return ",".join(
+        file for file in py_files.split(",") if not file.endswith(".jar") or file.rpartition("/")[2] in kept
+    )
 
 
 def prepare_reading(spark: SparkSession) -> None:

@@ -17,7 +17,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.errors import InvalidInputError, SparkJobError
+from airflow_provider_ducklake.errors import InvalidInputError, SourceNotFoundError, SparkJobError
 from airflow_provider_ducklake.spark.job_request import (
     CompactionSource,
     Dataset,
@@ -30,6 +30,7 @@ from airflow_provider_ducklake.spark.job_request import (
     StreamSource,
     TransformSource,
 )
+from airflow_provider_ducklake.spark.object_store import require_file_system
 from airflow_provider_ducklake.spark.spark_types import carrier_type
 from airflow_provider_ducklake.spec.identifiers import fold
 from airflow_provider_ducklake.spec.paths import hadoop_uri, is_absolute
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
 
+# A database's timestamp without a zone is one in the lake.
+_DEFAULTS = {"csv": {"header": "true"}, "jdbc": {"preferTimestampNTZ": "true"}}
 _TEXT_FORMATS = ("csv", "json")
 _MISSING = ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND")
 _READ_AS_TEXT = ("json", "uuid", "time")
@@ -49,7 +52,8 @@ def load(spark: SparkSession, source: Source, target: TableSchema | None) -> Dat
     """Return the rows of a source; ``target`` is the existing table's schema, None if it is to be created.
 
     Raises:
-        InvalidInputError: a dataset does not exist, or the query or function is wrong; names it.
+        SourceNotFoundError: a dataset does not exist; names it.
+        InvalidInputError: its options, the query or the function are wrong.
     """
     match source:
         case DatasetSource(dataset):
@@ -68,7 +72,8 @@ def read_all(spark: SparkSession, datasets: Mapping[str, Dataset]) -> dict[str, 
     """Return the rows of datasets, by name.
 
     Raises:
-        InvalidInputError: one does not exist or its options are wrong; names it.
+        SourceNotFoundError: one does not exist; names it.
+        InvalidInputError: its options are wrong, or Spark lacks the jar that opens its store.
     """
     return {
         name: read_dataset(spark, dataset, f"sources[{name!r}]", None) for name, dataset in datasets.items()
@@ -114,12 +119,14 @@ def read_dataset(spark: SparkSession, dataset: Dataset, name: str, target: Table
     """Return the rows of one dataset; ``name`` is how errors call it.
 
     Raises:
-        InvalidInputError: it does not exist or its options are wrong.
+        SourceNotFoundError: it does not exist.
+        InvalidInputError: its options are wrong, or Spark lacks the jar that opens its store.
     """
     options = dict(dataset.options)
     schema = options.pop("schema", None)
-    if dataset.format == "csv":
-        options = {"header": "true"} | options
+    options = _with_defaults(options, _DEFAULTS.get(dataset.format, {}))
+    if dataset.path is not None and is_absolute(dataset.path):
+        require_file_system(spark, dataset.path)
     reader = spark.read.format(dataset.format).options(**options)
     try:
         if dataset.format == "jdbc":
@@ -131,8 +138,13 @@ def read_dataset(spark: SparkSession, dataset: Dataset, name: str, target: Table
         return reader.load(_location(dataset))
     except AnalysisException as error:
         if error.getCondition() in _MISSING:
-            raise InvalidInputError(f"{name}: {dataset.path} does not exist.") from error
+            raise SourceNotFoundError(name, str(dataset.path)) from error
         raise InvalidInputError(f"{name} cannot be read: {message_of(error)}") from error
+
+
+def _with_defaults(options: dict[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+    given = {name.lower() for name in options}
+    return {name: value for name, value in defaults.items() if name.lower() not in given} | options
 
 
 def _location(dataset: Dataset) -> str:

@@ -22,6 +22,7 @@ from airflow_provider_ducklake.spark import stream_io
 from airflow_provider_ducklake.spark.assignment import assign
 from airflow_provider_ducklake.spark.job_request import job_directory
 from airflow_provider_ducklake.spark.jobs.insert import write
+from airflow_provider_ducklake.spark.object_store import require_file_system
 from airflow_provider_ducklake.spark.session import adaptive_as_in, prepare
 from airflow_provider_ducklake.spark.sources import message_of
 from airflow_provider_ducklake.spec.paths import hadoop_uri
@@ -67,6 +68,7 @@ def stage_batches(df: DataFrame, plan: WritePlan, source: StreamSource, engine: 
 
 
 def _start(df: DataFrame, batches: _Batches, checkpoint: str) -> StreamingQuery:
+    require_file_system(df.sparkSession, checkpoint)
     writer = df.writeStream.foreachBatch(batches.stage).trigger(availableNow=True)
     try:
         return writer.start(checkpointLocation=hadoop_uri(checkpoint.rstrip("/")))

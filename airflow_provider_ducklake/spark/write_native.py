@@ -21,7 +21,7 @@ from airflow_provider_ducklake.spark.footers import describe_files
 from airflow_provider_ducklake.spark.row_order import ordered
 from airflow_provider_ducklake.spec.partitioning import HIVE_NULL, PartitionField, TransformKind
 from airflow_provider_ducklake.spec.paths import hadoop_uri
-from airflow_provider_ducklake.storage.filesystem import delete_file, move_file, open_filesystem
+from airflow_provider_ducklake.storage.filesystem import delete_file, move_file, open_filesystem, split_scheme
 from airflow_provider_ducklake.storage.parallel import in_threads
 
 if TYPE_CHECKING:
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 
 _CODECS = {"lz4": "lz4_raw"}
 _LONGEST_DIRECTORY = 80  # bytes of a value that names a directory
+# Else a local lake would fill with .crc files. Never for a store: S3A's buffer on disk needs the other class.
+_WITHOUT_CHECKSUMS = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
 _COMPRESSED_SHARE = 0.5  # of a row's size in memory, by measurement an upper bound
 
 
@@ -46,6 +51,8 @@ def write(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> list[DataFile]
     df, folders = _with_folders(utf8_check.checked(df, plan.target), keys, plan)
     df = ordered(df, folders, plan)
     writer = _configured(df.write.mode("append"), df, plan.settings)
+    if split_scheme(directory)[0] == "file":
+        writer = writer.options(**_WITHOUT_CHECKSUMS)
     if folders:
         writer = writer.partitionBy(*folders)
     try:
@@ -79,9 +86,6 @@ def _configured(writer: DataFrameWriter, df: DataFrame, settings: ParquetSetting
         "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         # Cut bounds would pass for values of the column.
         "parquet.statistics.truncate.length": str(2**31 - 1),
-        # Without these a local lake would fill with .crc files.
-        "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-        "fs.file.impl.disable.cache": "true",
     }
     if settings.row_group_bytes is not None:
         options["parquet.block.size"] = str(settings.row_group_bytes)

@@ -3,7 +3,7 @@
 Remote stores are reached through fsspec where its driver for the scheme is installed, else through
 ``pyarrow.fs``: a Spark executor may have only the latter. Paths are the catalog's: absolute local paths,
 taken literally (a percent sign is a percent sign), or URIs such as ``s3://bucket/key``. Storage options are
-those of fsspec and are never logged.
+those of fsspec and are never logged; where a call has none, those count that the process was started with.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from airflow_provider_ducklake.errors import StorageError
+from airflow_provider_ducklake.storage.process_options import process_options
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ def open_filesystem(path: str, storage_options: StorageOptions | None = None) ->
     scheme, rest = split_scheme(path)
     if scheme == "file":
         return Location(pafs.LocalFileSystem(), os.path.abspath(rest), path)  # noqa: PTH100 - resolves no links
-    options = dict(storage_options or {})
+    options = dict(storage_options or process_options())
     with naming_errors(path, "open"):
         filesystem = _fsspec_filesystem(scheme, options) or _arrow_filesystem(scheme, options)
     if filesystem is None:
@@ -93,14 +94,15 @@ def _fsspec_filesystem(scheme: str, options: dict[str, Any]) -> pafs.FileSystem 
 def _arrow_filesystem(scheme: str, options: dict[str, Any]) -> pafs.FileSystem | None:
     match _FSSPEC_NAMES.get(scheme, scheme):
         case "s3" if hasattr(pafs, "S3FileSystem"):
-            return pafs.S3FileSystem(**_arrow_s3_options(options))
+            return pafs.S3FileSystem(**arrow_s3_options(options))
         case "gs" if hasattr(pafs, "GcsFileSystem"):
             return pafs.GcsFileSystem()
         case _:
             return None
 
 
-def _arrow_s3_options(options: dict[str, Any]) -> dict[str, Any]:
+def arrow_s3_options(options: StorageOptions) -> dict[str, Any]:
+    """Return fsspec's options for S3 under the names that Arrow has for them."""
     client = options.get("client_kwargs") or {}
     endpoint = options.get("endpoint_url") or client.get("endpoint_url")
     given = {

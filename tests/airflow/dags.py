@@ -23,6 +23,13 @@ from sqlalchemy import func, select
 _BUNDLE = "testing"
 
 
+class FakeTaskInstance:
+    """What an operator asks of a task instance, for calls without a DAG run: always a first try."""
+
+    dag_id, run_id, task_id, map_index, try_number, max_tries = "dag", "run", "insert", -1, 1, 0
+    log_url = "http://localhost:8080/dags/dag"
+
+
 def sync_dag(dag: DAG) -> DAG:
     """Register a DAG made in a test, without which Airflow 3 runs nothing of it."""
     with create_session() as session:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import zipfile
 from collections.abc import Callable
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -71,7 +71,7 @@ with DAG("real_inserts", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=N
     csv >> parquet >> jdbc >> transform >> [mismatch, missing]
 """
 JOINED_SQL = """
-SELECT e.id, e.customer, d.day, e.price FROM erp AS e JOIN days AS d ON d.id = e.id
+SELECT e.id, e.customer, d.day, e.price, e.ordered FROM erp AS e JOIN days AS d ON d.id = e.id
 """
 
 # The user's own code, which also is where another client comes in between.
@@ -94,8 +94,9 @@ def another_client_creates_the_table():
 
 DERBY = """
 connect 'jdbc:derby:{database};create=true;user=reader;password={password}';
-create table orders (id int, customer varchar(20), price decimal(9,2));
-insert into orders values (1, 'ann', 1.50), (2, 'bob', 2.25), (3, 'cyd', 3.00);
+create table orders (id int, customer varchar(20), price decimal(9,2), ordered timestamp);
+insert into orders values
+  (1, 'ann', 1.50, '2026-01-01 12:30:00'), (2, 'bob', 2.25, null), (3, 'cyd', 3.00, null);
 call syscs_util.syscs_set_database_property('derby.user.reader', '{password}');
 call syscs_util.syscs_set_database_property('derby.connection.requireAuthentication', 'true');
 call syscs_util.syscs_set_database_property('derby.authentication.provider', 'BUILTIN');
@@ -199,8 +200,8 @@ def check_rows(catalog: CatalogDatabase) -> None:
             (3, date(2026, 1, 1), []),
         ]
         assert reference.sql("FROM sales.joined ORDER BY id") == [
-            (1, "ann", date(2025, 12, 31), Decimal("1.50")),
-            (2, "bob", date(2026, 1, 1), Decimal("2.25")),
+            (1, "ann", date(2025, 12, 31), Decimal("1.50"), datetime(2026, 1, 1, 12, 30)),  # noqa: DTZ001
+            (2, "bob", date(2026, 1, 1), Decimal("2.25"), None),
         ]
         assert reference.sql("FROM sales.clean ORDER BY id") == [(1, "ANN"), (2, "BOB"), (7, "THEIRS")]
         assert reference.sql("SELECT count(*) FROM sales.by_day WHERE year(day) = 2026") == [(2,)]

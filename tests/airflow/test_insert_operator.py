@@ -339,7 +339,7 @@ def test_a_missing_schema_is_not_created(rows, submit):
 def test_a_job_that_dies_leaves_nothing(lake, rows, submit):
     submit.meanwhile("print('Killed by a test'); raise SystemExit(137)")
 
-    with pytest.raises(SparkJobError, match=r"(?s)Error code is: 137.*Killed by a test"):
+    with pytest.raises(SparkJobError, match=r"(?s)driver was killed.*exit code 137.*Killed by a test"):
         insert("main.fresh", source=rows, create_table=True)
 
     assert (snapshot_count(lake), files_below(lake)) == (2, [])

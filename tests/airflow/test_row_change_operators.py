@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError
@@ -20,7 +21,7 @@ from airflow_provider_ducklake.operators.row_changes import DuckLakeSparkRowChan
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
 from airflow_provider_ducklake.spark.job_request import Action, Clause, RowChangeSource
-from tests.airflow.dags import clear, parse, run_next_try, start_run, sync_dag, xcom
+from tests.airflow.dags import FakeTaskInstance, clear, parse, run_next_try, start_run, sync_dag, xcom
 from tests.airflow.spark_submit import ROOT, SparkSubmit, recorded, stand_in
 from tests.airflow.unlucky import UnluckyCommits, dies_before_commit, loses_the_answer
 from tests.reference.catalogs import CatalogDatabase
@@ -285,3 +286,19 @@ def test_the_example_of_the_guide_is_a_dag_file(tmp_path):
 
     types = [task.task_type for task in parse(tmp_path / "example.py").tasks]
     assert sorted(types) == sorted(class_.__name__ for class_ in OPERATORS)
+
+
+@pytest.mark.usefixtures("submit")
+def test_a_column_to_match_by_that_does_not_exist_is_found_before_spark_starts(sqlite_catalog, submit):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as lake:
+        lake.sql("CREATE TABLE orders AS SELECT 1 AS id")
+    task = DuckLakeSparkMergeOperator(
+        task_id="merge", table="main.orders", on=["nosuch"], sql="SELECT 1 AS id", update_all=True
+    )
+
+    with pytest.raises(
+        AirflowFailException, match=r"Column 'nosuch' is not in main.orders; its columns are: id"
+    ):
+        task.execute({"ti": FakeTaskInstance(), "logical_date": None})
+
+    assert submit.calls == []

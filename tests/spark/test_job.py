@@ -19,6 +19,7 @@ import sys
 def orders(spark, sources):
     absent = ["pandas", "numpy", "airflow", "sqlalchemy", "fsspec", "duckdb"]
     assert not [name for name in absent if importlib.util.find_spec(name)], absent
+    assert spark.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
     assert ".zip/" in sys.modules["airflow_provider_ducklake"].__file__
     return sources["orders"].selectExpr("tags", "id", "concat(name, '!') as name")
 """
@@ -40,7 +41,8 @@ def test_a_transform_runs_through_the_arrow_engine_without_pandas(slim, tmp_path
         source_of(transform="shop_rows:orders", sources={"orders": str(source)}),
     )
 
-    process = start(request, tmp_path, python=slim, py_files=(module,))
+    given = {"spark.sql.session.timeZone": "Asia/Tokyo"}
+    process = start(request, tmp_path, python=slim, py_files=(module,), conf=given)
 
     assert process.wait(150) == 0, log_of(tmp_path)
     (result,) = job_io.read_results(request)

@@ -9,6 +9,7 @@ from airflow_provider_ducklake.errors import (
     DuckLakeError,
     InvalidInputError,
     SchemaMismatchError,
+    SourceNotFoundError,
     SparkJobError,
 )
 from airflow_provider_ducklake.spark.job_errors import typed
@@ -142,9 +143,8 @@ def test_a_transform_is_called_with_the_datasets(spark, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"source": "/nowhere/in.csv"}, "source: /nowhere/in.csv does not exist"),
-        ({"source": "/nowhere/in.parquet"}, "source: /nowhere/in.parquet does not exist"),
-        ({"sql": "select 1", "sources": {"o": "/nowhere/o"}}, r"sources\['o'\]: /nowhere/o does not exist"),
+        ({"source": "s3://landing/in.csv"}, r'packages="org.apache.hadoop:hadoop-aws:3\.\d\.\d"'),
+        ({"source": "abfss://c@a.dfs.core.windows.net/x"}, "hadoop-azure:3"),
         ({"sql": "select * from nothing"}, "sql cannot be run.*nothing"),
         ({"sql": "select from"}, "sql cannot be run"),
         ({"transform": "no_such_module:f"}, "no_such_module"),
@@ -159,6 +159,21 @@ def test_what_is_not_there_is_named(spark, new_plan, arguments, message):
         insert(spark, make_request(plan, source_of(**arguments)))
 
     assert not Path(plan.directory).exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"source": "/nowhere/in.csv"}, "source: /nowhere/in.csv does not exist"),
+        ({"source": "/nowhere/*.parquet"}, r"source: /nowhere/\*.parquet does not exist"),
+        ({"sql": "select 1", "sources": {"o": "/nowhere/o"}}, r"sources\['o'\]: /nowhere/o does not exist"),
+    ],
+)
+def test_a_source_that_is_not_there_may_come(spark, new_plan, arguments, message):
+    plan = new_plan(new_columns({"a": "int64"}))
+
+    with pytest.raises(SourceNotFoundError, match=message):
+        insert(spark, make_request(plan, source_of(**arguments)))
 
 
 def test_a_jdbc_password_comes_from_the_environment_or_not_at_all(spark, tmp_path):

@@ -5,17 +5,21 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.errors import SparkJobError, StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.row_changes import RowChanges
 from airflow_provider_ducklake.spark import job_io
 from airflow_provider_ducklake.spark.job_errors import typed
+from airflow_provider_ducklake.spark.job_request import StreamSource
 from airflow_provider_ducklake.spark.jobs.compact import compact
 from airflow_provider_ducklake.spark.jobs.insert import insert
 from airflow_provider_ducklake.spark.jobs.overwrite import overwrite
 from airflow_provider_ducklake.spark.jobs.row_changes import change_rows
 from airflow_provider_ducklake.spark.jobs.sql import run_sql
 from airflow_provider_ducklake.spark.jobs.stream import run_stream
+from airflow_provider_ducklake.spark.object_store import reach_buckets
 from airflow_provider_ducklake.spark.session import start_session
+from airflow_provider_ducklake.storage.filesystem import split_scheme
+from airflow_provider_ducklake.storage.process_options import process_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,7 +51,11 @@ def main(arguments: Sequence[str]) -> int:
     """
     _start_logging()
     uri, digest = arguments
-    request = job_io.read_request(uri, digest)
+    try:
+        request = job_io.read_request(uri, digest)
+    except StorageError as error:
+        log.error("%s: %s", SparkJobError.__name__, unreadable_request(uri, error))  # noqa: TRY400 - one line
+        return 1
     try:
         outcome = _run(request)
     except Exception as error:  # whatever it is, the operator is to know
@@ -64,8 +72,25 @@ def main(arguments: Sequence[str]) -> int:
         job_io.write_results(request, outcome)
         results = outcome
     for plan, result in zip(request.plans, results, strict=True):
-        _log_numbers(plan, result)
+        if result.details:  # else nothing was written
+            _log_numbers(plan, result)
     return 0
+
+
+def unreadable_request(uri: str, error: StorageError) -> str:
+    """Return why the driver cannot begin, and what it takes; nobody but the log can be told."""
+    if split_scheme(uri)[0] == "file":
+        cure = (
+            "The lake's data path has to be the same place for the task and for Spark's driver and executors."
+        )
+    elif process_options():
+        cure = "It was given the connection's storage options: see that they hold where Spark runs."
+    else:
+        cure = (
+            "It does not get the connection's storage options, which reach a driver in client mode only: "
+            "give it the store's credentials by its machine's role or its own environment."
+        )
+    return f"The Spark driver cannot read {uri} ({error}). {cure}"
 
 
 def _run(request: JobRequest) -> tuple[WriteResult, ...] | RowChanges:
@@ -74,9 +99,15 @@ def _run(request: JobRequest) -> tuple[WriteResult, ...] | RowChanges:
         raise UnsupportedFeatureError(f"This release of the job knows no {request.verb!r}.")
     spark = start_session(f"ducklake {request.verb} {request.tables}")
     try:
+        reach_buckets(spark, _directories(request), process_options())
         return verb(spark, request)
     finally:
         spark.stop()
+
+
+def _directories(request: JobRequest) -> list[str]:
+    checkpoints = [request.source.checkpoint] if isinstance(request.source, StreamSource) else []
+    return [*(plan.root for plan in request.plans), *checkpoints]
 
 
 def _start_logging() -> None:
@@ -93,6 +124,6 @@ def _log_numbers(plan: WritePlan, result: WriteResult) -> None:
         plan.table,
         len(result.data_files),
         sum(file.file_size_bytes for file in result.data_files),
-        result.details.get("seconds"),
+        result.details["seconds"],
         result.engine,
     )

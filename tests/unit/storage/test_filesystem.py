@@ -10,11 +10,13 @@ from airflow_provider_ducklake.storage.filesystem import (
     delete_file,
     delete_tree,
     exists,
+    fsspec_of,
     open_filesystem,
     read_bytes,
     split_scheme,
     write_bytes,
 )
+from airflow_provider_ducklake.storage.process_options import as_environment, process_options
 
 ODD = "a b/%20/ü#?=&"
 
@@ -142,3 +144,13 @@ def test_a_finished_file_knows_its_size_and_end(tmp_path):
 
     assert (file.size, file.tail) == (13, b"67890123")
     assert read_bytes(f"{tmp_path}/file") == b"1234567890123"
+
+
+def test_a_job_opens_stores_with_the_options_that_its_process_was_started_with(monkeypatch):
+    options = {"key": "id", "secret": "hunter2", "endpoint_url": "http://127.0.0.1:9"}
+    for name, value in as_environment(options).items():
+        monkeypatch.setenv(name, value)
+
+    assert process_options() == options
+    assert fsspec_of(open_filesystem("s3://lake/x")).key == "id"
+    assert fsspec_of(open_filesystem("s3://lake/x", {"key": "other"})).key == "other"

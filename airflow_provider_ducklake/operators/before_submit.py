@@ -1,0 +1,91 @@
+"""What is wrong with a job and can be known before a Spark is started for it."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ducklake.errors import InvalidInputError, SourceNotFoundError, StorageError
+from airflow_provider_ducklake.spark.job_request import datasets_of
+from airflow_provider_ducklake.spec.paths import hadoop_uri
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from airflow_provider_ducklake.spark.job_request import JobRequest
+
+_WILDCARDS = frozenset("*?[]{}\\")
+
+
+def check_master(master: str, deploy_mode: str) -> None:
+    """Refuse what Spark would refuse.
+
+    Raises:
+        InvalidInputError: this master runs no Python job in cluster mode.
+    """
+    if deploy_mode == "cluster" and master.startswith(("local", "spark://")):
+        raise InvalidInputError(
+            f"deploy_mode is 'cluster', and the master {master} runs Python jobs in client mode only. Set "
+            "deploy_mode='client' in the task or its Spark connection."
+        )
+
+
+def check_sources(request: JobRequest, master: str, storage_options: Mapping[str, Any]) -> None:
+    """Look for the sources' files, as far as this process sees what Spark will see.
+
+    That is in the lake's own bucket, and on local disks where Spark runs on this machine.
+
+    Raises:
+        SourceNotFoundError: names the first that does not exist.
+    """
+    from airflow_provider_ducklake.storage.filesystem import exists  # noqa: PLC0415 - loads pyarrow
+
+    for name, dataset in datasets_of(request.source).items():
+        path = dataset.path
+        if path is None or _WILDCARDS & set(path) or not _is_seen(path, request.directory, master):
+            continue
+        try:
+            found = exists(path, storage_options)
+        except StorageError:  # Spark may have other rights
+            continue
+        if not found:
+            raise SourceNotFoundError(name, path)
+
+
+def _is_seen(path: str, lake: str, master: str) -> bool:
+    if "://" not in path:
+        return master.startswith("local")
+    return _bucket(path) == _bucket(lake)
+
+
+def _bucket(path: str) -> str:
+    return "/".join(hadoop_uri(path).split("/")[:3])
+
+
+def missing_package(directory: str, packages: Iterable[object], elsewhere: Iterable[object]) -> str | None:
+    """Return a warning where it looks as if Spark could not open S3, where the job works.
+
+    ``packages`` may name the jar; what is ``elsewhere`` cannot be looked into.
+    """
+    named = any("aws" in str(one) for one in packages)
+    if (
+        not hadoop_uri(directory).startswith("s3a://")
+        or named
+        or any(elsewhere)
+        or _is_installed("hadoop-aws")
+    ):
+        return None
+    return (
+        f"The job works in {directory}, and nothing that this task gives Spark names hadoop-aws. Unless the "
+        "cluster has it, inserts are slower and all that reads the lake fails. Add "
+        'packages="org.apache.hadoop:hadoop-aws:<the version of Spark\'s Hadoop>".'
+    )
+
+
+def _is_installed(jar: str) -> bool:
+    """Whether the Spark of this machine has the jar."""
+    installed = find_spec("pyspark")
+    homes = [os.environ.get("SPARK_HOME"), *((installed and installed.submodule_search_locations) or ())]
+    return any(next(Path(home, "jars").glob(f"{jar}-*.jar"), None) for home in homes if home)

@@ -1,0 +1,32 @@
+"""The storage options that a Spark job's process was started with.
+
+A job's request is a file and its arguments are seen by every user of the machine, so what opens the lake's
+store comes by the environment, which only the same user can read. The variable's name has Spark and Airflow
+hide its value wherever they show settings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VARIABLE = "DUCKLAKE_STORAGE_SECRETS"
+
+
+def as_environment(storage_options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variable that hands options to a process; nothing where there are none.
+
+    >>> as_environment({"key": "id"}), as_environment({})
+    ({'DUCKLAKE_STORAGE_SECRETS': '{"key": "id"}'}, {})
+    """
+    return {VARIABLE: json.dumps(dict(storage_options))} if storage_options else {}
+
+
+def process_options() -> dict[str, Any]:
+    """Return the options that this process was started with; empty where it was given none."""
+    options: dict[str, Any] = json.loads(os.environ.get(VARIABLE, "{}"))
+    return options

@@ -1,0 +1,158 @@
+"""Jobs that die before they can say why: the task's error says it, in a sentence and by Spark's own line."""
+
+import gc
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_ducklake.errors import SourceNotFoundError, SparkJobError
+from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
+from tests.airflow.dags import FakeTaskInstance
+from tests.airflow.spark_submit import SparkSubmit, recorded
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
+
+RECORDS = Path(__file__).parents[1] / "spark" / "failed_logs"
+REPLAY = """
+import os, sys
+text = open(sys.argv[1]).read()
+print(text, flush=True)
+code = int(text.split()[-1].rstrip("."))
+os.kill(os.getpid(), -code) if code < 0 else sys.exit(code)
+"""
+
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # SparkSubmitHook's pipe
+    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
+    pytest.mark.usefixtures("collected"),
+]
+
+
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """Have no pipe left for the tests of others to close."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def lake(
+    sqlite_catalog: CatalogDatabase, connect: Callable[..., str], set_connection: Callable[..., str]
+) -> CatalogDatabase:
+    connect(sqlite_catalog)
+    set_connection("spark_default", conn_type="spark", host="local[1]")
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("CREATE TABLE orders (id INT)")
+    return sqlite_catalog
+
+
+def insert(**arguments: Any) -> dict[str, Any]:
+    arguments = {"sql": "SELECT 1 AS id"} | arguments
+    operator = DuckLakeSparkInsertOperator(task_id="insert", table="main.orders", **arguments)
+    return operator.execute({"ti": FakeTaskInstance(), "logical_date": None})
+
+
+def files_below(catalog: CatalogDatabase) -> list[Path]:
+    return [path for path in Path(catalog.data_path).rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ("no_master", r"^No Spark master answers .* Spark says: .*All masters are unresponsive"),
+        ("old_java", "^The Java where the task runs is too old"),
+        ("no_such_package", "^Spark cannot fetch a package .*hadoop-aws;0.0.1"),
+        ("no_request", "^The Spark driver cannot read .*request.json"),
+        ("killed_jvm", "^The Spark driver was killed from outside"),
+    ],
+)
+def test_the_log_of_a_dead_job_is_told(lake, tmp_path, monkeypatch, record, message):
+    SparkSubmit(tmp_path / "bin", [sys.executable, "-c", REPLAY, str(RECORDS / f"{record}.txt")], monkeypatch)
+
+    with pytest.raises(SparkJobError, match=message) as caught:
+        insert()
+
+    assert "Cannot execute" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert files_below(lake) == []
+
+
+def test_without_java_the_task_says_so(lake, tmp_path, monkeypatch):
+    recorded(tmp_path / "bin", monkeypatch)
+    programs = tmp_path / "no_java"
+    programs.mkdir()
+    for program in Path("/usr/bin").iterdir():
+        if not program.name.startswith("java"):
+            (programs / program.name).symlink_to(program)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{programs}")
+    monkeypatch.delenv("JAVA_HOME")
+
+    with pytest.raises(
+        SparkJobError, match=r"^Spark found no Java where the task runs.* JAVA_HOME is not set$"
+    ):
+        insert()
+
+    assert files_below(lake) == []
+
+
+@pytest.mark.usefixtures("lake")
+def test_a_java_home_without_a_java_is_told(tmp_path, monkeypatch):
+    recorded(tmp_path / "bin", monkeypatch)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    with pytest.raises(
+        SparkJobError, match=r"^Spark found no Java where the task runs.*bin/java: No such file"
+    ):
+        insert()
+
+
+@pytest.mark.usefixtures("lake")
+@pytest.mark.parametrize("host", ["local[2]", "spark://master"])
+def test_cluster_mode_is_refused_before_the_submit_where_the_master_has_none(
+    tmp_path, monkeypatch, set_connection, host
+):
+    submit = recorded(tmp_path / "bin", monkeypatch)
+    set_connection("spark_default", conn_type="spark", host=host, port=7077 if "//" in host else None)
+
+    with pytest.raises(
+        AirflowFailException, match=r"Python jobs in client mode only. Set deploy_mode='client'"
+    ):
+        insert(deploy_mode="cluster")
+
+    assert submit.calls == []
+
+
+@pytest.mark.parametrize("path", ["in.csv", "folder/", "file.parquet"])
+def test_a_source_that_is_not_there_yet_is_found_before_spark_starts_and_retried(
+    lake, tmp_path, monkeypatch, path
+):
+    submit = recorded(tmp_path / "bin", monkeypatch)
+
+    with pytest.raises(SourceNotFoundError, match=f"source: .*/{path} does not exist.*retries wait"):
+        insert(sql=None, source=f"{tmp_path}/{path}")
+    with pytest.raises(SourceNotFoundError, match=r"sources\['o'\]: .* does not exist"):
+        insert(sources={"o": f"{tmp_path}/{path}"})
+
+    assert submit.calls == []
+    assert files_below(lake) == []
+
+
+@pytest.mark.usefixtures("lake")
+@pytest.mark.parametrize("path", ["{{ none }}", "{{ '' }}", None])
+def test_a_source_that_renders_to_nothing_has_a_sentence_of_its_own(tmp_path, monkeypatch, path):
+    submit = recorded(tmp_path / "bin", monkeypatch)
+    operator = DuckLakeSparkInsertOperator(task_id="insert", table="main.orders", source="{{ x }}")
+    operator.source = path if path is None else operator.render_template(path, {})
+
+    with pytest.raises(
+        AirflowFailException, match=r"^InvalidInputError: source is .*template found no value"
+    ):
+        operator.execute({"ti": FakeTaskInstance(), "logical_date": None})
+
+    assert submit.calls == []

@@ -1,0 +1,52 @@
+"""What is refused of a source before any job, in the words of the guide."""
+
+import pytest
+
+from airflow_provider_ducklake.errors import InvalidInputError, InvalidOptionError
+from airflow_provider_ducklake.spark.job_request import (
+    OverwriteSource,
+    RowChangeSource,
+    StreamSource,
+    datasets_of,
+    source_of,
+)
+
+PLACE = {"sources": {"o": "/in/o.csv"}}
+
+
+@pytest.mark.parametrize(
+    "options", [{"url": "jdbc:x", "password": "pa55"}, {"url": "jdbc:x://h/d?password=pa55"}]
+)
+def test_a_password_in_a_source_is_answered_by_its_connection(options):
+    with pytest.raises(InvalidOptionError, match="name that as the source's conn_id") as caught:
+        source_of({"format": "jdbc", "options": options})
+
+    assert "password_env" not in str(caught.value)
+
+
+def test_an_unknown_key_is_answered_by_those_of_the_guide():
+    with pytest.raises(InvalidOptionError, match="they are: format, path, options, conn_id"):
+        source_of({"path": "a.csv", "header": True})
+
+
+@pytest.mark.parametrize("path", ["", "None"])
+def test_a_path_of_which_a_template_made_nothing_says_so(path):
+    with pytest.raises(InvalidInputError, match=f"source is '{path}': its template found no value"):
+        source_of(path)
+    with pytest.raises(InvalidInputError, match=r"sources\['o'\] is .*: its template found no value"):
+        source_of(sql="SELECT 1", sources={"o": {"format": "csv", "path": path}})
+
+
+def test_no_source_at_all_says_so():
+    with pytest.raises(InvalidInputError, match="source is None: its template found no value"):
+        source_of(None)
+
+
+def test_the_datasets_of_each_source_have_the_names_of_its_errors():
+    by_name = source_of(sql="SELECT 1", **PLACE)
+    stream = StreamSource(source_of(transform="a:f", **PLACE), "/checkpoint/", "id")
+
+    assert list(datasets_of(source_of("/in/o.csv"))) == ["source"]
+    for source in (by_name, stream, OverwriteSource(by_name, None), RowChangeSource(None, by_name)):
+        assert {name: one.path for name, one in datasets_of(source).items()} == {"sources['o']": "/in/o.csv"}
+    assert datasets_of(RowChangeSource(None)) == {}
