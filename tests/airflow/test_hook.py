@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -313,7 +314,7 @@ def test_the_first_line_of_each_task_names_the_lake(sqlite_catalog, connect, tas
 
     with structlog.testing.capture_logs() as entries:
         act = task.poke if isinstance(task, DuckLakeSnapshotSensor) else task.execute
-        act({"ti": SimpleNamespace(**TASK_INSTANCE), "dag_run": None, "logical_date": None})
+        act({"ti": SimpleNamespace(**TASK_INSTANCE, id=uuid4()), "dag_run": None, "logical_date": None})
 
     ours = [one for one in entries if "outside of the Task Runner" not in one["event"]]
     assert f"data path {sqlite_catalog.data_path}" in ours[0]["event"] % ours[0].get("positional_args", ())
