@@ -147,6 +147,23 @@ IN_A_TASK = [
     insert("no Spark connection", ("'spark_nowhere'",), "Create it", spark_conn_id="spark_nowhere"),
     insert("no spark-submit", ("spark-submit",), "[pyspark]", retried=True, prepare="no_spark_submit"),
     insert(
+        "a source that is not there",
+        ("source", "gone.csv"),
+        "retries wait",
+        retried=True,
+        source="{data}/gone.csv",
+    ),
+    insert("a source that is rendered to None", ("source is",), "returned a path", source="{{ none }}"),
+    insert("no Java", ("Java", "JAVA_HOME"), "Install Java 17", retried=True, prepare="no_java"),
+    insert(
+        "a master that does not answer",
+        ("No Spark master answers",),
+        "Spark says",
+        retried=True,
+        prepare="no_master",
+    ),
+    insert("cluster mode without a cluster", ("'cluster'",), "deploy_mode='client'", deploy_mode="cluster"),
+    insert(
         "rows of other columns",
         ("main.orders", "id", "note"),
         "schema_evolution",

@@ -15,7 +15,8 @@ from airflow_provider_ducklake.errors import DuckLakeError
 from tests.airflow.conftest import connection_fields
 from tests.airflow.dags import run_next_try, start_run, sync_dag
 from tests.airflow.mistakes import IN_A_TASK, IN_THE_DAG_FILE, Mistake
-from tests.airflow.spark_submit import recorded
+from tests.airflow.spark_submit import SparkSubmit, recorded
+from tests.airflow.test_failed_submits import RECORDS, REPLAY
 from tests.reference.catalogs import file_catalog
 
 pytestmark = [
@@ -82,6 +83,14 @@ class Workshop:
             tx.create_table("orders", {"id": "int64"})
         self._set(**connection_fields(catalog))
 
+    def no_java(self) -> None:
+        self._patch.setenv("JAVA_HOME", str(self.data))
+
+    def no_master(self) -> None:
+        SparkSubmit(
+            self.data / "replay", [sys.executable, "-c", REPLAY, str(RECORDS / "no_master.txt")], self._patch
+        )
+
     def no_spark_submit(self) -> None:
         self._patch.setenv("PATH", str(self.data))
 
@@ -106,7 +115,7 @@ def check(mistake: Mistake, answer: str, data: Path, record_property: Any) -> No
     for part in (*mistake.named, mistake.way_out):
         assert filled_in(part, data) in sentence, sentence
     assert "Traceback" not in answer
-    assert sentence.endswith((".", "'", ")")), sentence
+    assert sentence.endswith((".", "'", ")")) or "Spark says" in sentence, sentence
     assert len(sentence) < 700
 
 
