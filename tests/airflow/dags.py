@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from airflow.dag_processing.dagbag import DagBag
 from airflow.models.dagbundle import DagBundleModel
@@ -26,8 +27,12 @@ _BUNDLE = "testing"
 class FakeTaskInstance:
     """What an operator asks of a task instance, for calls without a DAG run: always a first try."""
 
-    dag_id, run_id, task_id, map_index, try_number, max_tries = "dag", "run", "insert", -1, 1, 0
+    dag_id, run_id, map_index, try_number, max_tries = "dag", "run", -1, 1, 0
     log_url = "http://localhost:8080/dags/dag"
+
+    def __init__(self, task_id: str) -> None:
+        self.task_id = task_id
+        self.id = uuid4()
 
 
 def sync_dag(dag: DAG) -> DAG:

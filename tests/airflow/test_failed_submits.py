@@ -55,7 +55,7 @@ def lake(
 def insert(**arguments: Any) -> dict[str, Any]:
     arguments = {"sql": "SELECT 1 AS id"} | arguments
     operator = DuckLakeSparkInsertOperator(task_id="insert", table="main.orders", **arguments)
-    return operator.execute({"ti": FakeTaskInstance(), "logical_date": None})
+    return operator.execute({"ti": FakeTaskInstance("insert"), "logical_date": None})
 
 
 def files_below(catalog: CatalogDatabase) -> list[Path]:
@@ -153,6 +153,6 @@ def test_a_source_that_renders_to_nothing_has_a_sentence_of_its_own(tmp_path, mo
     with pytest.raises(
         AirflowFailException, match=r"^InvalidInputError: source is .*template found no value"
     ):
-        operator.execute({"ti": FakeTaskInstance(), "logical_date": None})
+        operator.execute({"ti": FakeTaskInstance("insert"), "logical_date": None})
 
     assert submit.calls == []

@@ -299,6 +299,6 @@ def test_a_column_to_match_by_that_does_not_exist_is_found_before_spark_starts(s
     with pytest.raises(
         AirflowFailException, match=r"Column 'nosuch' is not in main.orders; its columns are: id"
     ):
-        task.execute({"ti": FakeTaskInstance(), "logical_date": None})
+        task.execute({"ti": FakeTaskInstance("merge"), "logical_date": None})
 
     assert submit.calls == []

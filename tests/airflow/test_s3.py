@@ -158,6 +158,6 @@ def check_without_the_package(lake: Lake) -> None:
     delete = DuckLakeSparkDeleteOperator(task_id="delete", table="sales.orders", where="id = 1")
 
     with pytest.raises(AirflowFailException, match=r'packages="org.apache.hadoop:hadoop-aws:3\.\d\.\d"'):
-        delete.execute({"ti": FakeTaskInstance(), "logical_date": None})
+        delete.execute({"ti": FakeTaskInstance("delete"), "logical_date": None})
 
     assert lake.row_count("sales.orders") == 3
