@@ -26,7 +26,7 @@ from airflow_provider_ducklake.storage.change_reader import read_changes
 from airflow_provider_ducklake.storage.delete_files import write_delete_file
 from airflow_provider_ducklake.storage.filesystem import open_filesystem
 from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
-from airflow_provider_ducklake.storage.table_reader import read_rows, visible_rows
+from airflow_provider_ducklake.storage.table_reader import POSITION, read_rows, visible_rows
 
 
 def main(uri: str, digest: str) -> None:
@@ -54,7 +54,7 @@ def deleted_rows(request: JobRequest, source: RowChangeSource) -> RowChanges:
     for file in source.target.files:
         connection.register("rows", visible_rows(source.target, file, open_filesystem, numbered=True))
         places = connection.sql(
-            f"SELECT pos FROM rows WHERE {clause.condition} ORDER BY pos"
+            f'SELECT "{POSITION}" AS pos FROM rows WHERE {clause.condition} ORDER BY pos'
         ).to_arrow_table()
         path = f"{request.directory}deletes/{file.id}-delete.parquet"
         sizes = write_delete_file(open_filesystem(path), file.path, places)
