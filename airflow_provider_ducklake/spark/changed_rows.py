@@ -9,14 +9,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.spark.expressions import looks_at
-from airflow_provider_ducklake.spark.matching import (
-    CLAUSE,
-    FILE_ID,
-    POSITION,
-    ROW_ID,
-    SOURCE_ID,
-    broadcast_if_small,
-)
+from airflow_provider_ducklake.spark.matching import broadcast_if_small
 from airflow_provider_ducklake.spark.read import read_table
 from airflow_provider_ducklake.spark.row_change_checks import assignments
 from airflow_provider_ducklake.storage import table_reader
@@ -27,10 +20,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spark.assigned_values import Assignment
     from airflow_provider_ducklake.spark.job_request import RowChangeSource
     from airflow_provider_ducklake.spark.matching import Found
+    from airflow_provider_ducklake.spark.own_names import MatchNames
     from airflow_provider_ducklake.spark.row_change_checks import Frames
-
-# the columns of a row found, beside those of the row itself
-_FILE, _PLACE, _ROW, _SOURCE = (f"_ducklake_found_{name}" for name in ("file", "place", "row", "source"))
 
 
 @dataclass(frozen=True)
@@ -54,24 +45,27 @@ class ChangedRows:
         The table is read again only where a column keeps its value or is computed from others.
         """
         assigned = assignments(self.changes)[number]
-        rows = self._places(number)
+        names, rows = self.found.names, self._places(number)
         if assigned.needs_target or self._looks_at_target(assigned, number):
-            same_row = f.col(FILE_ID).eqNullSafe(f.col(_FILE)) & (_place() == f.col(_PLACE))
+            same_row = f.col(names.file_id).eqNullSafe(f.col(names.found_file)) & (
+                _place(names) == f.col(names.found_place)
+            )
             rows = self._read_again(number).join(rows, same_row)
         if self.source is not None and number < len(self.changes.matched):
             source = self.source.alias(self.changes.source_alias)
-            rows = rows.join(source, f.col(_SOURCE) == f.col(SOURCE_ID))
-        return rows.select(*assigned.updated(), f.col(_ROW).alias(table_reader.ROW_ID.name))
+            rows = rows.join(source, f.col(names.found_source) == f.col(names.source_id))
+        return rows.select(*assigned.updated(), f.col(names.found_row).alias(table_reader.ROW_ID.name))
 
     def _hits(self, number: int) -> DataFrame:
-        return self.found.rows.where(f.col(CLAUSE) == number)
+        return self.found.rows.where(f.col(self.found.names.clause) == number)
 
     def _places(self, number: int) -> DataFrame:
+        names = self.found.names
         rows = self._hits(number).select(
-            f.col(FILE_ID).alias(_FILE),
-            _place().alias(_PLACE),
-            f.col(ROW_ID).alias(_ROW),
-            f.col(SOURCE_ID).alias(_SOURCE),
+            f.col(names.file_id).alias(names.found_file),
+            _place(names).alias(names.found_place),
+            f.col(names.row_id).alias(names.found_row),
+            f.col(names.source_id).alias(names.found_source),
         )
         return broadcast_if_small(rows, self.found.count([number]))
 
@@ -89,10 +83,16 @@ class ChangedRows:
             inlined_rows=plan.inlined_rows if (None, number) in self.found.counts else (),
             columns=plan.table.schema.names,
         )
-        rows = read_table(self.found.rows.sparkSession, touched, row_ids=True, positions=True)
+        rows = read_table(
+            self.found.rows.sparkSession,
+            touched,
+            row_ids=True,
+            positions=True,
+            prefix=self.found.names.prefix,
+        )
         return rows.alias(self.changes.target_alias)
 
 
-def _place() -> SparkColumn:
+def _place(names: MatchNames) -> SparkColumn:
     """Return what tells a row of a file from others, and one in the catalog: its position or its row id."""
-    return f.coalesce(f.col(POSITION), f.col(ROW_ID))
+    return f.coalesce(f.col(names.position), f.col(names.row_id))

@@ -23,13 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from airflow_provider_ducklake.spark.job_request import Action, Clause, RowChangeSource
+    from airflow_provider_ducklake.spark.own_names import MatchNames
 
-# of a row of the table: as read_table calls them
-ROW_ID, FILE_ID, POSITION = "_ducklake_row_id", "_ducklake_file_id", "_ducklake_position"
-# of a row of the source; and the clause that applies, by its number
-SOURCE_ID, CLAUSE = "_ducklake_source_id", "_ducklake_clause"
-_TIMES = "_ducklake_times"
-PLACE = (FILE_ID, POSITION, ROW_ID)
 _SHOWN_DUPLICATES = 3
 
 
@@ -48,7 +43,7 @@ def is_small(rows: DataFrame, count: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Rows of the table that match or are to change: columns ``PLACE``, ``SOURCE_ID`` and ``CLAUSE``.
+    """Rows of the table that match or are to change: their ``place``, ``source_id`` and ``clause``.
 
     A row that no row of the source matches has no source id, one that matches but stays has no clause; a row
     that several rows of the source match is there as often. ``counts`` says how many there are by file (None:
@@ -57,11 +52,12 @@ class Found:
 
     pairs: DataFrame
     counts: dict[tuple[int | None, int | None], int]
+    names: MatchNames
 
     @property
     def rows(self) -> DataFrame:
         """Those to which a clause applies."""
-        return self.pairs.where(f.col(CLAUSE).isNotNull())
+        return self.pairs.where(f.col(self.names.clause).isNotNull())
 
     def count(self, clauses: Sequence[int]) -> int:
         """Return the number of rows to which one of the clauses applies."""
@@ -75,8 +71,8 @@ class Found:
         """Return the rows of the source that match no row, to which the clause of that number applies."""
         clause = _first(request.not_matched, len(request.matched))
         rows = source.alias(request.source_alias).where(clause == number)
-        matched = broadcast_if_small(self.pairs.select(SOURCE_ID), sum(self.counts.values()))
-        return rows.join(matched, SOURCE_ID, "left_anti")
+        matched = broadcast_if_small(self.pairs.select(self.names.source_id), sum(self.counts.values()))
+        return rows.join(matched, self.names.source_id, "left_anti")
 
     def close(self) -> None:
         """Let go of what is kept in memory and on the executors' disks."""
@@ -88,38 +84,39 @@ def numbers(request: RowChangeSource, *actions: Action) -> list[int]:
     return [number for number, clause in enumerate(request.clauses) if clause.action in actions]
 
 
-def find(target: DataFrame, source: DataFrame | None, request: RowChangeSource) -> Found:
+def find(target: DataFrame, source: DataFrame | None, request: RowChangeSource, names: MatchNames) -> Found:
     """Return the rows of the table to which a clause applies.
 
-    ``target`` has the columns that conditions name, and ``PLACE``; ``source`` all of its own, and
-    ``SOURCE_ID``.
+    ``target`` has the columns that conditions name, and its ``place``; ``source`` all of its own, and
+    ``source_id``.
     """
     target = target.alias(request.target_alias)
     if source is None:
-        none = f.lit(None).cast("bigint").alias(SOURCE_ID)
-        rows = target.select(*PLACE, none, _of_lone_row(request).alias(CLAUSE))
-        pairs = rows.where(f.col(CLAUSE).isNotNull()).persist()
+        none = f.lit(None).cast("bigint").alias(names.source_id)
+        rows = target.select(*names.place, none, _of_lone_row(request).alias(names.clause))
+        pairs = rows.where(f.col(names.clause).isNotNull()).persist()
     else:
-        pairs = _pairs(target, source.alias(request.source_alias), request).persist()
+        pairs = _pairs(target, source.alias(request.source_alias), request, names).persist()
     try:
-        return Found(pairs, _counts(pairs))
+        return Found(pairs, _counts(pairs, names), names)
     except BaseException:
         pairs.unpersist()
         raise
 
 
-def _pairs(target: DataFrame, source: DataFrame, request: RowChangeSource) -> DataFrame:
+def _pairs(target: DataFrame, source: DataFrame, request: RowChangeSource, names: MatchNames) -> DataFrame:
     """Return the pairs of rows that match, and rows of the table that match none but are to change."""
     assert request.on is not None
     how = "left" if request.not_matched_by_source else "inner"
     joined = target.join(source, value_of(request.on), how)
+    source_id = f.col(names.source_id)
     clause = _first(request.matched, 0)
     if request.not_matched_by_source:  # whose conditions see the table's names only, and no row that matches
-        joined = joined.select(f"{request.target_alias}.*", SOURCE_ID, clause.alias(CLAUSE))
+        joined = joined.select(f"{request.target_alias}.*", source_id, clause.alias(names.clause))
         joined = joined.alias(request.target_alias)
-        clause = f.when(f.col(SOURCE_ID).isNull(), _of_lone_row(request)).otherwise(f.col(CLAUSE))
-    chosen = joined.select(*PLACE, SOURCE_ID, clause.alias(CLAUSE))
-    return chosen.where(f.col(SOURCE_ID).isNotNull() | f.col(CLAUSE).isNotNull())
+        clause = f.when(source_id.isNull(), _of_lone_row(request)).otherwise(f.col(names.clause))
+    chosen = joined.select(*names.place, source_id, clause.alias(names.clause))
+    return chosen.where(source_id.isNotNull() | f.col(names.clause).isNotNull())
 
 
 def _of_lone_row(request: RowChangeSource) -> SparkColumn:
@@ -140,9 +137,9 @@ def _holds(clause: Clause) -> SparkColumn:
     return f.lit(True) if clause.condition is None else value_of(clause.condition)  # noqa: FBT003 - a value
 
 
-def _counts(rows: DataFrame) -> dict[tuple[int | None, int | None], int]:
-    counted = rows.groupBy(FILE_ID, CLAUSE).count().collect()
-    return {(row[FILE_ID], row[CLAUSE]): row["count"] for row in counted}
+def _counts(rows: DataFrame, names: MatchNames) -> dict[tuple[int | None, int | None], int]:
+    counted = rows.groupBy(names.file_id, names.clause).count().collect()
+    return {(file_id, clause): count for file_id, clause, count in counted}
 
 
 def changed_twice(found: Found, source: DataFrame, request: RowChangeSource) -> InvalidInputError | None:
@@ -150,12 +147,15 @@ def changed_twice(found: Found, source: DataFrame, request: RowChangeSource) -> 
 
     It names rows of the source by the columns that the match looks at.
     """
-    own = [name for name in source.columns if name != SOURCE_ID]
+    ours = found.names
+    own = [name for name in source.columns if name != ours.source_id]
     names = named_columns([request.on or ""], own) or tuple(own)
-    first = f.min(SOURCE_ID).alias(SOURCE_ID)
-    twice = found.rows.groupBy(*PLACE).agg(f.count("*").alias(_TIMES), first).where(f.col(_TIMES) > 1)
-    some = twice.select(SOURCE_ID).distinct().limit(_SHOWN_DUPLICATES)
-    rows = source.join(some, SOURCE_ID, "left_semi").select(*map(quoted, names)).collect()
+    found_twice = found.rows.groupBy(*ours.place).agg(
+        f.count("*").alias(ours.times), f.min(ours.source_id).alias(ours.source_id)
+    )
+    twice = found_twice.where(f.col(ours.times) > 1)
+    some = twice.select(ours.source_id).distinct().limit(_SHOWN_DUPLICATES)
+    rows = source.join(some, ours.source_id, "left_semi").select(*map(quoted, names)).collect()
     if not rows:
         return None
     shown = "; ".join(

@@ -14,9 +14,8 @@ from pyspark.sql import functions as f
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.planning.scan import columns_to_read
 from airflow_provider_ducklake.spark.identifiers import quoted
-from airflow_provider_ducklake.spark.read_arrow import NUMBERS, ROW_ID
+from airflow_provider_ducklake.spark.own_names import ReadNames
 from airflow_provider_ducklake.spark.read_changes import read_changes
-from airflow_provider_ducklake.spark.read_deletes import FILE_ID, POSITION
 from airflow_provider_ducklake.spark.read_files import Read, rows_of
 from airflow_provider_ducklake.spark.read_types import is_converted, presented, read_type
 from airflow_provider_ducklake.spark.row_filter import condition
@@ -36,9 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["read_changes", "read_table"]
 
-# (the name that callers get, the one within a read)
-_ROW_IDS = (("_ducklake_row_id", ROW_ID),)
-_POSITIONS = (("_ducklake_file_id", FILE_ID), ("_ducklake_position", POSITION))
+PREFIX = "_ducklake_"  # of columns that are added
 
 
 def read_table(  # noqa: PLR0913 - callers name them
@@ -48,35 +45,42 @@ def read_table(  # noqa: PLR0913 - callers name them
     storage_options: StorageOptions | None = None,
     row_ids: bool = False,
     positions: bool = False,
+    prefix: str = PREFIX,
     keep: Callable[[DataFrame], DataFrame] | None = None,
 ) -> DataFrame:
     """Return the rows of a scan plan (``lake.scan(…)``), with its columns in the types that an insert takes.
 
     ``row_ids`` adds ``_ducklake_row_id``. ``positions`` adds ``_ducklake_file_id``, the id of the data file
-    (NULL for a row in the catalog), and ``_ducklake_position``, the row's place in it from 0. The session is
-    set to find columns by field id. ``storage_options`` are those of fsspec, for what is not read by Spark
-    itself: footers, delete files and files that need pyarrow. ``keep`` may leave out rows that nobody wants
-    before more is done for them, by the columns in their carriers; not every row comes by it.
+    (NULL for a row in the catalog), and ``_ducklake_position``, the row's place in it from 0; ``prefix`` is
+    another beginning of these names. The session is set to find columns by field id. ``storage_options``
+    are those of fsspec, for what is not read by Spark itself: footers, delete files and files that need
+    pyarrow. ``keep`` may leave out rows that nobody wants before more is done for them, by the columns in
+    their carriers; not every row comes by it.
 
     Raises:
         UnsupportedFeatureError: a column's type, or a file, that cannot be read.
         StorageError: a file is missing or damaged, as far as it is looked at before the rows are asked for.
-        InvalidInputError: a column of the table has the name of one that is to be added.
+        InvalidInputError: a column of the table has the name of one that is to be added: take a ``prefix``.
     """
-    added = (*(_ROW_IDS if row_ids else ()), *(_POSITIONS if positions else ()))
-    _check_free(plan, [*(name for name, _ in added), *NUMBERS])
+    added = [*(["row_id"] if row_ids else []), *(["file_id", "position"] if positions else [])]
+    _check_free(plan, [prefix + name for name in added])
     prepare_reading(spark)
     columns = columns_to_read(plan)
     for column in columns:
         read_type(column)
-    read = Read(spark, plan, columns, is_numbered=bool(added), storage_options=storage_options, keep=keep)
+    names = ReadNames.beside([*(column.name for column in columns), f"{prefix}row_id"])
+    read = Read(
+        spark, plan, columns, names, is_numbered=bool(added), storage_options=storage_options, keep=keep
+    )
     rows = rows_of(read)
     if plan.where is not None:
         rows = rows.where(condition(plan.where, plan.table.schema))
     wanted = columns[: len(plan.columns)]
     if columns == wanted and not added and not any(is_converted(column) for column in wanted):
         return rows
-    return select(rows, [*map(_shown, wanted), *(renamed(inner, name) for name, inner in added)])
+    return select(
+        rows, [*map(_shown, wanted), *(renamed(getattr(names, name), prefix + name) for name in added)]
+    )
 
 
 def _shown(column: Column) -> Expression:
@@ -90,5 +94,5 @@ def _check_free(plan: ScanPlan, added: Sequence[str]) -> None:
     if taken:
         raise InvalidInputError(
             f"{plan.table.name} has a column {', '.join(sorted(taken))}, the name of one that the read is to "
-            "add: leave it out of the columns to read, or do without row ids and positions."
+            "add: give another prefix for those, or leave it out of the columns to read."
         )

@@ -18,7 +18,6 @@ from airflow_provider_ducklake.errors import DuckLakeError
 from airflow_provider_ducklake.planning.scan import columns_to_read
 from airflow_provider_ducklake.spark import plan_json
 from airflow_provider_ducklake.spark.job_errors import marked, secret
-from airflow_provider_ducklake.spark.read_deletes import FILE_ID, POSITION
 from airflow_provider_ducklake.spark.read_types import read_type
 from airflow_provider_ducklake.spark.write_arrow import map_in_arrow
 from airflow_provider_ducklake.spec.schema import TableSchema
@@ -28,7 +27,7 @@ from airflow_provider_ducklake.storage.inlined_values import inlined_in_schema
 from airflow_provider_ducklake.storage.table_reader import visible_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import Column
     from airflow_provider_ducklake.storage.filesystem import StorageOptions
 
-ROW_ID = "__ducklake_row_id"
-NUMBERS = (ROW_ID, FILE_ID, POSITION)
 _BATCH_ROWS = 65_536
 _MOST_TASKS = 1_000
 
@@ -53,18 +50,22 @@ def rows_of_files(
     spark: SparkSession,
     plan: ScanPlan,
     columns: Sequence[Column],
+    numbers: Sequence[str],
     *,
     storage_options: StorageOptions | None,
 ) -> DataFrame:
-    """Return the live rows of the plan's files in their carriers, then row id, file id and position."""
+    """Return the live rows of the plan's files in their carriers, then row id, file id and position.
+
+    ``numbers`` are the names of those.
+    """
     scan = plan_json.encode_scan(replace(plan, files=(), inlined_rows=()))
     documents = [json.dumps(plan_json.encode_files([file])) for file in plan.files]
     options = dict(storage_options or {})
 
     def rows(document: Json) -> Iterator[pa.RecordBatch]:
-        return rows_of_file(plan_json.decode_scan(scan), document, options)
+        return rows_of_file(plan_json.decode_scan(scan), document, numbers, options)
 
-    return from_tasks(spark, documents, rows, carrier_types(columns, NUMBERS))
+    return from_tasks(spark, documents, rows, carrier_types(columns, numbers))
 
 
 def from_tasks(
@@ -91,29 +92,32 @@ def from_tasks(
     return map_in_arrow(listed.repartition(min(len(documents), _MOST_TASKS)), run, schema)
 
 
-def rows_of_file(plan: ScanPlan, document: Json, options: StorageOptions) -> Iterator[pa.RecordBatch]:
+def rows_of_file(
+    plan: ScanPlan, document: Json, numbers: Sequence[str], options: StorageOptions
+) -> Iterator[pa.RecordBatch]:
     """Yield what ``rows_of_files`` returns of one file."""
     (file,) = plan_json.decode_files(document)
     columns = columns_to_read(plan)
     rows = visible_rows(plan, file, lambda path: open_filesystem(path, options), numbered=True)
     row_ids, places = rows.columns[-2:]
     file_ids = pa.repeat(pa.scalar(file.id, pa.int64()), rows.num_rows)
-    yield from _with_numbers(rows, columns, row_ids, file_ids, places).to_batches(_BATCH_ROWS)
+    named = dict(zip(numbers, (row_ids, file_ids, places), strict=True))
+    yield from _with_numbers(rows, columns, named).to_batches(_BATCH_ROWS)
 
 
-def inlined_rows(spark: SparkSession, plan: ScanPlan, columns: Sequence[Column]) -> DataFrame:
+def inlined_rows(
+    spark: SparkSession, plan: ScanPlan, columns: Sequence[Column], numbers: Sequence[str]
+) -> DataFrame:
     """Return the rows that lie in the catalog as ``rows_of_files`` returns others: of no file."""
     rows = inlined_in_schema(plan.inlined_rows, TableSchema(tuple(columns)))
     row_ids = pa.array([one for part in plan.inlined_rows for one in part.row_ids], pa.int64())
     nowhere = pa.nulls(len(row_ids), pa.int64())
-    table = _with_numbers(rows, columns, row_ids, nowhere, nowhere)
-    return spark.createDataFrame(table, carrier_types(columns, NUMBERS))
+    table = _with_numbers(rows, columns, dict(zip(numbers, (row_ids, nowhere, nowhere), strict=True)))
+    return spark.createDataFrame(table, carrier_types(columns, numbers))
 
 
-def _with_numbers(
-    rows: pa.Table, columns: Sequence[Column], row_ids: pa.Array, file_ids: pa.Array, places: pa.Array
-) -> pa.Table:
+def _with_numbers(rows: pa.Table, columns: Sequence[Column], named: Mapping[str, pa.Array]) -> pa.Table:
     carried = in_carriers(rows.select(list(range(len(columns)))), columns)
-    numbers = pa.table(dict(zip(NUMBERS, (row_ids, file_ids, places), strict=True)))
+    numbers = pa.table(dict(named))
     arrays = [*carried.columns, *numbers.columns] if columns else numbers.columns
     return pa.Table.from_arrays(arrays, schema=pa.schema([*carrier_schema(columns), *numbers.schema]))

@@ -17,8 +17,8 @@ from pyspark.sql import functions as f
 from airflow_provider_ducklake.planning.scan import ScanPlan
 from airflow_provider_ducklake.spark import plan_json
 from airflow_provider_ducklake.spark.identifiers import quoted
-from airflow_provider_ducklake.spark.read_arrow import ROW_ID, carrier_types, from_tasks
-from airflow_provider_ducklake.spark.read_deletes import FILE_ID
+from airflow_provider_ducklake.spark.own_names import ReadNames
+from airflow_provider_ducklake.spark.read_arrow import carrier_types, from_tasks
 from airflow_provider_ducklake.spark.read_files import Read, rows_of
 from airflow_provider_ducklake.spark.read_types import presented, read_type
 from airflow_provider_ducklake.spark.session import prepare_reading
@@ -27,17 +27,13 @@ from airflow_provider_ducklake.storage.change_reader import lives_in_catalog, li
 from airflow_provider_ducklake.storage.filesystem import open_filesystem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
     from airflow_provider_ducklake.planning.change_feed import ChangeFeedPlan, FileHistory
     from airflow_provider_ducklake.spark.schema_json import Json
     from airflow_provider_ducklake.storage.filesystem import StorageOptions
-
-_BORN, _DIED = "__ducklake_inserted", "__ducklake_deleted"
-_LIFE = (_BORN, _DIED, ROW_ID)
-_EVENT = "__ducklake_event"
 
 
 def read_changes(
@@ -62,23 +58,31 @@ def read_changes(
     columns = plan.table.schema.columns
     for column in columns:
         read_type(column)
-    lives = _lives(spark, plan, storage_options)
+    names = ReadNames.beside(plan.table.schema.names)
+    lives = _lives(spark, plan, names, storage_options)
     if only_seen:
-        lives = lives.where(f.col(_DIED).isNull() | (f.col(_BORN) != f.col(_DIED)))
-    events = _events(lives, plan)
+        lives = lives.where(f.col(names.deleted).isNull() | (f.col(names.inserted) != f.col(names.deleted)))
+    events = _events(lives, plan, names)
     chosen = [presented(f.col(quoted(column.name)), column).alias(column.name) for column in columns]
-    return events.select("snapshot_id", f.col(ROW_ID).alias("rowid"), "change_type", *chosen)
+    return events.select(
+        f.col(names.snapshot_id).alias("snapshot_id"),
+        f.col(names.row_id).alias("rowid"),
+        f.col(names.change_type).alias("change_type"),
+        *chosen,
+    )
 
 
-def _lives(spark: SparkSession, plan: ChangeFeedPlan, storage_options: StorageOptions | None) -> DataFrame:
+def _lives(
+    spark: SparkSession, plan: ChangeFeedPlan, names: ReadNames, storage_options: StorageOptions | None
+) -> DataFrame:
     """Return rows in their carriers with the snapshots they came and went by, and their row ids."""
     simple = [history for history in plan.files if _only_brings_rows(history, plan)]
     others = [history for history in plan.files if not _only_brings_rows(history, plan)]
-    lives = _of_catalog(spark, plan)
+    lives = _of_catalog(spark, plan, names)
     if simple:
-        lives = lives.union(_of_new_files(spark, plan, simple, storage_options))
+        lives = lives.union(_of_new_files(spark, plan, simple, names, storage_options))
     if others:
-        lives = lives.union(_of_old_files(spark, plan, others, storage_options))
+        lives = lives.union(_of_old_files(spark, plan, others, names, storage_options))
     return lives
 
 
@@ -89,78 +93,85 @@ def _only_brings_rows(history: FileHistory, plan: ChangeFeedPlan) -> bool:
     return not went and not came_by_several and file.begin_snapshot not in plan.rewrites
 
 
-def _names(plan: ChangeFeedPlan) -> list[str]:
-    return [quoted(name) for name in (*plan.table.schema.names, *_LIFE)]
-
-
-def _of_catalog(spark: SparkSession, plan: ChangeFeedPlan) -> DataFrame:
-    rows = _carried(lives_in_catalog(plan), plan)
-    return spark.createDataFrame(rows, carrier_types(plan.table.schema.columns, _LIFE))
+def _of_catalog(spark: SparkSession, plan: ChangeFeedPlan, names: ReadNames) -> DataFrame:
+    rows = _carried(lives_in_catalog(plan), plan, names.life)
+    return spark.createDataFrame(rows, carrier_types(plan.table.schema.columns, names.life))
 
 
 def _of_new_files(
     spark: SparkSession,
     plan: ChangeFeedPlan,
     histories: list[FileHistory],
+    names: ReadNames,
     storage_options: StorageOptions | None,
 ) -> DataFrame:
     schema = plan.table.schema
     files = tuple(history.file for history in histories)
     scan = ScanPlan(plan.table, files, schema.names, columns_since=plan.columns_since)
-    rows = rows_of(Read(spark, scan, schema.columns, is_numbered=True, storage_options=storage_options))
-    begins = pa.table({FILE_ID: [file.id for file in files], _BORN: [file.begin_snapshot for file in files]})
-    begun = rows.join(f.broadcast(spark.createDataFrame(begins)), FILE_ID)
-    return begun.withColumn(_DIED, f.lit(None).cast("bigint")).select(*_names(plan))
+    rows = rows_of(
+        Read(spark, scan, schema.columns, names, is_numbered=True, storage_options=storage_options)
+    )
+    begins = pa.table(
+        {
+            names.file_id: [file.id for file in files],
+            names.inserted: [file.begin_snapshot for file in files],
+        }
+    )
+    begun = rows.join(f.broadcast(spark.createDataFrame(begins)), names.file_id)
+    lives = begun.withColumn(names.deleted, f.lit(None).cast("bigint"))
+    return lives.select(*map(quoted, (*schema.names, *names.life)))
 
 
 def _of_old_files(
     spark: SparkSession,
     plan: ChangeFeedPlan,
     histories: list[FileHistory],
+    names: ReadNames,
     storage_options: StorageOptions | None,
 ) -> DataFrame:
     alone = [replace(plan, files=(history,), inlined=()) for history in histories]
     documents = [json.dumps(plan_json.encode_changes(one)) for one in alone]
-    options = dict(storage_options or {})
+    options, life = dict(storage_options or {}), names.life
 
     def lives(document: Json) -> Iterator[pa.RecordBatch]:
-        return _lives_of(document, options)
+        return _lives_of(document, life, options)
 
-    return from_tasks(spark, documents, lives, carrier_types(plan.table.schema.columns, _LIFE))
+    return from_tasks(spark, documents, lives, carrier_types(plan.table.schema.columns, life))
 
 
-def _lives_of(document: Json, options: StorageOptions) -> Iterator[pa.RecordBatch]:
+def _lives_of(document: Json, life: Sequence[str], options: StorageOptions) -> Iterator[pa.RecordBatch]:
     plan = plan_json.decode_changes(document)
     (history,) = plan.files
     rows = lives_of_file(plan, history, lambda path: open_filesystem(path, options))
-    yield from _carried(rows, plan).to_batches()
+    yield from _carried(rows, plan, life).to_batches()
 
 
-def _carried(lives: pa.Table, plan: ChangeFeedPlan) -> pa.Table:
+def _carried(lives: pa.Table, plan: ChangeFeedPlan, names: Sequence[str]) -> pa.Table:
     """Return rows with their lives, which stand in front, in carriers with the lives behind."""
     columns = plan.table.schema.columns
-    life = lives.select(list(range(len(_LIFE))))
-    own = in_carriers(lives.select(list(range(len(_LIFE), lives.num_columns))), columns)
-    schema = pa.schema([*carrier_schema(columns), *(pa.field(name, pa.int64()) for name in _LIFE)])
+    life = lives.select(list(range(len(names))))
+    own = in_carriers(lives.select(list(range(len(names), lives.num_columns))), columns)
+    schema = pa.schema([*carrier_schema(columns), *(pa.field(name, pa.int64()) for name in names)])
     return pa.Table.from_arrays([*own.columns, *life.columns], schema=schema)
 
 
-def _events(lives: DataFrame, plan: ChangeFeedPlan) -> DataFrame:
+def _events(lives: DataFrame, plan: ChangeFeedPlan, names: ReadNames) -> DataFrame:
     """Return a row for each coming and going within the range, told from changes of one row."""
     if not _may_end(plan):
-        born = lives.where(f.col(_BORN).between(plan.start, plan.end))
-        return born.withColumns({"snapshot_id": f.col(_BORN), "change_type": f.lit("insert")})
-    came = f.struct(f.col(_BORN).alias("snapshot_id"), f.lit("insert").alias("kind"))
-    went = f.struct(f.col(_DIED).alias("snapshot_id"), f.lit("delete").alias("kind"))
-    events = lives.withColumn(_EVENT, f.explode(f.array(came, went)))
-    events = events.where(f.col(_EVENT).getField("snapshot_id").between(plan.start, plan.end))
-    events = events.withColumns(
-        {"snapshot_id": f.col(_EVENT).getField("snapshot_id"), "kind": f.col(_EVENT).getField("kind")}
-    )
-    same_row = Window.partitionBy("snapshot_id", ROW_ID)
-    is_update = f.min("kind").over(same_row) != f.max("kind").over(same_row)
-    update = f.when(f.col("kind") == "insert", "update_postimage").otherwise("update_preimage")
-    return events.withColumn("change_type", f.when(is_update, update).otherwise(f.col("kind")))
+        born = lives.where(f.col(names.inserted).between(plan.start, plan.end))
+        return born.withColumns(
+            {names.snapshot_id: f.col(names.inserted), names.change_type: f.lit("insert")}
+        )
+    came = f.struct(f.col(names.inserted).alias("snapshot_id"), f.lit("insert").alias("kind"))
+    went = f.struct(f.col(names.deleted).alias("snapshot_id"), f.lit("delete").alias("kind"))
+    events = lives.withColumn(names.event, f.explode(f.array(came, went)))
+    snapshot_id, kind = (f.col(names.event).getField(field) for field in ("snapshot_id", "kind"))
+    events = events.where(snapshot_id.between(plan.start, plan.end))
+    events = events.withColumns({names.snapshot_id: snapshot_id, names.kind: kind})
+    same_row = Window.partitionBy(names.snapshot_id, names.row_id)
+    is_update = f.min(names.kind).over(same_row) != f.max(names.kind).over(same_row)
+    update = f.when(f.col(names.kind) == "insert", "update_postimage").otherwise("update_preimage")
+    return events.withColumn(names.change_type, f.when(is_update, update).otherwise(f.col(names.kind)))
 
 
 def _may_end(plan: ChangeFeedPlan) -> bool:

@@ -28,49 +28,63 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_provider_ducklake.planning.scan import ScanPlan
+    from airflow_provider_ducklake.spark.own_names import ReadNames
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.storage.filesystem import Location
 
-FILE_ID, ROW_ID_START, POSITION = "__ducklake_file_id", "__ducklake_row_id_start", "__ducklake_position"
-_KEY, _GONE = "__ducklake_file_key", "__ducklake_gone"
-# What a column of a file must not be called; the last two are Spark's own.
-INTERNAL = frozenset({FILE_ID, ROW_ID_START, POSITION, _KEY, _GONE, "_metadata", "_tmp_metadata_row_index"})
-
-
-def _hashed(path: str) -> str:
-    return f"xxhash64({path}) AS {_KEY}"
-
-
-# Where a row lies, as SQL, among rows straight from Spark's reader of the files.
-PLACE = (f"_metadata.row_index AS {POSITION}", _hashed("_metadata.file_path"))
-_TABLE = t.StructType(
-    [
-        t.StructField(_KEY, t.StringType()),
-        t.StructField(FILE_ID, t.LongType()),
-        t.StructField(ROW_ID_START, t.LongType()),
-        t.StructField(_GONE, t.ArrayType(t.LongType())),
-    ]
-)
+_SPARKS = ("_metadata", "_tmp_metadata_row_index")
 _THREADS = 16
 _WORD_BITS = 64
-# no word, no bit: the bitmap ends at its last one
-_WORD = f"get({_GONE}, CAST(shiftright({POSITION}, 6) AS INT))"
-_IS_UNSET = f"coalesce(getbit({_WORD}, CAST({POSITION} & 63 AS INT)) = 0, true)"
+
+
+def reserved(names: ReadNames) -> frozenset[str]:
+    """Return what a column of a file must not be called: names of ours and of Spark's."""
+    return frozenset({*names.numbers, names.row_id_start, names.file_key, names.gone, *_SPARKS})
+
+
+def _hashed(path: str, names: ReadNames) -> str:
+    return f"xxhash64({path}) AS {names.file_key}"
+
+
+def place(names: ReadNames) -> tuple[str, str]:
+    """Return where a row lies, as SQL, among rows straight from Spark's reader of the files."""
+    return f"_metadata.row_index AS {names.position}", _hashed("_metadata.file_path", names)
+
+
+def _table(names: ReadNames) -> t.StructType:
+    return t.StructType(
+        [
+            t.StructField(names.file_key, t.StringType()),
+            t.StructField(names.file_id, t.LongType()),
+            t.StructField(names.row_id_start, t.LongType()),
+            t.StructField(names.gone, t.ArrayType(t.LongType())),
+        ]
+    )
+
+
+def _is_unset(names: ReadNames) -> str:
+    """Return whether a row's bit is not set; no word, no bit: the bitmap ends at its last one."""
+    word = f"get({names.gone}, CAST(shiftright({names.position}, 6) AS INT))"
+    return f"coalesce(getbit({word}, CAST({names.position} & 63 AS INT)) = 0, true)"
 
 
 def numbered(
-    rows: DataFrame, plan: ScanPlan, files: Sequence[LiveDataFile], locate: Callable[[str], Location]
+    rows: DataFrame,
+    plan: ScanPlan,
+    files: Sequence[LiveDataFile],
+    locate: Callable[[str], Location],
+    names: ReadNames,
 ) -> DataFrame:
-    """Return the live ones of rows with ``PLACE``, with the columns ``FILE_ID`` and ``ROW_ID_START``.
+    """Return the live ones of rows with their ``place``, and the ids of their files and of the first rows.
 
     Raises:
         StorageError: a delete file is missing or damaged.
     """
-    known = _files(rows.sparkSession, plan, files, locate)
-    return rows.join(f.broadcast(known), _KEY, "left").where(_is_live(plan))
+    known = _files(rows.sparkSession, plan, files, locate, names)
+    return rows.join(f.broadcast(known), names.file_key, "left").where(_is_live(plan, names))
 
 
-def _is_live(plan: ScanPlan) -> SparkColumn:
+def _is_live(plan: ScanPlan, names: ReadNames) -> SparkColumn:
     """Whether a row is not deleted; a row of a file that we do not know must never pass for a live one."""
     problem = marked(
         f"Spark names a data file of {plan.table.name} in a way that this release does not know, so that "
@@ -78,23 +92,28 @@ def _is_live(plan: ScanPlan) -> SparkColumn:
         StorageError,
     )
     unknown = f.raise_error(f.lit(problem)).cast("boolean")
-    return f.when(f.isnull(FILE_ID), unknown).otherwise(f.expr(_IS_UNSET))
+    return f.when(f.isnull(names.file_id), unknown).otherwise(f.expr(_is_unset(names)))
 
 
 def _files(
-    spark: SparkSession, plan: ScanPlan, files: Sequence[LiveDataFile], locate: Callable[[str], Location]
+    spark: SparkSession,
+    plan: ScanPlan,
+    files: Sequence[LiveDataFile],
+    locate: Callable[[str], Location],
+    names: ReadNames,
 ) -> DataFrame:
     with ThreadPoolExecutor(_THREADS) as threads:
         gone = list(threads.map(lambda file: gone_positions(plan, file, locate), files))
     table = pa.table(
         {
-            _KEY: [spark_path(file.path) for file in files],
-            FILE_ID: pa.array([file.id for file in files], pa.int64()),
-            ROW_ID_START: pa.array([file.row_id_start or 0 for file in files], pa.int64()),
-            _GONE: _lists(_bitmaps(gone)),
+            names.file_key: [spark_path(file.path) for file in files],
+            names.file_id: pa.array([file.id for file in files], pa.int64()),
+            names.row_id_start: pa.array([file.row_id_start or 0 for file in files], pa.int64()),
+            names.gone: _lists(_bitmaps(gone)),
         }
     )
-    return spark.createDataFrame(table, _TABLE).selectExpr(_hashed(_KEY), FILE_ID, ROW_ID_START, _GONE)
+    kept = (names.file_id, names.row_id_start, names.gone)
+    return spark.createDataFrame(table, _table(names)).selectExpr(_hashed(names.file_key, names), *kept)
 
 
 def _bitmaps(gone: Sequence[pa.Array]) -> list[pa.Array]:

@@ -15,15 +15,7 @@ from pyspark.sql import DataFrame
 
 from airflow_provider_ducklake.spark import read_arrow, read_native
 from airflow_provider_ducklake.spark.identifiers import quoted
-from airflow_provider_ducklake.spark.read_arrow import NUMBERS, ROW_ID
-from airflow_provider_ducklake.spark.read_deletes import (
-    FILE_ID,
-    PLACE,
-    POSITION,
-    ROW_ID_START,
-    numbered,
-    spark_path,
-)
+from airflow_provider_ducklake.spark.read_deletes import numbered, place, spark_path
 from airflow_provider_ducklake.spark.read_layout import layouts
 from airflow_provider_ducklake.spark.selecting import select
 from airflow_provider_ducklake.storage import table_reader
@@ -36,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from airflow_provider_ducklake.planning.scan import ScanPlan
+    from airflow_provider_ducklake.spark.own_names import ReadNames
     from airflow_provider_ducklake.spark.read_layout import Layout
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.ids import ColumnId
@@ -51,13 +44,14 @@ class Read:
     spark: SparkSession
     plan: ScanPlan
     columns: tuple[Column, ...]
+    names: ReadNames
     is_numbered: bool
     storage_options: StorageOptions | None
     keep: Callable[[DataFrame], DataFrame] | None = None
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        return NUMBERS if self.is_numbered else ()
+        return self.names.numbers if self.is_numbered else ()
 
     def locate(self, path: str) -> Location:
         return open_filesystem(path, self.storage_options)
@@ -81,10 +75,13 @@ def _parts(read: Read) -> Iterator[DataFrame]:
     names = [quoted(name) for name in (*(column.name for column in read.columns), *read.numbers)]
     if by_arrow:
         plan = replace(read.plan, files=tuple(by_arrow))
-        rows = read_arrow.rows_of_files(read.spark, plan, read.columns, storage_options=read.storage_options)
+        rows = read_arrow.rows_of_files(
+            read.spark, plan, read.columns, read.names.numbers, storage_options=read.storage_options
+        )
         yield rows.select(*names)
     if any(part.rows for part in read.plan.inlined_rows):
-        yield read_arrow.inlined_rows(read.spark, read.plan, read.columns).select(*names)
+        rows = read_arrow.inlined_rows(read.spark, read.plan, read.columns, read.names.numbers)
+        yield rows.select(*names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +97,13 @@ class Group:
 def _groups(read: Read) -> dict[Group | None, list[LiveDataFile]]:
     """Return the files by what they have in common; None: they need pyarrow."""
     found: dict[Group | None, list[LiveDataFile]] = {}
-    for file, layout in zip(read.plan.files, layouts(read.plan, read.columns, read.locate), strict=True):
+    for file, layout in zip(read.plan.files, _layouts(read), strict=True):
         found.setdefault(None if layout is None else _group(read, file, layout), []).append(file)
     return found
+
+
+def _layouts(read: Read) -> list[Layout | None]:
+    return layouts(read.plan, read.columns, read.locate, read.names)
 
 
 def _group(read: Read, file: LiveDataFile, layout: Layout) -> Group:
@@ -130,9 +131,10 @@ def _scanned(read: Read, group: Group, files: list[LiveDataFile]) -> DataFrame:
     if not group.has_deletes and not read.is_numbered:
         return _kept(read, select(rows, values))
     stored = [table_reader.ROW_ID.name] if table_reader.ROW_ID in reserved else []
-    placed = _kept(read, select(rows, [*values, *PLACE, *stored]))
+    placed = _kept(read, select(rows, [*values, *place(read.names), *stored]))
     names = [quoted(column.name) for column in read.columns]
-    return select(numbered(placed, read.plan, files, read.locate), [*names, *_numbers(read, group)])
+    live = numbered(placed, read.plan, files, read.locate, read.names)
+    return select(live, [*names, *_numbers(read, group)])
 
 
 def _kept(read: Read, rows: DataFrame) -> DataFrame:
@@ -147,9 +149,10 @@ def _reserved(read: Read, group: Group) -> list[Column]:
 def _numbers(read: Read, group: Group) -> list[str]:
     if not read.is_numbered:
         return []
-    counted = f"{ROW_ID_START} + {POSITION}"
+    own = read.names
+    counted = f"{own.row_id_start} + {own.position}"
     row_id = counted if group.layout.is_mapped else f"coalesce({table_reader.ROW_ID.name}, {counted})"
-    return [f"{row_id} AS {ROW_ID}", FILE_ID, POSITION]
+    return [f"{row_id} AS {own.row_id}", own.file_id, own.position]
 
 
 def _missing(read: Read, files: Sequence[LiveDataFile], error: AnalysisException) -> Exception:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.spark.read_deletes import INTERNAL
+from airflow_provider_ducklake.spark.read_deletes import reserved
 from airflow_provider_ducklake.spark.read_types import read_type
 from airflow_provider_ducklake.spec.types import (
     DecimalType,
@@ -29,9 +29,10 @@ from airflow_provider_ducklake.storage.parquet_reader import file_schema
 from airflow_provider_ducklake.storage.reshape import by_field_id, is_list
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from airflow_provider_ducklake.planning.scan import ScanPlan
+    from airflow_provider_ducklake.spark.own_names import ReadNames
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.ids import ColumnId, SnapshotId
     from airflow_provider_ducklake.spec.schema import Column
@@ -73,9 +74,11 @@ def present_layout(columns: Sequence[Column]) -> Layout | None:
 
 
 def layouts(
-    plan: ScanPlan, columns: Sequence[Column], locate: Callable[[str], Location]
+    plan: ScanPlan, columns: Sequence[Column], locate: Callable[[str], Location], names: ReadNames
 ) -> list[Layout | None]:
     """Return the layout of each file of the plan; None where Spark's own reader cannot read it.
+
+    ``names`` are those that a scan needs for itself.
 
     Raises:
         StorageError: a file whose footer was needed is missing or damaged; names file, table and snapshot.
@@ -94,7 +97,7 @@ def layouts(
 
     def readable(file: LiveDataFile) -> Layout | None:
         found = layout(file)
-        return None if found is None or _clashes(found, columns) else found
+        return None if found is None or _clashes(found, columns, reserved(names)) else found
 
     with ThreadPoolExecutor(_THREADS) as threads:
         return list(threads.map(readable, plan.files))
@@ -115,11 +118,11 @@ def _is_present(file: LiveDataFile, columns: Sequence[Column], since: Mapping[Co
     )
 
 
-def _clashes(layout: Layout, columns: Sequence[Column]) -> bool:
+def _clashes(layout: Layout, columns: Sequence[Column], own: Collection[str]) -> bool:
     """Whether a column has, or has in a file, a name that a scan needs for itself."""
     names = [column.name for column in columns]
     names += [stored.name for stored in layout.columns if stored is not None]
-    return any(name.lower() in INTERNAL for name in names)
+    return any(name.lower() in own for name in names)
 
 
 class _NotNativeError(Exception):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.planning.named_columns import named_columns
 from airflow_provider_ducklake.spark.assigned_values import Assignment
 from airflow_provider_ducklake.spark.assignment import assign
 from airflow_provider_ducklake.spark.expressions import check_condition, check_value
 from airflow_provider_ducklake.spark.job_request import Action
+from airflow_provider_ducklake.spark.own_names import MatchNames
 from airflow_provider_ducklake.spark.read import read_table
 
 if TYPE_CHECKING:
@@ -49,7 +49,15 @@ def assignments(request: RowChangeSource) -> list[Assignment]:
     ]
 
 
-def check(spark: SparkSession, request: RowChangeSource, source: DataFrame | None) -> Frames:
+def own_names(request: RowChangeSource, source: DataFrame | None) -> MatchNames:
+    """Return names for columns of ours that neither the table nor the source has."""
+    given = () if source is None else source.columns
+    return MatchNames.beside([*request.target.table.schema.names, *given])
+
+
+def check(
+    spark: SparkSession, request: RowChangeSource, source: DataFrame | None, names: MatchNames
+) -> Frames:
     """Refuse what cannot be done, and return the frames that it was found out with.
 
     Raises:
@@ -58,7 +66,7 @@ def check(spark: SparkSession, request: RowChangeSource, source: DataFrame | Non
         SchemaMismatchError: lists the values that do not fit their columns.
         UnsupportedFeatureError: the table has a column that cannot be read, or not be written.
     """
-    frames = _frames(spark, request, source)
+    frames = _frames(spark, request, source, names.prefix)
     if request.on is not None:
         check_condition(frames.pairs, request.on, "on")
     for clause, assigned, rows, name in _clauses(request, frames):
@@ -86,7 +94,7 @@ def _clauses(request: RowChangeSource, frames: Frames) -> Iterator[tuple[Clause,
             yield clause, next(numbered), rows, f"the clause {clause.action.value}"
 
 
-def _frames(spark: SparkSession, request: RowChangeSource, source: DataFrame | None) -> Frames:
+def _frames(spark: SparkSession, request: RowChangeSource, source: DataFrame | None, prefix: str) -> Frames:
     plan = request.target
     keeps_values = any(
         clause.action is Action.UPDATE and assigned.needs_target
@@ -97,11 +105,8 @@ def _frames(spark: SparkSession, request: RowChangeSource, source: DataFrame | N
     columns = names if keeps_values else {*condition_columns(request), *named_columns(texts, names)}
     chosen = tuple(name for name in names if name in columns)
     empty = replace(plan, files=(), inlined_rows=(), columns=chosen)
-    target = read_table(spark, empty, row_ids=True, positions=True).alias(request.target_alias)
+    target = read_table(spark, empty, row_ids=True, positions=True, prefix=prefix).alias(request.target_alias)
     if source is None:
         return Frames(target, None)
-    taken = [name for name in source.columns if name.lower().startswith("_ducklake_")]
-    if taken:
-        raise InvalidInputError(f"The source has a column {taken[0]}, a name of ours: rename it there.")
     nothing = spark.createDataFrame([], source.schema)
     return Frames(target, nothing.alias(request.source_alias))

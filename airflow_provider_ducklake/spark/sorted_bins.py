@@ -13,12 +13,12 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.spark import job_json
 from airflow_provider_ducklake.spark.bin_files import file_path, write_record
 from airflow_provider_ducklake.spark.compaction_json import decode_compaction, encode_compaction
+from airflow_provider_ducklake.spark.identifiers import free_prefix
 from airflow_provider_ducklake.spark.job_request import CompactionSource
 from airflow_provider_ducklake.spark.read_arrow import carrier_types, from_tasks
 from airflow_provider_ducklake.spark.row_order import clustered, ordered
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_BIN = "_ducklake_bin"
-_NUMBERS = (ROW_ID.name, SNAPSHOT_ID.name, _BIN)
 _BATCH_ROWS = 65_536
 _WRITTEN = t.StructType([t.StructField("bin", t.LongType()), t.StructField("rows", t.LongType())])
 _ARROW_WRITTEN = pa.schema([pa.field("bin", pa.int64()), pa.field("rows", pa.int64())])
@@ -75,9 +73,10 @@ class _AlikeBins:
 
     def write(self, spark: SparkSession) -> int:
         bins, plan = self.source.compaction.bins, self._plan_as_named_now()
-        rows = clustered(self._rows(spark, plan.target), plan).repartition(len(bins), f.col(_BIN))
+        bin_name = f"{free_prefix(plan.target.names)}bin"
+        rows = clustered(self._rows(spark, plan.target, bin_name), plan).repartition(len(bins), bin_name)
         task = _write_task(self.source, self.plan)
-        done = map_in_arrow(ordered(rows, [_BIN], plan), task, _WRITTEN).collect()
+        done = map_in_arrow(ordered(rows, [bin_name], plan), task, _WRITTEN).collect()
         for number in set(range(len(bins))) - {row["bin"] for row in done}:  # all rows of its files are gone
             making = compactor(self.source.compaction, self.plan.settings)
             assert isinstance(making, Rewriting)
@@ -90,9 +89,10 @@ class _AlikeBins:
         Those gone since have none of these names; one that came later has one value in all rows.
         """
         names = {column.id: column.name for column in self.source.compaction.table.schema.columns}
+        prefix = free_prefix(names.values())
         schema = TableSchema(
             tuple(
-                replace(column, name=names.get(column.id, f"_ducklake_gone_{column.id}"))
+                replace(column, name=names.get(column.id, f"{prefix}gone_{column.id}"))
                 for column in self.source.compaction.bins[0].schema.columns
             )
         )
@@ -100,13 +100,14 @@ class _AlikeBins:
         zorder_by = tuple(name for name in order.zorder_by if name in schema.names)
         return replace(self.plan, schema=schema, row_order=replace(order, zorder_by=zorder_by))
 
-    def _rows(self, spark: SparkSession, named: TableSchema) -> DataFrame:
+    def _rows(self, spark: SparkSession, named: TableSchema, bin_name: str) -> DataFrame:
         documents = [
             json.dumps({"bin": number, **encode_compaction(alone)})
             for number, one in enumerate(self.source.compaction.bins)
             for alone in _file_by_file(self.source.compaction, one)
         ]
-        return from_tasks(spark, documents, _read_task(self.plan), carrier_types(named.columns, _NUMBERS))
+        numbers = (ROW_ID.name, SNAPSHOT_ID.name, bin_name)
+        return from_tasks(spark, documents, _read_task(self.plan), carrier_types(named.columns, numbers))
 
 
 def _file_by_file(compaction: Compaction, files: Bin) -> Iterator[Compaction]:
@@ -128,12 +129,14 @@ def _rows_of_file(compaction: Compaction, plan: WritePlan, number: int) -> Itera
     """Yield the rows of the only file in their carriers, with their ids, snapshots and the bin's number."""
     (files,) = compaction.bins
     columns = files.schema.columns
-    schema = pa.schema([*carrier_schema(columns), *(pa.field(name, pa.int64()) for name in _NUMBERS)])
+    bin_name = f"{free_prefix(files.schema.names)}bin"
+    numbers = (pa.field(name, pa.int64()) for name in (ROW_ID.name, SNAPSHOT_ID.name, bin_name))
+    schema = pa.schema([*carrier_schema(columns), *numbers])
     for rows in compactor(compaction, plan.settings).numbered_rows(files.files[0], files.schema):
         carried = in_carriers(rows.select(files.schema.names), columns)
         bin_number = pa.repeat(pa.scalar(number, pa.int64()), rows.num_rows)
-        numbers = (rows[ROW_ID.name], rows[SNAPSHOT_ID.name], bin_number)
-        yield from pa.Table.from_arrays([*carried.columns, *numbers], schema=schema).to_batches(_BATCH_ROWS)
+        own = (rows[ROW_ID.name], rows[SNAPSHOT_ID.name], bin_number)
+        yield from pa.Table.from_arrays([*carried.columns, *own], schema=schema).to_batches(_BATCH_ROWS)
 
 
 def _write_task(source: CompactionSource, plan: WritePlan) -> BatchFunction:

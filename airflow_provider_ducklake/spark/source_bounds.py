@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.planning.predicates import NEVER, AllOf, Comparison, Operator
 from airflow_provider_ducklake.planning.pruning import may_match
-from airflow_provider_ducklake.spark.identifiers import quoted
+from airflow_provider_ducklake.spark.identifiers import free_prefix, quoted
 from airflow_provider_ducklake.spark.local_times import micros_of
 from airflow_provider_ducklake.spark.selecting import renamed
 from airflow_provider_ducklake.spark.spark_types import scalar_of_spark
@@ -103,10 +103,15 @@ def bounds_of(source: DataFrame, keys: Keys, plan: ScanPlan) -> tuple[int, Predi
 
 def only_matching(source: DataFrame, keys: Keys) -> Callable[[DataFrame], DataFrame]:
     """Return what leaves rows of the table out whose keys no row of a small source has."""
-    names = [f"_ducklake_key_{number}" for number in range(len(keys))]
-    wanted = source.selectExpr(*(renamed(other, name) for (_, other), name in zip(keys, names, strict=True)))
-    same = " AND ".join(f"{quoted(key)} = {name}" for (key, _), name in zip(keys, names, strict=True))
-    return lambda rows: rows.join(f.broadcast(wanted), f.expr(same), "left_semi")
+
+    def keep(rows: DataFrame) -> DataFrame:
+        prefix = free_prefix(rows.columns)
+        named = [(key, other, f"{prefix}key_{number}") for number, (key, other) in enumerate(keys)]
+        wanted = source.selectExpr(*(renamed(other, name) for _, other, name in named))
+        same = " AND ".join(f"{quoted(key)} = {name}" for key, _, name in named)
+        return rows.join(f.broadcast(wanted), f.expr(same), "left_semi")
+
+    return keep
 
 
 def _is_comparable(source: DataFrame, column: Column, other: str) -> bool:

@@ -16,7 +16,6 @@ from pyspark.sql import types as t
 
 from airflow_provider_ducklake.planning.row_changes import NewDeletes
 from airflow_provider_ducklake.spark import job_json
-from airflow_provider_ducklake.spark.matching import FILE_ID, POSITION
 from airflow_provider_ducklake.spark.write_arrow import map_in_arrow
 from airflow_provider_ducklake.spec.ids import DataFileId
 from airflow_provider_ducklake.storage.delete_files import write_delete_file
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.spark.write_arrow import BatchFunction
 
+FILE_ID, POSITION = "file_id", "position"
 _RESULT = t.StructType([t.StructField("file", t.StringType(), nullable=False)])
 _ARROW_RESULT = pa.schema([pa.field("file", pa.string(), nullable=False)])
 _TASKS_PER_CORE = 2

@@ -25,9 +25,6 @@ from airflow_provider_ducklake.spark.job_request import Action, LakeSource, RowC
 from airflow_provider_ducklake.spark.jobs.insert import write
 from airflow_provider_ducklake.spark.jobs.sql import rows_of
 from airflow_provider_ducklake.spark.matching import (
-    FILE_ID,
-    ROW_ID,
-    SOURCE_ID,
     broadcast_if_small,
     changed_twice,
     find,
@@ -36,7 +33,7 @@ from airflow_provider_ducklake.spark.matching import (
 )
 from airflow_provider_ducklake.spark.read import read_table
 from airflow_provider_ducklake.spark.read_errors import read_error
-from airflow_provider_ducklake.spark.row_change_checks import check, condition_columns
+from airflow_provider_ducklake.spark.row_change_checks import check, condition_columns, own_names
 from airflow_provider_ducklake.spark.session import exact_filters, prepare_reading
 from airflow_provider_ducklake.spark.source_bounds import (
     bounds_of,
@@ -95,15 +92,16 @@ def _looks_at_floats(changes: RowChangeSource) -> bool:
 def _changed(
     spark: SparkSession, request: JobRequest, changes: RowChangeSource, source: DataFrame | None
 ) -> RowChanges:
-    frames = check(spark, changes, source)
+    names = own_names(changes, source)
+    frames = check(spark, changes, source, names)
     found_by, keep = source, None
     if source is not None:  # evaluated once: another time it might have other rows
-        source = source.withColumn(SOURCE_ID, f.monotonically_increasing_id()).localCheckpoint()
+        source = source.withColumn(names.source_id, f.monotonically_increasing_id()).localCheckpoint()
         changes, found_by, keep = _narrowed(changes, frames, source)
     plan = replace(changes.target, columns=condition_columns(changes))
     log.info("Looking for rows of %s in %d data files", plan.table.name, len(plan.files))
-    target = read_table(spark, plan, row_ids=True, positions=True, keep=keep)
-    found = find(target, found_by, changes)
+    target = read_table(spark, plan, row_ids=True, positions=True, prefix=names.prefix, keep=keep)
+    found = find(target, found_by, changes, names)
     try:
         return _Writer(request, changes, found, ChangedRows(changes, source, frames, found)).write()
     finally:
@@ -182,14 +180,19 @@ class _Writer:
         if not touched:
             return ()
         paths = {int(file.id): file.path for file in self.changes.target.files if file.id in touched}
-        rows = self.found.rows.where(f.col(FILE_ID).isNotNull())
+        names = self.found.names
+        rows = self.found.rows.where(f.col(names.file_id).isNotNull()).select(
+            f.col(names.file_id).alias(write_deletes.FILE_ID),
+            f.col(names.position).alias(write_deletes.POSITION),
+        )
         return write_deletes.write(rows, self.found.count(gone), paths, f"{self.request.directory}deletes/")
 
     def _inlined(self, gone: Sequence[int]) -> tuple[int, ...]:
         if not any((None, number) in self.found.counts for number in gone):
             return ()
-        rows = self.found.rows.where(f.col(FILE_ID).isNull())
-        return tuple(sorted(set(rows.select(ROW_ID).toArrow()[ROW_ID].to_pylist())))
+        names = self.found.names
+        rows = self.found.rows.where(f.col(names.file_id).isNull()).select(names.row_id)
+        return tuple(sorted(set(rows.toArrow().column(0).to_pylist())))
 
     def _updated(self, clauses: Sequence[int]) -> WriteResult:
         plan = self.request.plans[0]

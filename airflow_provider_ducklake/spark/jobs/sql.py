@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 from airflow_provider_ducklake.errors import InvalidInputError, SchemaMismatchError
 from airflow_provider_ducklake.planning.scan import ScanPlan
 from airflow_provider_ducklake.spark import sources
-from airflow_provider_ducklake.spark.identifiers import quoted
+from airflow_provider_ducklake.spark.identifiers import free_prefix, quoted
 from airflow_provider_ducklake.spark.job_request import LakeSource
 from airflow_provider_ducklake.spark.jobs.insert import write
 from airflow_provider_ducklake.spark.read import read_changes, read_table
@@ -68,10 +68,11 @@ def _table(spark: SparkSession, plan: ScanPlan | ChangeFeedPlan, *, as_inserts: 
         return read_changes(spark, plan, only_seen=True)
     if not as_inserts:
         return read_table(spark, plan)
-    rows = read_table(spark, plan, row_ids=True)
+    prefix = free_prefix(plan.columns)
+    rows = read_table(spark, plan, row_ids=True, prefix=prefix)
     return rows.select(
         f.lit(int(plan.table.snapshot.id)).cast("bigint").alias("snapshot_id"),
-        f.col("_ducklake_row_id").alias("rowid"),
+        f.col(f"{prefix}row_id").alias("rowid"),
         f.lit("insert").alias("change_type"),
         *(f.col(quoted(column)) for column in plan.columns),
     )
