@@ -16,9 +16,10 @@ from airflow_provider_ducklake.errors import InvalidInputError, StorageError, Un
 from airflow_provider_ducklake.planning.write import append_to_existing, plan_write
 from airflow_provider_ducklake.spark.job_request import job_directory
 from airflow_provider_ducklake.spark.jobs.insert import write
+from airflow_provider_ducklake.spark.own_names import ReadNames
 from airflow_provider_ducklake.spark.plan_json import decode_read, encode_read
 from airflow_provider_ducklake.spark.read import read_changes, read_table
-from airflow_provider_ducklake.spark.read_deletes import PLACE, numbered
+from airflow_provider_ducklake.spark.read_deletes import numbered, place
 from airflow_provider_ducklake.spark.read_errors import read_error
 from airflow_provider_ducklake.spark.read_layout import present_layout
 from airflow_provider_ducklake.spark.read_native import scan
@@ -203,11 +204,11 @@ def test_rows_of_a_file_that_is_not_known_are_never_taken_for_live(sqlite_catalo
         duck.sql("INSERT INTO t VALUES (2)")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         plan = lake.scan("t")
-        columns = plan.table.schema.columns
+        columns, names = plan.table.schema.columns, ReadNames.beside(plan.columns)
         rows = scan(spark, [file.path for file in plan.files], present_layout(columns), columns)
 
         with pytest.raises(Exception, match=r"Spark names a data file of main\.t in a way"):
-            numbered(rows.selectExpr(*PLACE), plan, plan.files[:1], lake.locate).collect()
+            numbered(rows.selectExpr(*place(names)), plan, plan.files[:1], lake.locate, names).collect()
 
 
 def test_row_ids_and_positions(sqlite_catalog, spark):
