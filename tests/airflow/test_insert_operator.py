@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,7 +31,7 @@ from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
 from tests.airflow.conftest import connection_fields
-from tests.airflow.dags import FakeTaskInstance, mapped_xcoms, parse, rendered_fields, sync_dag, xcom
+from tests.airflow.dags import mapped_xcoms, parse, rendered_fields, sync_dag, xcom
 from tests.airflow.spark_submit import SparkSubmit, stand_in
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
@@ -39,13 +40,21 @@ CATALOG_PASSWORD, STORAGE_SECRET, JDBC_PASSWORD = "catalog-pa55", "storage-s3cre
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "name": ["a", "b", None]})
 
 
+class FakeTaskInstance:
+    """What the operator asks of a task instance, for calls without a DAG run: always a first try."""
+
+    dag_id, run_id, task_id, map_index, try_number, max_tries = "dag", "run", "insert", -1, 1, 0
+    log_url = "http://localhost:8080/dags/dag"
+    id = property(lambda _: uuid4())
+
+
 # SparkSubmitHook leaves its process and the pipe of it to the garbage collector.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
     pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
     pytest.mark.usefixtures("submit", "spark_conn", "collected"),
 ]
-CONTEXT = {"ti": FakeTaskInstance("insert"), "logical_date": None}
+CONTEXT = {"ti": FakeTaskInstance(), "logical_date": None}
 
 
 def duckdb(catalog: CatalogDatabase, sql: str) -> list[tuple[Any, ...]]:

@@ -123,9 +123,11 @@ def test_a_file_lies_where_its_stored_path_says(root, folders, name):
 
 @given(roots, file_names)
 def test_a_file_elsewhere_keeps_its_full_path(root, name):
-    stored = relative_to(f"/elsewhere/{name}", directory_path(root))
+    elsewhere = f"s3://elsewhere/{name}" if "://" in root else f"/elsewhere/{name}"
 
-    assert stored.below(directory_path(root)) == f"/elsewhere/{name}"
+    stored = relative_to(elsewhere, directory_path(root))
+
+    assert stored.below(directory_path(root)) == elsewhere
 
 
 @given(roots, st.lists(segments, max_size=3))
