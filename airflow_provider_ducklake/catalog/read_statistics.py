@@ -32,8 +32,8 @@ def which_statistics(tables: CatalogTables, table_ids: Collection[int]) -> Quest
     return Question(_statistics_of(tables, len(table_ids)), _statistics, values_of(table_ids))
 
 
-def _retyped(tables: CatalogTables) -> Subquery:
-    """Return the columns that had a type whose bounds are none of today's type.
+def _retyped(tables: CatalogTables, count: int) -> Subquery:
+    """Return the columns of ``count`` tables that had a type whose bounds do not fit today's type.
 
     DuckDB keeps the bounds when it changes a type, and then loses rows by them; ours go with the change.
     """
@@ -43,6 +43,7 @@ def _retyped(tables: CatalogTables) -> Subquery:
         select(now.c.table_id, now.c.column_id)
         .join(before, and_(before.c.table_id == now.c.table_id, before.c.column_id == now.c.column_id))
         .where(
+            one_of(now.c.table_id, count),
             now.c.end_snapshot.is_(None),
             before.c.end_snapshot.is_not(None),
             before.c.column_type != now.c.column_type,
@@ -58,7 +59,7 @@ def _statistics_of(tables: CatalogTables, count: int) -> Select[Any]:
     """Return the query for the statistics of ``count`` tables, a row for each column."""
     table, column = tables["table_stats"], tables["table_column_stats"]
     others = [one for one in column.c if one.key != "table_id"]
-    retyped = _retyped(tables)
+    retyped = _retyped(tables, count)
     is_same = and_(retyped.c.table_id == column.c.table_id, retyped.c.column_id == column.c.column_id)
     return (
         select(table, *others, retyped.c.column_id.label("retyped_id"))

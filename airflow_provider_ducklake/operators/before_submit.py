@@ -55,9 +55,10 @@ def check_sources(request: JobRequest, master: str, storage_options: Mapping[str
 
 
 def _is_seen(path: str, lake: str, master: str) -> bool:
-    if "://" not in path:
+    """Whether the path means the same file here; Spark knows more schemes, and its own relative paths."""
+    if path.startswith("/"):
         return master.startswith("local")
-    return _bucket(path) == _bucket(lake)
+    return "://" in path and _bucket(path) == _bucket(lake)
 
 
 def _bucket(path: str) -> str:

@@ -292,7 +292,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
 
         replaced = lake.replaced_rows(keyed.seen, self._head.id) if self._replaces else ()
         changes = table_changes(self._targets, self._rows_of(results), empties=self._full_refresh)
-        read = rows_read(self._targets, self._reads)
+        read = rows_read(self._targets, self._reads, self._head.id)
         stage = Stage(self._head.id, (*replaced, *read, *changes))
         return lake.commit_stages([stage], info, keyed=keyed, job_ids=self.job_ids, consumed=self._consumed())
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.scan import ScanPlan
     from airflow_provider_ducklake.planning.write import WritePlan, WriteResult
     from airflow_provider_ducklake.spec.identifiers import FoldedName, QualifiedName
+    from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
     from airflow_provider_ducklake.sql.spark_statements import SparkQuery, SparkStatement, WriteStatement
     from airflow_provider_ducklake.transaction.changes import Change
@@ -226,12 +227,13 @@ def _columns(statement: WriteStatement, target: Target) -> tuple[str, ...] | Non
     return statement.columns or target.columns
 
 
-def rows_read(targets: Sequence[Target], reads: Reads) -> Iterator[ReadRows]:
+def rows_read(targets: Sequence[Target], reads: Reads, base: SnapshotId) -> Iterator[ReadRows]:
     """Yield which tables are read and written: rows that came or went since would change what is written.
 
-    An earlier snapshot, and no rows at all, say the same whatever comes.
+    ``base`` is the newest snapshot when the statements were planned. An earlier one that they read, and no
+    rows at all, say the same whatever comes.
     """
-    if reads.full_refresh or any(target.base.snapshot.id != reads.at.id for target in targets):
+    if reads.full_refresh or reads.at.id != base:
         return
     for target in targets:
         if target.existing is not None and target.existing.name.folded in reads.names_of:

@@ -43,3 +43,5 @@ def test_only_what_this_process_sees_as_spark_does_is_looked_for(tmp_path):
     assert seen("s3a://lake/landing/", S3, "yarn")
     assert not seen("s3://landing/", S3, "local[2]")
     assert not seen("hdfs://lake/landing/", S3, "local[2]")
+    for spelling in ("file:/data/in.csv", "hdfs:/in.csv", "s3a:/lake/in.csv", "in.csv"):
+        assert not seen(spelling, S3, "local[2]")

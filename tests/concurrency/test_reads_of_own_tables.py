@@ -1,0 +1,44 @@
+"""A query that reads a table which it writes notices rows that come, also while it is planned."""
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.operators.sql_plan import Reads, find_target, rows_read, steps_of
+from airflow_provider_ducklake.sql.spark_sql import parse_spark_sql
+
+ROWS = pa.table({"id": [1]})
+
+
+class BusyLake(Lake):
+    """A lake to which somebody commits while the table that a query makes is looked for."""
+
+    def new_table(self, name):
+        self.append_arrow("main.other", ROWS)
+        return super().new_table(name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE OR REPLACE TABLE main.t AS SELECT * FROM main.t",
+        "CREATE TABLE main.new AS SELECT 1 AS id; INSERT INTO main.t SELECT max(id) + 1 FROM main.t",
+    ],
+)
+def test_a_commit_while_a_query_is_planned_hides_none_of_the_tables_it_reads(sqlite_catalog, text):
+    with (
+        Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as made,
+        made.transaction() as tx,
+    ):
+        tx.create_table("main.t", {"id": "int64"})
+        tx.create_table("main.other", {"id": "int64"})
+    with BusyLake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        statements, head = parse_spark_sql(text, (), "main"), lake.current_snapshot()
+        targets = [find_target(lake, one.table, one.mode, head) for one in statements]
+        reads = Reads(lake, head, targets=frozenset(one.name.folded for one in targets))
+        steps_of(statements, reads, {one.name.folded: one for one in targets}, "job")
+
+        (read,) = rows_read(targets, reads, head.id)
+
+        assert str(read.name) == "main.t"
+        assert list(rows_read(targets, reads, lake.current_snapshot().id)) == []
