@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from airflow_provider_ducklake.errors import InvalidInputError, UntrustedValueError
 
 _SAFE_DIRECTORY = re.compile(r"[A-Za-z0-9_-]+\Z")
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")  # two letters at least: C:/ is a drive
 _SAME_STORE = {
     "file": "",
     "s3a": "s3",
@@ -25,6 +25,8 @@ _SAME_STORE = {
 }
 _HADOOP_SCHEMES = {"s3": "s3a", "gcs": "gs", "az": "abfs"}
 _LOCAL_SCHEMES = frozenset({"", "file", "local"})  # the last one is fsspec's
+# fsspec has schemes that lead to any other store, or to local files.
+_STORES = frozenset({"s3", "gs", "abfs", "hdfs", "http", "https"})
 _FORMATS = (".parquet", ".puffin")
 
 
@@ -173,7 +175,14 @@ def _unreachable(path: str, root: str) -> str | None:
         return "is neither absolute nor relative to the table"
     if is_local(path) and not is_local(root):
         return f"is a local path, while the lake lies in an object store ({root})"
+    if not is_local(path) and _store(path) not in _STORES | {_store(root)}:
+        return f"has a scheme that is neither the lake's nor that of a known store ({_scheme(path)})"
     return None
+
+
+def _store(path: str) -> str:
+    scheme = _scheme(path)
+    return _SAME_STORE.get(scheme, scheme)
 
 
 def is_below(path: str, directory: str) -> bool:
@@ -191,7 +200,7 @@ def _place(path: str) -> str:
     match = _SCHEME.match(path)
     scheme, rest = _scheme(path), path[match.end() :] if match else path
     if scheme not in _LOCAL_SCHEMES:
-        return f"{_SAME_STORE.get(scheme, scheme)}://{rest}"
+        return f"{_store(path)}://{rest}"
     return re.sub(r"/(?:\./|/)+", "/", rest)
 
 

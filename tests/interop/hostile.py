@@ -35,6 +35,8 @@ class Place:
             "file URI": f"file://{victim}",
             "file URI, short": f"file:{victim}",
             "local URI": f"local://{victim}",
+            "URI in a URI": f"generic://file://{victim}",
+            "scheme of one letter": f"x://{victim}",
             "doubled slash": f"/{victim}",
             "many slashes": f"////{victim}",
             "dots": f"/./{relative}",

@@ -7,9 +7,8 @@ from airflow_provider_ducklake.spark import write_deletes
 
 def test_tasks_write_what_one_process_writes(spark, tmp_path):
     places = [(file, place) for file in (3, 7, 8) for place in range(0, 5_000 * file, file)]
-    rows = spark.createDataFrame(
-        [*places[::-1], *places[:10]], "_ducklake_file_id bigint, _ducklake_position bigint"
-    )
+    columns = f"{write_deletes.FILE_ID} bigint, {write_deletes.POSITION} bigint"
+    rows = spark.createDataFrame([*places[::-1], *places[:10]], columns)
     paths = {file: f"/data/{file}.parquet" for file in (3, 7, 8)}
 
     for name, count in (("here", len(places)), ("tasks", 2**20 + 1)):

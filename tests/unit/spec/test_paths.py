@@ -94,6 +94,13 @@ def test_a_lake_on_an_object_store_has_no_local_files(path):
     assert why_not_ours(path, STORE, foreign_files=True) is not None
 
 
+def test_schemes_that_lead_to_any_other_place_are_refused():
+    for root in (LOCAL, STORE):
+        with pytest.raises(UntrustedValueError, match="scheme"):
+            CatalogPath("generic://file:///x.parquet", is_relative=False).below(root)
+    assert why_not_ours("memory://x/a", "memory://x/", foreign_files=False) is None
+
+
 @pytest.mark.parametrize(
     "path",
     [
