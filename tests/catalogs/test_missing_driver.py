@@ -21,13 +21,14 @@ except Exception as error:
     [
         ("postgresql://u@127.0.0.1:1/d", "psycopg", "postgres"),
         ("mysql://u@127.0.0.1:1/d", "pymysql", "mysql"),
-        ("duckdb:////nowhere/lake.duckdb", "duckdb_engine", "duckdb"),
-        ("duckdb:////nowhere/lake.duckdb", "pytz", "duckdb"),
+        ("duckdb:///{folder}/lake.duckdb", "duckdb_engine", "duckdb"),
+        ("duckdb:///{folder}/lake.duckdb", "pytz", "duckdb"),
     ],
 )
-def test_a_missing_driver_is_named_with_its_extra(url, module, extra):
+def test_a_missing_driver_is_named_with_its_extra(url, module, extra, tmp_path):
+    arguments = [url.format(folder=tmp_path), module]
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, url, module], capture_output=True, text=True, check=True
+        [sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True, check=True
     )
 
     assert done.stdout.startswith("CatalogUnavailableError")
