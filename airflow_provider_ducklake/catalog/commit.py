@@ -158,10 +158,8 @@ def _commit(
         if committed.is_earlier:
             log.info("Snapshot %d is this commit already; nothing was written", committed.id)
             return committed
-        if attempts > 1:  # else who asked for the commit says it all
-            log.info(
-                "Snapshot %d was committed at attempt %d: others committed meanwhile", committed.id, attempts
-            )
+        level = logging.INFO if attempts > 1 else logging.DEBUG  # who asked for the commit says the rest
+        log.log(level, "Committed snapshot %d, attempt %d", committed.id, attempts)
         return replace(committed, attempts=attempts)
     except CommitStateUnknownError:
         raise

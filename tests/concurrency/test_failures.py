@@ -319,7 +319,7 @@ def test_an_expiry_that_fails_at_any_statement_changes_nothing(catalog, lake, st
 
 @pytest.mark.every_catalog
 def test_an_interruption_right_after_commit_keeps_the_files(lake, caplog):
-    caplog.set_level(logging.INFO, "airflow_provider_ducklake.catalog.commit")
+    caplog.set_level(logging.DEBUG, "airflow_provider_ducklake.catalog.commit")
 
     def interrupt(record: logging.LogRecord) -> bool:
         if record.msg.startswith("Committed snapshot"):
