@@ -47,7 +47,6 @@ def health(**arguments):
     return result
 
 
-@pytest.mark.usefixtures("lake")
 def test_the_log_shows_health_as_a_table():
     tables = [
         dict.fromkeys(("file_count", "file_size_bytes", "record_count", "delete_file_count"), 7)
@@ -71,6 +70,7 @@ def test_the_log_shows_health_as_a_table():
     assert len({len(line) for line in (heading, *lines)}) == 1
 
 
+@pytest.mark.usefixtures("lake")
 def test_nothing_found_is_success():
     assert verify() == {"findings": 0, "ignored": {}, "sample": 1.0}
     assert verify(tables="t", sample="0.5")["sample"] == 0.5

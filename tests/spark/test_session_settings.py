@@ -69,7 +69,6 @@ SETTINGS = {
     "spark.sql.parquet.mergeSchema": ["true"],
     "spark.sql.parquet.outputTimestampType": ["INT96", "TIMESTAMP_MILLIS"],
     "spark.sql.parquet.recordLevelFilter.enabled": ["true"],
-    "spark.sql.parquet.respectSummaryFiles": ["true"],
     "spark.sql.parquet.writeLegacyFormat": ["true"],
     "spark.sql.parser.escapedStringLiterals": ["true"],
     "spark.sql.parser.quotedRegexColumnNames": ["true"],
