@@ -387,7 +387,6 @@ REFUSED = (
     (merge("SELECT 1L AS id", "id = 1", matched=UPDATED), "AMBIGUOUS"),
     (merge("SELECT 1L AS id", "source.id", matched=UPDATED), "neither true nor false"),
     (merge("SELECT 1L AS id", matched=UPDATED), "price"),
-    (merge("SELECT 1L AS id, 2 AS _ducklake_x", matched=UPDATED), "a name of ours"),
     (
         merge("SELECT 1L AS id", not_matched=(Clause(Action.INSERT, "target.price > 1", {"id": "id"}),)),
         "target",
