@@ -9,7 +9,13 @@ from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.base import announce_replaced, parse_at, parse_flag
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.planning.consumption import Log, changed
-from airflow_provider_ducklake.spark.job_request import Dataset, JobRequest, LakeSource, check_function
+from airflow_provider_ducklake.spark.job_request import (
+    Dataset,
+    JobRequest,
+    LakeSource,
+    check_function,
+    check_view_names,
+)
 from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.spec.consumption import Consumer
 from airflow_provider_ducklake.spec.identifiers import DEFAULT_SCHEMA, QualifiedName, split_parts
@@ -151,6 +157,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
     def _parsed(self) -> tuple[SparkStatement, ...]:
         if self.sql is None:
             return ()
+        check_view_names(self.sources or ())
         return parse_spark_sql(self.sql, tuple(self.sources or ()), self.schema)
 
     def _parsed_targets(self) -> dict[QualifiedName, WriteMode]:

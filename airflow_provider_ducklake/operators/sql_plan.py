@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
+from uuid import uuid4
 
 from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.transaction.changes import Change
 
 TableRead: TypeAlias = "ScanPlan | ChangeFeedPlan"
-_VIEW_PREFIX = "_ducklake_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +130,8 @@ class Reads:
     ranges: dict[FoldedName, Consumption] = field(default_factory=dict)
     names_of: dict[FoldedName, str] = field(default_factory=dict)
     _views: dict[FoldedName, str] = field(default_factory=dict)
+    # drawn: whatever statements, views of the lake and sources call something, none of them hides a table
+    _prefix: str = field(default_factory=lambda: f"_ducklake_{uuid4().hex}_")
 
     @property
     def names(self) -> list[str]:
@@ -143,12 +145,12 @@ class Reads:
             TableNotFoundError: a name of neither a table nor a view.
             UnsupportedFeatureError: a view in another dialect than Spark's.
         """
-        return query.with_views({key: self.view_of(name) for key, name in query.reads.items()})
+        return query.with_views({key: quoted(self.view_of(name)) for key, name in query.reads.items()})
 
     def view_of(self, name: QualifiedName, view: str | None = None) -> str:
         """Return the name of the job's view for a table or view of the lake; ``view`` is the one wanted."""
         if name.folded not in self._views:
-            wanted = view or f"{_VIEW_PREFIX}{len(self._views)}"
+            wanted = view or f"{self._prefix}{len(self._views)}"
             self.names_of[name.folded] = str(name)
             self._views[name.folded] = wanted  # before its own query, in which it may not be named
             try:

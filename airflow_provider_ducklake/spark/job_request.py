@@ -16,6 +16,8 @@ from airflow_provider_ducklake.planning.row_changes import FoundRows
 from airflow_provider_ducklake.spec.paths import job_directory as job_directory  # noqa: PLC0414 - theirs, too
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from airflow_provider_ducklake.planning.change_feed import ChangeFeedPlan
     from airflow_provider_ducklake.planning.compaction import Compaction
     from airflow_provider_ducklake.planning.row_changes import RowChanges
@@ -313,10 +315,26 @@ def source_of(
         return DatasetSource(Dataset.of(source))
     datasets = {name: Dataset.of(item, f"sources[{name!r}]") for name, item in (sources or {}).items()}
     if sql is not None:
+        check_view_names(datasets)
         return SqlSource(sql, datasets)
     assert transform is not None
     check_function(transform)
     return TransformSource(transform, datasets)
+
+
+def check_view_names(names: Iterable[str]) -> None:
+    """Refuse sources that a query cannot tell apart: Spark ignores the case of a view's name.
+
+    Raises:
+        InvalidInputError: names two of them.
+    """
+    known: dict[str, str] = {}
+    for name in names:
+        other = known.setdefault(name.lower(), name)
+        if other != name:
+            raise InvalidInputError(
+                f"sources has {other!r} and {name!r}, which Spark SQL takes for one name. Rename one of them."
+            )
 
 
 def datasets_of(source: Source | None) -> dict[str, Dataset]:

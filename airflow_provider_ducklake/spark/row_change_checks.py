@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -50,9 +51,18 @@ def assignments(request: RowChangeSource) -> list[Assignment]:
 
 
 def own_names(request: RowChangeSource, source: DataFrame | None) -> MatchNames:
-    """Return names for columns of ours that neither the table nor the source has."""
+    """Return names for columns of ours that neither the table nor the source has, and no expression names."""
     given = () if source is None else source.columns
-    return MatchNames.beside([*request.target.table.schema.names, *given])
+    words = (word for text in _texts(request) for word in re.findall(r"\w+", text))
+    return MatchNames.beside([*request.target.table.schema.names, *given, *words])
+
+
+def _texts(request: RowChangeSource) -> Iterator[str]:
+    """Yield all expressions of users."""
+    yield request.on or ""
+    for clause in request.clauses:
+        yield clause.condition or ""
+        yield from (clause.values or {}).values()
 
 
 def check(

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import InvalidInputError, SourceNotFoundError, SparkJobError
+from airflow_provider_ducklake.spark.identifiers import quoted
 from airflow_provider_ducklake.spark.job_request import (
     CompactionSource,
     Dataset,
@@ -60,7 +61,7 @@ def load(spark: SparkSession, source: Source, target: TableSchema | None) -> Dat
             return read_dataset(spark, dataset, "source", target)
         case SqlSource(sql, datasets):
             for name, df in read_all(spark, datasets).items():
-                df.createOrReplaceTempView(f"`{name}`")
+                df.createOrReplaceTempView(quoted(name))
             return query(spark, sql)
         case TransformSource(name, datasets):
             return _transformed(spark, name, read_all(spark, datasets))
@@ -201,7 +202,7 @@ def carrier_or_text(column: Column) -> t.DataType:
     return carrier_type(column)
 
 
-_OUR_COLUMN = re.compile(r"(?:(?<=\[)|, )(?:`\w+`\.)?`_ducklake_\w+`")
+_OUR_COLUMN = re.compile(r"(?:(?<=\[)|, )(?:`\w+`\.)?`_+ducklake_\w+`")
 
 
 def message_of(error: AnalysisException) -> str:

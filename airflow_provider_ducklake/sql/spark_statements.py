@@ -49,7 +49,7 @@ class SparkQuery:
         return {one.name.folded: one.name for one in self.references}
 
     def with_views(self, views: Mapping[FoldedName, str]) -> str:
-        """Return the text with views, by bare names, in place of the tables."""
+        """Return the text with views, whose names are given as Spark reads them, in place of the tables."""
         edits: list[tuple[int, int, str]] = []
         for one in self.references:
             alias = "" if one.has_alias else f" AS {quoted(one.name.name)}"

@@ -227,7 +227,8 @@ def test_what_a_merge_asks_for(lake):
     assert found.not_matched == (Clause(Action.INSERT, None, None),)
     assert {len(file.column_stats) for file in found.target.files} == {1}
     assert found.source is not None
-    assert [one.query for one in found.source.steps] == ["SELECT * FROM `_ducklake_0`"]
+    (view,) = found.source.tables
+    assert [one.query for one in found.source.steps] == [f"SELECT * FROM `{view}`"]
 
 
 @pytest.mark.parametrize(

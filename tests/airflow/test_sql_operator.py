@@ -366,6 +366,7 @@ def test_arguments_that_do_not_go_together(arguments, message):
         ({"sql": "INSERT INTO daily " + COUNT, "at": "yesterday"}, "yesterday"),
         ({"sql": "INSERT INTO daily SELECT 1, 2, 3", "incremental": True}, "no table"),
         ({"sql": "INSERT INTO daily " + COUNT, "incremental": ["daily"]}, "main.daily"),
+        ({"sql": "INSERT INTO daily FROM a", "sources": {"a": "a.csv", "A": "b.csv"}}, "'a' and 'A'"),
         ({"transform": "nonsense", "targets": {"daily": "append"}}, "package.module:function"),
         ({"transform": "a:b", "targets": {"daily": "upsert"}}, "upsert"),
     ],

@@ -8,6 +8,7 @@ import pytest
 
 from airflow_provider_ducklake import spark as package
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.operators.insert_modes import InsertChoice
 from airflow_provider_ducklake.planning.compaction import MergeRule
 from airflow_provider_ducklake.planning.write import RowOrder
@@ -107,6 +108,25 @@ def test_rows_are_merged_by_and_from_such_columns_and_their_changes_are_read(spa
         read = read_table(spark, twins.lake.scan("t"), row_ids=True, positions=True, prefix="mine_")
         assert read.columns == ["id", "p", *NAMES, "mine_row_id", "mine_file_id", "mine_position"]
         assert sorted(row.mine_row_id for row in read.collect()) == sorted(twins.row_ids().values())
+
+
+def test_no_condition_or_value_sees_a_column_of_ours(spark, tmp_path):
+    source = tmp_path / "source.parquet"
+    with Twins(tmp_path, 0) as twins:
+        twins.sql("CREATE TABLE t (id BIGINT)", "INSERT INTO t FROM range(3)")
+        twins.theirs.sql(f"COPY (SELECT 7 AS id) TO '{source}'")
+        merge = {"source": DatasetSource(Dataset.of(str(source)))}
+        for changes in (
+            delete("_ducklake_position = 0"),
+            {"not_matched_by_source": (Clause(Action.UPDATE, None, {"id": "`_DUCKLAKE_ROW_ID`"}),)},
+            {
+                **merge,
+                "on": "target.id = source._ducklake_source_id",
+                "matched": (Clause(Action.DELETE, None),),
+            },
+        ):
+            with pytest.raises(InvalidInputError, match=r"(?i)UNRESOLVED_COLUMN.*_ducklake_"):
+                twins.change(spark, **changes)
 
 
 def test_files_are_compacted_in_the_order_of_such_columns(spark, sqlite_catalog):

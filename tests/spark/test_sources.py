@@ -130,6 +130,13 @@ def test_sql_sees_the_datasets_as_views(spark, tmp_path):
     assert load(spark, source, None).collect() == [("x",)]
 
 
+def test_a_view_of_a_dataset_may_have_any_name(spark, tmp_path):
+    one = {"path": file(tmp_path, "one.csv", "a\n1\n"), "options": {"inferSchema": True}}
+    source = source_of(sql="select a from `back``tick.x`", sources={"back`tick.x": one})
+
+    assert load(spark, source, None).collect() == [(1,)]
+
+
 def test_a_transform_is_called_with_the_datasets(spark, tmp_path, monkeypatch):
     file(tmp_path, "my_rows.py", "def f(spark, sources):\n    return sources['o'].selectExpr('a + 1 as a')\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -12,10 +12,14 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError, SchemaMismatchError, StorageError
+from airflow_provider_ducklake.operators.sql_plan import Reads, find_target, steps_of
 from airflow_provider_ducklake.planning.write import plan_write
 from airflow_provider_ducklake.spark.job_json import decode_request, encode_request
 from airflow_provider_ducklake.spark.job_request import Dataset, JobRequest, LakeSource, Step, job_directory
 from airflow_provider_ducklake.spark.jobs.sql import run_sql
+from airflow_provider_ducklake.spec.identifiers import QualifiedName
+from airflow_provider_ducklake.sql.spark_sql import parse_spark_sql
+from airflow_provider_ducklake.sql.spark_statements import WriteMode
 
 ROWS = pa.table(
     {
@@ -82,6 +86,31 @@ def test_queries_see_tables_and_earlier_views(lake, run):
     assert sorted_rows(rows) == sorted_rows([COUNTED[0], {"day": date(2026, 1, 2), "count": 3}])
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "INSERT INTO n WITH _ducklake_0 AS (SELECT 99 AS id) SELECT o.day, o.id FROM o, _ducklake_0",
+        "CREATE TEMPORARY VIEW _DuckLake_0 AS SELECT 9; INSERT INTO n SELECT o.day, o.id FROM o, `_DUCKLAKE_0`",
+        "INSERT INTO n SELECT day, id FROM hides",
+        "INSERT INTO n SELECT o.day, o.id FROM o, _DUCKLAKE_0",
+    ],
+)
+def test_no_name_in_statements_views_or_sources_hides_a_table(lake, run, tmp_path, sql):
+    with lake.transaction() as tx:
+        hides = "WITH _ducklake_1 AS (SELECT 99 AS id) SELECT o.day, o.id FROM o, _ducklake_1"
+        tx.create_view("hides", hides, "spark")
+    pq.write_table(pa.table({"id": [99]}), tmp_path / "source.parquet")
+    datasets = {"_ducklake_0": Dataset.of(str(tmp_path / "source.parquet"))}
+    head, n = lake.current_snapshot(), QualifiedName("main", "n")
+    targets = {n.folded: find_target(lake, n, WriteMode.APPEND, head)}
+    reads = Reads(lake, head)
+    steps, _ = steps_of(parse_spark_sql(sql, datasets), reads, targets, "job")
+
+    rows = run(LakeSource(reads.tables, datasets, tuple(steps)))
+
+    assert sorted(row["count"] for row in rows) == [1, 2, 3]
+
+
 def test_changes_come_with_their_kind_and_place(lake, run):
     before = lake.current_snapshot().id
     with lake.transaction() as tx:
@@ -119,6 +148,8 @@ def test_a_function_gets_tables_by_name(lake, run, tmp_path, monkeypatch):
         "    return joined.select('day', (f.col('n') * f.col('factor')).alias('count'))\n"
         "def by_name(spark, lake_table):\n"
         "    return {'n': lake_table('main.o').groupBy('day').count()}\n"
+        "def view(spark, lake_table):\n"
+        "    return lake_table('o').join(lake_table('second'), 'id').groupBy('day').count()\n"
         "def unknown(spark, lake_table):\n"
         "    return lake_table('p')\n"
         "def nothing(spark, lake_table):\n"
@@ -139,6 +170,13 @@ def test_a_function_gets_tables_by_name(lake, run, tmp_path, monkeypatch):
         {"day": date(2026, 1, 2), "count": 10},
     ]
     assert sorted_rows(run(source("by_name"))) == COUNTED
+    with lake.transaction() as tx:
+        tx.create_view("second", "SELECT id FROM o WHERE id = 2", "spark")
+    reads = Reads(lake, lake.current_snapshot())
+    for name in ("o", "second"):
+        reads.view_of(QualifiedName.of(name), f"main.{name}")
+    read = LakeSource(reads.tables, steps=tuple(reads.steps), function="counting:view")
+    assert run(read) == [{"day": date(2026, 1, 1), "count": 1}]
     for function, message in {
         "unknown": r"lake_table\('p'\)",
         "nothing": "returned NoneType",

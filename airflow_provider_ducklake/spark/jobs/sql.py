@@ -20,7 +20,7 @@ from airflow_provider_ducklake.spark.session import prepare_reading
 from airflow_provider_ducklake.spec.identifiers import QualifiedName
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.planning.change_feed import ChangeFeedPlan
     from airflow_provider_ducklake.planning.write import WritePlan, WriteResult
@@ -58,7 +58,8 @@ def rows_of(spark: SparkSession, source: LakeSource, plans: tuple[WritePlan, ...
     datasets = sources.read_all(spark, source.datasets)
     if source.function is None:
         return _of_steps(spark, source, plans, {**datasets, **tables})
-    rows = _of_function(spark, source.function, plans, tables, datasets)
+    lake_views = {step.view: df for step, df in _ran(spark, source.steps, tables) if step.view is not None}
+    rows = _of_function(spark, source.function, plans, {**tables, **lake_views}, datasets)
     prepare_reading(spark)  # the function may have set the session, and the tables are read from here on
     return rows
 
@@ -81,16 +82,24 @@ def _table(spark: SparkSession, plan: ScanPlan | ChangeFeedPlan, *, as_inserts: 
 def _of_steps(
     spark: SparkSession, source: LakeSource, plans: tuple[WritePlan, ...], views: Mapping[str, DataFrame]
 ) -> list[DataFrame]:
-    for name, df in views.items():
-        df.createOrReplaceTempView(quoted(name))
     rows: dict[int, DataFrame] = {}
-    for step in source.steps:
-        df = sources.query(spark, step.query)
-        if step.view is not None:
-            df.createOrReplaceTempView(quoted(step.view))
+    for step, df in _ran(spark, source.steps, views):
         if step.plan is not None:
             rows[step.plan] = _named(df, step, plans[step.plan].table)
     return [rows[number] for number in range(len(plans))]
+
+
+def _ran(
+    spark: SparkSession, steps: Sequence[Step], views: Mapping[str, DataFrame]
+) -> Iterator[tuple[Step, DataFrame]]:
+    """Yield each step with the rows of its query, which sees ``views`` and those of earlier steps."""
+    for name, df in views.items():
+        df.createOrReplaceTempView(quoted(name))
+    for step in steps:
+        df = sources.query(spark, step.query)
+        if step.view is not None:
+            df.createOrReplaceTempView(quoted(step.view))
+        yield step, df
 
 
 def _named(df: DataFrame, step: Step, table: str) -> DataFrame:
@@ -118,14 +127,15 @@ def _of_function(
     datasets: Mapping[str, DataFrame],
 ) -> list[DataFrame]:
     """Call the user's function with the session, ``lake_table`` and the datasets."""
-    known = {QualifiedName.of(name).folded: df for name, df in tables.items()}
+    wanted = [name for name in tables if "." in name]  # those that only views read have names of ours
+    known = {QualifiedName.of(name).folded: tables[name] for name in wanted}
 
     def lake_table(name: str) -> DataFrame:
         """Return a table of the lake that the operator was given in ``tables``."""
         found = known.get(QualifiedName.of(name).folded)
         if found is None:
             raise InvalidInputError(
-                f"lake_table({name!r}): the task reads {', '.join(tables) or 'no table'}. Name it in the "
+                f"lake_table({name!r}): the task reads {', '.join(wanted) or 'no table'}. Name it in the "
                 "operator's tables."
             )
         return found

@@ -42,6 +42,17 @@ def test_no_source_at_all_says_so():
         source_of(None)
 
 
+def test_sources_of_a_query_whose_names_differ_by_case_only_are_refused():
+    two = {"orders": "a.csv", "Orders": "b.csv"}
+
+    with pytest.raises(InvalidInputError, match="'orders' and 'Orders', which Spark SQL takes for one name"):
+        source_of(sql="SELECT * FROM orders", sources=two)
+    assert datasets_of(source_of(transform="a:f", sources=two)).keys() == {
+        "sources['orders']",
+        "sources['Orders']",
+    }
+
+
 def test_the_datasets_of_each_source_have_the_names_of_its_errors():
     by_name = source_of(sql="SELECT 1", **PLACE)
     stream = StreamSource(source_of(transform="a:f", **PLACE), "/checkpoint/", "id")
