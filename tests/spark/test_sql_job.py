@@ -90,7 +90,7 @@ def test_queries_see_tables_and_earlier_views(lake, run):
     "sql",
     [
         "INSERT INTO n WITH _ducklake_0 AS (SELECT 99 AS id) SELECT o.day, o.id FROM o, _ducklake_0",
-        "CREATE TEMPORARY VIEW _DuckLake_0 AS SELECT 9; INSERT INTO n SELECT o.day, o.id FROM o, `_DUCKLAKE_0`",
+        "CREATE TEMPORARY VIEW _DuckLake_0 AS SELECT 9; INSERT INTO n SELECT o.day, id FROM o, `_DUCKLAKE_0`",
         "INSERT INTO n SELECT day, id FROM hides",
         "INSERT INTO n SELECT o.day, o.id FROM o, _DUCKLAKE_0",
     ],
