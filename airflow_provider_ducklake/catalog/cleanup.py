@@ -10,8 +10,9 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
+from sqlalchemy import Text, select, type_coerce
 
+from airflow_provider_ducklake.catalog.column_types import time_of
 from airflow_provider_ducklake.catalog.file_paths import named_files
 from airflow_provider_ducklake.catalog.questions import in_parts
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, with_retries
@@ -70,10 +71,14 @@ class _Progress:
 
 @dataclass(frozen=True, slots=True)
 class _Scheduled:
-    """A file that waits for its deletion; ids of data files and delete files are of one series."""
+    """A file that waits for its deletion; ids of data files and delete files are of one series.
+
+    ``since`` is when it was scheduled; None: that cannot be read.
+    """
 
     id: int
     path: str
+    since: datetime | None
 
 
 def cleanup(
@@ -117,25 +122,39 @@ def cleanup(
 def _due(catalog: Catalog, older_than: datetime | timedelta, floor: timedelta) -> list[_Scheduled]:
     """Return what was scheduled before the moment; times are read, since SQLite compares their texts."""
     file = catalog.tables["files_scheduled_for_deletion"]
+    times = type_coerce(file.c.schedule_start, Text)  # as they are: one that is none must not stop the others
     with catalog.dialect.reading() as connection:
         limit = cut_off(older_than, catalog.dialect.server_time(connection), floor)
-        rows = connection.execute(select(file).order_by(file.c.data_file_id))
-        return [
-            _Scheduled(
-                row.data_file_id, CatalogPath(row.path, row.path_is_relative).spelled_below(catalog.data_path)
+        rows = connection.execute(
+            select(file.c.data_file_id, file.c.path, file.c.path_is_relative, times).order_by(
+                file.c.data_file_id
             )
-            for row in rows
-            if row.schedule_start < limit
+        )
+        waiting = [
+            _Scheduled(id_, CatalogPath(path, is_relative).spelled_below(catalog.data_path), _time(since))
+            for id_, path, is_relative, since in rows
         ]
+    return [one for one in waiting if one.since is None or one.since < limit]
+
+
+def _time(value: str | datetime | None) -> datetime | None:
+    try:
+        return time_of(value)
+    except ValueError:
+        return None
 
 
 def _refused(catalog: Catalog, due: Sequence[_Scheduled]) -> dict[str, str]:
     """Return the paths where this lake must not delete, and why: whoever writes the catalog chose them."""
-    problems = {
-        one.path: why_not_deletable(one.path, catalog.data_path, foreign_files=catalog.foreign_files)
-        for one in due
-    }
+    problems = {one.path: _why_not(catalog, one) for one in due}
     return {path: f"it {problem}" for path, problem in problems.items() if problem is not None}
+
+
+def _why_not(catalog: Catalog, one: _Scheduled) -> str | None:
+    problem = why_not_deletable(one.path, catalog.data_path, foreign_files=catalog.foreign_files)
+    if problem is None and one.since is None:
+        return "has no time since when it waits; correct schedule_start in its row"
+    return problem
 
 
 def _still_named(catalog: Catalog, due: Sequence[_Scheduled]) -> set[int]:

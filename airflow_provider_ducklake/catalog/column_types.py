@@ -85,12 +85,20 @@ class CatalogTimestamp(TypeDecorator[datetime]):
         return value.replace(tzinfo=None) if dialect.name == "mysql" else value
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ANN401, ARG002
-        if value is None:
-            return None
-        if isinstance(value, str):
-            return parse_time(value)
-        time: datetime = value
-        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+        return time_of(value)
+
+
+def time_of(value: str | datetime | None) -> datetime | None:
+    """Return the aware UTC time of a value as any of the databases returns it.
+
+    Raises:
+        ValueError: it is no time, as SQLite has no type of its own for them.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return parse_time(value)
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 CATALOG_TYPES = (BigInteger, CatalogText, CatalogBoolean, CatalogUuid, CatalogTimestamp)

@@ -56,6 +56,7 @@ class FindingCode(StrEnum):
     PATH_MISLEADING = "path-misleading"
     PATH_TWICE = "path-twice"
     SCHEDULED_IN_USE = "scheduled-in-use"
+    SCHEDULED_REFUSED = "scheduled-refused"
     OUTSIDE_DATA_PATH = "outside-data-path"
     # statistics
     TABLE_STATS_MISSING = "table-stats-missing"
@@ -130,6 +131,10 @@ REMEDIES: Mapping[FindingCode, str] = {
         "when one goes, the file goes."
     ),
     FindingCode.SCHEDULED_IN_USE: _REPAIR + " Until then clean nothing up.",
+    FindingCode.SCHEDULED_REFUSED: (
+        "If the lake owns the file, set foreign_files to true in its connection; else find out who wrote the "
+        "row, and remove it from ducklake_files_scheduled_for_deletion."
+    ),
     FindingCode.OUTSIDE_DATA_PATH: "Nothing is wrong: the lake owns the file, and deletes it in the end.",
     FindingCode.TABLE_STATS_MISSING: _REPAIR,
     FindingCode.TABLE_STATS_NARROW: _REPAIR,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs as pafs
 
+from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.storage.filesystem import Location, fsspec_of, open_filesystem, reason_of
 from airflow_provider_ducklake.storage.parallel import in_threads
 
@@ -30,13 +31,29 @@ class Deletion:
 
 
 def delete_files(paths: Iterable[str], storage_options: StorageOptions | None = None) -> list[Deletion]:
-    """Delete files, and say of each what became of it, in their order; one that is not there is gone."""
-    locations = [open_filesystem(path, storage_options) for path in paths]
+    """Delete files, and say of each what became of it, in their order; one that is not there is gone.
+
+    A path that nothing here can open is one that could not be deleted: it does not keep the others.
+    """
+    given = list(paths)
+    opened = {path: _open(path, storage_options) for path in given}
+    done = {path: one for path, one in opened.items() if isinstance(one, Deletion)}
+    done |= _delete([one for one in opened.values() if isinstance(one, Location)])
+    return [done[path] for path in given]
+
+
+def _open(path: str, storage_options: StorageOptions | None) -> Location | Deletion:
+    try:
+        return open_filesystem(path, storage_options)
+    except StorageError as error:
+        return Deletion(path, error=str(error))
+
+
+def _delete(locations: Sequence[Location]) -> dict[str, Deletion]:
     remote = [one for one in locations if fsspec_of(one) is not None and not _PATTERN & set(one.path)]
     done = _delete_together(remote)
     rest = [one for one in locations if one.uri not in done]
-    done |= {one.path: one for one in in_threads(_delete_one, rest)}
-    return [done[one.uri] for one in locations]
+    return done | {one.path: one for one in in_threads(_delete_one, rest)}
 
 
 def _delete_together(locations: Sequence[Location]) -> dict[str, Deletion]:

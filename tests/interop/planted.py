@@ -284,6 +284,8 @@ CORRUPTIONS = (
       "UPDATE ducklake_schema SET path = '%2E%2e/main/' WHERE schema_id = 0"),
     _("a file to be deleted elsewhere", C.PATH_MISLEADING,
       "INSERT INTO ducklake_files_scheduled_for_deletion VALUES (99, '../x', 1, '2026-01-01 00:00:00+00')"),
+    _("a file to be deleted outside the data path", C.SCHEDULED_REFUSED,
+      "INSERT INTO ducklake_files_scheduled_for_deletion VALUES (99, '/x/y.parquet', 0, '2026-01-01 00:00:00+00')"),
     _("a path in two rows", C.PATH_TWICE, _absolute_twice, C.ROW_COUNTER_BEHIND),
     _("a file that waits for deletion and is in use", C.SCHEDULED_IN_USE,
       lambda lake: lake.sql("INSERT INTO ducklake_files_scheduled_for_deletion SELECT data_file_id, 'main/m/' || path, 1, "

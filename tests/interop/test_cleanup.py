@@ -12,6 +12,7 @@ from sqlalchemy import create_engine, text
 from airflow_provider_ducklake.catalog.connect import parse_url
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError, StorageError, UntrustedValueError
+from airflow_provider_ducklake.planning.findings import FindingCode
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
@@ -156,6 +157,43 @@ def test_a_file_that_the_lake_names_stays_whoever_scheduled_it(sqlite_catalog, s
         assert (len(done.deleted), done.named) == (3, (spell(live),))
         assert Path(live).exists()
         assert lake.read_arrow("t").num_rows == 5
+
+
+def test_a_row_that_cannot_be_handled_does_not_keep_the_others(sqlite_catalog):
+    """Whoever writes the catalog may name a store that nothing here opens, or leave out the time."""
+    odd = {
+        "abfs://container@account/x.parquet": "2020-01-01 00:00:00+00",
+        "hdfs://nowhere/x.parquet": "2020-01-01 00:00:00+00",
+        f"{sqlite_catalog.data_path}timeless.parquet": None,
+        f"{sqlite_catalog.data_path}soon.parquet": "soon",
+    }
+    with expired(sqlite_catalog):
+        for number, (path, time) in enumerate(odd.items()):
+            run_sql(
+                sqlite_catalog,
+                "INSERT INTO ducklake_files_scheduled_for_deletion VALUES (:id, :path, 0, :time)",
+                id=900 + number,
+                path=path,
+                time=time,
+            )
+
+    with Lake.connect(sqlite_catalog.sqlalchemy_url, foreign_files=True) as lake:
+        done = lake.cleanup_old_files(older_than=NO_TIME)
+
+    assert len(done.deleted) == 3
+    assert sorted(path for path, _ in done.failures) == sorted(odd)
+    assert len(dump_catalog(sqlite_catalog)["ducklake_files_scheduled_for_deletion"]) == len(odd)
+
+
+def test_verification_finds_what_no_clean_up_may_delete(catalog, tmp_path):
+    path = added_from_elsewhere(catalog, tmp_path)
+
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        (found,) = lake.verify()
+    with Lake.connect(catalog.sqlalchemy_url, foreign_files=True) as lake:
+        assert lake.verify() == []
+
+    assert (found.code, found.objects["path"]) == (FindingCode.SCHEDULED_REFUSED, str(path))
 
 
 def test_a_disk_that_is_not_there_is_not_taken_for_deleted_files(sqlite_catalog):

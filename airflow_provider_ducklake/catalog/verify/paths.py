@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Text, case, cast, func, literal, or_, select, union_all
 
 from airflow_provider_ducklake.catalog.file_paths import may_mislead
+from airflow_provider_ducklake.catalog.verify.look import MOST_OF_A_KIND
 from airflow_provider_ducklake.planning.findings import Finding, FindingCode
-from airflow_provider_ducklake.spec.paths import CatalogPath
+from airflow_provider_ducklake.spec.paths import CatalogPath, why_not_deletable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 
 
 def check_paths(look: Look, *, with_notes: bool) -> Iterator[Finding]:
-    """Yield files of several rows, files that wait for deletion and are in use, and those elsewhere."""
-    yield from chain(_twice(look), _scheduled(look), _outside(look) if with_notes else ())
+    """Yield files of several rows, those that wait for deletion and must not go, and those elsewhere."""
+    yield from chain(_twice(look), _scheduled(look))
+    if look.is_whole:  # the rows do not say of which table they are
+        yield from islice(_undeletable(look), MOST_OF_A_KIND)
+    yield from _outside(look) if with_notes else ()
 
 
 def misleading_paths(look: Look) -> Iterator[Finding]:
@@ -125,6 +129,22 @@ def _scheduled(look: Look) -> Iterator[Finding]:
             f"{look.table(row.table_id)}.",
             {"scheduled_id": row.data_file_id, "kind": row.kind, "id": row.id, "path": row.path},
         )
+
+
+def _undeletable(look: Look) -> Iterator[Finding]:
+    """Yield what waits for its deletion where a clean-up refuses it: mostly outside the data path."""
+    root, scheduled = look.catalog.data_path, look.tables["files_scheduled_for_deletion"]
+    path = _text(_below(literal(root), scheduled.c.path, scheduled.c.path_is_relative))
+    is_odd = or_(~path.startswith(root, autoescape=True), path.endswith("/"))
+    for row in look.all(select(scheduled.c.data_file_id, path.label("path")).where(is_odd)):
+        problem = why_not_deletable(row.path, root, foreign_files=look.catalog.foreign_files)
+        if problem is not None:
+            yield Finding(
+                FindingCode.SCHEDULED_REFUSED,
+                f"{row.path} waits for its deletion (as file {row.data_file_id}), which every clean-up "
+                f"refuses: it {problem}.",
+                {"scheduled_id": row.data_file_id, "path": row.path},
+            )
 
 
 def _outside(look: Look) -> Iterator[Finding]:
