@@ -9,7 +9,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.spark import job_json
-from airflow_provider_ducklake.spark.job_documents import check_own_files, reading
+from airflow_provider_ducklake.spark.job_documents import check_once, check_own_files, reading
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spark.job_io import StorageOptions
@@ -35,7 +35,8 @@ def read_records(
     """Return the files that are complete, by the URIs of their records; oldest sources first.
 
     Raises:
-        UntrustedValueError: a record names a file that the job with the directory cannot have written.
+        UntrustedValueError: a record names a file that the job with the directory cannot have written, or
+            that another record names.
     """
     from airflow_provider_ducklake.spark.compaction_json import decode_compacted  # noqa: PLC0415
     from airflow_provider_ducklake.storage.filesystem import file_sizes, read_bytes  # noqa: PLC0415
@@ -51,6 +52,7 @@ def read_records(
         return found
 
     found = in_threads(read, uris)
+    check_once((one.file.path for one in found if one.file is not None), folder)
     records = zip(uris, found, strict=True)
     return dict(sorted(records, key=lambda one: one[1].sources))
 

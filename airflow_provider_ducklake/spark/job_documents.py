@@ -35,24 +35,46 @@ def reading(document: str) -> Iterator[None]:
         yield
     except DuckLakeError:
         raise
-    except (LookupError, TypeError, ValueError, AttributeError, AssertionError, RecursionError) as error:
+    except _OF_OTHER_DOCUMENTS as error:
+        problem = f"{type(error).__name__}: {error}"[:_LONGEST_PROBLEM]
         raise SparkJobError(
-            f"{document} is not what a job of this release writes ({type(error).__name__}: {error}); "
-            "refusing to commit it. Run the task that wrote it again."
+            f"{document} is not what a job of this release writes ({problem}); refusing to commit it. Run "
+            "the task that wrote it again."
         ) from error
+
+
+_OF_OTHER_DOCUMENTS = (
+    *(LookupError, TypeError, ValueError, AttributeError),
+    *(ArithmeticError, AssertionError, RecursionError),
+)
+_LONGEST_PROBLEM = 300
 
 
 def checked_names(names: Iterable[object], document: str) -> list[str]:
     """Return the names of a job's documents that another one of its documents gives.
 
     Raises:
-        UntrustedValueError: one is no such name.
+        UntrustedValueError: one is no such name, or is given twice.
     """
     found = [str(name) for name in names]
     for name in found:
         if _NAMES.fullmatch(name) is None:
             raise UntrustedValueError(document, name, "is no name of a job's document")
+    check_once(found, document)
     return found
+
+
+def check_once(values: Iterable[object], document: str) -> None:
+    """Refuse what a job names twice: its parts, its files and the rows that it deletes are sets.
+
+    Raises:
+        UntrustedValueError: names the first such value.
+    """
+    seen: set[object] = set()
+    for value in values:
+        if value in seen:
+            raise UntrustedValueError(document, str(value), "is named twice there")
+        seen.add(value)
 
 
 def check_own_files(paths: Iterable[object], directory: str, document: str) -> None:

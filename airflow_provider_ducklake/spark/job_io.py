@@ -23,8 +23,10 @@ from airflow_provider_ducklake.planning.row_changes import RowChanges
 from airflow_provider_ducklake.planning.write import NewTable
 from airflow_provider_ducklake.spark import job_json
 from airflow_provider_ducklake.spark.data_file_json import decode_data_file, encode_data_file
+from airflow_provider_ducklake.spark.error_json import decode_error, encode_error
 from airflow_provider_ducklake.spark.job_documents import (
     check_defaults,
+    check_once,
     check_own_files,
     checked_names,
     digest,
@@ -187,7 +189,7 @@ def write_error(request: JobRequest, error: DuckLakeError, storage_options: Stor
 
     if not exists(request_uri(request.directory), storage_options):
         return
-    document = {"job_id": request.job_id, **job_json.encode_error(error)}
+    document = {"job_id": request.job_id, **encode_error(error)}
     _write(request.directory + ERROR, document, storage_options)
 
 
@@ -213,6 +215,7 @@ def read_results(request: JobRequest, storage_options: StorageOptions = None) ->
     for plan, result in zip(request.plans, results, strict=True):
         check_own_files(_paths(result), job_directory(plan.root, request.writer_id), done)
         check_defaults(result.schema, plan.schema, done)
+    check_once(_paths(*results), done)
     return results
 
 
@@ -230,6 +233,8 @@ def read_row_changes(request: JobRequest, storage_options: StorageOptions = None
         parts = [_read_part(request.directory + name, request.job_id, storage_options) for name in names]
         deletes = tuple(job_json.decode_deletes(item) for part in parts for item in part["deletes"])
         inlined = tuple(int(row_id) for part in parts for row_id in part["inlined"])
+        for named in ([one.path for one in deletes], [one.data_file_id for one in deletes], inlined):
+            check_once(named, uri)
     check_own_files((one.path for one in deletes), request.directory, uri)
     return RowChanges(deletes, inlined, updated, inserted)
 
@@ -262,8 +267,8 @@ def _decode_result(
     return job_json.decode_result(done, data_files)
 
 
-def _paths(result: WriteResult) -> Iterator[str]:
-    return (file.path for file in result.data_files)
+def _paths(*results: WriteResult) -> Iterator[str]:
+    return (file.path for result in results for file in result.data_files)
 
 
 def read_error(request: JobRequest, storage_options: StorageOptions = None) -> DuckLakeError | None:
@@ -272,7 +277,7 @@ def read_error(request: JobRequest, storage_options: StorageOptions = None) -> D
     if document is None:
         return None
     with reading(request.directory + ERROR):
-        return job_json.decode_error(document)
+        return decode_error(document)
 
 
 def delete_job_files(request: JobRequest, storage_options: StorageOptions = None) -> None:
@@ -373,6 +378,7 @@ def read_stage(
         is_noted = expected_digest is None or expected_digest == digest(document["target"])
         _check_target(uri, staged, is_noted=is_noted)
     check_own_files(_paths(result), directory, directory + DONE)
+    check_once(_paths(result), directory + DONE)
     missing = incomplete_file(staged.result.data_files, storage_options, directory)
     if missing is not None:
         raise _incomplete(uri, missing)

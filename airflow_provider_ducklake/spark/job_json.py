@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
-from airflow_provider_ducklake import errors
-from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError
+from airflow_provider_ducklake.errors import SparkJobError
 from airflow_provider_ducklake.planning.row_changes import NewDeletes
 from airflow_provider_ducklake.planning.staged import StagedWrite, Target
 from airflow_provider_ducklake.planning.write import (
@@ -459,31 +458,3 @@ def _decode_target(item: Json, result: WriteResult) -> Target:
             PartitionSpec(result.partition_fields, PartitionId(spec_id)) if spec_id is not None else None
         ),
     )
-
-
-# --- errors
-
-
-def encode_error(error: DuckLakeError) -> Json:
-    """Return an error of ours as its class name and constructor arguments."""
-    return {"error": type(error).__name__, "args": [_plain(argument) for argument in error.args]}
-
-
-def decode_error(item: Json) -> DuckLakeError:
-    """Return the same exception again; a class unknown here, or of a commit, becomes ``SparkJobError``."""
-    class_ = getattr(errors, str(item["error"]), None)
-    arguments = [tuple(entry) if isinstance(entry, list) else entry for entry in item["args"]]
-    if not (isinstance(class_, type) and issubclass(class_, DuckLakeError)) or issubclass(
-        class_, _OF_COMMITS
-    ):
-        return SparkJobError(f"{item['error']}: {', '.join(map(str, arguments))}")
-    return class_(*arguments)
-
-
-_OF_COMMITS = (errors.CommitError, errors.CommitStateUnknownError)  # a job commits nothing
-
-
-def _plain(argument: object) -> object:
-    if isinstance(argument, (list, tuple)):
-        return [_plain(entry) for entry in argument]
-    return argument if isinstance(argument, (str, int, float, bool, type(None))) else str(argument)

@@ -18,7 +18,7 @@ from airflow_provider_ducklake.errors import InvalidInputError, SparkJobError, S
 from airflow_provider_ducklake.planning.batches import StagedBatch
 from airflow_provider_ducklake.spark import job_io, job_json
 from airflow_provider_ducklake.spark.data_file_json import decode_data_file, encode_data_file
-from airflow_provider_ducklake.spark.job_documents import check_own_files, reading
+from airflow_provider_ducklake.spark.job_documents import check_once, check_own_files, reading
 from airflow_provider_ducklake.spec.paths import job_directory
 
 if TYPE_CHECKING:
@@ -132,6 +132,7 @@ def read_batch(
         result = job_json.decode_result(document, files)
         job_id = str(UUID(document["job_id"]))
     check_own_files((file.path for file in files), job_directory(root, job_id), uri)
+    check_once((file.path for file in files), uri)
     return StagedBatch(query_id, batch_id, job_id, result)
 
 

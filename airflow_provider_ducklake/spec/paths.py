@@ -233,12 +233,14 @@ def why_not_deletable(path: str, data_path: str, *, foreign_files: bool) -> str 
 def is_of_job(path: str, directory: str) -> bool:
     """Whether a job with that directory (see ``job_directory``) may have written a file.
 
-    Its files lie there, or anywhere below the table's directory under names that begin with the job's id.
+    Its files lie there, or anywhere below the table's directory under names that begin with the job's id;
+    each has one spelling.
 
     >>> [is_of_job(path, "/t/ducklake-1/") for path in ("/t/ducklake-1/a", "/t/day=2/ducklake-1-a", "/t/a")]
     [True, True, False]
     """
     root, _, own = directory.removesuffix("/").rpartition("/")
-    if misleading(path.removeprefix(root)) is not None or not path.startswith(f"{root}/"):
+    below = path.removeprefix(f"{root}/")
+    if below == path or misleading(below) is not None or not {"", "."}.isdisjoint(below.split("/")):
         return False
     return path.startswith(directory) or path.rpartition("/")[2].startswith(f"{own}-")

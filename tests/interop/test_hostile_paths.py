@@ -351,6 +351,68 @@ def test_documents_of_jobs_lead_nowhere(scene, chosen, kind):
         assert lake.verify() == []
 
 
+def _twice(*keys: str | int) -> Callable[[dict[str, Any]], None]:
+    """Return what has the last entry of a list in a document stand there twice."""
+
+    def change(document: Any) -> None:
+        for key in keys:
+            document = document[key]
+        document.append(document[-1])
+
+    return change
+
+
+def _second_spelling(document: dict[str, Any]) -> None:
+    (file,) = document["data_files"]
+    document["data_files"].append(file | {"path": file["path"].replace("/ducklake-", "/./ducklake-")})
+
+
+def _rows(count: int) -> Callable[[dict[str, Any]], None]:
+    return lambda document: document["results"][-1].update(rows_written=count)
+
+
+def _shared_part(document: dict[str, Any]) -> None:
+    document["results"][0] |= {"parts": ["part-00000.json"], "rows_written": 1}
+
+
+TWICE: dict[str, dict[str, Callable[[dict[str, Any]], None]]] = {
+    "a part": {"_DONE": lambda document: (_twice("results", 1, "parts")(document), _rows(2)(document))},
+    "a part, by two results": {"_DONE": _shared_part},
+    "a file": {"part-00000.json": _twice("data_files"), "_DONE": _rows(2)},
+    "a file, in two spellings": {"part-00000.json": _second_spelling, "_DONE": _rows(2)},
+    "deletes": {"_DONE": _twice("deletes")},
+    "a delete file": {"deletes-00000.json": _twice("deletes")},
+    "a row in the catalog": {"deletes-00000.json": lambda document: document.update(inlined=[1, 1])},
+}
+
+
+@pytest.mark.parametrize("kind", TWICE)
+def test_what_a_job_did_counts_once(scene, kind):
+    with scene.lake() as lake:
+        request, _ = job(lake)
+        for name, change in TWICE[kind].items():
+            put(Path(request.directory) / name, change)
+
+        with pytest.raises(UntrustedValueError, match=r"twice|no file of the job"):
+            job_io.read_row_changes(request)
+
+
+def test_a_staged_write_and_a_batch_name_each_file_once(scene):
+    with scene.lake() as lake:
+        staged = stage(lake, "main.t", rows_of(100))
+        put(Path(staged.directory) / "part-00000.json", _twice("data_files"))
+        put(Path(staged.directory) / "_DONE", _rows(2))
+        checkpoint = batch(lake, scene.area)
+        (record,) = Path(checkpoint).glob("ducklake/*/0.json")
+        put(record, _twice("data_files"))
+
+        with pytest.raises(UntrustedValueError, match="twice"):
+            read_staged(lake, [job_io.stage_uri(staged.directory)])
+        with pytest.raises(UntrustedValueError, match="twice"):
+            list(commit_batches(lake, lake.table_snapshot("t"), checkpoint, INFO))
+        assert lake.row_count("t") == 38
+
+
 GARBAGE = (
     "",
     "[]",

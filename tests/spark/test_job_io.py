@@ -8,13 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_ducklake import errors
 from airflow_provider_ducklake.planning.write import ParquetSettings, WritePlan, WriteResult
-from airflow_provider_ducklake.spark import job_io, job_json
+from airflow_provider_ducklake.spark import error_json, job_io, job_json
 from airflow_provider_ducklake.spark.data_file_json import decode_data_file, encode_data_file
+from airflow_provider_ducklake.spark.error_json import decode_error, encode_error
+from airflow_provider_ducklake.spark.job_documents import reading
 from airflow_provider_ducklake.spark.job_request import (
     Dataset,
     DatasetSource,
@@ -160,7 +162,7 @@ ERRORS = [
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_an_error_comes_back_as_the_same_exception(error):
-    back = job_json.decode_error(through_json(job_json.encode_error(error)))
+    back = decode_error(through_json(encode_error(error)))
 
     assert type(back) is type(error)
     assert back.args == error.args
@@ -168,15 +170,59 @@ def test_an_error_comes_back_as_the_same_exception(error):
 
 
 def test_an_error_of_no_class_of_ours_comes_back_as_a_job_error():
-    back = job_json.decode_error({"error": "SystemExit", "args": ["boo"]})
+    back = decode_error({"error": "SystemExit", "args": ["boo"]})
 
     assert type(back) is errors.SparkJobError
 
 
-def test_a_job_cannot_say_what_became_of_a_commit():
-    said = job_json.encode_error(errors.TransactionConflictError("a", "b", "t", 3))
+def test_a_long_error_is_shortened_where_it_is_written():
+    error = errors.SchemaMismatchError(
+        "main.t", [f"column {n} is missing" for n in range(error_json.MOST + 5)]
+    )
+    long = errors.InvalidInputError("x" * 1_000_000)
 
-    assert type(job_json.decode_error(said)) is errors.SparkJobError
+    mismatch, invalid = (decode_error(through_json(encode_error(one))) for one in (error, long))
+
+    assert type(mismatch) is errors.SchemaMismatchError
+    assert str(mismatch).count("is missing") == error_json.MOST
+    assert "and 5 more" in str(mismatch)
+    assert type(invalid) is errors.InvalidInputError
+    assert len(str(invalid)) == error_json.LONGEST
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just("x" * 20_000),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=10,
+)
+CLASSES = sorted(name for name, found in vars(errors).items() if isinstance(found, type))
+DOCUMENTS = st.fixed_dictionaries(
+    {"error": st.sampled_from(CLASSES) | VALUES, "args": st.lists(VALUES, max_size=6) | VALUES}
+)
+
+
+@given(DOCUMENTS)
+@example({"error": "FilesNotDeletedError", "args": [1, "abc"]})
+@example({"error": "UnsupportedVersionError", "args": ["1", [1]]})
+@example({"error": "SnapshotNotFoundError", "args": ["1", 1, 2, [3]]})
+@example({"error": "SparkJobError", "args": ["x"] * 10_000})
+@example({"error": "SchemaMismatchError", "args": ["t", ["x" * 5_000] * 5_000]})
+@example({"error": "CatalogUnavailableError", "args": ["t", None]})
+def test_whatever_lies_where_a_jobs_error_does_is_an_error_of_ours_with_a_text(document):
+    try:
+        with reading("_ERROR.json"):
+            error = decode_error(document)
+    except errors.SparkJobError as refused:
+        error = refused
+
+    assert isinstance(error, errors.DuckLakeError)
+    assert len(str(error).encode()) < 3_000_000
+
+
+def test_a_job_cannot_say_what_became_of_a_commit():
+    said = encode_error(errors.TransactionConflictError("a", "b", "t", 3))
+
+    assert type(decode_error(said)) is errors.SparkJobError
 
 
 def make_request(directory: Path, job_id: str = JOB_ID) -> JobRequest:

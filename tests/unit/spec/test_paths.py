@@ -110,6 +110,10 @@ def test_schemes_that_lead_to_any_other_place_are_refused():
         "/t2/ducklake-1/a.parquet",
         "/other/day=1/ducklake-1-a.parquet",
         "t/ducklake-1/a.parquet",
+        "/t/./ducklake-1/a.parquet",
+        "/t//ducklake-1/a.parquet",
+        "/t/ducklake-1//a.parquet",
+        "/t",
         "",
     ],
 )
