@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import DBAPIError
 
-from airflow_provider_ducklake.catalog import commit_keys, consumers, jobs, read_snapshots
+from airflow_provider_ducklake.catalog import commit_keys, consumers, jobs, read_snapshots, restore_log
 from airflow_provider_ducklake.catalog.delete_writer import DeleteWriter, OtherSnapshotError
 from airflow_provider_ducklake.catalog.effects import effects_of
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
@@ -35,7 +35,7 @@ from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.spec.ids import SnapshotId
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 from airflow_provider_ducklake.transaction.change_set import changes_catalog, ordered
-from airflow_provider_ducklake.transaction.changes import InlineRows, RestoreRows
+from airflow_provider_ducklake.transaction.changes import InlineRows
 from airflow_provider_ducklake.transaction.changes_made import format_changes
 from airflow_provider_ducklake.transaction.commit_state import CommitState
 from airflow_provider_ducklake.transaction.conflicts import (
@@ -47,10 +47,10 @@ from airflow_provider_ducklake.transaction.conflicts import (
     check_sources,
     check_targets,
 )
-from airflow_provider_ducklake.transaction.replay import Replay, replay_of
+from airflow_provider_ducklake.transaction.replay import Replay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -176,7 +176,9 @@ def _note_consumed(
 
     def attempt() -> CommittedSnapshot | None:
         with catalog.dialect.writing_after(_questions(catalog, planned)) as (connection, answers):
-            if planned.keyed is not None and (done := _earlier(planned.keyed, answers["records"])):
+            if planned.keyed is not None and (
+                done := _earlier(connection, catalog, planned.keyed, answers["records"])
+            ):
                 return CommittedSnapshot.earlier(done)
             consumers.check_unchanged(consumed, answers["consumed"])
             writer = catalog.dialect.writer(connection)
@@ -211,7 +213,9 @@ def _attempt_locked(
     """Try once under the lock; ``sent`` gets the snapshot's id when COMMIT is sent and was not refused."""
     dialect, tables = catalog.dialect, catalog.tables
     with dialect.writing_after(_questions(catalog, planned)) as (connection, answers):
-        if planned.keyed is not None and (done := _earlier(planned.keyed, answers["records"])):
+        if planned.keyed is not None and (
+            done := _earlier(connection, catalog, planned.keyed, answers["records"])
+        ):
             return CommittedSnapshot.earlier(done)
         state = _begin(connection, catalog, planned, answers)
         effects = [
@@ -219,7 +223,7 @@ def _attempt_locked(
             for change in deletes.changes_for(state.snapshot_id)
             for effect in effects_of(change, state, tables)
         ]
-        effects.extend(_adoptions(connection, catalog, planned.changes, state))
+        effects.extend(restore_log.record_effects(catalog, planned.changes, state))
         if planned.keyed is not None:
             effects.append(commit_keys.record_effect(catalog, planned.keyed.key, state))
         if planned.consumed is not None:
@@ -237,16 +241,6 @@ def _attempt_locked(
         sent.append(state.snapshot_id)
         _finish(connection, dialect, writer, sent)
     return CommittedSnapshot(state.snapshot_id, state.time, attempts=1)
-
-
-def _adoptions(
-    connection: Connection, catalog: Catalog, changes: Collection[Change], state: CommitState
-) -> Iterator[Effect]:
-    """Yield what says that rows which tasks had committed belong to new tables now."""
-    heirs = [one for one in changes if isinstance(one, RestoreRows) and one.heir_of]
-    if heirs and commit_keys.has_table(connection, catalog):
-        for one in heirs:
-            yield commit_keys.adoption_effect(catalog, state.table_id(one.table), one.heir_of, one.as_of)
 
 
 def check_stage(catalog: Catalog, stage: Stage) -> None:
@@ -280,18 +274,20 @@ def _questions(catalog: Catalog, planned: PlannedCommit) -> dict[str, Question[A
     return questions
 
 
-def _earlier(keyed: KeyedCommit, found: Sequence[CommitRecord]) -> tuple[CommitRecord, ...]:
+def _earlier(
+    connection: Connection, catalog: Catalog, keyed: KeyedCommit, found: Sequence[CommitRecord]
+) -> tuple[CommitRecord, ...]:
     """Return the records of this commit if it was made already.
 
     Raises:
         ZombieCommitError: a later generation was.
-        TransactionConflictError: an earlier generation was, since we planned.
+        TransactionConflictError: an earlier generation was, since we planned, or a restore undid one.
     """
-    now = replay_of(found, keyed.key, keyed.on_clear)
+    now = commit_keys.replay(connection, catalog, found, keyed.key, keyed.on_clear)
     if not now.done and now.replaced != keyed.seen.replaced:
         raise TransactionConflictError(
             "replace what it had added",
-            "is another one of the same task",
+            "of the same task was committed, or undone by a restore, meanwhile",
             "the lake",
             (found or keyed.seen.replaced)[-1].snapshot_id,  # records may be gone
         )

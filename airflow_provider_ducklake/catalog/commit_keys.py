@@ -8,22 +8,24 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Column, MetaData, Row, Select, String, Table, and_, bindparam, func, select
+from sqlalchemy import BigInteger, Column, MetaData, Row, Select, String, Table, bindparam, func, select
 
-from airflow_provider_ducklake.catalog import own_tables
+from airflow_provider_ducklake.catalog import own_tables, restore_log
 from airflow_provider_ducklake.catalog.column_types import TABLE_OPTIONS, CatalogTimestamp
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.questions import Question
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, with_retries
-from airflow_provider_ducklake.spec.commit_key import EARLIER_RUN, CommitKey, CommitRecord
+from airflow_provider_ducklake.spec.commit_key import FIRST_GENERATION, CommitKey, CommitRecord
 from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
+from airflow_provider_ducklake.transaction.replay import Replay, replay_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.spec.commit_key import OnClear
     from airflow_provider_ducklake.transaction.commit_state import CommitState
 
 NAME = "airflow_ducklake_commit"
@@ -110,32 +112,38 @@ def record_effect(catalog: Catalog, key: CommitKey, state: CommitState) -> Effec
     )
 
 
-def adoption_effect(catalog: Catalog, heir: TableId, of: Collection[TableId], as_of: SnapshotId) -> Effect:
-    """Return what makes records of tables those of one that has taken over their rows of a snapshot.
-
-    Rows that came later did not come along, and their ids are given to others.
-    """
-    table = commit_table(catalog.tables.metadata_schema)
-    is_taken_over = and_(table.c.table_id.in_(of), table.c.snapshot_id <= as_of)
-    return Effect(table.update().where(is_taken_over).values(table_id=heir))
+def replay(
+    connection: Connection,
+    catalog: Catalog,
+    found: Sequence[CommitRecord],
+    key: CommitKey,
+    on_clear: OnClear,
+) -> Replay:
+    """Return what the records of a key mean for its next commit; see ``replay_of``."""
+    is_again = any(record.generation != key.generation for record in found)
+    return replay_of(found, key, on_clear, restore_log.restores(connection, catalog) if is_again else ())
 
 
 def start_over(catalog: Catalog, key: CommitKey) -> None:
     """Note that a first try begins: what the key names was a run of the same name, deleted since.
 
-    Its last commit stays known as of an earlier run, so that this one is a new generation of it.
+    Its commits stay known as of an earlier run, so that this one is a new generation of it.
     """
     with catalog.dialect.reading() as connection:
         found = records(connection, catalog, key)
-    if any(record.generation != EARLIER_RUN for record in found):
-        with_retries(catalog.dialect, DEFAULT_RETRY, lambda: _keep_newest_as_earlier_run(catalog, key))
+    if any(record.generation >= FIRST_GENERATION for record in found):
+        with_retries(catalog.dialect, DEFAULT_RETRY, lambda: _number_as_earlier_run(catalog, key))
 
 
-def _keep_newest_as_earlier_run(catalog: Catalog, key: CommitKey) -> None:
+def _number_as_earlier_run(catalog: Catalog, key: CommitKey) -> None:
+    """Give all generations numbers below the first, and below those that they had: none is taken twice."""
     table = commit_table(catalog.tables.metadata_schema)
     is_ours = table.c.commit_key == key.digest
+    bounds = select(func.min(table.c.generation), func.max(table.c.generation)).where(is_ours)
     with catalog.dialect.writing() as connection:
-        newest = connection.execute(select(func.max(table.c.generation)).where(is_ours)).scalar_one()
-        connection.execute(table.delete().where(is_ours, table.c.generation < newest))
-        connection.execute(table.update().where(is_ours).values(generation=EARLIER_RUN))
-        connection.commit()
+        oldest, newest = connection.execute(bounds).one()
+        if newest is not None and newest >= FIRST_GENERATION:
+            distance = newest - min(oldest, FIRST_GENERATION) + 1
+            earlier = table.c.generation - distance
+            connection.execute(table.update().where(is_ours).values(generation=earlier))
+            connection.commit()

@@ -26,7 +26,6 @@ from airflow_provider_ducklake.errors import SnapshotNotFoundError, TransactionC
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.options import OptionRow, option_text
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
-from airflow_provider_ducklake.transaction.replay import Replay, replay_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.snapshots import JsonValue
     from airflow_provider_ducklake.transaction.changes import Change
+    from airflow_provider_ducklake.transaction.replay import Replay
 
 STAGE_TTL = timedelta(days=7)
 
@@ -299,7 +299,8 @@ class LakeWrites(LakeReads):
                 commit_keys.start_over(self._catalog, key)
             with self._catalog.dialect.reading() as connection:
                 found = commit_keys.records(connection, self._catalog, key)
-        return KeyedCommit(key, on_clear, replay_of(found, key, on_clear))
+                seen = commit_keys.replay(connection, self._catalog, found, key, on_clear)
+        return KeyedCommit(key, on_clear, seen)
 
     def replaced_rows(self, replay: Replay, at: SnapshotId) -> tuple[Change, ...]:
         """Return the changes that take the rows of an earlier generation out of the tables of a snapshot.

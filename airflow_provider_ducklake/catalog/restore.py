@@ -8,6 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from airflow_provider_ducklake.catalog import restore_log
 from airflow_provider_ducklake.catalog.commit import Stage
 from airflow_provider_ducklake.catalog.read_restore import with_statistics
 from airflow_provider_ducklake.catalog.restore_plan import RestoreResult, plan_restore
@@ -68,6 +69,7 @@ def restore(
     work = _Work(lake, catalog)
     stage = work.stage(planned)
     info = replace(info, extra={**(info.extra or {}), **planned.noted})
+    restore_log.ensure_table(catalog)
     try:
         committed = lake.commit_stages([stage], info, keyed=keyed, job_ids=work.job_ids)
     except CommitStateUnknownError:
@@ -114,7 +116,7 @@ class _Work:
         if history.counters is None:
             yield replace(rows, inlined=history.inlined, column_stats=_statistics(history))
         else:
-            yield replace(rows, next_row_id=history.counters.next_row_id, heir_of=planned.heir_of)
+            yield replace(rows, next_row_id=history.counters.next_row_id, heir_of=planned.history.row.id)
         yield from planned.definition
         if history.now is not None:
             yield from self._ends(planned)

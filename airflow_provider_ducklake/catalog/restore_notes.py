@@ -6,8 +6,6 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
-
 from airflow_provider_ducklake.catalog import read_snapshots
 from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind
@@ -69,23 +67,6 @@ def doubtful_part(
         scope,
         tables=tuple(pair for pair in scope.tables if not _is_known(pair, heirs, since)),
     )
-
-
-def line_of(
-    connection: Connection, tables: CatalogTables, then: Snapshot, table_id: TableId
-) -> tuple[TableId, ...]:
-    """Return the ids of a table and of those that restores have made of it since, the oldest first."""
-    newer = read_snapshots.which_newer(tables, then.id).ask(connection)
-    notes = [note for one in newer if (note := RestoreNote.of(one.extra)) is not None and note.heirs]
-    if not notes:
-        return (table_id,)
-    table = tables["table"]
-    found = connection.execute(select(table.c.table_id, table.c.table_uuid).distinct())
-    ids = {str(row.table_uuid): TableId(row.table_id) for row in found}
-    line = [table_id]
-    for note in notes:
-        line += [ids[uuid] for was, uuid in note.heirs.items() if was in line and uuid in ids]
-    return tuple(line)
 
 
 def _unchanged_heirs(scope: Scope, since: _Since) -> Iterator[tuple[TableId, TableId]]:

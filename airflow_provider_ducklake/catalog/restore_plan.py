@@ -10,7 +10,7 @@ from uuid6 import uuid7
 
 from airflow_provider_ducklake.catalog import read_snapshots
 from airflow_provider_ducklake.catalog.read_restore import read_history
-from airflow_provider_ducklake.catalog.restore_notes import RestoreNote, doubtful_part, line_of
+from airflow_provider_ducklake.catalog.restore_notes import RestoreNote, doubtful_part
 from airflow_provider_ducklake.catalog.restore_scope import scope_of_schemas, scope_of_table
 from airflow_provider_ducklake.catalog.restore_views import in_words, macro_changes, view_changes
 from airflow_provider_ducklake.errors import InvalidInputError
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.read_restore import TableHistory
     from airflow_provider_ducklake.catalog.restore_scope import Home, Scope
     from airflow_provider_ducklake.planning.recreation import Counters
-    from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
+    from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot, JsonValue, Snapshot
     from airflow_provider_ducklake.storage.filesystem import Location
     from airflow_provider_ducklake.storage.restored_files import Restoring
@@ -87,8 +87,7 @@ class RestoreResult:
 class PlannedTable:
     """A table that differs from what it was, and what is to be done; ``definition`` are changes of it.
 
-    ``new`` is the table that takes its place where its schema was dropped, ``heir_of`` are the ids that it,
-    and those that earlier restores made of it, had.
+    ``new`` is the table that takes its place where its schema was dropped.
     """
 
     history: TableHistory
@@ -96,7 +95,6 @@ class PlannedTable:
     files: FileActions
     definition: tuple[Change, ...]
     new: NewTable | None = None
-    heir_of: tuple[TableId, ...] = ()
 
     @property
     def is_nothing(self) -> bool:
@@ -202,11 +200,6 @@ def plan_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> P
             *view_changes(connection, catalog.tables, scope, then, head),
             *macro_changes(scope),
         )
-        lines = {
-            one.row.id: line_of(connection, catalog.tables, then, one.row.id)
-            for one in histories
-            if one.counters is not None
-        }
     planned = []
     for number, history in enumerate(histories):
         restoring = Restoring(history.then, history.now, locate)
@@ -214,7 +207,7 @@ def plan_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> P
         home = scope.homes[history.row.schema.id]
         if history.counters is not None:
             new = _new_table(NewTableRef(number), history.row, history.counters, home, catalog)
-            one = replace(_anew(history, restoring, files, new), heir_of=lines[history.row.id])
+            one = _anew(history, restoring, files, new)
         else:
             one = PlannedTable(history, restoring, files, tuple(_definition(history, files, home.ref)))
         if one.writes_rows:

@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import BaseOperator
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.no_retry import no_retry_on_user_errors
-from airflow_provider_ducklake.spec.commit_key import EARLIER_RUN, OnClear
+from airflow_provider_ducklake.spec.commit_key import FIRST_GENERATION, OnClear
 from airflow_provider_ducklake.spec.times import parse_time
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def announce_replaced(log: Any, lake: Lake, keyed: KeyedCommit) -> None:  # noqa
         log.info(
             "%s: its %d rows of snapshot %d are replaced.",
             "A deleted run of this name had committed"
-            if record.generation == EARLIER_RUN
+            if record.generation < FIRST_GENERATION
             else "This task was cleared after its commit",
             record.row_count,
             record.snapshot_id,

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
 
-FIRST_GENERATION = 1
-EARLIER_RUN = 0  # the generation of what a run of the same name left behind, which somebody deleted since
+FIRST_GENERATION = 1  # lower ones are those of a run of the same name that somebody has deleted since
 
 
 class OnClear(StrEnum):

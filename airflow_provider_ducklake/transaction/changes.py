@@ -631,7 +631,7 @@ class RestoreRows:
     ``schema`` is the table's at the commit, ``column_stats`` what is said of each batch of rows that come
     back to the catalog. ``retyped`` are leaf columns that had another type since: bounds of then are none.
     Of a new table they are those that ever had one, ``next_row_id`` is where the rows to come go on, and
-    ``heir_of`` are the tables whose rows it takes over, with what tasks had committed of them.
+    ``heir_of`` is the table whose rows it takes over.
     """
 
     table: TableRef
@@ -643,7 +643,7 @@ class RestoreRows:
     column_stats: tuple[Mapping[ColumnId, TableColumnStats | None], ...] = ()
     retyped: tuple[ColumnId, ...] = ()
     next_row_id: int = 0
-    heir_of: tuple[TableId, ...] = ()
+    heir_of: TableId | None = None
 
 
 Change: TypeAlias = (

@@ -163,7 +163,7 @@ def test_rows_to_be_replaced_that_came_meanwhile_are_a_conflict(catalog, lake):
     second = lake.keyed_commit(key(2))
     run(lake, 1, 10)
 
-    with pytest.raises(TransactionConflictError, match="another one of the same task"):
+    with pytest.raises(TransactionConflictError, match="of the same task was committed"):
         commit(lake, second, 20)
 
     assert values(catalog) == [10, 11, 12]
@@ -457,6 +457,40 @@ def test_rows_that_did_not_come_back_with_a_dropped_schema_need_no_replacing(cat
     lake.commit(base, changes, INFO, keyed=keyed)
 
     assert values(catalog, "s.t") == [1, 2, 5, 6, 7, 20, 21, 22]
+
+
+def replace_by_nothing(lake: Lake, generation: int) -> CommittedSnapshot:
+    keyed = lake.keyed_commit(key(generation))
+    base = lake.current_snapshot().id
+    return lake.commit(base, lake.replaced_rows(keyed.seen, base), INFO, keyed=keyed)
+
+
+def test_a_restore_that_brings_rows_back_after_they_were_looked_for_is_a_conflict(catalog, lake):
+    first = run(lake, 1, 10)
+    replace_by_nothing(lake, 2)
+    third = lake.keyed_commit(key(3))
+    lake.restore("t", at=int(first.id))
+
+    with pytest.raises(TransactionConflictError, match="undone by a restore"):
+        commit(lake, third, 30)
+
+    assert values(catalog) == [10, 11, 12]
+    run(lake, 3, 30)
+    assert values(catalog) == [30, 31, 32]
+
+
+@pytest.mark.parametrize("starts_over", [False, True], ids=["cleared", "run made again"])
+def test_rows_that_a_restore_brought_back_are_replaced_also_after_expiry(catalog, lake, starts_over):
+    first = run(lake, 1, 10)
+    run(lake, 1 if starts_over else 2, 20, starts_over=starts_over)
+    lake.restore("t", at=int(first.id))
+    with lake.transaction() as tx:
+        tx.create_schema("s")
+    lake.expire_snapshots(keep_last=1)
+
+    run(lake, 1 if starts_over else 3, 30, starts_over=starts_over)
+
+    assert values(catalog) == [30, 31, 32]
 
 
 def test_rows_move_along_with_a_task_that_writes_elsewhere_now(catalog, lake):

@@ -1,0 +1,83 @@
+"""The table of restores: which snapshot made which table what it, or another, had been at an older one.
+
+Our own table beside the format's; DuckDB does not mind it. What tasks have committed to a table, and what
+consumers have consumed of it, is judged by it, long after the snapshots have expired.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from sqlalchemy import BigInteger, Column, MetaData, Table, select
+
+from airflow_provider_ducklake.catalog import own_tables
+from airflow_provider_ducklake.catalog.column_types import TABLE_OPTIONS
+from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
+from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
+from airflow_provider_ducklake.spec.restores import RestoredTable
+from airflow_provider_ducklake.transaction.changes import RestoreRows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.transaction.changes import Change
+    from airflow_provider_ducklake.transaction.commit_state import CommitState
+
+NAME = "airflow_ducklake_restore"
+
+
+@lru_cache
+def restore_table(metadata_schema: str | None) -> Table:
+    """Return the table."""
+    return Table(
+        NAME,
+        MetaData(schema=metadata_schema),
+        Column("table_id", BigInteger, primary_key=True, autoincrement=False),
+        Column("snapshot_id", BigInteger, primary_key=True, autoincrement=False),
+        Column("source_table_id", BigInteger, nullable=False),
+        Column("as_of_snapshot_id", BigInteger, nullable=False),
+        **TABLE_OPTIONS,
+    )
+
+
+def ensure_table(catalog: Catalog) -> None:
+    """Create the table where it is missing, in a transaction of its own."""
+    own_tables.ensure_table(catalog, restore_table(catalog.tables.metadata_schema))
+
+
+def restores(connection: Connection, catalog: Catalog) -> tuple[RestoredTable, ...]:
+    """Return all restores, of all tables; nothing where nothing was ever restored."""
+    schema = catalog.tables.metadata_schema
+    if not catalog.dialect.has_table(connection, NAME, schema):
+        return ()
+    return tuple(
+        RestoredTable(
+            TableId(row.table_id),
+            SnapshotId(row.snapshot_id),
+            TableId(row.source_table_id),
+            SnapshotId(row.as_of_snapshot_id),
+        )
+        for row in connection.execute(select(restore_table(schema)))
+    )
+
+
+def record_effects(catalog: Catalog, changes: Iterable[Change], state: CommitState) -> Iterator[Effect]:
+    """Yield what notes the tables that the commit in the making restores."""
+    restored = [one for one in changes if isinstance(one, RestoreRows)]
+    if restored:
+        yield insert(
+            restore_table(catalog.tables.metadata_schema),
+            *(
+                {
+                    "table_id": (table_id := state.table_id(one.table)),
+                    "snapshot_id": state.snapshot_id,
+                    "source_table_id": table_id if one.heir_of is None else one.heir_of,
+                    "as_of_snapshot_id": one.as_of,
+                }
+                for one in restored
+            ),
+        )
