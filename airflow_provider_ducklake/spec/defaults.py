@@ -20,7 +20,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spec.json_texts import is_json
+from airflow_provider_ducklake.spec.json_texts import MOST_LEVELS, is_json, is_too_deep
 from airflow_provider_ducklake.spec.partitioning import identity_text
 from airflow_provider_ducklake.spec.schema import NO_DEFAULT, Default
 from airflow_provider_ducklake.spec.types import (
@@ -201,6 +201,8 @@ _UUID_TEXT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNOREC
 
 
 def _json(text: str) -> bytes:
+    if is_too_deep(text):
+        raise ValueError(f"it has more than {MOST_LEVELS} levels")
     if not is_json(text):
         raise ValueError("it is not valid JSON")
     return text.encode()

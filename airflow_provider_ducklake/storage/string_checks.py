@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from airflow_provider_ducklake.errors import InvalidValueError
-from airflow_provider_ducklake.spec.json_texts import is_json
+from airflow_provider_ducklake.spec.json_texts import MOST_LEVELS, is_json, is_too_deep
 from airflow_provider_ducklake.spec.types import ScalarType
 from airflow_provider_ducklake.storage.parquet_writer import leaves_of
 
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.spec.types import DuckLakeType
 
-UTF8, JSON = "UTF-8", "JSON"
+UTF8, JSON, SHALLOW_JSON = "UTF-8", "JSON", f"JSON of at most {MOST_LEVELS} levels"
 SHOWN_BYTES = 40
 _STRINGS = (ScalarType("varchar"), ScalarType("json"))
 _WAYS_OUT = {
     UTF8: "Read the source in its own encoding: the option encoding of csv and json files, "
     "decode(…, 'ISO-8859-1') for binary values.",
     JSON: "Make them JSON or NULL before, as to_json does, or make the column varchar.",
+    SHALLOW_JSON: "Keep JSON of more levels in a varchar column.",
 }
 
 
@@ -122,10 +123,15 @@ def _of_leaf(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterato
     if wrong:
         yield BadStrings(path, UTF8, len(wrong), shown(wrong[0]))
     elif type_ == ScalarType("json"):
-        texts = [one for one in values.to_pylist() if one is not None and not is_json(one)]
-        if texts:
-            cut = texts[0][:SHOWN_BYTES]
-            yield BadStrings(path, JSON, len(texts), repr(cut) + (" …" if cut != texts[0] else ""))
+        refused = [one for one in values.to_pylist() if one is not None and not is_json(one)]
+        yield from _of_texts(path, JSON, [one for one in refused if not is_too_deep(one)])
+        yield from _of_texts(path, SHALLOW_JSON, [one for one in refused if is_too_deep(one)])
+
+
+def _of_texts(path: str, rule: str, refused: Sequence[str]) -> Iterator[BadStrings]:
+    if refused:
+        cut = refused[0][:SHOWN_BYTES]
+        yield BadStrings(path, rule, len(refused), repr(cut) + (" …" if cut != refused[0] else ""))
 
 
 def _not_utf8(values: pa.ChunkedArray) -> list[bytes]:

@@ -41,6 +41,10 @@ def count(request) -> int:
         ({"s": LATIN}, "column s: 1 value is not valid UTF-8, such as b'caf\\xe9'"),
         ({"j": ""}, "column j: 1 value is not valid JSON, such as ''"),
         ({"inner": "{a:1}"}, "column l.element.j: 1 value is not valid JSON, such as '{a:1}'"),
+        (
+            {"j": 501 * "[" + 501 * "]"},
+            "column j: 1 value is not valid JSON of at most 500 levels, such as '" + 40 * "[" + "' …",
+        ),
         ({"j": '"' + 99 * "x"}, "column j: 1 value is not valid JSON, such as '\"" + 39 * "x" + "' …"),
     ],
 )

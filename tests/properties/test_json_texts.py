@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_ducklake.spec.json_texts import is_json
+from airflow_provider_ducklake.spec.json_texts import is_json, is_too_deep
 
 HALF_PAIRS = [r'"\ud800"', r'"\udc00"', r'"\uD83D\n"', r'"\ud83d\ud83d\ude00"', r'["\\", "\udbff"]']
 NEITHER_TAKES = [
@@ -48,8 +48,14 @@ BOTH_TAKE = [
     ),
     *("NaN", "Infinity", "[-Infinity]", '{"a":1,"a":2}', '{"":1}', '"\u2028"', '"\x7f"', '"😀"', '"\ud7ff"'),
     *(r'"\ud83d\ude00"', r'"\\ud800"', r'"\u0000"', r'"\/"', "[" * 500 + "]" * 500),
+    *(
+        "[" + ",".join(["[1]", '{"a":2}'] * 999) + "]",
+        '"' + "[{" * 999 + '"',
+        r'["\\"' + r',"[\""' * 999 + "]",
+    ),
 ]
-ONLY_THE_REFERENCE_TAKES = ["[1,]", '{"a":1,}', "nan", "-NaN", "inf", "INFINITY", "[" * 9999 + "]" * 9999]
+TOO_DEEP = ["[" * 501 + "]" * 501, '{"a":[' * 251 + "]}" * 251, "[" * 9999 + "]" * 9999]
+ONLY_THE_REFERENCE_TAKES = ["[1,]", '{"a":1,}', "nan", "-NaN", "inf", "INFINITY", *TOO_DEEP]
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +73,20 @@ def test_known_verdicts(verdict):
     assert {text for text in NEITHER_TAKES if found[text] != (False, False)} == set()
     assert {text for text in BOTH_TAKE if found[text] != (True, True)} == set()
     assert {text for text in ONLY_THE_REFERENCE_TAKES if found[text] != (False, True)} == set()
+
+
+def test_only_deep_nesting_is_called_too_deep():
+    assert [text for text in TOO_DEEP if not is_too_deep(text)] == []
+    assert [text for text in (*NEITHER_TAKES, *BOTH_TAKE) if is_too_deep(text)] == []
+
+
+def at_depth(frames: int) -> bool:
+    """Return what is said of values at the limit where so much of the stack is in use."""
+    return at_depth(frames - 1) if frames else is_json("[" * 500 + "]" * 500)
+
+
+def test_the_limit_is_the_same_wherever_it_is_asked_for():
+    assert at_depth(300)
 
 
 VALUES = st.recursive(
