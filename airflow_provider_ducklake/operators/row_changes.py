@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_ducklake.errors import InvalidInputError
@@ -10,7 +11,12 @@ from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.planning.named_columns import named_columns
 from airflow_provider_ducklake.planning.write import plan_write
 from airflow_provider_ducklake.spark import job_io
-from airflow_provider_ducklake.spark.job_request import JobRequest, job_directory
+from airflow_provider_ducklake.spark.job_request import (
+    JobRequest,
+    LakeSource,
+    RowChangeSource,
+    job_directory,
+)
 from airflow_provider_ducklake.spec.identifiers import QualifiedName, split_parts
 
 if TYPE_CHECKING:
@@ -23,7 +29,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.row_changes import RowChanges
     from airflow_provider_ducklake.planning.scan import ScanPlan
     from airflow_provider_ducklake.planning.write import WriteResult
-    from airflow_provider_ducklake.spark.job_request import RowChangeSource
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
     from airflow_provider_ducklake.transaction.changes import AddDeletes
@@ -91,7 +96,7 @@ class DuckLakeSparkRowChangeOperator(DuckLakeSparkOperator):
             return None
         assert self._request is not None
         self._done = job_io.read_row_changes(self._request, lake.storage_options)
-        self._stage = lake.row_changes(self._table, self._done)
+        self._stage = with_rows_read(lake.row_changes(self._table, self._done), self._request.source)
         return lake.commit_stages([self._stage], info, keyed=keyed, job_ids=self.job_ids)
 
     def has_files(self, results: Sequence[WriteResult]) -> bool:
@@ -169,6 +174,22 @@ def plan_target(
         where = readable_filter(condition, found.schema, str(found.name), alias=alias, others=others)
     names = named_columns([stats_of], [column.name for column in found.schema.columns if not column.children])
     return lake.scan(table, found.snapshot.id, where=where, stats_of=names)
+
+
+def with_rows_read(stage: Stage, source: object) -> Stage:
+    """Return a stage that conflicts with rows that came or went meanwhile, where the source read the target.
+
+    Which rows are hit, and what becomes of them, depends on all rows of the target then.
+    """
+    if not isinstance(source, RowChangeSource) or not isinstance(source.source, LakeSource):
+        return stage
+    from airflow_provider_ducklake.transaction.changes import ReadRows  # noqa: PLC0415 - heavy
+
+    target = source.target.table
+    read = {one.table.table_id for one in source.source.tables.values()}
+    if target.table_id not in read:
+        return stage
+    return replace(stage, changes=(ReadRows(target.table_id, target.name), *stage.changes))
 
 
 def check_columns(plan: ScanPlan, paths: Iterable[str]) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+import pytest
 
 from airflow_provider_ducklake.catalog.commit import Stage
 from airflow_provider_ducklake.catalog.lake import Lake
@@ -15,7 +16,7 @@ from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapsh
 from tests.concurrency.arrow_jobs import write
 from tests.reference.duckdb_lake import open_lake
 
-HISTORIES = {"ci": (4, 25), "full": (150, 60)}
+HISTORIES = {"ci": (4, 25), "full": (100, 60)}
 TABLES = ("t", "u")
 TASKS = ("load", "add")
 SCHEMA = pa.schema([("i", pa.int64())])
@@ -201,6 +202,7 @@ class Story:
         self.told.append("expire")
 
 
+@pytest.mark.timeout(3_600)
 def test_drawn_sequences_leave_what_a_serial_model_says(new_catalog, seed, size):
     count, steps = HISTORIES[size]
     done = Counter()

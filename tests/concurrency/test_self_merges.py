@@ -1,0 +1,90 @@
+"""A merge whose source reads its own target conflicts with rows that came or went meanwhile, in any file."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_ducklake.errors import TransactionConflictError
+from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
+from tests.concurrency.verbs import PausingLake, operate
+
+SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
+CLAUSES = {"update": {"update": {"n": "source.n"}}, "delete": {"delete": True}}
+SOURCES = {
+    "the target itself": "S.T",
+    "a view over it": "s.v",
+    "a view over that": "s.w",
+}
+
+
+@pytest.fixture
+def lake(sqlite_catalog) -> Iterator[PausingLake]:
+    with PausingLake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
+        with lake.transaction() as tx:
+            tx.create_schema("s")
+            for name in ("t", "o"):
+                tx.create_table(f"s.{name}", SCHEMA)
+            tx.create_view("s.v", "SELECT id, n FROM t", dialect="spark")
+            tx.create_view("s.w", "SELECT id, n FROM (SELECT * FROM s.v)", dialect="spark")
+        add(lake, "t", 1, 10)
+        add(lake, "t", 2, 20)
+        add(lake, "o", 2, 20)
+        yield lake
+
+
+def add(lake: PausingLake, table: str, id_: int, n: int) -> None:
+    lake.append_arrow(f"s.{table}", pa.table({"id": [id_], "n": [n]}, SCHEMA))
+
+
+def delete(lake: PausingLake, table: str) -> None:
+    with lake.transaction() as tx:
+        tx.delete_rows(f"s.{table}", "id = 2")
+
+
+def merge(lake: PausingLake, source: str, clause: dict[str, object]) -> None:
+    """Change row 1 because there is a row 2."""
+    on = "target.id = source.id - 1 AND target.id = 1"
+    operator = DuckLakeSparkMergeOperator(
+        task_id="m", table="s.t", source_table=source, on=on, when_matched=[clause]
+    )
+    operate(operator, lake)
+
+
+def rows(lake: PausingLake) -> list[tuple[int, int]]:
+    return sorted(zip(*lake.read_arrow("s.t").to_pydict().values(), strict=True))
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+@pytest.mark.parametrize(
+    "meanwhile",
+    [lambda lake: delete(lake, "t"), lambda lake: add(lake, "t", 2, 30)],
+    ids=["deleted", "added"],
+)
+@pytest.mark.parametrize("clause", CLAUSES.values(), ids=CLAUSES)
+def test_rows_of_the_target_that_the_source_read_are_a_conflict(lake, source, meanwhile, clause):
+    lake.meanwhile = lambda: (meanwhile(lake), seen.extend(rows(lake)))
+    seen: list[tuple[int, int]] = []
+
+    with pytest.raises(TransactionConflictError, match=r"s\.t"):
+        merge(lake, source, clause)
+
+    assert rows(lake) == seen
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_rows_of_other_tables_are_none(lake, source):
+    lake.meanwhile = lambda: delete(lake, "o")
+
+    merge(lake, source, CLAUSES["delete"])
+
+    assert rows(lake) == [(2, 20)]
+
+
+def test_a_source_that_does_not_read_the_target_leaves_its_other_rows_to_others(lake):
+    lake.meanwhile = lambda: delete(lake, "t")
+
+    merge(lake, "s.o", CLAUSES["delete"])
+
+    assert rows(lake) == []
