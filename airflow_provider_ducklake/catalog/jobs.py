@@ -20,6 +20,7 @@ from airflow_provider_ducklake.catalog.own_tables import ensure_table
 from airflow_provider_ducklake.catalog.questions import Question, in_parts
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.errors import FilesGivenUpError
+from airflow_provider_ducklake.planning.job_target import JobTarget
 from airflow_provider_ducklake.spec.ids import SnapshotId
 
 if TYPE_CHECKING:
@@ -47,18 +48,6 @@ class RegisteredJob:
     prefix: str
     registered_at: datetime
     released_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class JobTarget:
-    """What the files of a job are for: the table (None: it is to be created), its directory, and a digest.
-
-    ``digest`` is that of all that the job's documents say of the table: they lie where others may write.
-    """
-
-    table_id: int | None
-    root: str
-    digest: str
 
 
 def job_table(metadata_schema: str | None) -> Table:

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_ducklake.catalog.consumers import Consumed
-    from airflow_provider_ducklake.catalog.jobs import JobTarget, RegisteredJob
+    from airflow_provider_ducklake.catalog.jobs import RegisteredJob
+    from airflow_provider_ducklake.planning.job_target import JobTarget
     from airflow_provider_ducklake.planning.overwrite import PartitionValues
     from airflow_provider_ducklake.planning.row_changes import FoundRows, RowChanges
     from airflow_provider_ducklake.planning.scan import ScanPlan
@@ -189,9 +190,9 @@ class LakeWrites(LakeReads):
             return consumers.consumptions(connection, self._catalog, consumer)
 
     def register_job(self, job_id: str, prefix: str, target: JobTarget | None = None) -> None:
-        """Note that a job is about to write files into a directory, which another task will commit.
+        """Note that a job is about to write files into a directory, and what for.
 
-        ``target`` is what they are for, which that task compares.
+        ``target`` is what they are for, which whoever commits them compares.
 
         Raises:
             UntrustedValueError: the lake must not write there.

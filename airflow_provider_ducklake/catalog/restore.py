@@ -15,6 +15,7 @@ from airflow_provider_ducklake.catalog.restore_plan import RestoreResult, plan_r
 from airflow_provider_ducklake.catalog.row_changes import delete_changes, read_targets
 from airflow_provider_ducklake.catalog.unused_files import remove_unused
 from airflow_provider_ducklake.errors import CommitStateUnknownError
+from airflow_provider_ducklake.planning.job_target import target_of_write
 from airflow_provider_ducklake.planning.recreation import without_bounds
 from airflow_provider_ducklake.planning.restore import plan_bins
 from airflow_provider_ducklake.planning.write import ParquetSettings
@@ -139,7 +140,8 @@ class _Work:
         table, files, root = planned.history.then.table, planned.files, planned.root
         settings = ParquetSettings.of_options(table.options)
         job_id, numbers = str(uuid4()), count()
-        self.lake.register_job(job_id, f"{root}ducklake-{job_id}")
+        prefix = f"{root}ducklake-{job_id}"
+        self.lake.register_job(job_id, prefix, target_of_write(prefix))
         self.job_ids.append(job_id)
 
         def path_in(folders: str) -> str:

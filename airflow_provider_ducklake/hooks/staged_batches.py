@@ -12,8 +12,9 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
     UntrustedValueError,
 )
+from airflow_provider_ducklake.planning.job_target import target_of_stream
 from airflow_provider_ducklake.planning.write import append_to_existing
-from airflow_provider_ducklake.spark import stream_io
+from airflow_provider_ducklake.spark import job_io, stream_io
 from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.spec.paths import job_directory
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.transaction.changes import Change
 
 log = logging.getLogger(__name__)
+_WAY_OUT = "If you want its rows, add its files with DuckLakeAddFilesOperator; then remove the record"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +54,22 @@ def commit_batches(
     Raises:
         StorageError: files of a batch are missing.
         UnsupportedFeatureError: the table got other columns or partitioning after a batch was written.
-        UntrustedValueError: the record of a batch names files of another table or job.
+        UntrustedValueError: the record of a batch names files of another table, or no job of the stream.
         CommitError, CommitStateUnknownError: as the words say.
     """
     base, options = table.snapshot.id, lake.storage_options
     query_id = stream_io.query_id(checkpoint, options)
     batch_ids = [] if query_id is None else stream_io.batch_ids(checkpoint, query_id, options)
-    writers = set(job_ids)
+    writers = set[str]()
     for batch_id in batch_ids:
         batch = stream_io.read_batch(checkpoint, str(query_id), batch_id, table.root, options)
-        writers.update(_known_writer(lake, table, checkpoint, batch))
         keyed = lake.keyed_commit(batch.key, OnClear.SKIP)
+        problem = None if batch.job_id in writers else _why_not_of_stream(lake, table, checkpoint, batch)
+        if problem is None:
+            writers.add(batch.job_id)
         if keyed.seen.done:
             continue
+        _refuse(checkpoint, batch, problem)
         stream_io.check_files(checkpoint, batch, options)
         changes = _changes(table, checkpoint, batch)
         committed = lake.commit(base, changes, _info(info, batch), keyed=keyed)
@@ -74,20 +79,33 @@ def commit_batches(
         if not committed.is_earlier:
             base = committed.id  # the commit has looked at what came before it
             yield CommittedBatch(batch, committed)
-    _tidy_up(lake, checkpoint, str(query_id), batch_ids[:-1], writers)
+    _tidy_up(lake, checkpoint, str(query_id), batch_ids[:-1], writers | set(job_ids))
 
 
-def _known_writer(lake: Lake, table: TableSnapshot, checkpoint: str, batch: StagedBatch) -> tuple[str, ...]:
-    """Return the job that wrote a batch; none where the catalog has forgotten it.
-
-    Raises:
-        UntrustedValueError: the catalog knows it as one of another table.
-    """
-    known = lake.registered_jobs([batch.job_id]).get(batch.job_id)
-    if known is not None and known.prefix != job_directory(table.root, batch.job_id):
+def _refuse(checkpoint: str, batch: StagedBatch, problem: str | None) -> None:
+    """Raise an UntrustedValueError if there is a problem with the job that a batch is said to be of."""
+    if problem is not None:
         uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
-        raise UntrustedValueError(uri, batch.job_id, f"is a job of another table, in {known.prefix}")
-    return () if known is None else (known.id,)
+        raise UntrustedValueError(uri, f"job {batch.job_id}", f"{problem}. {_WAY_OUT}")
+
+
+def _why_not_of_stream(lake: Lake, table: TableSnapshot, checkpoint: str, batch: StagedBatch) -> str | None:
+    """Return why the job that a batch names is none of the stream, to complete "which …"; None: it is.
+
+    The catalog forgets jobs of batches that were committed long ago.
+    """
+    job = lake.registered_jobs([batch.job_id]).get(batch.job_id)
+    if job is None:
+        return "is no job that the catalog knows"
+    if job.prefix != job_directory(table.root, job.id):
+        return f"is a job of another table, in {job.prefix}"
+    noted = lake.target_of_job(job.id)
+    if noted not in (None, target_of_stream(table, checkpoint)):
+        return f"was registered for something else than this stream of {table.name}"
+    # An older release noted the directory only: its staged writes are told by what lies there.
+    if noted is None and job_io.has_stage(job_io.stage_uri(job.prefix), lake.storage_options):
+        return "waits for the task that is to commit it"
+    return None
 
 
 def _info(info: CommitInfo, batch: StagedBatch) -> CommitInfo:

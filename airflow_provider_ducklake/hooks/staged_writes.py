@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.errors import InvalidInputError, UntrustedValueError
+from airflow_provider_ducklake.planning.write import NewTable
 from airflow_provider_ducklake.spark import job_io
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.jobs import RegisteredJob
     from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.planning.staged import StagedWrite
+    from airflow_provider_ducklake.planning.staged import StagedWrite, Target
 
 Staged: TypeAlias = "str | Mapping[str, object] | Iterable[Staged] | None"
 
@@ -68,8 +69,27 @@ def read_staged(lake: Lake, staged: Staged) -> list[StagedWrite]:
 
 def _read(lake: Lake, uri: str, job: RegisteredJob) -> StagedWrite:
     """Return a staged write; the catalog knows what it is for, and its documents have to say the same."""
-    target = lake.target_of_job(job.id)
-    return job_io.read_stage(uri, None if target is None else target.digest, lake.storage_options)
+    staged = job_io.read_stage(uri, lake.storage_options)
+    target, noted = staged.target, lake.target_of_job(job.id)
+    if noted is None and not _is_table_of(lake, target):
+        problem = (
+            f"the catalog does not have like that. An older release registered job {job.id} and did not note "
+            "its table: clear the task that staged it"
+        )
+        raise UntrustedValueError(uri, f"{target.name} in {target.root}", problem)
+    if noted not in (None, job_io.target_of_stage(target)):
+        problem = f"is not what job {job.id} was registered for"
+        raise UntrustedValueError(uri, f"{target.name} in {target.root}", problem)
+    return staged
+
+
+def _is_table_of(lake: Lake, target: Target) -> bool:
+    """Whether the lake has the very table, by its id, of which a directory is the job's own."""
+    if isinstance(target, NewTable):
+        return False
+    row = next((one for one in lake.table_rows() if one.id == target.table_id), None)
+    found = None if row is None else (row.uuid, row.qualified, row.root(lake.data_path))
+    return found == (target.table_uuid, target.name, target.root)
 
 
 def _jobs(lake: Lake, uris: list[str]) -> list[RegisteredJob]:

@@ -12,6 +12,7 @@ from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.base import no_retry_on_user_errors, parse_at
 from airflow_provider_ducklake.operators.spark_job import DuckLakeSparkJobOperator
 from airflow_provider_ducklake.planning.compaction import MergeRule, RewriteRule
+from airflow_provider_ducklake.planning.job_target import target_of_compaction
 from airflow_provider_ducklake.spark.job_request import CompactionSource, JobRequest, job_directory
 from airflow_provider_ducklake.spec.options import parse_bytes
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
+    from airflow_provider_ducklake.catalog.jobs import RegisteredJob
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.compaction import CommittedCompaction
@@ -162,7 +164,7 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkJobOperator):
             if job.released_at is None:
                 self.log.info("An earlier try left files in %s", job.prefix)
                 table = lake.table_snapshot(self.table)
-                if job.prefix == job_directory(table.root, job.id):  # else of another table that it was for
+                if _is_for(lake, job, table):
                     yield from self._commit(lake, table, job.id, info, commit_every)
                 lake.release_job(job.id)
 
@@ -172,7 +174,7 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkJobOperator):
         """Run the job; where it fails, what is complete is committed nevertheless."""
         table = lake.table_snapshot(self.table)
         directory = job_directory(table.root, self._staging_id)
-        lake.register_job(self._staging_id, directory)
+        lake.register_job(self._staging_id, directory, target_of_compaction(table))
         lake.close()  # no idle connection during the job; the next use opens one again
         try:
             self._run_job(context, request, _no_passwords(), lake.storage_options)
@@ -335,6 +337,12 @@ def _staging_id(identity: CommitIdentity, try_number: int) -> str:
     from uuid import NAMESPACE_URL, uuid5  # noqa: PLC0415
 
     return str(uuid5(NAMESPACE_URL, json.dumps([*identity.key.names, identity.key.generation, try_number])))
+
+
+def _is_for(lake: Lake, job: RegisteredJob, table: TableSnapshot) -> bool:
+    """Whether a try before compacted this table: the operator may be given another one since."""
+    noted = lake.target_of_job(job.id)  # an older release noted the directory only
+    return job.prefix == job_directory(table.root, job.id) and noted in (None, target_of_compaction(table))
 
 
 def _other_id() -> str:

@@ -21,6 +21,7 @@ from airflow_provider_ducklake.operators.base import (
     parse_on_clear,
 )
 from airflow_provider_ducklake.operators.spark_job import DuckLakeSparkJobOperator
+from airflow_provider_ducklake.planning.job_target import target_of_write
 from airflow_provider_ducklake.planning.staged import StagedWrite
 from airflow_provider_ducklake.spark import job_io
 from airflow_provider_ducklake.spec.commit_key import OnClear
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_ducklake.catalog.commit import KeyedCommit
-    from airflow_provider_ducklake.catalog.jobs import JobTarget
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.planning.staged import Target
     from airflow_provider_ducklake.planning.write import WriteResult
@@ -128,7 +128,7 @@ class DuckLakeSparkOperator(DuckLakeSparkJobOperator):
         """Run the job and write down what its files are for; nothing of them is visible."""
         request, passwords = self._plan(lake)
         assert request is not None, "what can be staged has a table to write"
-        lake.register_job(request.job_id, request.directory, _noted(self.target()))
+        lake.register_job(request.job_id, request.directory, job_io.target_of_stage(self.target()))
         lake.close()
         try:
             (result,) = self._run_job(context, request, passwords, lake.storage_options)
@@ -185,7 +185,7 @@ class DuckLakeSparkOperator(DuckLakeSparkJobOperator):
     @contextmanager
     def _registered(self, lake: Lake, request: JobRequest) -> Iterator[None]:
         """Keep a clean-up of orphaned files away from the job's until their fate is known."""
-        lake.register_job(request.job_id, request.directory)
+        lake.register_job(request.job_id, request.directory, target_of_write(request.directory))
         lake.close()  # no idle connection during the job; the next use opens one again
         try:
             yield
@@ -223,11 +223,3 @@ class DuckLakeSparkOperator(DuckLakeSparkJobOperator):
             job_io.delete_job_files(request, storage_options)
         except Exception as error:  # noqa: BLE001 - a retry would write the rows again
             self.log.warning("Cannot remove the job's own files from %s: %s", request.directory, error)
-
-
-def _noted(target: Target) -> JobTarget:
-    """Return what the catalog is to know of a staged write: its documents lie where others may write."""
-    from airflow_provider_ducklake.catalog.jobs import JobTarget  # noqa: PLC0415 - not needed to parse a DAG
-
-    table_id = getattr(target, "table_id", None)  # a table that is to be created has none
-    return JobTarget(table_id, target.root, job_io.target_digest(target))

@@ -11,6 +11,7 @@ from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.base import no_retry_on_user_errors
 from airflow_provider_ducklake.operators.spark_job import DuckLakeSparkJobOperator
+from airflow_provider_ducklake.planning.job_target import target_of_stream
 from airflow_provider_ducklake.planning.write import plan_write
 from airflow_provider_ducklake.spark import stream_io
 from airflow_provider_ducklake.spark.job_request import (
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
     from airflow_provider_ducklake.hooks.staged_batches import CommittedBatch
+    from airflow_provider_ducklake.planning.job_target import JobTarget
     from airflow_provider_ducklake.spec.snapshots import CommitInfo
 
 
@@ -81,6 +83,7 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkJobOperator):
         self.checkpoint = checkpoint
         self.sources = sources
         self.engine = engine
+        self._target: JobTarget | None = None
 
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the parent returns nothing
@@ -123,7 +126,9 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkJobOperator):
         assert request is not None
         assert isinstance(request.source, StreamSource)
         staging_id = request.source.staging_id
-        lake.register_job(staging_id, job_directory(request.plans[0].root, staging_id))
+        assert self._target is not None
+        directory = job_directory(request.plans[0].root, staging_id)
+        lake.register_job(staging_id, directory, self._target)
         lake.close()  # no idle connection during the job; the next use opens one again
         try:
             self._run_job(context, request, passwords, lake.storage_options)
@@ -145,8 +150,9 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkJobOperator):
         assert isinstance(rows, TransformSource)
         table = lake.table_snapshot(self.table)
         job_id, staging_id = str(uuid7()), str(uuid7())
-        plan = plan_write(table, job_directory(table.root, job_id))
-        source = StreamSource(rows, _directory(self.checkpoint), staging_id)
+        plan, checkpoint = plan_write(table, job_directory(table.root, job_id)), _directory(self.checkpoint)
+        self._target = target_of_stream(table, checkpoint)
+        source = StreamSource(rows, checkpoint, staging_id)
         return JobRequest(job_id, source, (plan,), verb="stream", engine=self.engine)
 
     def _summary(self, committed: Sequence[CommittedBatch]) -> dict[str, Any]:

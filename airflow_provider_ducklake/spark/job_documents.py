@@ -7,10 +7,9 @@ files of their own job alone, tables that the catalog has noted for it, and colu
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError, UntrustedValueError
 from airflow_provider_ducklake.spec.paths import is_of_job
@@ -101,11 +100,6 @@ def check_defaults(schema: TableSchema, before: TableSchema | None, document: st
             raise UntrustedValueError(document, str(given), f"is no default that column {column.name} had")
 
 
-def digest(document: Any) -> str:  # noqa: ANN401 - JSON
-    """Return what tells a document from every other, however it is written."""
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
-
-
 def digest_of_bytes(content: bytes) -> str:
-    """Return the same for a file."""
+    """Return what tells a file from every other."""
     return hashlib.sha256(content).hexdigest()

@@ -19,6 +19,7 @@ from airflow_provider_ducklake.errors import (
     StorageError,
     UntrustedValueError,
 )
+from airflow_provider_ducklake.planning.job_target import JobTarget, digest
 from airflow_provider_ducklake.planning.row_changes import RowChanges
 from airflow_provider_ducklake.planning.write import NewTable
 from airflow_provider_ducklake.spark import job_json
@@ -29,7 +30,6 @@ from airflow_provider_ducklake.spark.job_documents import (
     check_once,
     check_own_files,
     checked_names,
-    digest,
     digest_of_bytes,
     reading,
 )
@@ -75,7 +75,7 @@ __all__ = [
     "request_uri",
     "source_of",
     "stage_uri",
-    "target_digest",
+    "target_of_stage",
     "write_error",
     "write_request",
     "write_results",
@@ -351,21 +351,21 @@ def has_stage(uri: str, storage_options: StorageOptions = None) -> bool:
     return exists(uri, storage_options)
 
 
-def target_digest(target: Target) -> str:
-    """Return what tells all that a staged write says of its table from everything else."""
-    return digest(job_json.encode_target(target))
+def target_of_stage(target: Target) -> JobTarget:
+    """Return what a write is staged for: all that its document says of the table."""
+    table_id = None if isinstance(target, NewTable) else target.table_id
+    return JobTarget(table_id, target.root, digest(job_json.encode_target(target)))
 
 
-def read_stage(
-    uri: str, expected_digest: str | None = None, storage_options: StorageOptions = None
-) -> StagedWrite:
+def read_stage(uri: str, storage_options: StorageOptions = None) -> StagedWrite:
     """Return a staged write that is complete: all of its files are there, and as long as they were.
+
+    Whether it is for the table that its job was registered for is up to the caller, who knows the catalog.
 
     Raises:
         StorageError: a file is missing or cut off.
         SparkJobError: it was written by another release, or belongs to another job.
-        UntrustedValueError: it is for another table than the one with the digest (None: nobody knows it), or
-            names what no job writes.
+        UntrustedValueError: it names what no job writes.
     """
     directory, job_id = uri.removesuffix(STAGE), job_of_stage(uri)
     document = _read(uri, job_id, storage_options)
@@ -375,8 +375,7 @@ def read_stage(
     with reading(uri):
         (result,) = results
         staged = job_json.decode_staged(document, result)
-        is_noted = expected_digest is None or expected_digest == digest(document["target"])
-        _check_target(uri, staged, is_noted=is_noted)
+        _check_place(uri, staged)
     check_own_files(_paths(result), directory, directory + DONE)
     check_once(_paths(result), directory + DONE)
     missing = incomplete_file(staged.result.data_files, storage_options, directory)
@@ -385,13 +384,9 @@ def read_stage(
     return staged
 
 
-def _check_target(uri: str, staged: StagedWrite, *, is_noted: bool) -> None:
+def _check_place(uri: str, staged: StagedWrite) -> None:
     target, directory = staged.target, uri.removesuffix(STAGE)
-    if (
-        not is_noted
-        or staged.directory != directory
-        or job_directory(target.root, staged.job_id) != directory
-    ):
+    if staged.directory != directory or job_directory(target.root, staged.job_id) != directory:
         raise UntrustedValueError(
             uri, f"{target.name} in {target.root}", f"is not what job {staged.job_id} was registered for"
         )

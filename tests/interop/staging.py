@@ -5,7 +5,6 @@ import uuid
 import pyarrow as pa
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.catalog.jobs import JobTarget
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.planning.staged import StagedWrite
 from airflow_provider_ducklake.planning.write import WriteResult, plan_create, plan_write
@@ -24,7 +23,7 @@ def stage(lake: Lake, table: str, rows: pa.Table, *, creates: bool = False) -> S
     target = lake.new_table(QualifiedName.of(table)) if creates else lake.table_snapshot(table)
     directory = job_directory(target.root, job_id)
     plan = plan_create(target, directory, []) if creates else plan_write(target, directory)
-    noted = JobTarget(getattr(target, "table_id", None), target.root, job_io.target_digest(target))
+    noted = job_io.target_of_stage(target)
     lake.register_job(job_id, directory, noted)
     schema = plan.schema or new_columns(fields_of_arrow(rows.schema))
     with RollingWriter(schema, lambda: f"{directory}{uuid.uuid4().hex}.parquet", plan.settings) as writer:

@@ -28,6 +28,12 @@ from airflow_provider_ducklake.hooks.staged_batches import commit_batches
 from airflow_provider_ducklake.hooks.staged_writes import discard, read_staged, tidy_up, uris_of_ended
 from airflow_provider_ducklake.planning.batches import StagedBatch
 from airflow_provider_ducklake.planning.compaction import Compaction, RewriteRule
+from airflow_provider_ducklake.planning.job_target import (
+    JobTarget,
+    target_of_compaction,
+    target_of_stream,
+    target_of_write,
+)
 from airflow_provider_ducklake.planning.row_changes import NewDeletes, RowChanges
 from airflow_provider_ducklake.planning.write import WritePlan, WriteResult, plan_write
 from airflow_provider_ducklake.spark import job_io, stream_io
@@ -40,7 +46,7 @@ from airflow_provider_ducklake.spark.job_request import (
 )
 from airflow_provider_ducklake.spark.jobs.compact import compact_bin
 from airflow_provider_ducklake.spec.commit_key import CommitKey
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot
 from airflow_provider_ducklake.storage.delete_files import write_delete_file
 from airflow_provider_ducklake.storage.filesystem import open_filesystem
 from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
@@ -283,6 +289,44 @@ def test_a_write_that_was_staged_for_one_table_goes_to_no_other(scene):
         assert lake.row_count("other") == 20
 
 
+def kinds_of_jobs(table: TableSnapshot) -> dict[str, JobTarget | None]:
+    """Return what the catalog may note of a job that has a directory in a table, but of a staged write."""
+    return {
+        "stream": target_of_stream(table, "/elsewhere/checkpoint/"),
+        "compaction": target_of_compaction(table),
+        "plain write": target_of_write(table.root),
+        "older release": None,
+    }
+
+
+def note(scene: Scene, job_id: str, noted: JobTarget | None) -> None:
+    values = (None, None, None) if noted is None else (noted.table_id, noted.root, noted.digest)
+    statement = "UPDATE airflow_ducklake_job SET table_id = ?, root = ?, target_digest = ? WHERE job_id = ?"
+    scene.sql(statement, *values, job_id)
+
+
+def test_no_document_has_the_files_of_any_job_go_to_another_table(scene):
+    with scene.lake() as lake:
+        staged, other = stage(lake, "main.t", rows_of(100)), lake.table_snapshot("other")
+        path, uri = Path(staged.directory) / "stage.json", job_io.stage_uri(staged.directory)
+        honest = path.read_text()
+        ids = {"table_id": int(other.table_id)}, {"uuid": other.table_uuid}, {"name": ["main", "other"]}
+        redirects = (*ids, ids[0] | ids[1] | ids[2], {"root": other.root}, {"kind": "new", "options": {}})
+        for kind, noted in kinds_of_jobs(lake.table_snapshot("t")).items():
+            note(scene, staged.job_id, noted)
+            for redirect in redirects:
+                path.write_text(honest)
+                put(path, lambda document, redirect=redirect: document["target"].update(redirect))
+                with pytest.raises(UntrustedValueError, match=staged.job_id):
+                    read_staged(lake, uri)
+            path.write_text(honest)
+            if kind == "older release":
+                assert [one.job_id for one in read_staged(lake, uri)] == [staged.job_id]
+            else:
+                with pytest.raises(UntrustedValueError, match="registered for"):
+                    read_staged(lake, uri)
+
+
 def job(lake: Lake) -> tuple[JobRequest, WritePlan]:
     """Do what a merge does of which a row was deleted and another one added."""
     table = lake.table_snapshot("t", with_files=True)
@@ -471,10 +515,9 @@ def test_a_request_that_somebody_changed_is_not_run(scene, chosen):
 def batch(lake: Lake, folder: Path) -> str:
     """Stage a batch of a stream as its job does; return the checkpoint."""
     table, query = lake.table_snapshot("t"), str(uuid.UUID(int=7))
-    directory = job_directory(table.root, JOB_ID)
-    lake.register_job(JOB_ID, directory)
+    directory, checkpoint = job_directory(table.root, JOB_ID), f"{folder / 'checkpoint'}/"
+    lake.register_job(JOB_ID, directory, target_of_stream(table, checkpoint))
     plan = plan_write(table, directory)
-    checkpoint = f"{folder / 'checkpoint'}/"
     Path(checkpoint).mkdir()
     Path(checkpoint, "metadata").write_text(json.dumps({"id": query}))
     for number in range(2):
@@ -530,11 +573,41 @@ def test_a_batch_of_a_stream_releases_no_job_of_another_table(scene):
         assert lake.registered_jobs([staged.job_id])[staged.job_id].released_at is None
 
 
+@pytest.mark.parametrize("kind", ["staged", "stream", "compaction", "plain write", "older release", "none"])
+def test_a_batch_of_a_stream_commits_and_releases_no_job_of_another_kind(scene, kind):
+    with scene.lake() as lake:
+        checkpoint, staged = batch(lake, scene.area), stage(lake, "main.t", rows_of(100))
+        if kind != "staged":
+            note(scene, staged.job_id, kinds_of_jobs(lake.table_snapshot("t")).get(kind))
+        if kind == "none":
+            scene.sql("DELETE FROM airflow_ducklake_job WHERE job_id = ?", staged.job_id)
+        (record,) = Path(checkpoint).glob("ducklake/*/1.json")
+        files = json.loads((Path(staged.directory) / "part-00000.json").read_text())["data_files"]
+        put(record, lambda document: document.update(job_id=staged.job_id, data_files=files))
+
+        with pytest.raises(UntrustedValueError, match=f"names 'job {staged.job_id}'.* remove the record"):
+            list(commit_batches(lake, lake.table_snapshot("t"), checkpoint, INFO))
+
+        assert 100 not in lake.read_arrow("t")["id"].to_pylist()
+        known = lake.registered_jobs([staged.job_id]).values()
+        assert [one.released_at for one in known] == ([] if kind == "none" else [None])
+        assert lake.verify() == []
+
+
+def test_what_a_stream_of_an_older_release_had_staged_is_committed(scene):
+    with scene.lake() as lake:
+        checkpoint = batch(lake, scene.area)
+        note(scene, JOB_ID, None)
+
+        assert len(list(commit_batches(lake, lake.table_snapshot("t"), checkpoint, INFO))) == 2
+        assert lake.protected_prefixes() == frozenset()
+
+
 def compaction(lake: Lake) -> str:
     """Do what the tasks of a compaction do; return the directory of its records."""
     table = lake.table_snapshot("m")
     directory = job_directory(table.root, JOB_ID)
-    lake.register_job(JOB_ID, directory)
+    lake.register_job(JOB_ID, directory, target_of_compaction(table))
     plan = plan_write(table, job_directory(table.root, str(uuid.uuid4())))
     for one in lake.plan_merge("m").bins:
         alone = Compaction(table, (one,))

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from airflow_provider_ducklake.catalog.connect import parse_url
-from airflow_provider_ducklake.catalog.jobs import JobTarget
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.hooks.staged_writes import discard, read_staged
+from airflow_provider_ducklake.planning.job_target import JobTarget
 from airflow_provider_ducklake.spark import job_io
 from tests.interop.staging import rows_of, stage
 from tests.reference.duckdb_lake import open_lake
