@@ -54,22 +54,27 @@ def start_session(name: str) -> SparkSession:
     SparkContext._ensure_initialized()  # noqa: SLF001 - without its JVM a SparkConf is empty
     given = SparkConf()
     builder = SparkSession.builder.appName(name)
-    for key, value in {**_DEFAULTS, **_for_executors(given)}.items():
-        if not given.contains(key):
-            builder = builder.config(key, value)
+    for key, value in own_settings(given).items():
+        builder = builder.config(key, value)
     builder = builder.config(_PY_FILES, _on_the_path(given.get(_PY_FILES) or ""))
     spark = builder.getOrCreate()
     _prepare_sources(spark)
     return spark
 
 
-def _for_executors(given: SparkConf) -> dict[str, str]:
+def own_settings(given: SparkConf) -> dict[str, str]:
+    """Return what a session gets from us, where the user has not set it."""
+    ours = {**_DEFAULTS, **_for_executors(given.get("spark.master") or "")}
+    return {key: value for key, value in ours.items() if not given.contains(key)}
+
+
+def _for_executors(master: str) -> dict[str, str]:
     """Return what hands the lake's storage options to executors that other machines start.
 
-    Pods show their variables to many; in one process with the driver they have them anyway.
+    Pods show their variables to many, and YARN's client writes all settings into a file of the staging
+    directory (``__spark_conf__``); in one process with the driver executors have them anyway.
     """
-    master = given.get("spark.master") or ""
-    if not master.startswith(("spark://", "yarn", "local-cluster")):
+    if not master.startswith(("spark://", "local-cluster")):
         return {}
     options = as_environment(process_options())
     return {f"spark.executorEnv.{name}": value for name, value in options.items()}

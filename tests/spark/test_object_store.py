@@ -8,7 +8,7 @@ from pyspark import SparkConf
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.spark.jobs.run import unreadable_request
 from airflow_provider_ducklake.spark.object_store import reach_buckets, s3a_settings
-from airflow_provider_ducklake.spark.session import _for_executors
+from airflow_provider_ducklake.spark.session import own_settings
 from airflow_provider_ducklake.storage.process_options import as_environment
 
 PROVIDER = "org.apache.hadoop.fs.s3a."
@@ -99,11 +99,23 @@ def test_a_driver_that_cannot_read_its_request_says_what_it_takes(monkeypatch, u
 
 
 def test_executors_of_other_machines_get_the_options_where_spark_hides_them(monkeypatch):
-    for name, value in as_environment({"key": "id"}).items():
+    for name, value in as_environment({"key": "id", "secret": "hunter2"}).items():
         monkeypatch.setenv(name, value)
 
-    (name,) = _for_executors(SparkConf(loadDefaults=False).setMaster("spark://master:7077"))
+    settings = own_settings(SparkConf(loadDefaults=False).setMaster("spark://master:7077"))
 
+    (name,) = [name for name, value in settings.items() if "hunter2" in value]
     assert re.search("(?i)secret|password|token|access[.]?key", name)  # Spark's own default for what it hides
-    assert not _for_executors(SparkConf(loadDefaults=False).setMaster("local[2]"))
-    assert not _for_executors(SparkConf(loadDefaults=False).setMaster("k8s://https://api:6443"))
+
+
+@pytest.mark.parametrize("master", ["yarn", "k8s://https://api:6443", "local[2]", None])
+def test_no_setting_holds_the_options_where_others_read_settings(monkeypatch, master):
+    for name, value in as_environment({"key": "id", "secret": "hunter2"}).items():
+        monkeypatch.setenv(name, value)
+    given = SparkConf(loadDefaults=False)
+
+    settings = own_settings(given if master is None else given.setMaster(master))
+
+    assert "spark.sql.session.timeZone" in settings
+    assert "hunter2" not in str(settings)
+    assert not any("executorEnv" in name for name in settings)
