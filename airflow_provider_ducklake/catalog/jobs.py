@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import BigInteger, Column, MetaData, Row, String, Table, func, literal, select, union_all
 
 from airflow_provider_ducklake.catalog.column_types import TABLE_OPTIONS, CatalogText, CatalogTimestamp
+from airflow_provider_ducklake.catalog.connect import shown
 from airflow_provider_ducklake.catalog.effects.effect import Effect
-from airflow_provider_ducklake.catalog.own_tables import ensure_table
+from airflow_provider_ducklake.catalog.own_tables import ensure_table, how_to_add
 from airflow_provider_ducklake.catalog.questions import Question, in_parts
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, with_retries
-from airflow_provider_ducklake.errors import FilesGivenUpError
+from airflow_provider_ducklake.errors import CatalogRefusedError, FilesGivenUpError
 from airflow_provider_ducklake.planning.job_target import JobTarget
 from airflow_provider_ducklake.spec.ids import SnapshotId
 
@@ -73,18 +74,26 @@ def _target_columns() -> tuple[Column[Any], ...]:
     )
 
 
-def register(catalog: Catalog, job_id: str, prefix: str, target: JobTarget | None = None) -> None:
-    """Note that a job is about to write into a directory of its own.
+_NOTES = frozenset(column.name for column in _target_columns())
+
+
+def register(
+    catalog: Catalog, job_id: str, prefix: str, target: JobTarget | None = None, *, must_note: bool = False
+) -> None:
+    """Note that a job is about to write into a directory of its own, and what for.
 
     Raises:
         UntrustedValueError: the lake must not write there.
+        CatalogRefusedError: what for must be noted, and only the table's owner can add the columns for it.
     """
     catalog.check_writable(prefix)
     table = job_table(catalog.tables.metadata_schema)
-    ensure_table(catalog, table)
+    missing = ensure_table(catalog, table, _NOTES)
+    if missing:
+        _announce(catalog, missing, must_note=must_note)
     meant = (
         {}
-        if target is None
+        if target is None or missing
         else {"table_id": target.table_id, "root": target.root, "target_digest": target.digest}
     )
 
@@ -96,6 +105,26 @@ def register(catalog: Catalog, job_id: str, prefix: str, target: JobTarget | Non
             connection.commit()
 
     with_retries(catalog.dialect, DEFAULT_RETRY, attempt)
+
+
+def _announce(catalog: Catalog, missing: Collection[Column[Any]], *, must_note: bool) -> None:
+    """Say which columns the table's owner has to add, and refuse what cannot do without.
+
+    Raises:
+        CatalogRefusedError: names the statements.
+    """
+    statements = how_to_add(catalog, missing)
+    if must_note:
+        reason = (
+            f"a staged write needs columns that {NAME} does not have, and this user may not add them; have "
+            "the table's owner run the statements once"
+        )
+        raise CatalogRefusedError(shown(catalog.dialect.engine.url), reason, statements)
+    log.warning(
+        "%s lacks columns that only its owner may add: what jobs are for is not noted, and stage_only is "
+        "refused. Have the owner run: %s",
+        *(NAME, statements),
+    )
 
 
 def release(catalog: Catalog, job_id: str) -> bool:
@@ -159,8 +188,7 @@ def registered_jobs(
 def target_of(connection: Connection, catalog: Catalog, job_id: str) -> JobTarget | None:
     """Return what the files of a job are for; None where an older release has registered it."""
     table = job_table(catalog.tables.metadata_schema)
-    columns = catalog.dialect.column_names(connection, NAME, table.schema)
-    if table.c.target_digest.name not in columns:
+    if not set(catalog.dialect.column_names(connection, NAME, table.schema)) >= _NOTES:
         return None
     chosen = select(table.c.table_id, table.c.root, table.c.target_digest).where(table.c.job_id == job_id)
     found = connection.execute(chosen).one_or_none()

@@ -189,17 +189,21 @@ class LakeWrites(LakeReads):
         with self._reading() as connection:
             return consumers.consumptions(connection, self._catalog, consumer)
 
-    def register_job(self, job_id: str, prefix: str, target: JobTarget | None = None) -> None:
+    def register_job(
+        self, job_id: str, prefix: str, target: JobTarget | None = None, *, must_note: bool = False
+    ) -> None:
         """Note that a job is about to write files into a directory, and what for.
 
-        ``target`` is what they are for, which whoever commits them compares.
+        ``target`` is what they are for, which whoever commits them compares. A database user who may not add
+        columns to our table cannot always note it, and is refused if it ``must_note``.
 
         Raises:
             UntrustedValueError: the lake must not write there.
+            CatalogRefusedError: it must be noted, and cannot be; names the statements that help.
         """
         self._refuse_unwritable()
         with translated(self._catalog.dialect.engine.url):
-            jobs.register(self._catalog, job_id, prefix, target)
+            jobs.register(self._catalog, job_id, prefix, target, must_note=must_note)
 
     def target_of_job(self, job_id: str) -> JobTarget | None:
         """Return what the files of a job are for; None where nobody noted it."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlalchemy.exc import DBAPIError
+
 from airflow_provider_ducklake.catalog.added_columns import AddColumn
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, with_retries
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
     from typing import Any
 
     from sqlalchemy import Column, Connection, Table
@@ -16,15 +19,32 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
 
 
-def ensure_table(catalog: Catalog, table: Table) -> None:
+def ensure_table(catalog: Catalog, table: Table, optional: Collection[str] = ()) -> list[Column[Any]]:
     """Create a table of ours where it is missing, or its newer columns, in a transaction of its own.
 
-    Older releases go on beside newer columns, which are NULL in their rows.
+    Older releases go on beside newer columns, which are NULL in their rows. Returns those of the ``optional``
+    columns that are still missing, as the database lets only the table's owner add them.
     """
     dialect = catalog.dialect
-    with dialect.reading() as connection:
-        if not _missing(dialect, connection, table):
-            return
+    missing = _read_missing(dialect, table)
+    if not missing:
+        return []
+    try:
+        _add(dialect, table)
+    except DBAPIError as error:
+        if not dialect.is_missing_right(error) or not {column.name for column in missing} <= set(optional):
+            raise
+        return _read_missing(dialect, table)
+    return []
+
+
+def how_to_add(catalog: Catalog, columns: Iterable[Column[Any]]) -> str:
+    """Return the statements that add columns, for people."""
+    sql = catalog.dialect.engine.dialect
+    return "; ".join(str(AddColumn(column).compile(dialect=sql)) for column in columns)
+
+
+def _add(dialect: CatalogDialect, table: Table) -> None:
 
     def create() -> None:
         with dialect.writing() as connection:
@@ -37,6 +57,11 @@ def ensure_table(catalog: Catalog, table: Table) -> None:
             connection.commit()
 
     with_retries(dialect, DEFAULT_RETRY, create)
+
+
+def _read_missing(dialect: CatalogDialect, table: Table) -> list[Column[Any]]:
+    with dialect.reading() as connection:
+        return _missing(dialect, connection, table)
 
 
 def _missing(dialect: CatalogDialect, connection: Connection, table: Table) -> list[Column[Any]]:

@@ -128,7 +128,8 @@ class DuckLakeSparkOperator(DuckLakeSparkJobOperator):
         """Run the job and write down what its files are for; nothing of them is visible."""
         request, passwords = self._plan(lake)
         assert request is not None, "what can be staged has a table to write"
-        lake.register_job(request.job_id, request.directory, job_io.target_of_stage(self.target()))
+        noted = job_io.target_of_stage(self.target())
+        lake.register_job(request.job_id, request.directory, noted, must_note=True)
         lake.close()
         try:
             (result,) = self._run_job(context, request, passwords, lake.storage_options)

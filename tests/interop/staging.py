@@ -24,7 +24,7 @@ def stage(lake: Lake, table: str, rows: pa.Table, *, creates: bool = False) -> S
     directory = job_directory(target.root, job_id)
     plan = plan_create(target, directory, []) if creates else plan_write(target, directory)
     noted = job_io.target_of_stage(target)
-    lake.register_job(job_id, directory, noted)
+    lake.register_job(job_id, directory, noted, must_note=True)
     schema = plan.schema or new_columns(fields_of_arrow(rows.schema))
     with RollingWriter(schema, lambda: f"{directory}{uuid.uuid4().hex}.parquet", plan.settings) as writer:
         writer.write(rows)

@@ -1,18 +1,20 @@
 """The table of jobs gets columns that older releases do not know; both go on beside each other."""
 
 import uuid
+from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, text
 
-from airflow_provider_ducklake.catalog.connect import parse_url
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import CatalogRefusedError
 from airflow_provider_ducklake.hooks.staged_writes import discard, read_staged
 from airflow_provider_ducklake.planning.job_target import JobTarget
 from airflow_provider_ducklake.spark import job_io
+from tests.interop.job_columns import another_user, as_before, run
 from tests.interop.staging import rows_of, stage
 from tests.reference.duckdb_lake import open_lake
 
+PAGE = (Path(__file__).parents[2] / "docs" / "connection.md").read_text()
 TARGET = JobTarget(3, "/lake/t/", "0" * 64)
 
 
@@ -22,21 +24,6 @@ def lake(catalog):
         reference.sql("CREATE TABLE t (id BIGINT)")
     with Lake.connect(catalog.sqlalchemy_url) as opened:
         yield opened
-
-
-def run(catalog, *statements, **values):
-    engine = create_engine(parse_url(catalog.sqlalchemy_url))
-    with engine.begin() as connection:
-        for statement in statements:
-            connection.execute(text(statement), values)
-    engine.dispose()
-
-
-def as_before(catalog, lake):
-    """Make the table what the first releases make it, with a job of theirs."""
-    lake.register_job(str(uuid.uuid4()), f"{lake.data_path}main/t/x/")
-    columns = ("table_id", "root", "target_digest")
-    run(catalog, *(f"ALTER TABLE airflow_ducklake_job DROP COLUMN {name}" for name in columns))
 
 
 @pytest.mark.every_catalog
@@ -55,6 +42,32 @@ def test_a_table_of_an_older_release_gets_the_columns_when_a_job_is_registered(c
         assert {one.prefix for one in lake.registered_jobs([old, new]).values()} == {prefix}
         assert lake.release_job(old)
         assert not lake.release_job(old)
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+def test_a_user_who_may_not_add_the_columns_registers_without_them_but_stages_nothing(new_catalog, kind):
+    catalog, job_id = new_catalog(kind), str(uuid.uuid4())
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"id": "int64"})
+        prefix = f"{lake.data_path}main/t/"
+        as_before(catalog, lake)
+        with another_user(catalog) as theirs, Lake.connect(theirs.sqlalchemy_url) as other:
+            other.register_job(job_id, prefix, TARGET)
+            assert other.target_of_job(job_id) is None
+            assert prefix in other.protected_prefixes()
+            with pytest.raises(CatalogRefusedError) as refused:
+                stage(other, "main.t", rows_of(1))
+            assert other.registered_jobs([job_id]).keys() == {job_id}
+            assert other.release_job(job_id)
+
+            statements = refused.value.statement.split("; ")
+            run(catalog, *statements)  # as the owner
+            if kind == "postgres":
+                assert "".join(f"{one};\n" for one in statements) in PAGE
+
+            staged = stage(other, "main.t", rows_of(1))
+            assert other.target_of_job(staged.job_id) == job_io.target_of_stage(staged.target)
 
 
 def test_an_older_release_goes_on_beside_a_newer_one(catalog, lake):

@@ -80,6 +80,10 @@ class CatalogDialect(ABC):
         """Whether an error of COMMIT says that it did not happen."""
         return False
 
+    def is_missing_right(self, error: DBAPIError) -> bool:  # noqa: ARG002 - a file has no users
+        """Whether the database says that its user may not do this, by the driver's error code."""
+        return False
+
     def create_metadata_schema(self, connection: Connection, name: str | None) -> None:
         """Create the database schema that holds the catalog's tables, where the database has such a thing."""
         if name is not None:

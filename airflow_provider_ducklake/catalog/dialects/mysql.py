@@ -31,6 +31,7 @@ _LOST_RACE = {
     _LOCK_WAIT_TIMEOUT,
     1213,  # ER_LOCK_DEADLOCK
 }
+_MISSING_RIGHT = 1142  # ER_TABLEACCESS_DENIED_ERROR: "ALTER command denied to user …"
 _GET_LOCK = text("SELECT GET_LOCK(:name, :seconds)")
 
 
@@ -102,3 +103,6 @@ class MySqlDialect(CatalogDialect):
 
     def is_lost_race(self, error: DBAPIError) -> bool:
         return bool(error.orig and error.orig.args and error.orig.args[0] in _LOST_RACE)
+
+    def is_missing_right(self, error: DBAPIError) -> bool:
+        return bool(error.orig and error.orig.args and error.orig.args[0] == _MISSING_RIGHT)

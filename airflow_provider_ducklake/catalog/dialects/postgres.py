@@ -26,6 +26,7 @@ _LOST_RACE = {
     "40P01",  # deadlock_detected
     "55P03",  # lock_not_available: lock_timeout ran out
 }
+_MISSING_RIGHT = "42501"  # insufficient_privilege: "must be owner of table …"
 # Connection lost, completion unknown, shutdown, trouble of the system: a pooler may say so and stay open.
 _OPEN = ("08", "40003", "57P", "58")
 
@@ -83,6 +84,9 @@ class PostgresDialect(CatalogDialect):
 
     def is_lost_race(self, error: DBAPIError) -> bool:
         return getattr(error.orig, "sqlstate", None) in _LOST_RACE
+
+    def is_missing_right(self, error: DBAPIError) -> bool:
+        return getattr(error.orig, "sqlstate", None) == _MISSING_RIGHT
 
     def is_refusal(self, error: DBAPIError) -> bool:
         """Whether the server answered: the statements come with the COMMIT, and so do their errors."""

@@ -1,0 +1,49 @@
+"""The table of jobs as older releases made it, and database users who may not change it."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from sqlalchemy import create_engine, text
+
+from airflow_provider_ducklake.catalog.connect import parse_url
+from airflow_provider_ducklake.catalog.lake import Lake
+from tests.reference.catalogs import CatalogDatabase
+
+
+def run(catalog: CatalogDatabase, *statements: str, **values: object) -> None:
+    engine = create_engine(parse_url(catalog.sqlalchemy_url))
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(text(statement), values)
+    engine.dispose()
+
+
+def as_before(catalog: CatalogDatabase, lake: Lake) -> None:
+    """Make the table what the first releases make it, with a job of theirs."""
+    lake.register_job(str(uuid.uuid4()), f"{lake.data_path}main/t/x/")
+    columns = ("table_id", "root", "target_digest")
+    run(catalog, *(f"ALTER TABLE airflow_ducklake_job DROP COLUMN {name}" for name in columns))
+
+
+@contextmanager
+def another_user(catalog: CatalogDatabase) -> Iterator[CatalogDatabase]:
+    """Yield the catalog for a user who may use all of its tables, and add columns to none of them."""
+    name = f"etl_{uuid.uuid4().hex[:16]}"
+    if catalog.kind == "postgres":
+        begin = (
+            f"CREATE ROLE {name} LOGIN",
+            f"GRANT ALL ON SCHEMA public TO {name}",
+            f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {name}",
+        )
+        end = (f"DROP OWNED BY {name}", f"DROP ROLE {name}")
+        known = "user=postgres"
+    else:
+        rights = "SELECT, INSERT, UPDATE, DELETE, CREATE"
+        begin = (f"CREATE USER {name}", f"GRANT {rights} ON {catalog.database}.* TO {name}")
+        end = (f"DROP USER {name}",)
+        known = "user=root"
+    run(catalog, *begin)
+    yield replace(catalog, location=catalog.location.replace(known, f"user={name}"))
+    run(catalog, *end)
