@@ -254,16 +254,21 @@ def _storage_options(named: str, value: object) -> dict[str, Any]:
     return options
 
 
-def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield every text below a name that speaks of a secret, at any depth."""
-    for name, value in options.items():
-        if isinstance(value, Mapping):
-            yield from _secrets(value)
-        elif isinstance(value, str) and _SECRET_NAME.search(name):
-            yield value
+def _secrets(value: object, *, is_secret: bool = False) -> Iterator[str]:
+    """Yield every text and number that stands, at any depth, below a name that speaks of a secret."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _secrets(inner, is_secret=is_secret or _SECRET_NAME.search(name) is not None)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _secrets(inner, is_secret=is_secret)
+    elif is_secret and isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        yield str(value)
 
 
 def _mask(secret: str | None) -> None:
-    """Hide a secret in logs, also as it looks inside a URL."""
-    for spelling in {secret, quote(secret, safe=" +"), quote_plus(secret)} if secret else ():
-        mask_secret(spelling)
+    """Hide a secret in logs, also as it looks inside a URL or in JSON."""
+    if secret:
+        in_json = json.dumps(secret)[1:-1]
+        for spelling in {secret, quote(secret, safe=" +"), quote_plus(secret), in_json}:
+            mask_secret(spelling)

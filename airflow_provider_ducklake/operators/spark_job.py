@@ -15,7 +15,7 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError, StorageError
 from airflow_provider_ducklake.hooks import pyspark_versions
-from airflow_provider_ducklake.hooks.driver_environment import driver_environment
+from airflow_provider_ducklake.hooks.driver_environment import give_to_driver
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
 from airflow_provider_ducklake.operators import before_submit
@@ -87,6 +87,7 @@ class DuckLakeSparkJobOperator(SparkSubmitOperator):
         self.commit_message = commit_message
         self.own_deploy_mode = deploy_mode
         self._job_log = JobLog()
+        self._driver_secrets: dict[str, str] = {}
 
     @abstractmethod
     def make_request(self, lake: Lake, passwords: JdbcPasswords) -> JobRequest | None:
@@ -141,8 +142,8 @@ class DuckLakeSparkJobOperator(SparkSubmitOperator):
         storage_options: dict[str, Any],
     ) -> tuple[WriteResult, ...]:
         try:
-            with driver_environment(self._secrets(request, passwords, storage_options)):
-                self._submit(context, request, storage_options)
+            self._driver_secrets = self._secrets(request, passwords, storage_options)
+            self._submit(context, request, storage_options)
             return job_io.read_results(request, storage_options)
         except BaseException:
             self._remove_files(request, storage_options)
@@ -181,8 +182,9 @@ class DuckLakeSparkJobOperator(SparkSubmitOperator):
                 raise
 
     def _get_hook(self) -> SparkSubmitHook:
-        """Return the parent's hook, whose lines go through our log."""
+        """Return the parent's hook, whose lines go through our log and whose driver gets our secrets."""
         hook = super()._get_hook()
+        give_to_driver(hook, self._driver_secrets)
         process, job_log = hook._process_spark_submit_log, self._job_log  # noqa: SLF001 - it has no public way
 
         def process_shown(itr: Iterator[Any]) -> None:

@@ -60,7 +60,7 @@ def rows_of_files(
     """
     scan = plan_json.encode_scan(replace(plan, files=(), inlined_rows=()))
     documents = [json.dumps(plan_json.encode_files([file])) for file in plan.files]
-    options = dict(storage_options or {})
+    options = None if storage_options is None else dict(storage_options)
 
     def rows(document: Json) -> Iterator[pa.RecordBatch]:
         return rows_of_file(plan_json.decode_scan(scan), document, numbers, options)
@@ -93,7 +93,7 @@ def from_tasks(
 
 
 def rows_of_file(
-    plan: ScanPlan, document: Json, numbers: Sequence[str], options: StorageOptions
+    plan: ScanPlan, document: Json, numbers: Sequence[str], options: StorageOptions | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield what ``rows_of_files`` returns of one file."""
     (file,) = plan_json.decode_files(document)

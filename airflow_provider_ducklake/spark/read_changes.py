@@ -131,7 +131,7 @@ def _of_old_files(
 ) -> DataFrame:
     alone = [replace(plan, files=(history,), inlined=()) for history in histories]
     documents = [json.dumps(plan_json.encode_changes(one)) for one in alone]
-    options, life = dict(storage_options or {}), names.life
+    options, life = None if storage_options is None else dict(storage_options), names.life
 
     def lives(document: Json) -> Iterator[pa.RecordBatch]:
         return _lives_of(document, life, options)
@@ -139,7 +139,9 @@ def _of_old_files(
     return from_tasks(spark, documents, lives, carrier_types(plan.table.schema.columns, life))
 
 
-def _lives_of(document: Json, life: Sequence[str], options: StorageOptions) -> Iterator[pa.RecordBatch]:
+def _lives_of(
+    document: Json, life: Sequence[str], options: StorageOptions | None
+) -> Iterator[pa.RecordBatch]:
     plan = plan_json.decode_changes(document)
     (history,) = plan.files
     rows = lives_of_file(plan, history, lambda path: open_filesystem(path, options))

@@ -3,7 +3,8 @@
 Remote stores are reached through fsspec where its driver for the scheme is installed, else through
 ``pyarrow.fs``: a Spark executor may have only the latter. Paths are the catalog's: absolute local paths,
 taken literally (a percent sign is a percent sign), or URIs such as ``s3://bucket/key``. Storage options are
-those of fsspec and are never logged; where a call has none, those count that the process was started with.
+those of fsspec and are never logged. None means the lake of the job that this process runs, whose options
+came with the process; the options of any other lake are given, be they none (an empty mapping).
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def open_filesystem(path: str, storage_options: StorageOptions | None = None) ->
     scheme, rest = split_scheme(path)
     if scheme == "file":
         return Location(pafs.LocalFileSystem(), os.path.abspath(rest), path)  # noqa: PTH100 - resolves no links
-    options = dict(storage_options or process_options())
+    options = process_options() if storage_options is None else dict(storage_options)
     with naming_errors(path, "open"):
         filesystem = _fsspec_filesystem(scheme, options) or _arrow_filesystem(scheme, options)
     if filesystem is None:

@@ -1,4 +1,4 @@
-"""The storage options that a Spark job's process was started with.
+"""The storage options of a Spark job's lake, which the job's process was started with.
 
 A job's request is a file and its arguments are seen by every user of the machine, so what opens the lake's
 store comes by the environment, which only the same user can read. The variable's name has Spark and Airflow

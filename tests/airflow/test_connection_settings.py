@@ -233,6 +233,23 @@ def test_secrets_are_masked_in_logs_from_then_on():
     assert line == "connecting to ***, password ***, *** *** *** eu-1"
 
 
+def test_all_that_stands_below_a_secrets_name_is_masked():
+    storage = {
+        "credentials": {"account": "inner-value-1", "more": ["inner-value-2", {"x": {"y": "inner-value-3"}}]},
+        "passwords": ["inner-value-4", 123456789, True],
+        "profiles": [{"region": "outer-value", "secret": "inner-value-5"}],
+        "token": {"private_key": "-----BEGIN\nMIIEvQIBADANBg\n-----END"},
+    }
+    postgres({"storage_options": storage}, login="etl")
+
+    line = redact(" ".join(f"inner-value-{number}" for number in range(1, 6)))
+
+    assert line == "*** *** *** *** ***"
+    assert redact(f"123456789 True outer-value {json.dumps(storage['token'])}") == (
+        '*** True outer-value {"private_key": "***"}'
+    )
+
+
 @pytest.mark.parametrize(("value", "meant"), [(None, False), (False, False), ("True", True), (True, True)])
 def test_files_elsewhere_are_written_and_deleted_where_the_connection_says_so(value, meant):
     assert postgres({"foreign_files": value}).foreign_files is meant

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.storage.filesystem import (
     OutputFile,
@@ -154,3 +155,13 @@ def test_a_job_opens_stores_with_the_options_that_its_process_was_started_with(m
     assert process_options() == options
     assert fsspec_of(open_filesystem("s3://lake/x")).key == "id"
     assert fsspec_of(open_filesystem("s3://lake/x", {"key": "other"})).key == "other"
+
+
+def test_another_lake_that_is_opened_in_a_jobs_process_has_its_own_options(monkeypatch, tmp_path):
+    for name, value in as_environment({"key": "id", "endpoint_url": "http://127.0.0.1:9"}).items():
+        monkeypatch.setenv(name, value)
+
+    with Lake.create(f"sqlite:///{tmp_path}/lake.sqlite", "s3://other/lake/") as lake:
+        opened = fsspec_of(open_filesystem("s3://other/lake/x", lake.storage_options))
+
+    assert (opened.key, opened.endpoint_url) == (None, None)
