@@ -68,6 +68,7 @@ def test_a_user_who_may_not_add_the_columns_registers_without_them_but_stages_no
 
             staged = stage(other, "main.t", rows_of(1))
             assert other.target_of_job(staged.job_id) == job_io.target_of_stage(staged.target)
+            assert read_staged(other, job_io.stage_uri(staged.directory)) == [staged]
 
 
 def test_an_older_release_goes_on_beside_a_newer_one(catalog, lake):
