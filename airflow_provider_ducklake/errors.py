@@ -12,7 +12,8 @@ DuckLakeError
 │  ├─ ViewNotFoundError
 │  ├─ ColumnNotFoundError
 │  ├─ SnapshotNotFoundError
-│  └─ ChangesExpiredError
+│  ├─ ChangesExpiredError
+│  └─ ChangesUndoneError
 ├─ SourceNotFoundError
 ├─ AlreadyExistsError
 ├─ InvalidInputError (also ValueError)
@@ -211,6 +212,23 @@ class ChangesExpiredError(NotFoundError):
             f"The changes of {self.table} after snapshot {self.after} up to snapshot {self.upto} are not all "
             f"there any more: snapshots between them have expired (the oldest left is {self.oldest}). Run "
             "the task with full_refresh=True once: it makes its results anew from the whole tables."
+        )
+
+
+class ChangesUndoneError(NotFoundError):
+    """A restore created a table again without changes of the one before that a consumer had consumed."""
+
+    def __init__(self, table: str, consumed: int, restored_at: int) -> None:
+        self.table = table
+        self.consumed = consumed
+        self.restored_at = restored_at
+        super().__init__(table, consumed, restored_at)
+
+    def __str__(self) -> str:
+        return (
+            f"Snapshot {self.restored_at} restored {self.table} as a new table, and changes that were "
+            f"consumed up to snapshot {self.consumed} are not in it, or nobody can tell any more. Run the "
+            "task with full_refresh=True once: it makes its results again from the whole tables."
         )
 
 

@@ -10,6 +10,7 @@ from uuid6 import uuid7
 from airflow_provider_ducklake.catalog import (
     read,
     read_snapshots,
+    restore_log,
     watch,
 )
 from airflow_provider_ducklake.catalog.base_lake import CatalogBase
@@ -35,6 +36,7 @@ from airflow_provider_ducklake.planning.write import NewTable
 from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
 from airflow_provider_ducklake.spec.options import Options
 from airflow_provider_ducklake.spec.paths import directory_name
+from airflow_provider_ducklake.transaction.changes_made import changes_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -48,7 +50,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.staged import StagedWrite
     from airflow_provider_ducklake.planning.watch import TableChanges
     from airflow_provider_ducklake.spec.identifiers import TableName
-    from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId
+    from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId, TableId
+    from airflow_provider_ducklake.spec.restores import RestoredTable
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
     from airflow_provider_ducklake.spec.views import ViewDefinition
 
@@ -378,6 +381,36 @@ class LakeReads(OpenLake):
             check_complete(connection, self._catalog.tables, str(name), after, last.id)
             plan = plan_changes(connection, self._catalog, name, after + 1, last)
         return ChangeFeed(plan, self.locate)
+
+    def changes_of_source(
+        self, table: TableName, source_id: TableId, after: int, upto: SnapshotId
+    ) -> ChangeFeed:
+        """Return how the rows changed of an older table, in whose place a restore created the one named.
+
+        Raises:
+            ChangesExpiredError: a snapshot between them has expired.
+        """
+        with self._reading() as connection:
+            tables = self._catalog.tables
+            check_complete(connection, tables, str(QualifiedName.of(table)), after, upto)
+            last = self._snapshot(connection, upto)
+            rows = read.table_rows(connection, tables, last.id)
+            name = next(row.qualified for row in rows if row.id == source_id)
+            plan = plan_changes(connection, self._catalog, name, after + 1, last)
+        return ChangeFeed(plan, self.locate)
+
+    def is_unchanged(self, table_id: TableId, after: SnapshotId, upto: SnapshotId) -> bool:
+        """Whether no snapshot after one, up to another, changed a table; False where one has expired."""
+        with self._reading() as connection:
+            newer = read_snapshots.which_newer(self._catalog.tables, after).ask(connection)
+        between = [one for one in newer if one.id <= upto]
+        is_complete = len(between) == upto - after
+        return is_complete and not any(changes_table(one.changes, table_id) for one in between)
+
+    def restored_tables(self) -> tuple[RestoredTable, ...]:
+        """Return what restores did to tables, whether their snapshots are there or not."""
+        with self._reading() as connection:
+            return restore_log.restores(connection, self._catalog)
 
     def insertions(self, table: TableName, start: int | datetime, end: int | datetime) -> pa.Table:
         """Return the rows that came from snapshot ``start`` to ``end``; see ``changes``."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog import read_snapshots
 from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
-from airflow_provider_ducklake.transaction.changes_made import ChangeKind
+from airflow_provider_ducklake.transaction.changes_made import changes_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -102,7 +102,9 @@ class _Since:
 
     def is_as_it_was(self, table_id: TableId) -> bool:
         """Whether nothing changed a table, or the last that did restored it to this very snapshot."""
-        last = max((one.id for one in self.newer if _changes(one, table_id)), default=self.then.id)
+        last = max(
+            (one.id for one in self.newer if changes_table(one.changes, table_id)), default=self.then.id
+        )
         made = next((note for snapshot_id, note in self._restores() if snapshot_id == last), None)
         return self._knows_all_after(last) and (last == self.then.id or _restored(made, table_id))
 
@@ -111,7 +113,9 @@ class _Since:
         for made_by, note in self._restores():
             was = next((one for one, uuid in note.heirs.items() if uuid == row.uuid), None)
             if was is not None:
-                last = max((one.id for one in self.newer if _changes(one, row.id)), default=made_by)
+                last = max(
+                    (one.id for one in self.newer if changes_table(one.changes, row.id)), default=made_by
+                )
                 return was if last <= made_by and self._knows_all_after(made_by) else None
         return None
 
@@ -129,12 +133,3 @@ class _Since:
 
 def _restored(note: RestoreNote | None, table_id: TableId) -> bool:
     return note is not None and table_id in note.table_ids
-
-
-_UPKEEP = frozenset({ChangeKind.MERGE_ADJACENT, ChangeKind.REWRITE_DELETE, ChangeKind.INLINE_FLUSH})
-
-
-def _changes(snapshot: RecordedSnapshot, table_id: TableId) -> bool:
-    """Whether a snapshot changed a table; upkeep alone only moved its rows."""
-    kinds = {one.kind for one in snapshot.changes if one.object_id == table_id}
-    return bool(kinds - _UPKEEP)

@@ -178,7 +178,8 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         if self.incremental is False or self.incremental == "False":
             return None
         self._consumer = _consumer(self.consumer, identity)
-        return Log(lake.consumptions(self._consumer), identity.key, starts_over=identity.starts_over)
+        known = lake.consumptions(self._consumer)
+        return Log(known, identity.key, starts_over=identity.starts_over, restores=lake.restored_tables())
 
     def _incremental_tables(self) -> frozenset[FoldedName] | None:
         if self.incremental is True or self.incremental == "True":
@@ -276,6 +277,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         """Whether no table has changed that is to be consumed: the others alone call for no job."""
         return self._log is not None and all(
             one.after is not None
+            and key not in self._reads.of_source
             and lake.table_changes(self._reads.names_of[key], one.after, ["data"]) is None
             for key, one in self._reads.ranges.items()
         )

@@ -13,6 +13,7 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
     ViewNotFoundError,
 )
+from airflow_provider_ducklake.planning.consumption import Stretch
 from airflow_provider_ducklake.planning.write import (
     NewTable,
     append_to_existing,
@@ -114,7 +115,7 @@ class Reads:
     """The tables and views of a lake that queries name, as one snapshot has them.
 
     ``incremental`` are the tables of which only the changes are wanted (None: of all that are no targets),
-    ``emptied`` those that are to be seen without rows.
+    ``of_source`` are those of which the changes of an older table are seen, whose place they took.
     """
 
     lake: Lake
@@ -129,6 +130,7 @@ class Reads:
     steps: list[Step] = field(default_factory=list)
     ranges: dict[FoldedName, Consumption] = field(default_factory=dict)
     names_of: dict[FoldedName, str] = field(default_factory=dict)
+    of_source: set[FoldedName] = field(default_factory=set)
     _views: dict[FoldedName, str] = field(default_factory=dict)
     # drawn: whatever statements, views of the lake and sources call something, none of them hides a table
     _prefix: str = field(default_factory=lambda: f"_ducklake_{uuid4().hex}_")
@@ -193,13 +195,25 @@ class Reads:
     def _changes(self, name: QualifiedName, view: str) -> TableRead:
         assert self.log is not None
         table = self.lake.table_snapshot(name, self.at.id)
-        after = None if self.full_refresh else self.log.after(table.table_id, again=self.again)
+        part = self._next(table)
         key = self.log.key
-        self.ranges[name.folded] = Consumption(table.table_id, after, self.at.id, key.digest, key.generation)
-        if after is None:
+        consumed = Consumption(table.table_id, part.after, part.marked_at, key.digest, key.generation)
+        self.ranges[name.folded] = consumed
+        if part.after is None:
             self.as_inserts.add(view)
             return self.lake.scan(name, self.at.id)
-        return self.lake.changes_after(name, after, self.at.id).plan
+        if part.table_id == table.table_id:
+            return self.lake.changes_after(name, part.after, self.at.id).plan
+        self.of_source.add(name.folded)
+        return self.lake.changes_of_source(name, part.table_id, part.after, part.upto).plan
+
+    def _next(self, table: TableSnapshot) -> Stretch:
+        assert self.log is not None
+        if self.full_refresh:
+            return Stretch(table.table_id, None, self.at.id, self.at.id)
+        return self.log.next(
+            table.table_id, self.at.id, self.lake.is_unchanged, str(table.name), again=self.again
+        )
 
 
 def steps_of(

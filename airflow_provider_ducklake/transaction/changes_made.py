@@ -73,6 +73,14 @@ class ChangeRecord:
         return f"{word}:{self.object_id}"
 
 
+_UPKEEP = frozenset({ChangeKind.MERGE_ADJACENT, ChangeKind.REWRITE_DELETE, ChangeKind.INLINE_FLUSH})
+
+
+def changes_table(records: Iterable[ChangeRecord], table_id: int) -> bool:
+    """Whether a snapshot with these records changed a table; upkeep alone only moved its rows."""
+    return bool({one.kind for one in records if one.object_id == table_id} - _UPKEEP)
+
+
 _QUOTED = r'"(?:[^"]|"")*"'
 _ENTRY = re.compile(rf"([a-z_]+):(?:(\d+)|({_QUOTED})(?:\.({_QUOTED}))?)(?:,|\Z)")
 

@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_provider_ducklake.planning.change_feed import ChangeFeedPlan
 from airflow_provider_ducklake.planning.evolution import evolved
 from airflow_provider_ducklake.planning.row_changes import NewDeletes, RowChanges
 from airflow_provider_ducklake.planning.scan import ScanPlan
@@ -29,6 +30,7 @@ from airflow_provider_ducklake.spec.partitioning import parse_partition_by
 from airflow_provider_ducklake.spec.schema import TableSchema, new_columns
 from airflow_provider_ducklake.spec.types import can_promote
 from airflow_provider_ducklake.storage.arrow_types import arrow_type, check_and_cast, fields_of_arrow
+from airflow_provider_ducklake.storage.change_reader import read_changes
 from airflow_provider_ducklake.storage.delete_files import write_delete_file
 from airflow_provider_ducklake.storage.filesystem import open_filesystem
 from airflow_provider_ducklake.storage.inlined_values import inlined_in_schema
@@ -57,8 +59,8 @@ def rows_of_sql(source: LakeSource, count: int) -> list[pa.Table]:
     """Return the rows for each plan of a SQL job."""
     connection = duckdb.connect()
     for name, plan in source.tables.items():
-        assert isinstance(plan, ScanPlan)
-        table = read_rows(plan, open_filesystem)
+        is_feed = isinstance(plan, ChangeFeedPlan)
+        table = read_changes(plan, open_filesystem) if is_feed else read_rows(plan, open_filesystem)
         if name in source.as_inserts:
             extra = {"snapshot_id": plan.table.snapshot.id, "rowid": -1, "change_type": "insert"}
             for column, value in reversed(extra.items()):

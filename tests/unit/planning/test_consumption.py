@@ -1,0 +1,89 @@
+"""What a consumer is to consume next, also where a restore created a table again."""
+
+import pytest
+
+from airflow_provider_ducklake.errors import ChangesUndoneError
+from airflow_provider_ducklake.planning.consumption import Log, Stretch
+from airflow_provider_ducklake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.spec.consumption import Consumption
+from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
+from airflow_provider_ducklake.spec.restores import RestoredTable
+
+KEY = CommitKey(("task",))
+HEAD = SnapshotId(99)
+
+
+def consumed(upto: int, table_id: int = 5, after: int | None = None, key: str = "other") -> Consumption:
+    began = None if after is None else SnapshotId(after)
+    return Consumption(TableId(table_id), began, SnapshotId(upto), key, 1)
+
+
+def created(table_id: int, at: int, source: int, as_of: int) -> RestoredTable:
+    return RestoredTable(TableId(table_id), SnapshotId(at), TableId(source), SnapshotId(as_of))
+
+
+def next_of(table_id, entries, restores, changed=(), *, again=False):
+    """Return the next stretch where tables were changed by the given (table, snapshot) pairs."""
+
+    def is_unchanged(of: TableId, after: SnapshotId, upto: SnapshotId) -> bool:
+        assert after <= upto
+        return not any(one == of and after < snapshot <= upto for one, snapshot in changed)
+
+    log = Log(tuple(entries), KEY, restores=tuple(restores))
+    found = log.next(TableId(table_id), HEAD, is_unchanged, "s.t", again=again)
+    assert isinstance(found, Stretch)
+    return found.table_id, found.after, found.upto, found.marked_at
+
+
+ONE = [created(9, 20, 5, 15)]
+TWO = [*ONE, created(12, 30, 9, 25)]
+BESIDE = [*ONE, created(12, 30, 5, 15)]
+
+
+@pytest.mark.parametrize(
+    ("table_id", "entries", "restores", "changed", "expected"),
+    [
+        pytest.param(5, [], [], (), (5, None, 99, 99), id="never"),
+        pytest.param(5, [consumed(8), consumed(10)], [], (), (5, 10, 99, 99), id="newest mark"),
+        pytest.param(5, [consumed(10, 6)], ONE, (), (5, None, 99, 99), id="another table's mark"),
+        pytest.param(5, [consumed(10)], [created(5, 20, 5, 8)], [(5, 9)], (5, 10, 99, 99), id="under its id"),
+        pytest.param(9, [], ONE, (), (9, None, 99, 99), id="new and never"),
+        pytest.param(9, [consumed(15)], ONE, (), (9, 20, 99, 99), id="up to the very snapshot"),
+        pytest.param(9, [consumed(12)], ONE, [(5, 12)], (9, 20, 99, 99), id="not changed since"),
+        pytest.param(9, [consumed(12)], ONE, [(5, 13)], (5, 12, 15, 20), id="changed since"),
+        pytest.param(9, [consumed(18)], ONE, [(5, 15)], (9, 20, 99, 99), id="behind it, not changed between"),
+        pytest.param(9, [consumed(12), consumed(20, 9)], ONE, [(5, 13)], (9, 20, 99, 99), id="gone over"),
+        pytest.param(9, [consumed(40, 9)], ONE, [(5, 13)], (9, 40, 99, 99), id="gone on"),
+        pytest.param(12, [consumed(12)], TWO, (), (12, 30, 99, 99), id="twice"),
+        pytest.param(12, [consumed(12)], TWO, [(5, 13), (9, 22)], (5, 12, 15, 20), id="twice, first step"),
+        pytest.param(12, [consumed(20, 9)], TWO, [(5, 13), (9, 22)], (9, 20, 25, 30), id="second step"),
+        pytest.param(12, [consumed(12)], TWO, [(9, 22)], (9, 20, 25, 30), id="second step at once"),
+        pytest.param(12, [consumed(12)], BESIDE, (), (12, 30, 99, 99), id="past one beside"),
+        pytest.param(5, [consumed(40, 9)], ONE, (), (5, 40, 99, 99), id="an older snapshot is read"),
+    ],
+)
+def test_a_consumer_goes_on_from_its_mark(table_id, entries, restores, changed, expected):
+    assert next_of(table_id, entries, restores, changed) == expected
+
+
+@pytest.mark.parametrize(
+    ("table_id", "entries", "restores", "changed"),
+    [
+        pytest.param(9, [consumed(18)], ONE, [(5, 16)], id="changes behind the restored snapshot"),
+        pytest.param(12, [consumed(28, 9)], TWO, [(9, 26)], id="the same of the second restore"),
+        pytest.param(12, [consumed(22, 9)], BESIDE, (), id="a table beside it was consumed"),
+    ],
+)
+def test_changes_that_were_consumed_and_undone_are_refused(table_id, entries, restores, changed):
+    with pytest.raises(ChangesUndoneError, match=r"s\.t as a new table.* full_refresh=True"):
+        next_of(table_id, entries, restores, changed)
+
+
+def test_a_cleared_task_consumes_the_same_of_the_older_table_again():
+    mine = consumed(20, 9, after=12, key=KEY.digest)
+    later = consumed(40, 9, after=20)
+
+    assert next_of(9, [mine, later], ONE, [(5, 13)], again=False) == (9, 40, 99, 99)
+    log = Log((mine, later), CommitKey(KEY.names, 2), restores=tuple(ONE))
+    found = log.next(TableId(9), log.again(), lambda *_: False, "s.t", again=True)
+    assert (found.table_id, found.after, found.upto, found.marked_at) == (5, 12, 15, 20)
