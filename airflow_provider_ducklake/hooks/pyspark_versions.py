@@ -9,6 +9,7 @@ def mismatch() -> str | None:
     """Return what is wrong with the installed PySpark, None where nothing is.
 
     ``pyspark-client``, which Airflow's Spark provider installs, overwrites hundreds of ``pyspark``'s files.
+    It is not released with each version of ``pyspark``, so its own is the one that both have.
     """
     try:
         full, client = version("pyspark"), version("pyspark-client")
@@ -18,6 +19,7 @@ def mismatch() -> str | None:
         return None
     return (
         f"pyspark is {full} and pyspark-client is {client} where this task runs. They share files: "
-        "one breaks the other. Install one version of both: "
-        f"pip install --force-reinstall pyspark=={full} pyspark-client=={full}."
+        "one breaks the other. Install airflow-provider-ducklake-spark[pyspark], which pins both to the "
+        "version that it is tested with, or both in one that both have: "
+        f"pip install --force-reinstall pyspark=={client} pyspark-client=={client}."
     )

@@ -196,15 +196,15 @@ class DuckLakeSparkJobOperator(SparkSubmitOperator):
     def _failure(
         self, request: JobRequest, storage_options: dict[str, Any], hook_error: str
     ) -> DuckLakeError:
-        """Return why the job failed: what it says itself, unless the log knows what came before that."""
+        """Return why the job failed: what it says itself, else what its log says."""
         try:
             typed = job_io.read_error(request, storage_options)
         except StorageError:  # the store that the job could not reach either
             typed = None
         if typed is None:
             return SparkJobError(self._job_log.cause() or self._job_log.end(hook_error))
-        before = self._job_log.cause_before_session() if type(typed) is SparkJobError else None
-        return typed if before is None else SparkJobError(before)
+        lost = self._job_log.lost_master() if type(typed) is SparkJobError else None
+        return typed if lost is None else SparkJobError(f"{lost}\n{typed}")
 
     def _set_submission(self, arguments: list[str], zip_file: str) -> None:
         self.application = self.application or str(application_file())

@@ -1,7 +1,7 @@
-"""What a line of Spark's means for the task: the cause in a sentence, found in a log or in an error's text.
+"""What Spark's words mean for the task: the cause in a sentence, found in what died and not in what it read.
 
-Pure rules. The strongest come first: a master that cannot be reached also stops the context, say, and it is
-the former that somebody can cure.
+Pure rules. A log and a message may hold any value of a row, so a cause is told only by the class of an
+exception, where that stands, and by whole lines of Spark's own programs. A wrong cause is worse than none.
 """
 
 from __future__ import annotations
@@ -18,78 +18,102 @@ _LONGEST_LINE = 300
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Lines that match, and what to do about it; without a sentence the match says it itself."""
+    """How the words begin that tell it, and what to do about it."""
 
     pattern: re.Pattern[str]
-    sentence: str = ""
+    sentence: str
 
 
-def _cause(pattern: str, sentence: str = "") -> Cause:
+def _cause(pattern: str, sentence: str) -> Cause:
     return Cause(re.compile(pattern), sentence)
 
 
-_NO_JAVA = (
-    "Spark found no Java where the task runs. Install Java 17 or newer there, or set JAVA_HOME to the folder "
-    "of one."
+_NO_MASTER = (
+    "No Spark master answers at the address of the Spark connection. See that it runs, that the "
+    "connection's host and port are right, and that the worker can reach it."
 )
-# Said before there is a session, by Spark's scripts, by its launcher or by our driver.
-OF_LOGS: Sequence[Cause] = (
-    _cause(r"SparkJobError: (The Spark driver cannot read .*)"),
-    _cause(r"JAVA_HOME is not set|bin/java: (?:No such file|cannot execute|not found)", _NO_JAVA),
+_OLD_JAVA = (
+    "The Java where the task runs is too old for its Spark, which needs Java 17 or newer. Set JAVA_HOME "
+    "to the folder of one."
+)
+# Lines of Spark's scripts and of Java, before there is a driver.
+OF_LAUNCH: Sequence[Cause] = (
     _cause(
-        r"UnsupportedClassVersionError",
-        "The Java where the task runs is too old for its Spark, which needs Java 17 or newer. Set JAVA_HOME "
-        "to the folder of one.",
+        r"JAVA_HOME is not set(?=\s*\Z)"
+        r"|\S.*spark-class: line \d+: .*bin/java: "
+        r"(?:No such file|Permission denied|cannot execute|not found)",
+        "Spark found no Java where the task runs. Install Java 17 or newer there, or set JAVA_HOME to the "
+        "folder of one.",
+    ),
+    _cause(r"\tjava\.lang\.UnsupportedClassVersionError: org/apache/spark/", _OLD_JAVA),
+)
+# Spark's line for a context that it stops: the error of the job says nothing but that it is stopped.
+LOST_MASTER = _cause(
+    r"\S+ \S+ ERROR StandaloneSchedulerBackend: Application has been killed\. "
+    r"Reason: All masters are unresponsive!",
+    _NO_MASTER,
+)
+# What exceptions of Java say of themselves: their class and, behind a colon, their message.
+OF_EXCEPTIONS: Sequence[Cause] = (
+    _cause(r"java\.lang\.UnsupportedClassVersionError: org/apache/spark/", _OLD_JAVA),
+    _cause(
+        r"org\.apache\.spark\.SparkException: (?:Invalid master URL|Could not parse Master URL)", _NO_MASTER
     ),
     _cause(
-        r"All masters are unresponsive|Invalid master URL|Could not parse Master URL",
-        "No Spark master answers at the address of the Spark connection. See that it runs, that the "
-        "connection's host and port are right, and that the worker can reach it.",
-    ),
-    _cause(
-        r"HADOOP_CONF_DIR or YARN_CONF_DIR must be set",
+        r"org\.apache\.spark\.SparkException: When running with master '.*' either HADOOP_CONF_DIR or "
+        r"YARN_CONF_DIR must be set",
         "The Spark connection's master is YARN, and the task does not know where that is. Set "
         "HADOOP_CONF_DIR, or name another master.",
     ),
     _cause(
-        r"Cluster deploy mode is (?:not|currently not)",
+        r"org\.apache\.spark\.SparkException: Cluster deploy mode is (?:not|currently not)",
         "This master runs Python jobs in client mode only. Set deploy_mode='client' in the task or its Spark "
         "connection.",
     ),
     _cause(
-        r"unresolved dependency: |Server access error at url",
+        r"java\.lang\.RuntimeException: \[(?:unresolved dependency|download failed): ",
         "Spark cannot fetch a package of packages=…. Correct its name and version, give Spark a way to Maven "
         "Central or a mirror of it (repositories=…), or give the jars themselves (jars=…).",
     ),
-)
-# Said in an error that a running job meets.
-OF_ERRORS: Sequence[Cause] = (
     _cause(
-        r"PYTHON_VERSION_MISMATCH",
+        r"org\.apache\.spark\.api\.python\.PythonException: "
+        r"(?:\[PYTHON_EXCEPTION\] An exception was thrown from the Python worker: )?"
+        r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*"
+        r"[\w.]*\bPySparkRuntimeError: \[PYTHON_VERSION_MISMATCH\]",
         "Driver and executors have different Pythons. Set PYSPARK_PYTHON (or conf spark.pyspark.python) to "
         "the same version on every machine.",
     ),
     _cause(
-        r'Cannot run program ".*": .*error=2',
+        r'java\.io\.IOException: Cannot run program "[^"]*(?:python|pypy)[^"]*".*: error=2,',
         "The executors do not find the Python that they are told to run. Set PYSPARK_PYTHON (or conf "
         "spark.pyspark.python) to one that is on every machine.",
     ),
     _cause(
-        r"Error from python worker",
+        r"org\.apache\.spark\.SparkException:\s+Error from python worker:",
         "The executors' Python cannot run PySpark: its version is too old, or it lacks a package. Set "
         "PYSPARK_PYTHON (or conf spark.pyspark.python) to the Python of the driver.",
     ),
     _cause(
-        r"OutOfMemoryError|exceeding (?:physical )?memory limits",
+        r"org\.apache\.arrow\.[\w.]*(?:OversizedAllocation|OutOfMemory)Exception\b",
+        "The rows are too wide for batches of 4096 rows: set conf="
+        "{'spark.sql.execution.arrow.maxBytesPerBatch': '256m'}, so that Spark measures each batch, which is "
+        "slower.",
+    ),
+    _cause(
+        r"java\.lang\.OutOfMemoryError\b(?!: unable to create)"
+        r"|org\.apache\.spark\.memory\.SparkOutOfMemoryError\b"
+        r"|ExecutorLostFailure \(executor [^)]*\) Reason: .*(?:exceeding|beyond) .*memory limits?",
         "Spark ran out of memory. Raise driver_memory or executor_memory.",
     ),
     _cause(
-        r"Python worker exited unexpectedly|exited with code 137|ExecutorLostFailure",
+        r"org\.apache\.spark\.SparkException: Python worker exited unexpectedly"
+        r"|ExecutorLostFailure \(executor [^)]*\) Reason:\s+.*\bcode 137\b",
         "A process of the job was killed, most often for want of memory. Raise executor_memory and conf "
         "spark.executor.memoryOverhead, or have tasks with fewer rows.",
     ),
     _cause(
-        r"AccessDeniedException|NoAuthWithAWSException|NoAwsCredentialsException|InvalidAccessKeyId",
+        r"org\.apache\.hadoop\.fs\.s3a\.auth\.(?:NoAuthWithAWS|NoAwsCredentials)Exception\b"
+        r"|java\.nio\.file\.AccessDeniedException: (?!/|file:)\S+: .*(?:s3a|awssdk|amazonaws)",
         "Spark may not open a bucket: it has no credentials for it, or wrong ones.",
     ),
 )
@@ -98,30 +122,26 @@ KILLED = (
     "machine more, or lower driver_memory."
 )
 KILLED_CODES = (137, -9)
+# A stage fails with what failed its task last.
+_OF_TASK = re.compile(
+    r"org\.apache\.spark\.SparkException: Job aborted due to stage failure: "
+    r"Task \S+ in stage \S+ failed \d+ times, most recent failure: "
+    r"Lost task \S+ in stage \S+ \(TID \d+\) \(\S+ executor \S+\): "
+)
 
 
-def rank_of(line: str, causes: Sequence[Cause]) -> int | None:
-    """Return the place of the first cause that the line tells, None if it tells none."""
-    return next((place for place, cause in enumerate(causes) if cause.pattern.search(line)), None)
+def told_by(texts: Iterable[str], causes: Sequence[Cause]) -> str | None:
+    """Return the strongest cause that the beginning of a text tells, with that; None: they tell none."""
+    begun = [(text, found.end() if (found := _OF_TASK.match(text)) else 0) for text in texts]
+    for cause in causes:
+        for text, start in begun:
+            if found := cause.pattern.match(text, start):
+                return f"{cause.sentence} Spark says: {_line(text, found)}"
+    return None
 
 
-def told(line: str, cause: Cause) -> str:
-    """Return the cause in a sentence, and the line that told it, from the word on that did."""
-    found = cause.pattern.search(line)
-    assert found is not None
-    if not cause.sentence:
-        return found[1]
-    start = line.rfind(" ", 0, found.start() + 1) + 1
-    shown = line[start:].strip()
-    shown = shown if len(shown) <= _LONGEST_LINE else f"{shown[:_LONGEST_LINE]} …"
-    return f"{cause.sentence} Spark says: {shown}"
-
-
-def cause_of(lines: Iterable[str], causes: Sequence[Cause]) -> str | None:
-    """Return the strongest cause that the lines tell, by the first line that does; None: they tell none."""
-    found: tuple[int, str] | None = None
-    for line in lines:
-        rank = rank_of(line, causes)
-        if rank is not None and (found is None or rank < found[0]):
-            found = rank, line
-    return None if found is None else told(found[1], causes[found[0]])
+def _line(text: str, found: re.Match[str]) -> str:
+    """Return the line in which the words end that told the cause, from their start on."""
+    start = max(found.start(), text.rfind("\n", 0, found.end()) + 1)
+    line = text[start:].split("\n", 1)[0].strip()
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} …"

@@ -10,19 +10,16 @@ import re
 import secrets
 from functools import cache
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException
 
 from airflow_provider_ducklake import errors
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError
-from airflow_provider_ducklake.spark.causes import OF_ERRORS, cause_of
+from airflow_provider_ducklake.spark.causes import OF_EXCEPTIONS, told_by
 from airflow_provider_ducklake.spark.sources import message_of
 
 _LONGEST = 2_000
-_ROWS_TOO_WIDE = re.compile(r"org\.apache\.arrow\.[\w.]*(?:OversizedAllocation|OutOfMemory)Exception")
-_WIDE_ROWS_HINT = (
-    "The rows are too wide for batches of 4096 rows: set conf={'spark.sql.execution.arrow.maxBytesPerBatch': "
-    "'256m'}, so that Spark measures each batch, which is slower. "
-)
+_MOST_CAUSES = 20
 
 
 @cache
@@ -58,10 +55,22 @@ def typed(error: Exception) -> DuckLakeError:
     class_ = getattr(errors, found[1], None) if found is not None else None
     if found is not None and isinstance(class_, type) and issubclass(class_, DuckLakeError):
         return _made(class_, found[2])
-    if _ROWS_TOO_WIDE.search(text):
-        return SparkJobError(f"{_WIDE_ROWS_HINT}{type(error).__name__}: {_shortened(text)}")
-    cause = cause_of(text.splitlines(), OF_ERRORS)
-    return SparkJobError(cause or f"{type(error).__name__}: {_shortened(text)}")
+    cause = told_by(_java_exceptions(error), OF_EXCEPTIONS)
+    said = f"{type(error).__name__}: {_shortened(text)}"
+    return SparkJobError(said if cause is None else f"{cause}\n{said}")
+
+
+def _java_exceptions(error: Exception) -> list[str]:
+    """Return what each exception of Java behind an error says of itself, its causes last."""
+    java = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    found: list[str] = []
+    try:
+        while java is not None and len(found) < _MOST_CAUSES:
+            found.append(java.toString())
+            java = java.getCause()
+    except (Py4JError, OSError):  # there is no JVM any more
+        pass
+    return found
 
 
 def _made(class_: type[DuckLakeError], message: str) -> DuckLakeError:

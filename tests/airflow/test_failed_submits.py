@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -81,6 +82,37 @@ def test_the_log_of_a_dead_job_is_told(lake, tmp_path, monkeypatch, record, mess
     assert "Cannot execute" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert files_below(lake) == []
+
+
+SAYS_AND_DIES = """
+import sys
+from airflow_provider_ducklake.errors import SparkJobError
+from airflow_provider_ducklake.spark import job_io
+print(open(sys.argv[1]).read(), flush=True)
+job_io.write_error(job_io.read_request(*sys.argv[-2:]), SparkJobError(sys.argv[2]))
+sys.exit(1)
+"""
+CAST = "NumberFormatException: [CAST_INVALID_INPUT] The value 'JAVA_HOME is not set' of the type"
+
+
+@pytest.mark.usefixtures("lake")
+@pytest.mark.parametrize(
+    ("record", "error", "message"),
+    [
+        ("no_java", CAST, f"^{re.escape(CAST)}"),
+        ("no_such_package", CAST, f"^{re.escape(CAST)}"),
+        ("no_master", "a stopped SparkContext", "(?s)^No Spark master answers .*\na stopped SparkContext"),
+    ],
+)
+def test_the_error_that_a_job_left_is_raised_whatever_its_log_says(
+    tmp_path, monkeypatch, record, error, message
+):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    command = [sys.executable, "-P", "-c", SAYS_AND_DIES, str(RECORDS / f"{record}.txt"), error]
+    SparkSubmit(tmp_path / "bin", command, monkeypatch)
+
+    with pytest.raises(SparkJobError, match=message):
+        insert()
 
 
 def test_without_java_the_task_says_so(lake, tmp_path, monkeypatch):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+from py4j.protocol import Py4JJavaError
+
 from airflow_provider_ducklake.spark import write_arrow
 from airflow_provider_ducklake.spark.job_errors import typed
 from airflow_provider_ducklake.spark.session import prepare
@@ -26,13 +29,15 @@ def write_wide_rows(spark: SparkSession, root: Path) -> int:
     return sum(file.record_count for file in write_arrow.write(df, (), plan))
 
 
-def test_rows_too_wide_for_a_batch_name_the_option_that_helps() -> None:
-    spark_says = (
-        "Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times: org.apache.arrow.vector.util."
-        "OversizedAllocationException: Memory required for vector is (2148000000), which is overflow or more"
-    )
-    assert BYTES in str(typed(RuntimeError(spark_says)))
-    assert BYTES not in str(typed(RuntimeError("Task 0 in stage 0.0 failed 1 times")))
+def test_rows_too_wide_for_a_batch_name_the_option_that_helps(spark: SparkSession) -> None:
+    made = spark._jvm.java.util.concurrent.CompletableFuture
+    class_ = spark._jvm.org.apache.arrow.vector.util.OversizedAllocationException
+    with pytest.raises(Py4JJavaError) as caught:
+        made.failedFuture(class_("Memory required for vector is (2148000000), which is overflow")).join()
+
+    assert BYTES in str(typed(caught.value))
+    assert "overflow" in str(typed(caught.value))
+    assert BYTES not in str(typed(RuntimeError(f"{class_._fqn}: of a row")))
 
 
 def test_a_given_limit_stays_and_wide_rows_are_written(spark: SparkSession, tmp_path: Path) -> None:

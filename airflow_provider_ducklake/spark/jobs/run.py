@@ -51,6 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     _start_logging()
     uri, digest = arguments
+    log.info("Reading what to do from %s", uri)  # before users' own code: JobLog looks for a driver's line
     try:
         request = job_io.read_request(uri, digest)
     except StorageError as error:
