@@ -422,15 +422,16 @@ class CommitError(DuckLakeError):
 class FilesGivenUpError(CommitError):
     """Files of a job cannot be committed any more: they were before, or a clean-up gave them up."""
 
-    def __init__(self, job_id: str) -> None:
+    def __init__(self, job_id: str, way_out: str = "run the task that wrote them again") -> None:
         self.job_id = job_id
-        super().__init__(job_id)
+        self.way_out = way_out
+        super().__init__(job_id, way_out)
 
     def __str__(self) -> str:
         return (
             f"The files of job {self.job_id} were committed or discarded by somebody else meanwhile, or "
             "given up by a clean-up of orphaned files, which waits for jobs no longer than its stage_ttl. "
-            "Nothing was committed; run the task that wrote them again."
+            f"Nothing was committed; {self.way_out}."
         )
 
 

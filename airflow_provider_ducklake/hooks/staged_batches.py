@@ -6,7 +6,9 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.catalog.commit import PlannedCommit, Stage
 from airflow_provider_ducklake.errors import (
+    FilesGivenUpError,
     SparkJobError,
     TransactionConflictError,
     UnsupportedFeatureError,
@@ -49,12 +51,14 @@ def commit_batches(
     """Commit the batches of the checkpoint's query that nobody has committed; yield each when it has landed.
 
     ``table`` is the newest. Where a batch cannot be committed, those before it are, and it stays staged with
-    those after it. At last the jobs that wrote the batches are released, and those with ``job_ids``.
+    those after it. At last the jobs with ``job_ids`` are released. Others may still have a driver that runs
+    on; a clean-up of orphaned files gives those up in time.
 
     Raises:
         StorageError: files of a batch are missing.
         UnsupportedFeatureError: the table got other columns or partitioning after a batch was written.
         UntrustedValueError: the record of a batch names files of another table, or no job of the stream.
+        FilesGivenUpError: a clean-up has given the files of a batch up, and may be deleting them.
         CommitError, CommitStateUnknownError: as the words say.
     """
     base, options = table.snapshot.id, lake.storage_options
@@ -72,14 +76,22 @@ def commit_batches(
         _refuse(checkpoint, batch, problem)
         stream_io.check_files(checkpoint, batch, options)
         changes = _changes(table, checkpoint, batch)
-        committed = lake.commit(base, changes, _info(info, batch), keyed=keyed)
+        stage = Stage(base, changes)
+        try:
+            committed = lake.commit_planned(
+                PlannedCommit((stage,), _info(info, batch), keyed, open_jobs=(batch.job_id,))
+            )
+        except FilesGivenUpError as error:
+            uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
+            way_out = f"batch {batch.batch_id} is named by {uri}. {_WAY_OUT}, or take a new checkpoint"
+            raise FilesGivenUpError(batch.job_id, way_out) from error
         if committed is None:
             uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
             raise SparkJobError(f"{uri} names no file: a batch without rows is not staged. Remove it.")
         if not committed.is_earlier:
             base = committed.id  # the commit has looked at what came before it
             yield CommittedBatch(batch, committed)
-    _tidy_up(lake, checkpoint, str(query_id), batch_ids[:-1], writers | set(job_ids))
+    _tidy_up(lake, checkpoint, str(query_id), batch_ids[:-1], job_ids)
 
 
 def _refuse(checkpoint: str, batch: StagedBatch, problem: str | None) -> None:

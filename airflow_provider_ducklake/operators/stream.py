@@ -134,7 +134,7 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkJobOperator):
             self._run_job(context, request, passwords, lake.storage_options)
         except Exception:
             try:
-                commit([staging_id])
+                commit(())  # a driver on a cluster may run on: the job is not released
             except Exception as error:  # noqa: BLE001 - why the job failed counts; the next try meets this
                 self.log.warning("Staged batches cannot be committed: %s", error)
             raise

@@ -22,7 +22,12 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.catalog.staged import commit_staged
-from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, UntrustedValueError
+from airflow_provider_ducklake.errors import (
+    DuckLakeError,
+    FilesGivenUpError,
+    InvalidInputError,
+    UntrustedValueError,
+)
 from airflow_provider_ducklake.hooks.compaction import CommittedCompaction, commit_compacted
 from airflow_provider_ducklake.hooks.staged_batches import commit_batches
 from airflow_provider_ducklake.hooks.staged_writes import discard, read_staged, tidy_up, uris_of_ended
@@ -599,8 +604,21 @@ def test_what_a_stream_of_an_older_release_had_staged_is_committed(scene):
         checkpoint = batch(lake, scene.area)
         note(scene, JOB_ID, None)
 
-        assert len(list(commit_batches(lake, lake.table_snapshot("t"), checkpoint, INFO))) == 2
+        assert len(list(commit_batches(lake, lake.table_snapshot("t"), checkpoint, INFO, [JOB_ID]))) == 2
         assert lake.protected_prefixes() == frozenset()
+
+
+def test_a_batch_whose_files_were_given_up_is_not_committed(scene):
+    with scene.lake() as lake:
+        checkpoint, head = batch(lake, scene.area), lake.current_snapshot()
+        lake.release_job(JOB_ID)  # as a clean-up does before it deletes
+
+        with pytest.raises(
+            FilesGivenUpError, match=r"batch 0 is named by .*/0\.json.*DuckLakeAddFilesOperator"
+        ):
+            list(commit_batches(lake, lake.table_snapshot("t"), checkpoint, INFO))
+
+        assert lake.current_snapshot() == head
 
 
 def compaction(lake: Lake) -> str:
