@@ -7,14 +7,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import InvalidInputError, SourceNotFoundError, StorageError
+from airflow_provider_ducklake.errors import (
+    ColumnNotFoundError,
+    InvalidInputError,
+    SourceNotFoundError,
+    StorageError,
+)
 from airflow_provider_ducklake.spark.job_request import datasets_of
 from airflow_provider_ducklake.spec.paths import hadoop_uri
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from airflow_provider_ducklake.spark.job_request import JobRequest
+    from airflow_provider_ducklake.spark.job_request import Clause, JobRequest, RowChangeSource
 
 _WILDCARDS = frozenset("*?[]{}\\")
 
@@ -52,6 +57,27 @@ def check_sources(request: JobRequest, master: str, storage_options: Mapping[str
             continue
         if not found:
             raise SourceNotFoundError(name, path)
+
+
+def check_names(changes: RowChangeSource) -> None:
+    """Look for the columns that conditions and values name, as far as it is certain what they mean.
+
+    Raises:
+        ColumnNotFoundError: the table has no such column.
+    """
+    from airflow_provider_ducklake.sql.unknown_columns import unknown_column  # noqa: PLC0415 - heavy
+
+    table, is_alone = changes.target.table, changes.source is None
+    for text in (changes.on, *_texts(changes.clauses)):
+        name = unknown_column(text or "", table.schema.names, alias=changes.target_alias, is_alone=is_alone)
+        if name is not None:
+            raise ColumnNotFoundError(name, str(table.name), table.schema.names)
+
+
+def _texts(clauses: Iterable[Clause]) -> Iterator[str | None]:
+    for clause in clauses:
+        yield clause.condition
+        yield from (clause.values or {}).values()
 
 
 def _is_seen(path: str, lake: str, master: str) -> bool:

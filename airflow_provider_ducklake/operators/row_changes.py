@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.operators import before_submit
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.planning.named_columns import named_columns
 from airflow_provider_ducklake.planning.write import plan_write
@@ -76,6 +77,7 @@ class DuckLakeSparkRowChangeOperator(DuckLakeSparkOperator):
         from uuid6 import uuid7  # noqa: PLC0415 - not needed to parse a DAG
 
         changes = self.changes(lake, passwords)
+        before_submit.check_names(changes)
         plan = changes.target
         self._table = plan.table
         has_rows = bool(plan.files) or any(part.rows for part in plan.inlined_rows)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
+from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.planning.named_columns import named_columns
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spark.own_names import MatchNames
 
 _SHOWN_DUPLICATES = 3
+_LONGEST_SHOWN = 100  # characters of a value
 
 
 def broadcast_if_small(rows: DataFrame, count: int) -> DataFrame:
@@ -155,13 +157,23 @@ def changed_twice(found: Found, source: DataFrame, request: RowChangeSource) -> 
     )
     twice = found_twice.where(f.col(ours.times) > 1)
     some = twice.select(ours.source_id).distinct().limit(_SHOWN_DUPLICATES)
-    rows = source.join(some, ours.source_id, "left_semi").select(*map(quoted, names)).collect()
+    rows = source.join(some, ours.source_id, "left_semi").select(_shown(source, names)).collect()
     if not rows:
         return None
-    shown = "; ".join(
-        ", ".join(f"{name}={value!r}" for name, value in zip(names, row, strict=True)) for row in rows
-    )
+    shown = "; ".join(text for (text,) in rows)
     return InvalidInputError(
         f"Several rows of the source match the same row of {request.target.table.name}, for one: {shown}. "
         "Leave one of them in the source, or narrow the match."
     )
+
+
+def _shown(source: DataFrame, names: Sequence[str]) -> SparkColumn:
+    """Return the values of columns as one text, made by Spark: it has dates that Python has not."""
+    types = {field.name: field.dataType for field in source.schema.fields}
+    parts = []
+    for name in names:
+        mark = "'" if isinstance(types[name], t.StringType) else ""
+        value = f.substring(f.col(quoted(name)).cast("string"), 1, _LONGEST_SHOWN)
+        text = f.concat(f.lit(mark), value, f.lit(mark))
+        parts.append(f.concat(f.lit(f"{name}="), f.coalesce(text, f.lit("NULL"))))
+    return f.concat_ws(", ", *parts)

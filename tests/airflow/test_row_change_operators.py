@@ -289,6 +289,33 @@ def test_the_example_of_the_guide_is_a_dag_file(tmp_path):
     assert sorted(types) == sorted(class_.__name__ for class_ in OPERATORS)
 
 
+@pytest.mark.parametrize(
+    ("class_", "arguments"),
+    [
+        (DuckLakeSparkDeleteOperator, {"where": "id = 1 AND nosuch > 3"}),
+        (DuckLakeSparkUpdateOperator, {"set": {"id": "id + nosuch"}}),
+        (DuckLakeSparkUpdateOperator, {"set": {"id": "1"}, "where": "target.nosuch"}),
+        (
+            DuckLakeSparkMergeOperator,
+            {"sql": "SELECT 1 AS id", "on": "target.nosuch = source.id", "update_all": True},
+        ),
+    ],
+)
+def test_a_column_of_an_expression_that_does_not_exist_is_found_before_spark_starts(
+    sqlite_catalog, submit, class_, arguments
+):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as lake:
+        lake.sql("CREATE TABLE orders AS SELECT 1 AS id")
+    task = class_(task_id="change", table="main.orders", **arguments)
+
+    with pytest.raises(
+        AirflowFailException, match=r"Column 'nosuch' is not in main.orders; its columns are: id"
+    ):
+        task.execute({"ti": FakeTaskInstance("change"), "logical_date": None})
+
+    assert submit.calls == []
+
+
 @pytest.mark.usefixtures("submit")
 def test_a_column_to_match_by_that_does_not_exist_is_found_before_spark_starts(sqlite_catalog, submit):
     with open_lake(sqlite_catalog, data_inlining_row_limit=0) as lake:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, StorageError
@@ -30,6 +31,7 @@ from airflow_provider_ducklake.spark.jobs.row_changes import change_rows
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from tests.reference.catalogs import file_catalog
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
+from tests.unit.sql import conditions
 
 RowIds = dict[int, int]  # of rows, by their ids
 
@@ -404,6 +406,17 @@ def test_what_is_no_change_of_single_rows_is_refused_before_any_work(orders, spa
     assert not list(Path(orders.lake.table_snapshot("t").root).glob("*/deletes/*"))
 
 
+def test_names_are_told_apart_as_spark_tells_them(spark):
+    """What is refused before Spark starts, Spark refuses as well, and for the same name."""
+    columns = ", ".join(f"`{name}` {type_}" for name, type_ in conditions.COLUMNS.items())
+    rows = spark.createDataFrame([], columns).alias("target")
+    for text in conditions.ACCEPTED:
+        rows.where(text).collect()
+    for text, name in conditions.UNKNOWN.items():
+        with pytest.raises(AnalysisException, match=rf"UNRESOLVED_COLUMN.*`{name}`"):
+            rows.where(text).collect()
+
+
 def test_rows_that_the_source_has_twice_are_named(orders, spark):
     source = "SELECT CAST(id % 150 AS BIGINT) AS id, 5 AS price, CAST(id AS STRING) AS more FROM range(152)"
 
@@ -413,6 +426,19 @@ def test_rows_that_the_source_has_twice_are_named(orders, spark):
         orders.change(
             spark, **merge(source, matched=(Clause(Action.UPDATE, None, {"price": "source.price"}),))
         )
+
+    far = """SELECT t.*, CAST('+12345-06-07' AS DATE) AS day,
+        CAST('+12345-06-07 08:09:10' AS TIMESTAMP_NTZ) AS at, CAST(NULL AS INT) AS nothing,
+        X'41' AS bytes, 'it' AS word FROM VALUES (1L), (1L) AS t(id)"""
+    on = (
+        "target.id = source.id AND (source.day IS NOT NULL OR source.at IS NULL OR source.nothing = 1 "
+        "OR source.bytes IS NULL OR source.word IS NULL)"
+    )
+    with pytest.raises(
+        InvalidInputError,
+        match=r"id=1, day=\+12345-06-07, at=\+12345-06-07 08:09:10, nothing=NULL, bytes=A, word='it'",
+    ):
+        orders.change(spark, **merge(far, on, matched=(Clause(Action.UPDATE, None, {"price": "1"}),)))
 
     only_one = (Clause(Action.UPDATE, "source.more = '150'", {"price": "source.price"}),)
     done = orders.change(spark, **merge(source, matched=only_one))
@@ -424,7 +450,7 @@ def test_rows_that_the_source_has_twice_are_named_whatever_columns_tell_them(twi
     source = "SELECT map('id', 1L) AS key, times FROM VALUES (7), (7) AS rows (times)"
     on = "target.id = source.key['id'] AND target.times = source.times"
 
-    with pytest.raises(InvalidInputError, match=r"for one: key=\{'id': 1\}, times=7\."):
+    with pytest.raises(InvalidInputError, match=r"for one: key=\{id -> 1\}, times=7\."):
         twins.change(spark, **merge(source, on, matched=(Clause(Action.DELETE, None),)))
 
 
