@@ -55,9 +55,14 @@ def typed(error: Exception) -> DuckLakeError:
     class_ = getattr(errors, found[1], None) if found is not None else None
     if found is not None and isinstance(class_, type) and issubclass(class_, DuckLakeError):
         return _made(class_, found[2])
-    cause = told_by(_java_exceptions(error), OF_EXCEPTIONS)
+    cause = cause_of(error)
     said = f"{type(error).__name__}: {_shortened(text)}"
     return SparkJobError(said if cause is None else f"{cause}\n{said}")
+
+
+def cause_of(error: Exception) -> str | None:
+    """Return what Spark's error comes of in a sentence, with Spark's words; None where it is not known."""
+    return told_by(_java_exceptions(error), OF_EXCEPTIONS)
 
 
 def _java_exceptions(error: Exception) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError
-from airflow_provider_ducklake.spark.job_errors import typed
+from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError, StorageError
+from airflow_provider_ducklake.spark.job_errors import cause_of, typed
 from airflow_provider_ducklake.spark.read_deletes import spark_path
 from airflow_provider_ducklake.storage.parquet_reader import unreadable
 
@@ -22,16 +22,17 @@ _WITHOUT_IDS = "expects field Ids"
 def read_error(error: Exception, plans: Iterable[ScanPlan]) -> DuckLakeError:
     """Return the error of ours for one that Spark raised over DataFrames of ``read_table`` with these plans.
 
-    That is a ``StorageError`` where Spark names one of their files, else what ``job_errors.typed`` returns.
+    That is a ``StorageError`` where Spark names one of their files and no other cause, else what
+    ``job_errors.typed`` returns.
     """
     found = typed(error)
-    if not isinstance(found, SparkJobError):
+    if not isinstance(found, SparkJobError) or cause_of(error) is not None:
         return found
     text = str(error)
     for plan in plans:
         for file in plan.files:
             if spark_path(file.path).rpartition("/")[2] in text:
-                return _unreadable(plan.table, file, text)
+                return StorageError(f"{_unreadable(plan.table, file, text)}\n{found}")
     return found
 
 

@@ -8,11 +8,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError, StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.errors import (
+    InvalidInputError,
+    SparkJobError,
+    StorageError,
+    UnsupportedFeatureError,
+)
 from airflow_provider_ducklake.planning.write import append_to_existing, plan_write
 from airflow_provider_ducklake.spark.job_request import job_directory
 from airflow_provider_ducklake.spark.jobs.insert import write
@@ -342,9 +348,28 @@ def test_a_file_that_goes_bad_before_the_rows_are_asked_for_is_named(sqlite_cata
 
     error = read_error(caught.value, [plan])
     assert isinstance(error, StorageError)
-    assert plan.files[0].path in str(error)
-    assert "of main.t at snapshot 2: " in str(error)
-    assert reason in str(error)
+    ours, spark_says = str(error).split("\n", 1)
+    assert plan.files[0].path in ours
+    assert "of main.t at snapshot 2: " in ours
+    assert reason in ours
+    assert "FAILED_READ_FILE" in spark_says
+
+
+def test_a_file_is_not_called_bad_for_what_ails_who_reads_it(sqlite_catalog, spark):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
+        duck.sql("CREATE TABLE t AS SELECT 1 AS i")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        plan = lake.scan("t")
+    java = spark._jvm.java
+    read = f"[FAILED_READ_FILE] Encountered error while reading file {plan.files[0].path}"
+    failed = java.lang.RuntimeException(read, java.lang.OutOfMemoryError("Java heap space"))
+
+    with pytest.raises(Py4JJavaError) as caught:
+        java.util.concurrent.CompletableFuture.failedFuture(failed).join()
+
+    error = read_error(caught.value, [plan])
+    assert type(error) is SparkJobError
+    assert str(error).startswith("Spark ran out of memory.")
 
 
 def test_lakes_of_older_versions(old, sqlite_catalog, spark):  # noqa: F811
