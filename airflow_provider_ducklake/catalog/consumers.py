@@ -17,7 +17,9 @@ from airflow_provider_ducklake.catalog import own_tables
 from airflow_provider_ducklake.catalog.column_types import TABLE_OPTIONS, CatalogText, CatalogTimestamp
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.questions import Question
+from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.errors import TransactionConflictError
+from airflow_provider_ducklake.spec.commit_key import FIRST_GENERATION
 from airflow_provider_ducklake.spec.consumption import Consumer, Consumption
 from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.spec.commit_key import CommitKey
 
 NAME = "airflow_ducklake_consumer"
 _DIGEST_LENGTH = 64
@@ -112,6 +115,22 @@ def check_unchanged(consumed: Consumed, now: Sequence[Consumption]) -> None:
             f"what consumer {consumed.consumer.name!r} had not consumed",
             newest,
         )
+
+
+def start_over(catalog: Catalog, consumer: Consumer, key: CommitKey) -> None:
+    """Note that a first try begins: what was consumed under its key was by a run that was deleted since."""
+    with catalog.dialect.reading() as connection:
+        known = consumptions(connection, catalog, consumer)
+    if any(one.commit_key == key.digest and one.generation >= FIRST_GENERATION for one in known):
+        with_retries(catalog.dialect, DEFAULT_RETRY, lambda: _number_as_earlier_run(catalog, consumer, key))
+
+
+def _number_as_earlier_run(catalog: Catalog, consumer: Consumer, key: CommitKey) -> None:
+    table = consumer_table(catalog.tables.metadata_schema)
+    is_ours = (table.c.consumer == consumer.digest) & (table.c.commit_key == key.digest)
+    with catalog.dialect.writing() as connection:
+        connection.execute(table.update().where(is_ours).values(generation=FIRST_GENERATION - 1))
+        connection.commit()
 
 
 def record_effects(catalog: Catalog, consumed: Consumed, now: datetime) -> Iterator[Effect]:

@@ -59,6 +59,14 @@ if TYPE_CHECKING:
 class LakeReads(OpenLake):
     """The questions of ``Lake``."""
 
+    def lake_id(self) -> str:
+        """Return what tells the lake from others, however its catalog is connected to.
+
+        It is the uuid of its first schema, which a copy of the catalog has, too.
+        """
+        with self._reading() as connection:
+            return read.first_schema_uuid(connection, self._catalog.tables)
+
     def current_snapshot(self) -> Snapshot:
         """Return the newest snapshot."""
         with self._reading() as connection:

@@ -181,11 +181,18 @@ class LakeWrites(LakeReads):
         with translated(self._catalog.dialect.engine.url):
             return commit(self._catalog, planned, self.locate, retry)
 
-    def consumptions(self, consumer: Consumer) -> tuple[Consumption, ...]:
-        """Return which changes a consumer has consumed, oldest first; see ``DuckLakeSparkSQLOperator``."""
+    def consumptions(
+        self, consumer: Consumer, starts_over: CommitKey | None = None
+    ) -> tuple[Consumption, ...]:
+        """Return which changes a consumer has consumed, oldest first; see ``DuckLakeSparkSQLOperator``.
+
+        ``starts_over``: what is found under that key was left by a run of the same name that was deleted.
+        """
         self._refuse_unwritable()
         with translated(self._catalog.dialect.engine.url):
             consumers.ensure_table(self._catalog)
+            if starts_over is not None:
+                consumers.start_over(self._catalog, consumer, starts_over)
         with self._reading() as connection:
             return consumers.consumptions(connection, self._catalog, consumer)
 

@@ -114,6 +114,13 @@ def schemas(connection: Connection, tables: CatalogTables, at: int) -> list[Sche
     ]
 
 
+def first_schema_uuid(connection: Connection, tables: CatalogTables) -> str:
+    """Return the uuid of the lake's oldest schema, which is its alone."""
+    schema = tables["schema"]
+    oldest = select(schema.c.schema_uuid).order_by(schema.c.schema_id).limit(1)
+    return str(connection.execute(oldest).scalar_one())
+
+
 def find_schema(connection: Connection, tables: CatalogTables, at: int, name: str) -> SchemaRow | None:
     """Return the schema of that name; letter case is ignored."""
     return next((row for row in schemas(connection, tables, at) if fold(row.name) == fold(name)), None)

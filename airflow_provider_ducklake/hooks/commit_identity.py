@@ -4,47 +4,71 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import conf
 
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spec.commit_key import FIRST_GENERATION, CommitKey
+from airflow_provider_ducklake.spec.commit_key import FIRST_GENERATION, CommitKey, OnClear
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airflow.sdk import BaseOperator, Context
 
+    from airflow_provider_ducklake.catalog.commit import KeyedCommit
+    from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.spec.snapshots import JsonValue
 
 _NAMESPACE_LENGTH = 12
-_made: set[tuple[str, int, str]] = set()  # commits of the tries that this process runs, which is one mostly
 _AIRFLOWS_DEFAULT_URL = "http://localhost:8080/"  # what Airflow's own links begin with where none is set
+
+
+@dataclass(frozen=True, slots=True)
+class _CommitsOfTry:
+    """The commits that a try has looked up, and those that it has made: each a lake and a key."""
+
+    looked_up: set[tuple[str, str]] = field(default_factory=set)
+    made: set[tuple[str, str]] = field(default_factory=set)
+
+
+_try_of_process: dict[str, _CommitsOfTry] = {}  # by its id; Airflow's context has no place that lasts a try
+
+
+def _commits_of(try_id: str) -> _CommitsOfTry:
+    """Return the commits of the try that this process runs, and forget those of any before."""
+    if try_id not in _try_of_process:
+        _try_of_process.clear()
+    return _try_of_process.setdefault(try_id, _CommitsOfTry())
 
 
 @dataclass(frozen=True, slots=True)
 class CommitIdentity:
     """The key of a task's commit, and what its snapshot says of the task.
 
-    ``starts_over``: this is the first try of all, so that a commit found under the key was made by a run of
-    the same name that has been deleted since. ``try_id`` is the id of the task instance, another one for each
-    try.
+    ``starts_over``: nothing can have been committed under the key in this run, so that a commit found there
+    was made by a run of the same name that has been deleted since. ``try_id`` is another one for each try.
+    ``lake_id`` tells in which lake the commit is made.
     """
 
     key: CommitKey
     starts_over: bool
     extra: dict[str, JsonValue]
     try_id: str = ""
+    lake_id: str = ""
 
     @property
     def task(self) -> str:
-        """The DAG's and the task's id, with the index of a mapped task, and an operator that it executes."""
+        """The DAG's and the task's id, with the index of a mapped task, and an operator that it executes.
+
+        No two tasks have the same: ids have dots, but neither slashes nor colons.
+        """
         airflow: Any = self.extra["airflow"]
+        between = "/" if "." in airflow["dag_id"] else "."
         mapped = f"[{airflow['map_index']}]" if airflow["map_index"] >= 0 else ""
-        executed = f".{airflow['operator']}" if "operator" in airflow else ""
-        return f"{airflow['dag_id']}.{airflow['task_id']}{mapped}{executed}"
+        executed = f":{airflow['operator']}" if "operator" in airflow else ""
+        return f"{airflow['dag_id']}{between}{airflow['task_id']}{mapped}{executed}"
 
     @property
     def message(self) -> str:
@@ -53,23 +77,36 @@ class CommitIdentity:
         return f"{airflow['dag_id']}.{airflow['task_id']}"
 
     @contextmanager
-    def made_once(self) -> Iterator[None]:
-        """Make the one commit of this try that the key names; a try that failed before it may go on.
+    def made_once(self, lake: Lake) -> Iterator[CommitIdentity]:
+        """Make the one commit of this try that the key names in a lake; what failed before may go on.
+
+        Yields the identity for it, which starts over only if the try has not looked the commit up before.
 
         Raises:
             InvalidInputError: it was made already. A retry could not tell it from a second one.
         """
         airflow: Any = self.extra["airflow"]
-        made = (self.try_id, airflow["try_number"], self.key.digest)
-        if made in _made:
+        commits, commit = _commits_of(self.try_id), (lake.lake_id(), self.key.digest)
+        if commit in commits.made:
             operator = airflow.get("operator", airflow["task_id"])
             raise InvalidInputError(
                 f"The operator {operator!r} has been executed before in this try of task "
                 f"{airflow['task_id']!r}: a retry could not tell its commits apart. Give each operator that "
                 "one task executes a task_id of its own, or map the task."
             )
-        yield
-        _made.add(made)
+        starts_over = self.starts_over and commit not in commits.looked_up
+        yield replace(self, starts_over=starts_over, lake_id=commit[0])
+        commits.made.add(commit)
+
+    def keyed_commit(self, lake: Lake, on_clear: OnClear = OnClear.REPLACE) -> KeyedCommit:
+        """Look up what was committed under the key; from now on what is found there is of this run.
+
+        Raises:
+            ZombieCommitError: a later generation of the same task has committed.
+        """
+        keyed = lake.keyed_commit(self.key, on_clear, starts_over=self.starts_over)
+        _commits_of(self.try_id).looked_up.add((self.lake_id, self.key.digest))
+        return keyed
 
 
 def generation(try_number: int, max_tries: int, retries: int | None) -> int:
@@ -120,4 +157,4 @@ def commit_identity(
     }
     if not is_own:
         airflow["operator"] = operator.task_id
-    return CommitIdentity(key, ti.try_number == 1, {"airflow": airflow}, str(ti.id))
+    return CommitIdentity(key, ti.try_number == 1, {"airflow": airflow}, f"{ti.id} {ti.try_number}")

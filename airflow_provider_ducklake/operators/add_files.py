@@ -72,8 +72,8 @@ class DuckLakeAddFilesOperator(DuckLakeOperator):
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             lake = hook.lake()
-            with identity.made_once():
-                committed, files = self._add(lake, paths, identity)
+            with identity.made_once(lake) as once:
+                committed, files = self._add(lake, paths, once)
             if committed is not None and committed.is_earlier:
                 return self._summary_of_records(lake, committed)
         return self._summary(committed, files)
@@ -81,8 +81,7 @@ class DuckLakeAddFilesOperator(DuckLakeOperator):
     def _add(
         self, lake: Lake, paths: Sequence[str], identity: CommitIdentity
     ) -> tuple[CommittedSnapshot | None, Sequence[DataFile]]:
-        if identity.starts_over:  # what a deleted run of this name left behind is not this task's
-            lake.keyed_commit(identity.key, starts_over=True)
+        identity.keyed_commit(lake)  # what a deleted run of this name left behind is not this task's
         message = self.commit_message or identity.message
         files: Sequence[DataFile] = ()
         with lake.transaction("airflow", message, identity.extra, identity.key) as tx:

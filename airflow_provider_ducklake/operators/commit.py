@@ -82,8 +82,8 @@ class DuckLakeCommitOperator(DuckLakeOperator):
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             lake = hook.lake()
-            with identity.made_once():
-                keyed = lake.keyed_commit(identity.key, on_clear, starts_over=identity.starts_over)
+            with identity.made_once(lake) as once:
+                keyed = once.keyed_commit(lake, on_clear)
                 if keyed.seen.done:
                     return self._already_committed(lake, keyed.seen.done)
                 announce_replaced(self.log, lake, keyed)

@@ -63,8 +63,8 @@ class DuckLakeDDLOperator(DuckLakeOperator):
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             message = self.commit_message or identity.message
             lake = self._created(hook) if creates else hook.lake()
-            with identity.made_once():
-                committed = _run(lake, statements, identity, message) if statements else None
+            with identity.made_once(lake) as once:
+                committed = _run(lake, statements, once, message) if statements else None
         if statements:
             self._report(committed)
         return {
@@ -112,8 +112,7 @@ def _run(
 ) -> CommittedSnapshot | None:
     from airflow_provider_ducklake.catalog.ddl import apply_ddl  # noqa: PLC0415 - not needed to parse a DAG
 
-    if identity.starts_over:  # what a deleted run of this name left behind is not this task's
-        lake.keyed_commit(identity.key, starts_over=True)
+    identity.keyed_commit(lake)  # what a deleted run of this name left behind is not this task's
     with lake.transaction("airflow", message, identity.extra, identity.key) as tx:
         if tx.committed is None:
             apply_ddl(tx, statements)

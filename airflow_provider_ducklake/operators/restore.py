@@ -89,8 +89,8 @@ class DuckLakeRestoreTableOperator(DuckLakeOperator):
             if parse_flag("dry_run", self.is_dry_run):
                 return _summary(hook.lake().restore(**scope, dry_run=True))
             identity = commit_identity(context, self, hook.settings().commit_namespace)
-            with identity.made_once():
-                result = self._restore(hook.lake(), scope, identity)
+            with identity.made_once(hook.lake()) as once:
+                result = self._restore(hook.lake(), scope, once)
         if result.committed is not None and result.committed.is_earlier:
             announce_earlier(self.log, result.committed.records)
         return _summary(result)
@@ -110,7 +110,7 @@ class DuckLakeRestoreTableOperator(DuckLakeOperator):
 
         message = self.commit_message or identity.message
         info = CommitInfo("airflow", message, identity.extra)
-        keyed = lake.keyed_commit(identity.key, OnClear.APPEND, starts_over=identity.starts_over)
+        keyed = identity.keyed_commit(lake, OnClear.APPEND)
         return lake.restore(**scope, info=info, keyed=keyed)
 
 

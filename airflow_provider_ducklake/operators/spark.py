@@ -106,15 +106,15 @@ class DuckLakeSparkOperator(DuckLakeSparkJobOperator):
             lake = hook.lake()
             if self.stage_only:
                 return self._write_and_stage(context, lake)
-            with identity.made_once():
-                return self._commit_once(context, lake, identity, on_clear)
+            with identity.made_once(lake) as once:
+                return self._commit_once(context, lake, once, on_clear)
         finally:
             hook.close()
 
     def _commit_once(
         self, context: Context, lake: Lake, identity: CommitIdentity, on_clear: OnClear
     ) -> dict[str, Any]:
-        keyed = lake.keyed_commit(identity.key, on_clear, starts_over=identity.starts_over)
+        keyed = identity.keyed_commit(lake, on_clear)
         if keyed.seen.done:
             return self._already_committed(lake, keyed.seen.done)
         self.begin(lake, identity, keyed)

@@ -178,8 +178,9 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         if self.incremental is False or self.incremental == "False":
             return None
         self._consumer = _consumer(self.consumer, identity)
-        known = lake.consumptions(self._consumer)
-        return Log(known, identity.key, starts_over=identity.starts_over, restores=lake.restored_tables())
+        key = identity.key if identity.starts_over else None
+        known = lake.consumptions(self._consumer, starts_over=key)
+        return Log(known, identity.key, lake.restored_tables())
 
     def _incremental_tables(self) -> frozenset[FoldedName] | None:
         if self.incremental is True or self.incremental == "True":

@@ -38,22 +38,15 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What a consumer has consumed, as the task with ``key`` sees it.
-
-    ``starts_over``: what is there under the key was left by a run of the same name that was deleted since.
-    ``restores`` are those of all tables.
-    """
+    """What a consumer has consumed, as the task with ``key`` sees it, and the restores of all tables."""
 
     entries: tuple[Consumption, ...]
     key: CommitKey
-    starts_over: bool = False
     restores: tuple[RestoredTable, ...] = ()
 
     @property
     def done(self) -> tuple[Consumption, ...]:
         """What an earlier try of this very task consumed: nothing is left to do."""
-        if self.starts_over:
-            return ()
         return tuple(one for one in self._own if one.generation == self.key.generation)
 
     @property

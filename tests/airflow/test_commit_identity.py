@@ -1,12 +1,19 @@
 """Which tries of a task make the same commit: the numbers that Airflow gives, as seen on running ones."""
 
-from uuid import UUID
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from uuid import UUID, uuid4
 
+import pyarrow as pa
 import pytest
 from airflow.sdk import BaseOperator
 
+from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.commit_identity import commit_identity, default_namespace, generation
+from airflow_provider_ducklake.planning.write import WriteResult, append_to_existing, plan_write
+from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from tests.concurrency.arrow_jobs import write
 
 
 @pytest.mark.parametrize(
@@ -78,20 +85,130 @@ def test_an_operator_that_another_task_executes_has_its_own_key_and_the_tasks_re
 
     assert identity.key.names == ("prod", "dag", "run", "task", 3, 0, "inner")
     assert identity.key.generation == identity_of().key.generation
-    assert (identity.task, identity.message) == ("dag.task[3].inner", "dag.task")
+    assert (identity.task, identity.message) == ("dag.task[3]:inner", "dag.task")
 
 
-def test_a_commit_is_made_once_in_a_try_and_what_failed_may_go_on():
-    identity = identity_of(BaseOperator(task_id="once"))
-    with pytest.raises(KeyError), identity.made_once():
-        raise KeyError
-    with identity.made_once():
-        pass
+def test_no_two_tasks_have_the_same_name():
+    names = set()
+    for dag_id, task_id, operator_id in [
+        ("a", "b", "b"),
+        ("a", "b.c", "b.c"),
+        ("a.b", "c", "c"),
+        ("a", "b", "c"),
+        ("a.b", "c.d", "c.d"),
+        ("a.b.c", "d", "d"),
+        ("a", "b.c.d", "b.c.d"),
+        ("a", "b.c", "d"),
+    ]:
+        instance = FakeTaskInstance()
+        instance.dag_id, instance.task_id, instance.map_index = dag_id, task_id, -1
+        names.add(commit_identity({"ti": instance}, BaseOperator(task_id=operator_id), "prod").task)
+
+    assert len(names) == 8
+
+
+class FirstTry(FakeTaskInstance):
+    map_index, try_number, max_tries = -1, 1, 2
+
+    def __init__(self) -> None:
+        self.id = uuid4()
+
+
+def make(lake: Lake, ti: FirstTry, operator_id: str = "task", *, fails: bool = False) -> bool | None:
+    """Execute an operator that adds a row; return whether it found it there, None where it fails."""
+    identity = commit_identity({"ti": ti}, BaseOperator(task_id=operator_id, retries=2), "prod")
+    with suppress(KeyError), identity.made_once(lake) as once:
+        keyed = once.keyed_commit(lake)
+        base = lake.current_snapshot().id
+        if not keyed.seen.done:
+            appended = append_to_existing(lake.table_snapshot("t"), written(lake))
+            lake.commit(base, (*lake.replaced_rows(keyed.seen, base), *appended), CommitInfo(), keyed=keyed)
+        if fails:
+            raise KeyError
+        return bool(keyed.seen.done)
+    return None
+
+
+def written(lake: Lake) -> WriteResult:
+    target = lake.table_snapshot("t")
+    return write(plan_write(target, f"{target.root}ducklake-{uuid4()}/"), pa.table({"i": [1]}))
+
+
+@pytest.fixture
+def lakes(new_catalog) -> Iterator[list[Lake]]:
+    catalogs = [new_catalog("sqlite") for _ in range(2)]
+    with ExitStack() as stack:
+        lakes = [stack.enter_context(Lake.create(one.sqlalchemy_url, one.data_path)) for one in catalogs]
+        for lake in lakes:
+            with lake.transaction() as tx:
+                tx.create_table("t", {"i": "int64"})
+        yield lakes
+
+
+def counts(lakes: list[Lake]) -> list[int]:
+    return [lake.read_arrow("t").num_rows for lake in lakes]
+
+
+def test_a_commit_is_made_once_in_a_try(lakes):
+    ti = FirstTry()
+    make(lakes[0], ti)
+
+    with pytest.raises(InvalidInputError, match=r"operator 'task' .* in this try of task 'task'"):
+        make(lakes[0], ti)
+    make(lakes[0], ti, "another")
+
+    assert counts(lakes) == [2, 0]
+
+
+def test_one_operator_may_write_to_several_lakes(lakes):
+    ti = FirstTry()
+
+    assert [make(lake, ti) for lake in lakes] == [False, False]
+
+    assert counts(lakes) == [1, 1]
+    again = FirstTry()
+    again.try_number = 2
+    assert [make(lake, again) for lake in lakes] == [True, True]
+
+
+def test_a_lake_is_the_same_by_whatever_address(lakes, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "lake_1")
+    url = lakes[0]._catalog.dialect.engine.url
+    ti = FirstTry()
+    make(lakes[0], ti)
 
     with (
-        pytest.raises(InvalidInputError, match=r"operator 'once' .* in this try of task 'task'"),
-        identity.made_once(),
+        Lake.connect(url.set(database=url.database.replace("/lake_1/", "/link/"))) as linked,
+        pytest.raises(InvalidInputError, match="has been executed before"),
     ):
-        pass
-    with identity_of(BaseOperator(task_id="twice")).made_once():
-        pass
+        make(linked, ti)
+
+    assert counts(lakes) == [1, 0]
+
+
+def test_what_failed_after_its_commit_finds_it_when_it_is_called_again_in_the_first_try(lakes):
+    ti = FirstTry()
+    assert make(lakes[0], ti, fails=True) is None
+
+    assert make(lakes[0], ti) is True
+
+    assert counts(lakes) == [1, 0]
+
+
+def test_a_first_try_takes_what_it_finds_for_the_commit_of_a_deleted_run(lakes):
+    make(lakes[0], FirstTry())
+
+    assert make(lakes[0], FirstTry(), fails=True) is None
+    assert make(lakes[0], FirstTry()) is False
+
+    assert counts(lakes) == [1, 0]
+
+
+def test_a_look_up_that_fails_is_no_start(lakes):
+    make(lakes[0], FirstTry())
+    identity = commit_identity({"ti": (ti := FirstTry())}, FakeTaskInstance.task, "prod")
+    with suppress(KeyError), identity.made_once(lakes[0]):
+        raise KeyError
+
+    assert make(lakes[0], ti) is False

@@ -7,9 +7,15 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ducklake.catalog.commit import KeyedCommit
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import ChangesExpiredError, ChangesUndoneError
+from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
+from airflow_provider_ducklake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from tests.concurrency import arrow_jobs
 from tests.concurrency.verbs import operate
 
 HISTORIES = {"ci": (4, 22), "full": (60, 50)}
@@ -143,6 +149,40 @@ def test_changes_from_before_the_drop_that_have_expired_are_refused(lake):
 
     with pytest.raises(ChangesExpiredError, match=r"s\.t .*full_refresh=True"):
         consume(lake)
+
+
+# --- a run that was made again ---
+
+
+def begun(lake: Lake, *, starts_over: bool) -> tuple[DuckLakeSparkSQLOperator, KeyedCommit]:
+    """Begin a try as a task does, under the name that every run of this test has."""
+    key = CommitKey(("copy",))
+    airflow = {"dag_id": "d", "task_id": "copy", "map_index": -1, "namespace": "test"}
+    operator = DuckLakeSparkSQLOperator(task_id="copy", sql=COPY, incremental=["s.t"], consumer="c")
+    keyed = lake.keyed_commit(key, starts_over=starts_over)
+    operator.begin(lake, CommitIdentity(key, starts_over=starts_over, extra={"airflow": airflow}), keyed)
+    return operator, keyed
+
+
+def end(lake: Lake, operator: DuckLakeSparkSQLOperator, keyed: KeyedCommit) -> None:
+    request = operator.make_request(lake, JdbcPasswords())
+    operator.commit(lake, arrow_jobs.run(request), CommitInfo("test", "again"), keyed)
+
+
+@pytest.mark.parametrize("tries", [1, 2])
+def test_a_run_that_was_made_again_consumes_the_same_also_in_its_retry(lake, tries):
+    append(lake, 1, 2)
+    end(lake, *begun(lake, starts_over=True))
+    append(lake, 3)
+    one_try = begun(lake, starts_over=True)
+    for _ in range(tries - 1):
+        one_try = begun(lake, starts_over=False)
+
+    end(lake, *one_try)
+
+    assert results(lake) == [1, 2]
+    consume(lake)
+    assert results(lake) == rows(lake) == [1, 2, 3]
 
 
 # --- drawn ---
