@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from sqlalchemy.engine import URL
+
     from airflow_provider_ducklake.catalog.column_bounds import ColumnBounds
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.catalog.table_info import TableInfo
@@ -235,6 +237,7 @@ def _look(settings: ConnectionSettings) -> str:
     try:
         snapshot = lake.current_snapshot()
         check_writable(lake.data_path, settings.storage_options)
+        _check_rights(settings)
     finally:
         lake.close()
     made = f"{snapshot.time:%Y-%m-%d %H:%M:%S} UTC"
@@ -251,6 +254,7 @@ def _look_before_creation(settings: ConnectionSettings, missing: NotADuckLakeErr
     check_directory(settings.url)
     data_path = _data_path(settings)
     check_writable(data_path, settings.storage_options)
+    _check_rights(settings)
     return (
         f"No lake yet: {missing.catalog} {missing.problem}. All is ready for one; the data path {data_path} "
         "is writable: create it with DuckLakeDDLOperator(create_lake=True). If there should be one already, "
@@ -258,12 +262,22 @@ def _look_before_creation(settings: ConnectionSettings, missing: NotADuckLakeErr
     )
 
 
+def _check_rights(settings: ConnectionSettings) -> None:
+    from airflow_provider_ducklake.catalog.rights import check_creates_tables  # noqa: PLC0415
+
+    check_creates_tables(_url(settings, _TEST_TIMEOUT_SECONDS), settings.metadata_schema)
+
+
+def _url(settings: ConnectionSettings, timeout_seconds: int | None) -> URL:
+    if timeout_seconds is not None and settings.url.get_backend_name() in ("postgresql", "mysql"):
+        return settings.url.update_query_dict({"connect_timeout": str(timeout_seconds)})
+    return settings.url
+
+
 def _open(settings: ConnectionSettings, timeout_seconds: int | None = None) -> Lake:
     from airflow_provider_ducklake.catalog.lake import Lake  # noqa: PLC0415
 
-    url = settings.url
-    if timeout_seconds is not None and url.get_backend_name() in ("postgresql", "mysql"):
-        url = url.update_query_dict({"connect_timeout": str(timeout_seconds)})
+    url = _url(settings, timeout_seconds)
     with _naming_missing_driver(settings):
         lake = Lake.connect(
             url,

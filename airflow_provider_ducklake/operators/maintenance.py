@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from enum import StrEnum
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException, TaskGroup
@@ -185,6 +186,21 @@ def _only_after(task_id: str) -> Callable[[Context], None]:
     return check
 
 
+def _default_arguments(step: str, default_args: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what ``default_args`` say of what the step's operator goes by, as its own tasks will have it."""
+    names = {
+        name
+        for class_ in _OF_TABLES[step].__mro__
+        if issubclass(class_, DuckLakeSparkCompactionOperator | DuckLakeSparkFlushInlinedDataOperator)
+        for name in signature(class_.__init__).parameters
+    }
+    given = default_args or {}
+    return {name: given[name] for name in sorted(names & given.keys() - _OF_THE_PLAN)}
+
+
+_OF_THE_PLAN = {"table", "schema", "dry_run"}  # which tables, and whether at all, is said to the plan itself
+
+
 class DuckLakeMaintenanceExpireOperator(DuckLakeExpireSnapshotsOperator):
     """Expire snapshots as ``DuckLakeExpireSnapshotsOperator``; skipped where nothing says which.
 
@@ -213,7 +229,7 @@ class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
     :param tables: the tables to look at; default: all but those whose option ``auto_compact`` is off.
         (templated)
     :param least: from how many rows (flush) or files on it is worth it.
-    :param arguments: those of the step's operator. (templated)
+    :param arguments: those of the step's operator; its others are taken from ``default_args``. (templated)
     :param dry_run: hand on nothing: what would be done is in the log. (templated as ``is_dry_run``)
     :return: the names of the tables, as ``["sales.orders"]``.
     """
@@ -236,7 +252,7 @@ class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
         self.step = str(step)
         self.tables = tables
         self.least = least
-        self.arguments = dict(arguments or {})
+        self.arguments = {**_default_arguments(step, kwargs.get("default_args")), **(arguments or {})}
         self.is_dry_run = dry_run  # "dry_run" is a method of every operator
 
     @no_retry_on_user_errors()

@@ -1,5 +1,6 @@
 """The hook on real catalogs: open, create, read, and say what is wrong without saying secrets."""
 
+import re
 import sqlite3
 import sys
 import traceback
@@ -13,7 +14,9 @@ import pyarrow as pa
 import pytest
 import structlog
 from airflow.models.connection import Connection as CoreConnection
+from sqlalchemy import NullPool, create_engine, inspect
 
+from airflow_provider_ducklake.catalog.connect import parse_url
 from airflow_provider_ducklake.errors import (
     CatalogUnavailableError,
     InvalidInputError,
@@ -33,6 +36,8 @@ from airflow_provider_ducklake.operators.migrate import DuckLakeMigrateOperator
 from airflow_provider_ducklake.operators.verify import DuckLakeVerifyOperator
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 from tests.airflow.conftest import connection_fields
+from tests.interop.job_columns import another_user
+from tests.interop.job_columns import run as run_sql
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
@@ -206,6 +211,38 @@ def test_the_test_button_says_that_a_new_lake_needs_a_data_path(catalog, connect
     assert message.startswith(
         "This connection, field Data path (data_path): is empty, and there is no lake yet."
     )
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_the_test_button_says_that_the_user_may_not_create_tables(postgres_catalog, connect, is_there):
+    if is_there:
+        with open_lake(postgres_catalog) as lake:
+            lake.sql("CREATE TABLE orders (id INT)")
+    with another_user(postgres_catalog, on_schema="USAGE") as theirs:
+        connect(theirs, data_path=theirs.data_path)
+
+        worked, message = DuckLakeHook().test_connection()
+
+    assert not worked
+    assert "refused (permission denied for schema public; tasks create tables there" in message
+
+
+def test_the_test_button_leaves_no_table_and_takes_a_schema_that_is_there(postgres_catalog, connect):
+    run_sql(postgres_catalog, "CREATE SCHEMA mine")
+    with another_user(postgres_catalog) as theirs:
+        user = re.search("user=(\\w+)", theirs.location)[1]
+        run_sql(postgres_catalog, f"GRANT ALL ON SCHEMA mine TO {user}")
+        for metadata_schema in ("public", "mine"):
+            connect(theirs, data_path=theirs.data_path, metadata_schema=metadata_schema)
+            worked, message = DuckLakeHook().test_connection()
+            assert worked, message
+        with closing(DuckLakeHook()) as hook:
+            hook.get_or_create_lake()
+            assert DuckLakeHook().test_connection()[0]
+            with create_engine(
+                parse_url(postgres_catalog.sqlalchemy_url), poolclass=NullPool
+            ).connect() as it:
+                assert not [name for name in inspect(it).get_table_names("mine") if "check" in name]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb"])

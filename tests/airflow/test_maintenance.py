@@ -199,6 +199,27 @@ def test_steps_that_are_none_are_refused_where_the_dag_is_parsed(given, words):
         ducklake_maintenance(**given)
 
 
+@pytest.mark.usefixtures("lake")
+def test_the_look_before_goes_by_the_thresholds_of_default_args():
+    defaults = {"delete_threshold": 0.5, "max_file_size": 100, "min_rows": 1, "sort": False, "table": "x"}
+    with DAG("d", schedule=None, default_args=defaults) as dag:
+        ducklake_maintenance("lake", arguments={"rewrite": {"sort": True}}, min_files=2)
+    with DAG("e", schedule=None) as plain:
+        ducklake_maintenance("lake", min_files=2)
+
+    found = {
+        (step, one.dag_id): one.get_task(f"lake.plan_{step}").execute({})
+        for one in (dag, plain)
+        for step in ("merge", "rewrite")
+    }
+
+    assert dag.get_task("lake.plan_rewrite").arguments == {"delete_threshold": 0.5, "sort": True}
+    assert dag.get_task("lake.plan_flush").arguments == {"min_rows": 1}
+    assert dag.get_task("lake.plan_merge").arguments == {"max_file_size": 100, "sort": False}
+    assert (found["rewrite", "d"], found["rewrite", "e"]) == (["main.deleted"], [])
+    assert (found["merge", "d"], found["merge", "e"]) == ([], ["main.broken", "main.small"])
+
+
 def test_only_the_steps_that_are_chosen_come_in_their_order():
     with DAG("chosen", schedule=None) as dag:
         group = ducklake_maintenance(steps=["merge", "expire"], tables=["sales.orders"])

@@ -28,13 +28,16 @@ def as_before(catalog: CatalogDatabase, lake: Lake) -> None:
 
 
 @contextmanager
-def another_user(catalog: CatalogDatabase) -> Iterator[CatalogDatabase]:
-    """Yield the catalog for a user who may use all of its tables, and add columns to none of them."""
+def another_user(catalog: CatalogDatabase, on_schema: str = "ALL") -> Iterator[CatalogDatabase]:
+    """Yield the catalog for a user who may use all of its tables, and add columns to none of them.
+
+    ``on_schema``: the rights on PostgreSQL's schema.
+    """
     name = f"etl_{uuid.uuid4().hex[:16]}"
     if catalog.kind == "postgres":
         begin = (
             f"CREATE ROLE {name} LOGIN",
-            f"GRANT ALL ON SCHEMA public TO {name}",
+            f"GRANT {on_schema} ON SCHEMA public TO {name}",
             f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {name}",
         )
         end = (f"DROP OWNED BY {name}", f"DROP ROLE {name}")

@@ -89,6 +89,9 @@ class CatalogDialect(ABC):
         if name is not None:
             connection.execute(CreateSchema(name, if_not_exists=True))
 
+    def try_to_create_table(self, schema: str | None) -> None:  # noqa: B027 - a file has no users
+        """Create a table where the catalog's are, and take it back, to see whether the user may."""
+
     def has_table(self, connection: Connection, name: str, schema: str | None) -> bool:
         """Whether the database has a table of that name."""
         return inspect(connection).has_table(name, schema=schema)

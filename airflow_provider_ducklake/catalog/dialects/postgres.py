@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, func, inspect, select
+from sqlalchemy.schema import CreateTable
 
 from airflow_provider_ducklake.catalog.column_types import CatalogTimestamp
 from airflow_provider_ducklake.catalog.dialects.batches import Batches, BatchWriter, is_busy
@@ -81,6 +83,18 @@ class PostgresDialect(CatalogDialect):
     def reading(self) -> Iterator[Connection]:
         with self._connection() as connection:
             yield connection.execution_options(isolation_level="REPEATABLE READ")
+
+    def create_metadata_schema(self, connection: Connection, name: str | None) -> None:
+        # IF NOT EXISTS takes the right to create one also where it exists.
+        if name is not None and not inspect(connection).has_schema(name):
+            super().create_metadata_schema(connection, name)
+
+    def try_to_create_table(self, schema: str | None) -> None:
+        with self._connection() as connection:
+            self.create_metadata_schema(connection, schema)
+            name = f"airflow_ducklake_check_{secrets.token_hex(8)}"
+            connection.execute(CreateTable(Table(name, MetaData(), Column("id", Integer), schema=schema)))
+            connection.rollback()
 
     def is_lost_race(self, error: DBAPIError) -> bool:
         return getattr(error.orig, "sqlstate", None) in _LOST_RACE
