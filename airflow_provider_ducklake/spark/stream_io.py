@@ -53,7 +53,8 @@ def claim(checkpoint: str, owner: StreamOwner, storage_options: StorageOptions =
         raise InvalidInputError(
             f"The checkpoint {checkpoint} belongs to the table {known.table} ({known.table_uuid}), not to "
             f"{owner.table} ({owner.table_uuid}): rows that went there would be missing here. Give each "
-            "table, also one that was made anew, a checkpoint of its own."
+            "table a checkpoint of its own, also one that was created again. If a restore created it with "
+            f"the rows that the stream has committed, remove {checkpoint}ducklake/: it goes on from here."
         )
     if known.task != owner.task:
         raise InvalidInputError(

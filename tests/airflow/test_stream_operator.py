@@ -330,8 +330,27 @@ def test_a_checkpoint_belongs_to_one_task_and_one_table(stream):
     with pytest.raises(AirflowFailException, match="is relative"):
         stream.run(checkpoint="checkpoints/events")
     stream.sql("DROP TABLE events; CREATE TABLE events (id INT, kind VARCHAR)")
-    with pytest.raises(AirflowFailException, match=r"also one that was made anew"):
+    with pytest.raises(AirflowFailException, match=r"also one that was created again"):
         stream.run()
+
+
+def test_a_stream_goes_on_into_a_table_that_a_restore_created_when_it_is_told_so(stream):
+    stream.sql("CREATE SCHEMA s; CREATE TABLE s.events (id INT, kind VARCHAR)")
+    stream.add([(1, "a")], [(2, "b")])
+    stream.run(table="s.events")
+    with Lake.connect(stream.catalog.sqlalchemy_url) as lake:
+        then = lake.current_snapshot().id
+        with lake.transaction() as tx:
+            tx.drop_schema("s", cascade=True)
+        lake.restore(schema="s", at=int(then))
+
+    with pytest.raises(AirflowFailException, match=rf"If a restore .* remove {stream.checkpoint}/ducklake/"):
+        stream.run(table="s.events")
+
+    shutil.rmtree(stream.checkpoint / "ducklake")
+    stream.add([(3, "c")])
+    assert stream.run(table="s.events")["rows_added"] == 1
+    assert stream.sql("SELECT id FROM s.events ORDER BY id") == [(1,), (2,), (3,)]
 
 
 def test_a_staged_file_that_is_gone_stops_the_stream(stream):
