@@ -479,6 +479,7 @@ def test_a_restore_that_brings_rows_back_after_they_were_looked_for_is_a_conflic
     assert values(catalog) == [30, 31, 32]
 
 
+@pytest.mark.every_catalog
 @pytest.mark.parametrize("starts_over", [False, True], ids=["cleared", "run made again"])
 def test_rows_that_a_restore_brought_back_are_replaced_also_after_expiry(catalog, lake, starts_over):
     first = run(lake, 1, 10)
