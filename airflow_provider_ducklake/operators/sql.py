@@ -215,6 +215,12 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         self.log.info(
             "Reading %s at snapshot %d", ", ".join(self._reads.names) or "no table", self._reads.at.id
         )
+        for key in sorted(self._reads.of_source):
+            self.log.info(
+                "%s was restored as a new table: this run consumes what the old one had changed before, the "
+                "next one what came since",
+                self._reads.names_of[key],
+            )
         source = LakeSource(
             tables=self._reads.tables,
             datasets=self._datasets(passwords),
