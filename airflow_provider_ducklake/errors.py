@@ -211,7 +211,7 @@ class ChangesExpiredError(NotFoundError):
         return (
             f"The changes of {self.table} after snapshot {self.after} up to snapshot {self.upto} are not all "
             f"there any more: snapshots between them have expired (the oldest left is {self.oldest}). Run "
-            "the task with full_refresh=True once: it makes its results anew from the whole tables."
+            "the task with full_refresh=True once: it computes its results again from the whole tables."
         )
 
 
@@ -453,7 +453,7 @@ class TransactionConflictError(CommitError):
 
 
 class ZombieCommitError(CommitError):
-    """The task was cleared, and has committed anew, while this old attempt of it still ran."""
+    """The task was cleared, and has committed again, while this old attempt of it still ran."""
 
     def __init__(self, generation: int, newest: int, snapshot_id: int) -> None:
         self.generation = generation

@@ -90,7 +90,7 @@ def _check_writable(table: TableSnapshot, bins: Iterable[Bin]) -> None:
     for column in (column for one in bins for column in one.schema.walk()):
         if str(column.type) in NOT_REWRITABLE:
             raise UnsupportedFeatureError(
-                f"Files of {table.name} cannot be written anew: column {column.name} has type {column.type}, "
+                f"Files of {table.name} cannot be rewritten: column {column.name} has type {column.type}, "
                 "which this release does not write. Have DuckDB compact the table."
             )
 

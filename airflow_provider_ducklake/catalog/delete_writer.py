@@ -92,7 +92,7 @@ class DeleteWriter:
         """Return the changes with their delete files as the snapshot is to have them.
 
         Raises:
-            OtherSnapshotError: they have to be written anew first, outside the lock.
+            OtherSnapshotError: they have to be rewritten first, outside the lock.
         """
         if not all(self._is_written(file, snapshot_id) for file in self._wanted):
             if self.may_write_outside:

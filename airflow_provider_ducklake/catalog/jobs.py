@@ -166,7 +166,7 @@ def which_jobs(catalog: Catalog, job_ids: Collection[str]) -> Question[dict[str,
 
 
 def _known(table: Table) -> tuple[Column[Any], ...]:
-    """Return the columns that every release has: nobody adds the others before a job is registered anew."""
+    """Return the columns that every release has: nobody adds the others before a job is registered again."""
     return tuple(table.c[name] for name in ("job_id", "prefix", "registered_at", "released_at"))
 
 

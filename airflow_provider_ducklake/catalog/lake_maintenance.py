@@ -90,7 +90,7 @@ class LakeMaintenance(LakeWrites):
             return plan_merge(connection, self._catalog, found, rule, files)
 
     def plan_rewrite(self, table: TableName, rule: RewriteRule | None = None) -> Compaction:
-        """Return which files of a table are better written anew, without the rows that were deleted.
+        """Return which files of a table are better rewritten, without the rows that were deleted.
 
         Raises:
             TableNotFoundError, SchemaNotFoundError: there is no such table.
@@ -319,7 +319,7 @@ class LakeMaintenance(LakeWrites):
         """Return which invariants of the format the lake breaks; nothing found is an empty list.
 
         ``tables``: only those as they are named now, and nothing that concerns the whole lake. ``sample`` is
-        the share of the files that are opened, drawn anew each time; with 0 only the catalog is read.
+        the share of the files that are opened, drawn again each time; with 0 only the catalog is read.
         ``with_notes``: also what is legal and worth knowing, as files outside the data path.
 
         Raises:

@@ -237,7 +237,7 @@ def _log(planned: Planned, request: RestoreRequest) -> None:
     for one in result.tables:
         log.info(
             "%s is %s: %d files stay, %d end, %d lose rows, %d are copied (%d bytes), rows of %d are written "
-            "anew (%d bytes read); %d rows return to the catalog, %d end there; %s",
+            "again (%d bytes read); %d rows return to the catalog, %d end there; %s",
             *(one.name, one.fate, one.files_kept, one.files_ended, one.files_shortened, one.files_copied),
             *(one.bytes_copied, one.files_rewritten, one.bytes_read, one.inlined_returned, one.inlined_ended),
             ", ".join(one.definition) or "the same columns and keys",

@@ -121,7 +121,7 @@ class PlannedTable:
 
     @property
     def writes_rows(self) -> bool:
-        """Whether rows are written anew, not with their file."""
+        """Whether rows are rewritten, not with their file."""
         from_catalog = self.new is not None and bool(self.history.returning)
         return bool(self.files.rewritten) or from_catalog
 
@@ -207,7 +207,7 @@ def plan_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> P
         home = scope.homes[history.row.schema.id]
         if history.counters is not None:
             new = _new_table(NewTableRef(number), history.row, history.counters, home, catalog)
-            one = _anew(history, restoring, files, new)
+            one = _recreated(history, restoring, files, new)
         else:
             one = PlannedTable(history, restoring, files, tuple(_definition(history, files, home.ref)))
         if one.writes_rows:
@@ -247,7 +247,9 @@ def _new_table(ref: NewTableRef, row: TableRow, counters: Counters, home: Home, 
     return NewTable(ref, home.ref, name, uuid, directory, root, counters)
 
 
-def _anew(history: TableHistory, restoring: Restoring, files: FileActions, new: NewTable) -> PlannedTable:
+def _recreated(
+    history: TableHistory, restoring: Restoring, files: FileActions, new: NewTable
+) -> PlannedTable:
     own = in_own_partitions(files, history.then.table.partition_spec)
     return PlannedTable(history, restoring, own, tuple(creation(history.then_state, new)), new)
 

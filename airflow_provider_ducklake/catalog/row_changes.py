@@ -129,7 +129,7 @@ def _check_has_one_delete_file(table: TableSnapshot, file: LiveDataFile) -> None
     if file.older_delete_files:
         raise UnsupportedFeatureError(
             f"Data file {file.id} of {table.name} has {len(file.older_delete_files) + 1} delete files: other "
-            "clients show its rows as often. Make the table anew first."
+            "clients show its rows as often. Recreate the table first."
         )
 
 

@@ -45,7 +45,7 @@ class DuckLakeCommitOperator(DuckLakeOperator):
     :param staged: what tasks with ``stage_only=True`` returned, ``[orders.output, lines.output]``, or the
         URIs in their ``staged``; the list of a mapped task counts as its elements. (templated)
     :param on_clear: what becomes of the rows that the task committed before it was cleared, or before its run
-        was deleted and made anew: ``replace`` takes them out in the snapshot that adds the new ones,
+        was deleted and created again: ``replace`` takes them out in the snapshot that adds the new ones,
         ``append`` keeps them, ``skip`` keeps them and adds nothing. (templated)
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param commit_message: what the snapshot says of itself; default: the DAG's and the task's id. (templated)
@@ -115,7 +115,7 @@ class DuckLakeCommitOperator(DuckLakeOperator):
         except TransactionConflictError:
             self.log.error(  # noqa: TRY400 - the exception itself is logged by Airflow
                 "Nothing was committed; everything is still staged. Clear the task that staged the table "
-                "of the conflict: it plans anew."
+                "of the conflict: it plans again."
             )
             raise
         if committed is not None and committed.is_earlier:

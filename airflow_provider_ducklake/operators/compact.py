@@ -272,7 +272,7 @@ class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkCompactionOperator):
 
 
 class DuckLakeSparkRewriteDataFilesOperator(DuckLakeSparkCompactionOperator):
-    """Write files anew that have lost many of their rows; older snapshots keep the old ones.
+    """Rewrite files that have lost many of their rows; older snapshots keep the old ones.
 
     Rows keep their ids, and the change feed does not show it. Files of one partition become one, up to the
     table's ``target_file_size``, with the columns of now. The old files go when the snapshots that have them
@@ -299,7 +299,7 @@ class DuckLakeSparkRewriteDataFilesOperator(DuckLakeSparkCompactionOperator):
         self.delete_threshold = delete_threshold
 
     def plan(self, lake: Lake) -> Compaction:
-        """Return which files are to be written anew."""
+        """Return which files are to be rewritten."""
         given = self.delete_threshold
         try:
             threshold = None if given in (None, "None") else float(given)

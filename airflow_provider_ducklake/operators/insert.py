@@ -73,7 +73,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         one that exists keeps its own. (templated)
     :param mode: ``append``; ``overwrite``: in place of all rows; ``overwrite_partitions``: in place of the
         rows of those partitions that the new rows are in. Where somebody else changed its rows meanwhile,
-        overwriting is a conflict, and the retry plans anew. (templated)
+        overwriting is a conflict, and the retry plans again. (templated)
     :param overwrite_where: in place of the rows for which a condition such as ``"day = '2026-01-31'"`` is
         true; the new rows have to satisfy it. (templated)
     :param schema_evolution: ``strict``; ``add_columns``: columns and fields that the table lacks are added,
@@ -306,7 +306,7 @@ def _replaced(lake: Lake, keyed: KeyedCommit, base: SnapshotId) -> tuple[Change,
 
 
 def _as_it_is_now(lake: Lake, table: TableSnapshot) -> TableSnapshot:
-    """Return the table anew: rows to be replaced may have moved to other files while the job ran.
+    """Read the table again: rows to be replaced may have moved to other files while the job ran.
 
     A table that is another one by now stays as it was planned with, and becomes a conflict.
     """

@@ -29,7 +29,7 @@ class DuckLakeMigrateOperator(DuckLakeOperator):
     :param commit_message: accepted as by every operator, and unused: migrating makes no snapshot. (templated)
     :return: ``{"from_version": "0.3", "to_version": "1.0", "steps": ["…"], "files": 2, "bytes": 4096,
         "backup": "/data/lake.sqlite.0.3.20261122T013000000000Z.backup", "dry_run": False}``: the merged files
-        and chains of delete files that were written anew and the size of what was read for that; no steps
+        and chains of delete files that were rewritten and the size of what was read for that; no steps
         where there was nothing to do.
     """
 
@@ -65,7 +65,7 @@ class DuckLakeMigrateOperator(DuckLakeOperator):
         for step in result.steps:
             self.log.info("%s: %s", "To do" if result.dry_run else "Done", step)
         self.log.info(
-            "%s %s to %s; %d files written anew, from %d bytes; backup: %s",
+            "%s %s to %s; %d files rewritten, from %d bytes; backup: %s",
             "Dry run, from" if result.dry_run else "Migrated from",
             result.from_version,
             result.to_version,

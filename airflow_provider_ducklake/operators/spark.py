@@ -46,7 +46,7 @@ class DuckLakeSparkOperator(DuckLakeSparkJobOperator):
     A retry of a task whose commit landed finds it, and succeeds without another job.
 
     :param on_clear: what becomes of the rows that the task committed before a person cleared it, or before
-        its run was deleted and made anew: ``replace`` takes them out in the snapshot that adds the new ones,
+        its run was deleted and recreated: ``replace`` takes them out in the snapshot that adds the new ones,
         ``append`` keeps them, ``skip`` keeps them and adds nothing. (templated)
     :param stage_only: write the files and leave their commit to a ``DuckLakeCommitOperator``, which takes
         what this task returns: ``{"staged": "…/stage.json", "table": "sales.orders", "rows_staged": 3,

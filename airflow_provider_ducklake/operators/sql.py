@@ -66,7 +66,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
     :param incremental: True, or the names of the tables of which only the changes are wanted; True means all
         but those that are written. (templated)
     :param consumer: who consumes; default: DAG and task. Tasks that share a name share the marks. (templated)
-    :param full_refresh: with ``incremental``: begin anew. The query sees all rows as inserts, and the tables
+    :param full_refresh: with ``incremental``: begin again. The query sees all rows as inserts, and the tables
         that it writes as empty; its results take the place of their rows. (templated)
     :param engine: as ``DuckLakeSparkInsertOperator``.
     :return: ``{"table": "sales.daily", "snapshot_id": 43, "read_snapshot_id": 42, "rows_added": 3,

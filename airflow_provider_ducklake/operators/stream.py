@@ -48,7 +48,7 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkJobOperator):
         returns a streaming DataFrame with the table's columns. Its module comes along in ``py_files``.
         (templated)
     :param checkpoint: the directory or URI where Spark notes how far it has read; the stream's own, and
-        reached by the worker, too. Without it the stream begins anew, with all rows. (templated)
+        reached by the worker, too. Without it the stream begins again, with all rows. (templated)
     :param sources: what ``transform`` joins the stream with: ``{"name": path or {…}}``, as
         ``DuckLakeSparkInsertOperator`` takes them. (templated)
     :param engine: ``auto``, ``native`` (Spark's Parquet writer) or ``arrow`` (for lists, maps, uuids, …).

@@ -30,7 +30,7 @@ class DuckLakeVerifyOperator(DuckLakeOperator):
     first two hundred are in the XCom ``findings``. ``lake.repair`` mends what can be mended without loss.
 
     :param tables: names of the tables to look at; default: all, and what concerns the whole lake. (templated)
-    :param sample: the share of files that are opened, from 0 (the catalog alone) to 1 (all), drawn anew in
+    :param sample: the share of files that are opened, from 0 (the catalog alone) to 1 (all), drawn again in
         each run. (templated)
     :param ignore: codes of findings that are known and do not fail the task, as ``["table-stats-narrow"]``;
         they are counted. (templated)

@@ -109,7 +109,7 @@ REMEDIES: Mapping[FindingCode, str] = {
     FindingCode.CHILDREN_WRONG: _RESTORE,
     FindingCode.DEFAULT_UNREADABLE: "Correct initial_default in ducklake_column.",
     FindingCode.SCHEMA_VERSION_MISSING: _REPAIR,
-    FindingCode.PARTITION_KEY_UNKNOWN: "Set the table's partitioning anew.",
+    FindingCode.PARTITION_KEY_UNKNOWN: "Set the table's partitioning again.",
     FindingCode.TABLE_UNKNOWN: _RESTORE,
     FindingCode.TABLE_ENDED: _REPAIR,
     FindingCode.DATA_FILE_UNKNOWN: _RESTORE,
@@ -158,7 +158,7 @@ REMEDIES: Mapping[FindingCode, str] = {
     FindingCode.FILE_STATS_COUNTS: _REPAIR,
     FindingCode.PARTITION_VALUE_DIFFERS: _REWRITE,
     FindingCode.DELETE_COUNT_DIFFERS: _REPAIR,
-    FindingCode.DELETES_UNORDERED: "Write the delete file anew, sorted, under a new name.",
+    FindingCode.DELETES_UNORDERED: "Write the delete file again, sorted, under a new name.",
     FindingCode.DELETE_OUTSIDE: "Find out whether the data file was replaced by another.",
 }
 

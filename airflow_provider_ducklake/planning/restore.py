@@ -81,7 +81,7 @@ class FileActions:
     """What becomes of the data files of a table.
 
     ``copied`` files get a copy under another name; of ``rewritten`` ones the rows that return are written
-    anew, ``returning`` many; ``shortened`` ones lose rows that came since. ``ended`` files go with all rows.
+    again, ``returning`` many; ``shortened`` ones lose rows that came since. ``ended`` files go with all rows.
     """
 
     kept: tuple[LiveDataFile, ...] = ()
@@ -222,7 +222,7 @@ class TableState:
 
 
 def alterations(then: TableState, now: TableState, outdated: Collection[ColumnId] = ()) -> Iterator[Change]:
-    """Yield what gives a table its old name, columns, keys and comments; ``outdated`` columns begin anew."""
+    """Yield what gives a table its old name, columns, keys and comments; ``outdated`` columns begin again."""
     old, new = then.table, now.table
     if old.name != new.name:
         yield RenameTable(new.table_id, new.name, old.name)
@@ -281,7 +281,7 @@ def comments(then: TableState, now: TableState | None, new: NewTableRef | None =
 
 
 def check_writable(table: TableSnapshot) -> None:
-    """Refuse a table of which rows would have to be written anew, and cannot be.
+    """Refuse a table of which rows would have to be rewritten, and cannot be.
 
     Raises:
         UnsupportedFeatureError: names the first column that is the reason.
@@ -307,8 +307,8 @@ class Fate(StrEnum):
 class TableRestoration:
     """What a restore does to one table; ``name`` is its name afterwards, or before it is dropped.
 
-    ``rows_returned`` come back in files, copied or written anew; ``bytes_copied`` are those of files that are
-    copied, ``bytes_read`` those of files whose rows are written anew. ``files_shortened`` lose single rows.
+    ``rows_returned`` come back in files, copied or rewritten; ``bytes_copied`` are those of files that are
+    copied, ``bytes_read`` those of files whose rows are rewritten. ``files_shortened`` lose single rows.
     ``inlined_returned`` and ``inlined_ended`` are rows in the catalog. ``definition`` says what else changes.
     """
 

@@ -1,7 +1,7 @@
 """What is noted of a stream's batches, as files beside the checkpoint of its query.
 
 ``metadata`` is Spark's own and holds the query's id: another one where the checkpoint was removed and made
-anew. Ours lie in ``ducklake/``: ``stream.json`` says whose checkpoint it is, ``<query id>/<batch id>.json``
+again. Ours lie in ``ducklake/``: ``stream.json`` says whose checkpoint it is, ``<query id>/<batch id>.json``
 is the record of a batch, there from the moment when its files are complete. Records go when their batches
 are committed; the newest one stays, as Spark may run that batch again. Paths of checkpoints end in ``/``,
 storage options are fsspec's. Importing this loads neither pyspark nor pyarrow.

@@ -1,7 +1,7 @@
 """The words and symbols of DuckDB's SQL, and where one statement ends.
 
 sqlglot's tokenizer reads the text; the grammar above it is our own, see ``docs/adr/0010-…``. What sqlglot
-reads otherwise than DuckDB is put right or refused here. Texts are cut, never written anew: a token knows
+reads otherwise than DuckDB is put right or refused here. Texts are cut, never rewritten: a token knows
 where it stands. *Source:* DuckDB's own splitting, with which a property test compares.
 """
 

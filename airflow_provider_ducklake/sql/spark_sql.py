@@ -1,7 +1,7 @@
 """Spark SQL that reads and writes lake tables: which tables, how, and the query of each statement.
 
 sqlglot says what a text means. The text itself is cut, and names of lake tables in it are replaced; nothing
-is written anew, so Spark runs what the user wrote.
+is rewritten, so Spark runs what the user wrote.
 """
 
 from __future__ import annotations

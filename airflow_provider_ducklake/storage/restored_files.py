@@ -2,7 +2,7 @@
 
 A file is copied as it is where all its rows come back and none says which snapshot it came by: the change
 feed would show rows of a copy at the snapshots that they name, a second time, and would show the rows that a
-copy's delete file leaves out as born and gone. Any other rows are written anew, with their ids.
+copy's delete file leaves out as born and gone. Any other rows are rewritten, with their ids.
 """
 
 from __future__ import annotations

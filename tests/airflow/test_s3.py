@@ -4,14 +4,12 @@ import gc
 import json
 import os
 import re
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
-from moto.server import ThreadedMotoServer
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
@@ -19,11 +17,12 @@ from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperat
 from tests.airflow.conftest import SetConnection, connection_fields
 from tests.airflow.dags import FakeTaskInstance, parse, state_of, sync_dag, xcom
 from tests.airflow.spark_submit import ROOT, SparkSubmit, recorded
+from tests.reference import s3
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import load_extension
 
 PAGE = (ROOT / "docs" / "connection.md").read_text()
-BUCKET, SECRET = "first-mile", "hunter2hunter2"
+BUCKET, SECRET = "first-mile", s3.SECRET
 TASKS = ("insert", "delete", "merge", "query", "compact", "orphans")
 
 DAG_FILE = """
@@ -64,13 +63,8 @@ with DAG("first_mile", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=Non
 
 @pytest.fixture
 def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
-    urllib.request.urlopen(urllib.request.Request(f"{url}/{BUCKET}", method="PUT")).close()
-    yield url
-    server.stop()
+    with s3.bucket(BUCKET) as url:
+        yield url
 
 
 @pytest.fixture
@@ -130,9 +124,9 @@ def test_the_documented_lake_on_s3_works_for_each_verb(
     set_connection("spark_default", conn_type="spark", host="local[2]")
     Path(tmp_path / "orders.csv").write_text("id,price\n1,1.5\n2,2.5\n3,3.5\n")
     Path(tmp_path / "changes.csv").write_text("id,price\n3,30\n4,40\n")
-    s3 = re.search(r"^S3 = \{.*?^\}", PAGE, re.DOTALL | re.MULTILINE)[0]
+    settings = re.search(r"^S3 = \{.*?^\}", PAGE, re.DOTALL | re.MULTILINE)[0]
     file = tmp_path / "first_mile.py"
-    file.write_text(DAG_FILE.format(s3=s3, folder=tmp_path, ivy=ROOT / "build" / "ivy"))
+    file.write_text(DAG_FILE.format(s3=settings, folder=tmp_path, ivy=ROOT / "build" / "ivy"))
 
     run = sync_dag(parse(file)).test()
 

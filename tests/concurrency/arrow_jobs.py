@@ -40,12 +40,19 @@ from airflow_provider_ducklake.storage.table_reader import ROW_ID, read_rows, vi
 
 
 def run(request: JobRequest) -> tuple[WriteResult, ...]:
-    """Do what a job is asked for, and leave what it would leave."""
+    """Do what a job is asked for, and leave what it would leave of changed rows."""
+    found = done(request)
+    if isinstance(found, RowChanges):
+        job_io.write_row_changes(request, found)
+        return found.updated, found.inserted
+    return found
+
+
+def done(request: JobRequest) -> RowChanges | tuple[WriteResult, ...]:
+    """Write the files that a job would write, and return what it would say of them."""
     match request.source:
         case RowChangeSource() as source:
-            changes = _RowChangeJob(request, source).changes()
-            job_io.write_row_changes(request, changes)
-            return changes.updated, changes.inserted
+            return _RowChangeJob(request, source).changes()
         case LakeSource() as source:
             rows = rows_of_sql(source, len(request.plans))
         case DatasetSource(dataset):

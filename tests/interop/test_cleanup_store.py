@@ -1,45 +1,31 @@
 """Clean-up of a lake on S3, played by a server in this process: through fsspec and by Arrow alone."""
 
-import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from moto.server import ThreadedMotoServer
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.storage.deletion import Deletion, delete_files
 from airflow_provider_ducklake.storage.filesystem import exists, write_bytes
 from airflow_provider_ducklake.storage.listing import list_files
+from tests.reference import s3
 
 BUCKET = "cleanup-bucket"
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
-    urllib.request.urlopen(urllib.request.Request(f"{url}/{BUCKET}", method="PUT")).close()
-    yield url
-    server.stop()
+    with s3.bucket(BUCKET) as url:
+        yield url
 
 
-@pytest.fixture(params=["fsspec", "arrow"])
-def options(request: pytest.FixtureRequest, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    if request.param == "arrow":
-        monkeypatch.setitem(sys.modules, "fsspec", None)  # as where it is not installed
-    return {
-        "key": "id",
-        "secret": "hunter2hunter2",
-        "endpoint_url": endpoint,
-        "client_kwargs": {"region_name": "us-east-1"},
-    }
+@pytest.fixture(params=s3.LIBRARIES)
+def options(request, endpoint, monkeypatch) -> dict[str, Any]:
+    return s3.storage_options(endpoint, request.param, monkeypatch)
 
 
 def test_files_are_listed_with_their_ages(options):

@@ -1,14 +1,12 @@
 """The same surface over S3, played by a server in this process: through fsspec and by Arrow alone."""
 
-import sys
-import urllib.request
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
-from moto.server import ThreadedMotoServer
 
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.planning.write import ParquetSettings
@@ -29,6 +27,7 @@ from airflow_provider_ducklake.storage.filesystem import (
 from airflow_provider_ducklake.storage.parquet_footer import read_footer
 from airflow_provider_ducklake.storage.parquet_reader import read_data_file
 from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
+from tests.reference import s3
 
 BUCKET = "lake-bucket"
 SCHEMA = new_columns({"id": "int64", "text": "varchar"})
@@ -36,25 +35,13 @@ SCHEMA = new_columns({"id": "int64", "text": "varchar"})
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
-    urllib.request.urlopen(urllib.request.Request(f"{url}/{BUCKET}", method="PUT")).close()
-    yield url
-    server.stop()
+    with s3.bucket(BUCKET) as url:
+        yield url
 
 
-@pytest.fixture(params=["fsspec", "arrow"])
-def options(request, endpoint, monkeypatch) -> dict:
-    if request.param == "arrow":
-        monkeypatch.setitem(sys.modules, "fsspec", None)  # as on a Spark executor
-    return {
-        "key": "id",
-        "secret": "hunter2hunter2",
-        "endpoint_url": endpoint,
-        "client_kwargs": {"region_name": "us-east-1"},
-    }
+@pytest.fixture(params=s3.LIBRARIES)
+def options(request, endpoint, monkeypatch) -> dict[str, Any]:
+    return s3.storage_options(endpoint, request.param, monkeypatch)
 
 
 def keys(options: dict, prefix: str) -> list[str]:

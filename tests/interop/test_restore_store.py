@@ -1,42 +1,30 @@
 """Copies within a store, and a restored lake on S3, played by a server in this process."""
 
 import itertools
-import sys
-import urllib.request
+from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from moto.server import ThreadedMotoServer
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.storage.copying import copy_file
 from airflow_provider_ducklake.storage.filesystem import exists, open_filesystem, read_bytes, write_bytes
+from tests.reference import s3
 
 BUCKET = "restore-bucket"
 
 
 @pytest.fixture(scope="module")
-def endpoint():
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
-    urllib.request.urlopen(urllib.request.Request(f"{url}/{BUCKET}", method="PUT")).close()
-    yield url
-    server.stop()
+def endpoint() -> Iterator[str]:
+    with s3.bucket(BUCKET) as url:
+        yield url
 
 
-@pytest.fixture(params=["fsspec", "arrow"])
-def options(request, endpoint, monkeypatch):
-    if request.param == "arrow":
-        monkeypatch.setitem(sys.modules, "fsspec", None)  # as where it is not installed
-    return {
-        "key": "id",
-        "secret": "hunter2hunter2",
-        "endpoint_url": endpoint,
-        "client_kwargs": {"region_name": "us-east-1"},
-    }
+@pytest.fixture(params=s3.LIBRARIES)
+def options(request, endpoint, monkeypatch) -> dict[str, Any]:
+    return s3.storage_options(endpoint, request.param, monkeypatch)
 
 
 def test_files_are_copied_within_a_store_and_between_two(options, tmp_path):

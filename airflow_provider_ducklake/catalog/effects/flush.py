@@ -68,7 +68,7 @@ def _file_row(file_id: DataFileId, one: FlushedFile, change: FlushInlined) -> di
     return {
         **file_row(file_id, one.file, change.table_id),
         "begin_snapshot": one.begin_snapshot,
-        "row_id_start": None,  # by which the reference's merge would number sorted rows anew
+        "row_id_start": None,  # by which the reference's merge would renumber sorted rows
         "partition_id": one.partition_id,
         "mapping_id": None,
         "partial_max": one.partial_max,

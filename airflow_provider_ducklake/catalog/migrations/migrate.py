@@ -69,7 +69,7 @@ _MAX_PLANS = 10  # an old client that merges files all the while has to stop som
 class MigrationResult:
     """What a migration did, or with ``dry_run`` would do; no ``steps``: the catalog had 1.0 already.
 
-    ``files`` counts the merged files and the chains of delete files that were written anew, ``bytes`` the
+    ``files`` counts the merged files and the chains of delete files that were rewritten, ``bytes`` the
     size of what was read for that. ``backup`` is the copy of a catalog that is a file, as it was before.
     """
 

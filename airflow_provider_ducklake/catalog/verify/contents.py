@@ -84,7 +84,7 @@ def _specs(look: Look) -> dict[int, PartitionSpec]:
 
 
 def check_contents(contents: Contents, reading: Reading, locate: Locate, sample: float) -> Iterator[Finding]:
-    """Yield what is wrong with files; ``sample`` is the share of them that is looked at, drawn anew."""
+    """Yield what is wrong with files; ``sample`` is the share of them that is looked at, drawn again."""
     yield from _pages(
         contents, reading, sample, "data_file", lambda found: _data_files(found, locate, contents)
     )

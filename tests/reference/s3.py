@@ -1,0 +1,39 @@
+"""A server in this process that plays S3, and the ways in which a lake's files there are reached."""
+
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from moto.server import ThreadedMotoServer
+
+SECRET = "hunter2hunter2"
+LIBRARIES = ("fsspec", "arrow")
+
+
+@contextmanager
+def bucket(name: str) -> Iterator[str]:
+    """Start a server that has the bucket, and yield its URL."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        url = f"http://{host}:{port}"
+        urllib.request.urlopen(urllib.request.Request(f"{url}/{name}", method="PUT")).close()
+        yield url
+    finally:
+        server.stop()
+
+
+def storage_options(endpoint: str, library: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return options for the server; with ``arrow`` fsspec cannot be imported, as on a Spark executor."""
+    if library == "arrow":
+        monkeypatch.setitem(sys.modules, "fsspec", None)
+    return {
+        "key": "id",
+        "secret": SECRET,
+        "endpoint_url": endpoint,
+        "client_kwargs": {"region_name": "us-east-1"},
+    }
