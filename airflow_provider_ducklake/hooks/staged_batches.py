@@ -132,7 +132,7 @@ def _changes(table: TableSnapshot, checkpoint: str, batch: StagedBatch) -> tuple
         uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
         raise UnsupportedFeatureError(
             f"Batch {batch.batch_id} was written before somebody changed columns or partitioning of "
-            f"{table.name}; this release does not write it anew. Add its files, which {uri} names, with "
+            f"{table.name}; this release does not rewrite it. Add its files, which {uri} names, with "
             "DuckLakeAddFilesOperator, and then remove that record."
         ) from error
 
