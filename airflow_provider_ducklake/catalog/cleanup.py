@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Text, select, type_coerce
+from sqlalchemy import Text, case, or_, select, true, type_coerce
 
 from airflow_provider_ducklake.catalog.column_types import time_of
 from airflow_provider_ducklake.catalog.file_paths import named_files
@@ -21,9 +23,11 @@ from airflow_provider_ducklake.planning.retention import cut_off
 from airflow_provider_ducklake.spec.paths import CatalogPath, path_key, why_not_deletable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from datetime import datetime, timedelta
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from datetime import timedelta
     from typing import Any
+
+    from sqlalchemy import Delete
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.storage.deletion import Deletion
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FILES_AT_ONCE = 1_000
+# Far from the years that a driver cannot read, as PostgreSQL's infinity, in whatever zone it returns them.
+_READABLE = datetime(1000, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +77,16 @@ class _Progress:
 
 @dataclass(frozen=True, slots=True)
 class _Scheduled:
-    """A file that waits for its deletion; ids of data files and delete files are of one series.
+    """The row of a file that waits for its deletion: nothing keeps a second one from having its id.
 
-    ``since`` is when it was scheduled; None: that cannot be read.
+    ``path`` is the full one and ``stored`` that of the row, None where it is not a string. ``since`` is when
+    the file was scheduled; None: that cannot be read.
     """
 
-    id: int
+    id: int | None
     path: str
+    stored: str | None
+    is_relative: bool
     since: datetime | None
 
 
@@ -99,20 +108,19 @@ def cleanup(
 
     due = _due(catalog, older_than, floor)
     named = _still_named(catalog, due)
-    refused = _refused(catalog, [one for one in due if one.id not in named])
-    free = [one for one in due if one.id not in named and one.path not in refused]
-    left = tuple(one.path for one in due if one.id in named)
+    left = tuple(_paths(one for one in due if one.path in named))
+    refused = _refused(catalog, [one for one in due if one.path not in named])
+    free = _paths(one for one in due if one.path not in named and one.path not in refused)
     for path in left:
         log.warning("%s waits for its deletion, and the lake still uses it: it stays", path)
     if dry_run or not free:
-        paths = tuple(one.path for one in free)
-        return CleanupResult(paths, named=left, failures=tuple(refused.items()), dry_run=dry_run)
+        return CleanupResult(tuple(free), named=left, failures=tuple(refused.items()), dry_run=dry_run)
     _check_reachable(catalog, storage_options)
     progress = _Progress(len(free), failures=list(refused.items()))
     for part in in_parts(free, FILES_AT_ONCE):
-        done = delete_files([one.path for one in part], storage_options)
-        gone = [one.id for one, outcome in zip(part, done, strict=True) if outcome.error is None]
-        _forget(catalog, gone)
+        done = delete_files(part, storage_options)
+        gone = {outcome.path for outcome in done if outcome.error is None}
+        _forget(catalog, [one for one in due if one.path in gone])
         progress.note(done)
     return CleanupResult(
         tuple(progress.deleted), tuple(progress.missing), left, tuple(progress.failures), dry_run
@@ -122,55 +130,69 @@ def cleanup(
 def _due(catalog: Catalog, older_than: datetime | timedelta, floor: timedelta) -> list[_Scheduled]:
     """Return what was scheduled before the moment; times are read, since SQLite compares their texts."""
     file = catalog.tables["files_scheduled_for_deletion"]
-    times = type_coerce(file.c.schedule_start, Text)  # as they are: one that is none must not stop the others
+    readable = case((file.c.schedule_start.between(*_READABLE), file.c.schedule_start))
+    query = select(
+        file.c.data_file_id,
+        file.c.path,
+        file.c.path_is_relative,
+        type_coerce(readable, Text),  # each is read by itself
+    )
     with catalog.dialect.reading() as connection:
         limit = cut_off(older_than, catalog.dialect.server_time(connection), floor)
-        rows = connection.execute(
-            select(file.c.data_file_id, file.c.path, file.c.path_is_relative, times).order_by(
-                file.c.data_file_id
-            )
-        )
-        waiting = [
-            _Scheduled(id_, CatalogPath(path, is_relative).spelled_below(catalog.data_path), _time(since))
-            for id_, path, is_relative, since in rows
-        ]
+        rows = connection.execute(query.order_by(file.c.data_file_id))
+        waiting = [_scheduled(catalog, row) for row in rows]
     return [one for one in waiting if one.since is None or one.since < limit]
 
 
-def _time(value: str | datetime | None) -> datetime | None:
+def _scheduled(catalog: Catalog, row: Sequence[Any]) -> _Scheduled:
+    id_, path, is_relative, since = row
+    if isinstance(path, bytes):  # SQLite keeps whatever it is given
+        return _Scheduled(id_, repr(path), None, is_relative, _time(since))
+    full = CatalogPath(path, is_relative).spelled_below(catalog.data_path)
+    return _Scheduled(id_, full, path or "", is_relative, _time(since))
+
+
+def _paths(rows: Iterable[_Scheduled]) -> list[str]:
+    """Return the paths of rows, each once."""
+    return list(dict.fromkeys(one.path for one in rows))
+
+
+def _time(value: str | bytes | datetime | None) -> datetime | None:
     try:
-        return time_of(value)
+        return None if isinstance(value, bytes) else time_of(value)
     except ValueError:
         return None
 
 
 def _refused(catalog: Catalog, due: Sequence[_Scheduled]) -> dict[str, str]:
     """Return the paths where this lake must not delete, and why: whoever writes the catalog chose them."""
-    problems = {one.path: _why_not(catalog, one) for one in due}
-    return {path: f"it {problem}" for path, problem in problems.items() if problem is not None}
+    problems = ((one.path, _why_not(catalog, one)) for one in due)
+    return {path: f"it {problem}" for path, problem in problems if problem is not None}
 
 
 def _why_not(catalog: Catalog, one: _Scheduled) -> str | None:
+    if one.stored is None:
+        return "is not a string; correct path in its row"
     problem = why_not_deletable(one.path, catalog.data_path, foreign_files=catalog.foreign_files)
     if problem is None and one.since is None:
-        return "has no time since when it waits; correct schedule_start in its row"
+        return "has no readable time since when it waits; correct schedule_start in its row"
     return problem
 
 
-def _still_named(catalog: Catalog, due: Sequence[_Scheduled]) -> set[int]:
-    """Return the ids of those whose path a row of the lake names, in whatever spelling."""
+def _still_named(catalog: Catalog, due: Sequence[_Scheduled]) -> set[str]:
+    """Return the paths of those that a row of the lake names, in whatever spelling."""
     if not due:
         return set()
-    ids: dict[str, list[int]] = {}
+    paths: dict[str, set[str]] = {}
     for one in due:
-        ids.setdefault(path_key(one.path), []).append(one.id)
-    names = {key.rpartition("/")[2] for key in ids}
-    found: set[int] = set()
+        paths.setdefault(path_key(one.path), set()).add(one.path)
+    names = {key.rpartition("/")[2] for key in paths}
+    found: set[str] = set()
     with catalog.dialect.reading() as connection:
         for path, _ in named_files(connection, catalog):
             # Most names say at once that they are none of them.
             if path.rpartition("/")[2].casefold() in names or "%" in path or not path.isascii():
-                found.update(ids.get(path_key(path), ()))
+                found.update(paths.get(path_key(path), ()))
     return found
 
 
@@ -190,15 +212,27 @@ def _check_reachable(catalog: Catalog, storage_options: Mapping[str, Any]) -> No
         )
 
 
-def _forget(catalog: Catalog, ids: Sequence[int]) -> None:
-    """Remove the rows of files that are gone."""
-    file = catalog.tables["files_scheduled_for_deletion"]
+def _forget(catalog: Catalog, rows: Sequence[_Scheduled]) -> None:
+    """Remove the rows of files that are gone, not those of other files with the same ids."""
+    relative = [one for one in rows if one.is_relative]
+    others = [one for one in rows if not one.is_relative]
 
     def attempt() -> None:
         with catalog.dialect.writing() as connection:
-            for part in in_parts(ids):
-                connection.execute(file.delete().where(file.c.data_file_id.in_(part)))
+            for part in chain(in_parts(relative), in_parts(others)):
+                connection.execute(_deletion(catalog, part))
             connection.commit()
 
-    if ids:
+    if rows:
         with_retries(catalog.dialect, DEFAULT_RETRY, attempt)
+
+
+def _deletion(catalog: Catalog, rows: Sequence[_Scheduled]) -> Delete:
+    """Return what removes rows whose paths are all relative, or all full ones."""
+    file = catalog.tables["files_scheduled_for_deletion"]
+    is_relative = file.c.path_is_relative.is_(true())
+    return file.delete().where(
+        or_(file.c.data_file_id.is_(None), file.c.data_file_id.in_([one.id for one in rows])),
+        file.c.path.in_([one.stored for one in rows]),
+        is_relative if rows[0].is_relative else ~is_relative,
+    )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import or_, select, union_all
 
 from airflow_provider_ducklake.catalog.questions import streamed
+from airflow_provider_ducklake.errors import UntrustedValueError
 from airflow_provider_ducklake.spec.paths import CatalogPath
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ def named_files(connection: Connection, catalog: Catalog, since: int = 0) -> Ite
     """Yield the path of each data file and delete file of any snapshot, and whether it is a full one.
 
     It is none where the table of a file is unknown. ``since``: only those with that file id or a higher one.
+
+    Raises:
+        UntrustedValueError: one is not a string.
     """
     roots = table_directories(connection, catalog)
     data, deletes = catalog.tables["data_file"], catalog.tables["delete_file"]
@@ -48,6 +52,8 @@ def named_files(connection: Connection, catalog: Catalog, since: int = 0) -> Ite
         )
     )
     for table_id, path, is_relative in streamed(connection, query):
+        if isinstance(path, bytes):
+            raise _not_a_string("data_file or ducklake_delete_file", path)
         if not is_relative:
             yield path, True
         elif table_id not in roots:
@@ -57,11 +63,22 @@ def named_files(connection: Connection, catalog: Catalog, since: int = 0) -> Ite
 
 
 def scheduled_files(connection: Connection, catalog: Catalog) -> Iterator[str]:
-    """Yield the full path of each file that waits for its deletion."""
+    """Yield the full path of each file that waits for its deletion.
+
+    Raises:
+        UntrustedValueError: one is not a string; SQLite keeps whatever it is given.
+    """
     file = catalog.tables["files_scheduled_for_deletion"]
     query = select(file.c.path, file.c.path_is_relative)
     for path, is_relative in streamed(connection, query):
+        if isinstance(path, bytes):
+            raise _not_a_string("files_scheduled_for_deletion", path)
         yield CatalogPath(path, is_relative).spelled_below(catalog.data_path)
+
+
+def _not_a_string(kind: str, path: bytes) -> UntrustedValueError:
+    problem = "is not a string; correct path in that row"
+    return UntrustedValueError(f"A row of ducklake_{kind}", repr(path), problem)
 
 
 def may_mislead(path: ColumnElement[str]) -> ColumnElement[bool]:

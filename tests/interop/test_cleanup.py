@@ -185,6 +185,98 @@ def test_a_row_that_cannot_be_handled_does_not_keep_the_others(sqlite_catalog):
     assert len(dump_catalog(sqlite_catalog)["ducklake_files_scheduled_for_deletion"]) == len(odd)
 
 
+ODD_TIMES = {
+    "sqlite": ["X'FF'", "'soon'", "5", "'99999-01-01'", "'0000-00-00 00:00:00'"],
+    "postgres": ["'infinity'", "'-infinity'", "'0044-03-15 00:00:00 BC'", "'20000-01-01'"],
+    "duckdb": ["'infinity'", "'-infinity'", "'0044-03-15 (BC) 00:00:00+00'", "'20000-01-01'"],
+    "mariadb": ["'0000-00-00 00:00:00'", "'2020-00-00 00:00:00'"],
+}
+
+
+@pytest.mark.every_catalog
+def test_a_time_that_its_driver_cannot_read_does_not_keep_the_other_files(catalog):
+    odd = {f"{catalog.data_path}{n}.parquet": time for n, time in enumerate(ODD_TIMES[catalog.kind])}
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64"})
+            tx.append_arrow("t", pa.table({"i": pa.array(range(20), pa.int64())}))
+        with lake.transaction() as tx:
+            tx.truncate("t")
+        lake.expire_snapshots(keep_last=1)
+        for path, time in odd.items():
+            schedule(catalog, 900, path, time)
+
+        done = lake.cleanup_old_files(older_than=NO_TIME)
+
+        assert len(done.deleted) == 1
+        assert sorted(path for path, _ in done.failures) == sorted(odd)
+        assert all("correct schedule_start" in why for _, why in done.failures)
+    assert waiting(catalog) == sorted(odd)
+
+
+def test_a_path_that_is_not_a_string_does_not_keep_the_other_files(sqlite_catalog):
+    with expired(sqlite_catalog) as lake:
+        schedule(sqlite_catalog, 900, b"main/t/x.parquet")
+
+        done = lake.cleanup_old_files(older_than=NO_TIME)
+
+        assert len(done.deleted) == 3
+        assert done.failures == (("b'main/t/x.parquet'", "it is not a string; correct path in its row"),)
+        with pytest.raises(
+            UntrustedValueError, match=r"ducklake_files_scheduled.*b'main/t/x.parquet'.* not a"
+        ):
+            lake.delete_orphaned_files(older_than=NO_TIME, min_retention=NO_TIME)
+
+
+@pytest.mark.every_catalog
+def test_of_two_rows_with_one_id_the_one_whose_file_is_left_stays(catalog):
+    stubborn, gone = (f"{catalog.data_path}{name}.parquet" for name in ("stubborn", "gone"))
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        Path(stubborn).mkdir(parents=True)
+        for path in (stubborn, gone, gone):
+            schedule(catalog, 900, path)
+
+        done = lake.cleanup_old_files(older_than=NO_TIME)
+
+        assert (done.missing, [path for path, _ in done.failures]) == ((gone,), [stubborn])
+    assert waiting(catalog) == [stubborn]
+
+
+def test_a_row_with_the_id_of_a_file_in_use_does_not_keep_its_own_file(sqlite_catalog):
+    with expired(sqlite_catalog) as lake:
+        (live,) = (one.data_file for one in lake.files("t"))
+        schedule(sqlite_catalog, 900, live)
+        schedule(sqlite_catalog, 900, gone := f"{sqlite_catalog.data_path}gone.parquet")
+
+        done = lake.cleanup_old_files(older_than=NO_TIME)
+
+        assert (done.named, done.missing) == ((live,), (gone,))
+    assert waiting(sqlite_catalog) == [live]
+
+
+def schedule(
+    catalog: CatalogDatabase, file_id: int, path: str | bytes, time: str = "'2020-01-01 00:00:00'"
+) -> None:
+    """Write the row of a file that waits for its deletion; ``time`` is SQL."""
+    run_sql(
+        catalog,
+        f"INSERT INTO ducklake_files_scheduled_for_deletion VALUES (:id, :path, :relative, {time})",
+        id=file_id,
+        path=path,
+        relative=False,
+    )
+
+
+def waiting(catalog: CatalogDatabase) -> list[str]:
+    """Return the paths of the files that wait for their deletion."""
+    engine = create_engine(parse_url(catalog.sqlalchemy_url))
+    with engine.connect() as connection:
+        rows = connection.execute(text("SELECT path FROM ducklake_files_scheduled_for_deletion"))
+        found = sorted(rows.scalars())
+    engine.dispose()
+    return found
+
+
 def test_verification_finds_what_no_clean_up_may_delete(catalog, tmp_path):
     path = added_from_elsewhere(catalog, tmp_path)
 
