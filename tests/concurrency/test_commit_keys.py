@@ -459,6 +459,37 @@ def test_rows_that_did_not_come_back_with_a_dropped_schema_need_no_replacing(cat
     assert values(catalog, "s.t") == [1, 2, 5, 6, 7, 20, 21, 22]
 
 
+@pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
+def test_a_table_that_comes_back_without_rows_gives_no_row_id_twice(catalog, lake, times):
+    with lake.transaction() as tx:
+        tx.create_schema("s")
+        tx.create_table("s.t", {"i": "int64"})
+    lake.commit(lake.current_snapshot().id, append_to(lake, 10, "s.t"), INFO, keyed=lake.keyed_commit(key()))
+    with lake.transaction() as tx:
+        tx.delete_rows("s.t", "i > 0")
+    for _ in range(times):
+        lake.restore("s.t", at=drop(lake, "s", table_only=False))
+    with open_lake(catalog) as reference:
+        reference.sql("INSERT INTO s.t VALUES (1), (2)")
+        reference.sql("INSERT INTO s.t FROM range(300, 320)")
+        assert reference.sql("SELECT rowid, i FROM s.t WHERE i < 301 ORDER BY i") == [
+            (3, 1),
+            (4, 2),
+            (5, 300),
+        ]
+
+    keyed = lake.keyed_commit(key(2))
+    base = lake.current_snapshot().id
+    changes = [*lake.replaced_rows(keyed.seen, base), *append_to(lake, 20, "s.t")]
+    lake.commit(base, changes, INFO, keyed=keyed)
+
+    assert values(catalog, "s.t") == [1, 2, 20, 21, 22, *range(300, 320)]
+    assert lake.verify() == []
+    with open_lake(catalog) as reference:
+        assert reference.sql("SELECT count(*), min(i), max(i) FROM s.t") == [(25, 1, 319)]
+        assert reference.sql("UPDATE s.t SET i = 0 WHERE i IN (2, 300, 21)") == [(3,)]
+
+
 def replace_by_nothing(lake: Lake, generation: int) -> CommittedSnapshot:
     keyed = lake.keyed_commit(key(generation))
     base = lake.current_snapshot().id

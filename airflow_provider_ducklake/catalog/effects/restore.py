@@ -71,8 +71,9 @@ def restore_macro(change: RestoreMacro, state: CommitState, tables: CatalogTable
 def restore_rows(change: RestoreRows, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield new files with old rows, and the rows of the catalog that end and that begin again.
 
-    The table's next row id stays: no row is new. Its statistics are widened by what comes back, since others
-    may have narrowed them to what was left.
+    The table's next row id stays: no row is new. A new table gets that of the one whose place it takes, also
+    where no row comes back, so that no row id is given out twice. Its statistics are widened by what comes
+    back, since others may have narrowed them to what was left.
     """
     table_id = state.table_id(change.table)
     yield from _forget_bounds(change, table_id, state, tables)
@@ -80,7 +81,9 @@ def restore_rows(change: RestoreRows, state: CommitState, tables: CatalogTables)
         yield from _files(change, OfTable(table_id, change.name), state, tables)
     for part in change.inlined:
         yield from _inlined(part, change.as_of, state, tables)
-    if change.files or any(part.returning for part in change.inlined):
+    if isinstance(change.table, NewTableRef):
+        yield from _first_statistics(change, table_id, state, tables)
+    elif change.files or any(part.returning for part in change.inlined):
         yield from _statistics(change, table_id, state, tables)
     _record(change, table_id, state)
 
@@ -113,14 +116,22 @@ def _partition_id(one: RestoredFile, table_id: TableId, state: CommitState) -> P
 def _statistics(
     change: RestoreRows, table_id: TableId, state: CommitState, tables: CatalogTables
 ) -> Iterator[Effect]:
-    size = sum(one.file.file_size_bytes for one in change.files)
     said = _said_of(change)
-    if isinstance(change.table, NewTableRef):
-        row_count = sum(one.file.record_count for one in change.files)
-        counts = TableStats(row_count, max(row_count, change.next_row_id), size)
-        yield from begin_stats(table_id, counts, said, state, tables)
-    else:
-        yield from add_to_stats(table_id, change.schema, 0, size, said, state, tables)
+    yield from add_to_stats(table_id, change.schema, 0, _size_of(change), said, state, tables)
+
+
+def _first_statistics(
+    change: RestoreRows, table_id: TableId, state: CommitState, tables: CatalogTables
+) -> Iterator[Effect]:
+    """Yield what a new table begins with; the reference minds no table that only has counts."""
+    row_count = sum(one.file.record_count for one in change.files)
+    counts = TableStats(row_count, max(row_count, change.next_row_id), _size_of(change))
+    if counts.next_row_id:
+        yield from begin_stats(table_id, counts, _said_of(change), state, tables)
+
+
+def _size_of(change: RestoreRows) -> int:
+    return sum(one.file.file_size_bytes for one in change.files)
 
 
 def _said_of(change: RestoreRows) -> dict[ColumnId, TableColumnStats | None]:
