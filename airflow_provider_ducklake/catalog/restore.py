@@ -60,17 +60,19 @@ def restore(
         StorageError: a file of then is gone; nothing was changed.
         TransactionConflictError: a table was changed meanwhile; nothing was changed.
         CommitStateUnknownError: the connection broke during COMMIT.
+        CatalogRefusedError: the database's user may not create our table of restores; nothing was copied.
     """
     if keyed is not None and keyed.seen.done:
         return RestoreResult(None, committed=CommittedSnapshot.earlier(keyed.seen.done))
     planned = plan_restore(lake.locate, catalog, request)
+    if planned.has_changes:
+        restore_log.prepare(catalog, dry_run=request.dry_run)
     if request.dry_run or not planned.has_changes:
         _log(planned, request)
         return planned.result(dry_run=request.dry_run)
     work = _Work(lake, catalog)
     stage = work.stage(planned)
     info = replace(info, extra={**(info.extra or {}), **planned.noted})
-    restore_log.ensure_table(catalog)
     try:
         committed = lake.commit_stages([stage], info, keyed=keyed, job_ids=work.job_ids)
     except CommitStateUnknownError:

@@ -44,9 +44,18 @@ def restore_table(metadata_schema: str | None) -> Table:
     )
 
 
-def ensure_table(catalog: Catalog) -> None:
-    """Create the table where it is missing, in a transaction of its own."""
-    own_tables.ensure_table(catalog, restore_table(catalog.tables.metadata_schema))
+def prepare(catalog: Catalog, *, dry_run: bool) -> None:
+    """Create the table where it is missing, before anything is copied; a dry run only asks whether it may."""
+    schema = catalog.tables.metadata_schema
+    if not dry_run:
+        own_tables.ensure_table(catalog, restore_table(schema))
+    elif not _has_table(catalog):
+        catalog.dialect.try_to_create_table(schema)
+
+
+def _has_table(catalog: Catalog) -> bool:
+    with catalog.dialect.reading() as connection:
+        return catalog.dialect.has_table(connection, NAME, catalog.tables.metadata_schema)
 
 
 def restores(connection: Connection, catalog: Catalog) -> tuple[RestoredTable, ...]:

@@ -31,7 +31,7 @@ def as_before(catalog: CatalogDatabase, lake: Lake) -> None:
 def another_user(catalog: CatalogDatabase, on_schema: str = "ALL") -> Iterator[CatalogDatabase]:
     """Yield the catalog for a user who may use all of its tables, and add columns to none of them.
 
-    ``on_schema``: the rights on PostgreSQL's schema.
+    ``on_schema``: the rights on PostgreSQL's schema; without all of them no table can be created.
     """
     name = f"etl_{uuid.uuid4().hex[:16]}"
     if catalog.kind == "postgres":
@@ -43,7 +43,7 @@ def another_user(catalog: CatalogDatabase, on_schema: str = "ALL") -> Iterator[C
         end = (f"DROP OWNED BY {name}", f"DROP ROLE {name}")
         known = "user=postgres"
     else:
-        rights = "SELECT, INSERT, UPDATE, DELETE, CREATE"
+        rights = f"SELECT, INSERT, UPDATE, DELETE{', CREATE' if on_schema == 'ALL' else ''}"
         begin = (f"CREATE USER {name}", f"GRANT {rights} ON {catalog.database}.* TO {name}")
         end = (f"DROP USER {name}",)
         known = "user=root"

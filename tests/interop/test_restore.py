@@ -2,15 +2,18 @@
 
 import random
 import re
+import uuid
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import (
+    CatalogRefusedError,
     InvalidInputError,
     SchemaNotFoundError,
     SnapshotNotFoundError,
@@ -22,6 +25,7 @@ from airflow_provider_ducklake.errors import (
 from airflow_provider_ducklake.planning.findings import FindingCode
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from tests.interop.corpus import SCENARIOS, History, build
+from tests.interop.job_columns import another_user
 from tests.interop.restoring import (
     Interrupted,
     assert_read_alike,
@@ -339,6 +343,26 @@ def test_a_file_that_is_gone_is_named_and_nothing_is_left_behind(lake, tmp_path)
 
     assert gone
     assert (sorted(tmp_path.rglob("*.parquet")), lake.current_snapshot()) == (files, newest)
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+def test_who_may_not_create_our_table_is_refused_before_anything_is_copied(new_catalog, kind, tmp_path):
+    catalog = new_catalog(kind)
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64"})
+            tx.append_arrow("t", pa.table({"i": pa.array(range(40), pa.int64())}))
+        then = lake.current_snapshot().id
+        with lake.transaction() as tx:
+            tx.truncate("t")
+        lake.register_job(str(uuid.uuid4()), f"{lake.data_path}main/t/x/")  # tables of ours that are there
+        files, protected = sorted(tmp_path.rglob("*")), lake.protected_prefixes()
+        with another_user(catalog, on_schema="USAGE") as theirs, Lake.connect(theirs.sqlalchemy_url) as other:
+            for dry_run in [True, False] if kind == "postgres" else [False]:  # MariaDB tells by creating only
+                with pytest.raises(CatalogRefusedError):
+                    other.restore("t", at=int(then), dry_run=dry_run)
+        assert (sorted(tmp_path.rglob("*")), lake.protected_prefixes()) == (files, protected)
+        assert lake.restore("t", at=int(then)).committed is not None
 
 
 @pytest.fixture
