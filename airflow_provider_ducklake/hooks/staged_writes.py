@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.errors import InvalidInputError, UntrustedValueError
+from airflow_provider_ducklake.errors import (
+    DuckLakeError,
+    InvalidInputError,
+    SparkJobError,
+    StorageError,
+    UntrustedValueError,
+)
 from airflow_provider_ducklake.planning.write import NewTable
 from airflow_provider_ducklake.spark import job_io
 
@@ -139,18 +145,40 @@ def tidy_up(lake: Lake, staged: Staged) -> None:
 def discard(lake: Lake, uris: list[str]) -> list[str]:
     """Give up the staged writes that were not committed, and remove their files; return which they were.
 
+    One that fails does not keep the others; the first error is raised at the end, with the rest as notes.
+
     Raises:
         InvalidInputError: one is none of this lake.
+        SparkJobError, UntrustedValueError: a document of one is damaged; its files are removed all the same.
         StorageError: files cannot be removed.
     """
-    discarded = []
+    discarded: list[str] = []
+    errors: list[DuckLakeError] = []
     for uri, job in zip(uris, _jobs(lake, uris), strict=True):
-        if lake.release_job(job.id):  # from here on nobody can commit it
-            job_io.delete_stage(uri, lake.storage_options)
-            discarded.append(uri)
-        elif job_io.has_stage(uri, lake.storage_options):
-            _remove_released(lake, uri, job)
+        try:
+            if lake.release_job(job.id):  # from here on nobody can commit it
+                discarded.append(uri)
+                job_io.delete_stage(uri, lake.storage_options)
+            elif job_io.has_stage(uri, lake.storage_options):
+                _remove_released(lake, uri, job)
+        except (SparkJobError, UntrustedValueError) as error:
+            error.add_note(
+                f"The staged write {uri} was discarded, and the files that are its job's by their names were "
+                "deleted"
+            )
+            errors.append(error)
+        except StorageError as error:
+            error.add_note(f"Some files of the staged write {uri}, which was discarded, may be left")
+            errors.append(error)
+    _raise_first(errors)
     return discarded
+
+
+def _raise_first(errors: Sequence[DuckLakeError]) -> None:
+    for other in errors[1:]:
+        errors[0].add_note("; ".join([*other.__notes__, str(other)]))
+    if errors:
+        raise errors[0]
 
 
 def _remove_released(lake: Lake, uri: str, job: RegisteredJob) -> None:

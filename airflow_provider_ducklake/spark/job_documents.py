@@ -63,6 +63,11 @@ def checked_names(names: Iterable[object], document: str) -> list[str]:
     return found
 
 
+def is_document(name: str) -> bool:
+    """Whether a file is a part of a job's result by its name."""
+    return _NAMES.fullmatch(name) is not None
+
+
 def check_once(values: Iterable[object], document: str) -> None:
     """Refuse what a job names twice: its parts, its files and the rows that it deletes are sets.
 

@@ -31,6 +31,7 @@ from airflow_provider_ducklake.spark.job_documents import (
     check_own_files,
     checked_names,
     digest_of_bytes,
+    is_document,
     reading,
 )
 from airflow_provider_ducklake.spark.job_request import (
@@ -282,14 +283,16 @@ def read_error(request: JobRequest, storage_options: StorageOptions = None) -> D
 
 def delete_job_files(request: JobRequest, storage_options: StorageOptions = None) -> None:
     """Delete the job's own JSON files and leave its data files: the clean-up after a commit."""
-    _delete_job_files(request.directory, request.job_id, storage_options)
+    _delete_job_files(request.directory, storage_options)
 
 
-def _delete_job_files(directory: str, job_id: str, storage_options: StorageOptions) -> None:
-    from airflow_provider_ducklake.storage.filesystem import delete_file  # noqa: PLC0415 - loads pyarrow
+def _delete_job_files(directory: str, storage_options: StorageOptions) -> None:
+    """Delete what is a job's document by its name: it may be damaged."""
+    from airflow_provider_ducklake.storage.filesystem import delete_file, file_sizes  # noqa: PLC0415
 
-    for name in [REQUEST, ERROR, *_names(directory, job_id, storage_options), DONE]:
-        delete_file(directory + name, storage_options)
+    for name in file_sizes(directory, storage_options):
+        if name in (REQUEST, ERROR, DONE) or is_document(name):
+            delete_file(directory + name, storage_options)
 
 
 def _names(directory: str, job_id: str, storage_options: StorageOptions) -> list[str]:
@@ -425,16 +428,29 @@ def delete_stage_files(uri: str, storage_options: StorageOptions = None) -> None
     """Delete the JSON files of a staged write and leave its data files: the clean-up after its commit."""
     from airflow_provider_ducklake.storage.filesystem import delete_file  # noqa: PLC0415 - loads pyarrow
 
-    _delete_job_files(uri.removesuffix(STAGE), job_of_stage(uri), storage_options)
+    _delete_job_files(uri.removesuffix(STAGE), storage_options)
     delete_file(uri, storage_options)  # at last: while it is there, the clean-up can be done again
 
 
 def delete_stage(uri: str, storage_options: StorageOptions = None) -> None:
-    """Delete a staged write with its data files."""
+    """Delete a staged write with its data files.
+
+    Raises:
+        SparkJobError, UntrustedValueError: a document is damaged. What is the job's by its place or name is
+            deleted all the same.
+        StorageError: a file cannot be read or deleted.
+    """
     from airflow_provider_ducklake.storage import filesystem  # noqa: PLC0415 - loads pyarrow
 
     job_id, directory = job_of_stage(uri), uri.removesuffix(STAGE)
-    for path in _paths_left(directory, job_id, storage_options):
+    try:
+        paths = _paths_left(directory, job_id, storage_options)
+    except (SparkJobError, UntrustedValueError):
+        root, _, own = directory.removesuffix("/").rpartition("/")
+        filesystem.delete_by_name(f"{root}/", f"{own}-", storage_options)  # in folders of partitions
+        filesystem.delete_tree(directory, storage_options)
+        raise
+    for path in paths:
         if not path.startswith(directory):  # in the folder of its partition
             filesystem.delete_file(path, storage_options)
     filesystem.delete_tree(directory, storage_options)

@@ -1,9 +1,11 @@
 """Several staged writes become one snapshot or none: as the library has it, judged by DuckDB."""
 
+import json
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 from threading import Barrier
 
 import pyarrow as pa
@@ -14,10 +16,14 @@ from airflow_provider_ducklake.catalog.staged import commit_staged
 from airflow_provider_ducklake.errors import (
     FilesGivenUpError,
     InvalidInputError,
+    SparkJobError,
     TableNotFoundError,
     TransactionConflictError,
+    UntrustedValueError,
 )
+from airflow_provider_ducklake.hooks.staged_writes import discard, tidy_up
 from airflow_provider_ducklake.planning.staged import StagedWrite
+from airflow_provider_ducklake.spark import job_io
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 from tests.interop.staging import rows_of, stage
@@ -337,3 +343,47 @@ def at_once(catalog: CatalogDatabase, tasks: list[list[StagedWrite]], discarded:
 
     with ThreadPoolExecutor(len(tasks)) as pool:
         return list(pool.map(run, range(len(tasks))))
+
+
+DAMAGES = {
+    "{}": SparkJobError,
+    "no JSON": SparkJobError,
+    '{"v": 2, "job_id": "another"}': SparkJobError,
+    json.dumps({"v": 2, "job_id": "JOB", "results": [{"parts": ["../x"]}]}): UntrustedValueError,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_staged_write_does_not_keep_the_others_from_being_discarded(lake, damage):
+    """Its files are told by their place and name: those in folders of partitions begin with the job's id."""
+    damaged, other = stage(lake, "orders", rows_of(1)), stage(lake, "orders", rows_of(2))
+    uris = [job_io.stage_uri(one.directory) for one in (damaged, other)]
+    root = Path(damaged.directory).parent
+    in_partition = root / "day=1" / f"ducklake-{damaged.job_id}-0.parquet"
+    neighbour = root / "day=1" / f"ducklake-{uuid.uuid4()}-0.parquet"
+    in_partition.parent.mkdir()
+    for path in (in_partition, neighbour):
+        path.touch()
+    Path(damaged.directory, "_DONE").write_text(damage.replace("JOB", damaged.job_id))
+
+    with pytest.raises(DAMAGES[damage], match="_DONE") as failure:
+        discard(lake, uris)
+
+    (note,) = failure.value.__notes__
+    assert note.startswith(f"The staged write {uris[0]} was discarded")
+    assert [path for path in root.rglob("*") if path.is_file()] == [neighbour]
+    assert not is_open(lake, damaged)
+    assert not is_open(lake, other)
+    assert discard(lake, uris) == []
+
+
+def test_of_a_damaged_staged_write_that_was_committed_only_the_documents_go(sqlite_catalog, lake):
+    staged = [stage(lake, "orders", rows_of(number)) for number in (1, 2)]
+    uris = [job_io.stage_uri(one.directory) for one in staged]
+    commit(lake, *staged)
+    Path(staged[0].directory, "_DONE").write_text("{}")
+
+    tidy_up(lake, uris)
+
+    assert [{path.suffix for path in Path(one.directory).iterdir()} for one in staged] == [{".parquet"}] * 2
+    assert ids(sqlite_catalog) == [1, 2]
