@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.planning.compaction import Bin, Compaction
 from airflow_provider_ducklake.spark.data_file_json import decode_data_file, encode_data_file
+from airflow_provider_ducklake.spark.kinds import integer, optional, several
 from airflow_provider_ducklake.spark.plan_json import decode_files, decode_table, encode_files, encode_table
 from airflow_provider_ducklake.spark.schema_json import Json, decode_schema, encode_schema
-from airflow_provider_ducklake.spec.ids import DataFileId, SnapshotId
+from airflow_provider_ducklake.spec.ids import DataFileId, DeleteFileId, PartitionId, SnapshotId
 from airflow_provider_ducklake.transaction.changes import MergedFile, RewriteSource, RewrittenFile
 
 if TYPE_CHECKING:
@@ -75,14 +76,33 @@ def decode_compacted(item: Json) -> MergedFile | RewrittenFile:
     """Return the file; the inverse of ``encode_compacted``."""
     file = None if item["file"] is None else decode_data_file(item["file"])
     if item["kind"] == "rewritten":
-        origins = tuple(RewriteSource(*one) for one in item["origins"])
-        return RewrittenFile(file, origins, SnapshotId(item["read_at"]), item["partition_id"])
+        origins = several(_decode_origin, item["origins"])
+        partition_id = optional(_partition_id, item["partition_id"])
+        return RewrittenFile(file, origins, _snapshot_id(item["read_at"]), partition_id)
     assert file is not None
     return MergedFile(
         file,
-        tuple(DataFileId(one) for one in item["sources"]),
-        SnapshotId(item["begin_snapshot"]),
-        item["partial_max"],
-        item["row_id_start"],
-        item["partition_id"],
+        several(_data_file_id, item["sources"]),
+        _snapshot_id(item["begin_snapshot"]),
+        optional(_snapshot_id, item["partial_max"]),
+        optional(integer, item["row_id_start"]),
+        optional(_partition_id, item["partition_id"]),
     )
+
+
+def _decode_origin(item: Any) -> RewriteSource:  # noqa: ANN401 - a list of JSON
+    file_id, delete_file_id, mark_count = item
+    deletes = None if delete_file_id is None else DeleteFileId(integer(delete_file_id))
+    return RewriteSource(_data_file_id(file_id), deletes, integer(mark_count))
+
+
+def _data_file_id(value: object) -> DataFileId:
+    return DataFileId(integer(value))
+
+
+def _snapshot_id(value: object) -> SnapshotId:
+    return SnapshotId(integer(value))
+
+
+def _partition_id(value: object) -> PartitionId:
+    return PartitionId(integer(value))

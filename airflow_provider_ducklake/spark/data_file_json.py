@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.spark.kinds import flag, integer, optional, several, text
 from airflow_provider_ducklake.spark.stats_json import decode_stats, encode_stats
 from airflow_provider_ducklake.spec.files import DataFile
 
@@ -28,11 +30,11 @@ def decode_data_file(item: Json) -> DataFile:
     """Return the written file; the inverse of ``encode_data_file``."""
     stats = [decode_stats(entry) for entry in item["column_stats"]]
     return DataFile(
-        path=item["path"],
-        record_count=item["record_count"],
-        file_size_bytes=item["file_size_bytes"],
-        footer_size=item["footer_size"],
+        path=text(item["path"]),
+        record_count=integer(item["record_count"]),
+        file_size_bytes=integer(item["file_size_bytes"]),
+        footer_size=optional(integer, item["footer_size"]),
         column_stats={entry.column_id: entry for entry in stats},
-        partition_values=tuple(item["partition_values"]),
-        has_row_ids=item["has_row_ids"],
+        partition_values=several(partial(optional, text), item["partition_values"]),
+        has_row_ids=flag(item["has_row_ids"]),
     )

@@ -9,16 +9,22 @@ from __future__ import annotations
 import hashlib
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError, UntrustedValueError
+from airflow_provider_ducklake.spec.identifiers import check_name
 from airflow_provider_ducklake.spec.paths import is_of_job
 from airflow_provider_ducklake.spec.schema import Default
+from airflow_provider_ducklake.spec.types import ScalarType, catalog_name
+from airflow_provider_ducklake.spec.values import parse_physical
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from airflow_provider_ducklake.planning.write import WriteResult
     from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.spec.stats import ColumnStats
+    from airflow_provider_ducklake.spec.types import DuckLakeType
 
 _NAMES = re.compile(r"(?:part|deletes)-[0-9]{5,9}\.json")
 
@@ -103,6 +109,49 @@ def check_defaults(schema: TableSchema, before: TableSchema | None, document: st
         if (column.default, column.initial_default) != known.get(column.id, (Default(), None)):
             given = column.default.value if column.initial_default is None else column.initial_default
             raise UntrustedValueError(document, str(given), f"is no default that column {column.name} had")
+
+
+def check_result(result: WriteResult, document: str) -> None:
+    """Refuse files and columns that no reader of the lake could make sense of.
+
+    Raises:
+        UntrustedValueError: names the value.
+    """
+    columns = list(result.schema.walk())
+    check_once((column.id for column in columns), document)
+    for column in columns:
+        check_name(column.name, "column")
+    types = {column.id: column.type for column in columns if not column.children}
+    for file in result.data_files:
+        if len(file.partition_values) != len(result.partition_fields):
+            raise UntrustedValueError(document, str(file.partition_values), "are not the values of the keys")
+        for stats in file.column_stats.values():
+            _check_stats(stats, types.get(stats.column_id), document)
+
+
+def _check_stats(stats: ColumnStats, type_: DuckLakeType | None, document: str) -> None:
+    if type_ is None:
+        raise UntrustedValueError(document, str(stats.column_id), "is no column with values of the table")
+    bounds = [one for one in (stats.min_value, stats.max_value) if one is not None]
+    values = [_value_of(bound, type_, document) for bound in bounds]
+    if len(values) > 1 and values[0] > values[1]:
+        raise UntrustedValueError(document, bounds[0], f"is greater than {bounds[1]!r}, the greatest value")
+
+
+def _value_of(bound: str, type_: DuckLakeType, document: str) -> Any:  # noqa: ANN401 - what orders the bounds
+    """Return the value that all readers take the text for; Python's own parsers take more texts than they."""
+    if type_ in _OF_ANY_TEXT:
+        return bound
+    try:
+        value = parse_physical(type_, bound)
+    except (ValueError, ArithmeticError):
+        value = None
+    if value is None or not bound.isascii() or "_" in bound or bound != bound.strip():
+        raise UntrustedValueError(document, bound, f"is no value of {catalog_name(type_)}")
+    return value
+
+
+_OF_ANY_TEXT = (ScalarType("varchar"), ScalarType("json"), ScalarType("blob"))
 
 
 def digest_of_bytes(content: bytes) -> str:

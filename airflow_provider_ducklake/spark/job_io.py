@@ -29,6 +29,7 @@ from airflow_provider_ducklake.spark.job_documents import (
     check_defaults,
     check_once,
     check_own_files,
+    check_result,
     checked_names,
     digest_of_bytes,
     is_document,
@@ -45,6 +46,7 @@ from airflow_provider_ducklake.spark.job_request import (
     job_directory,
     source_of,
 )
+from airflow_provider_ducklake.spark.kinds import integer
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.staged import StagedWrite, Target
@@ -233,7 +235,7 @@ def read_row_changes(request: JobRequest, storage_options: StorageOptions = None
         names = checked_names(done["deletes"], uri)
         parts = [_read_part(request.directory + name, request.job_id, storage_options) for name in names]
         deletes = tuple(job_json.decode_deletes(item) for part in parts for item in part["deletes"])
-        inlined = tuple(int(row_id) for part in parts for row_id in part["inlined"])
+        inlined = tuple(integer(row_id) for part in parts for row_id in part["inlined"])
         for named in ([one.path for one in deletes], [one.data_file_id for one in deletes], inlined):
             check_once(named, uri)
     check_own_files((one.path for one in deletes), request.directory, uri)
@@ -259,13 +261,15 @@ def _decode_result(
         for name in checked_names(done["parts"], directory + DONE)
         for item in _read_part(directory + name, job_id, storage_options)["data_files"]
     )
+    result = job_json.decode_result(done, data_files)
+    check_result(result, directory + DONE)
     counted = sum(file.record_count for file in data_files)
-    if counted != done["rows_written"]:
+    if counted != result.rows_written:
         raise SparkJobError(
-            f"Job {job_id} says that it wrote {done['rows_written']} rows, its files hold {counted}; "
+            f"Job {job_id} says that it wrote {result.rows_written} rows, its files hold {counted}; "
             "refusing to commit them."
         )
-    return job_json.decode_result(done, data_files)
+    return result
 
 
 def _paths(*results: WriteResult) -> Iterator[str]:

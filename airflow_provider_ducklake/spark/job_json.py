@@ -32,10 +32,11 @@ from airflow_provider_ducklake.spark.job_request import (
     StreamSource,
     TransformSource,
 )
+from airflow_provider_ducklake.spark.kinds import integer, optional, several, text
 from airflow_provider_ducklake.spark.schema_json import decode_schema, encode_schema
 from airflow_provider_ducklake.spark.snapshot_json import decode_snapshot, encode_snapshot
 from airflow_provider_ducklake.spec.identifiers import QualifiedName
-from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId, SchemaId, TableId
+from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, PartitionId, SchemaId, TableId
 from airflow_provider_ducklake.spec.options import Options
 from airflow_provider_ducklake.spec.partitioning import PartitionField, PartitionSpec, Transform
 from airflow_provider_ducklake.spec.snapshots import TableSnapshot
@@ -90,7 +91,8 @@ def encode_partition_fields(fields: tuple[PartitionField, ...]) -> list[Json]:
 def decode_partition_fields(items: list[Json]) -> tuple[PartitionField, ...]:
     """Return the keys; the inverse of ``encode_partition_fields``."""
     return tuple(
-        PartitionField(ColumnId(item["column_id"]), Transform.parse(item["transform"])) for item in items
+        PartitionField(ColumnId(integer(item["column_id"])), Transform.parse(text(item["transform"])))
+        for item in items
     )
 
 
@@ -379,8 +381,8 @@ def decode_result(summary: Json, data_files: tuple[DataFile, ...]) -> WriteResul
         schema=decode_schema(summary["schema"]),
         partition_fields=decode_partition_fields(summary["partition_fields"]),
         data_files=data_files,
-        rows_written=summary["rows_written"],
-        engine=summary["engine"],
+        rows_written=integer(summary["rows_written"]),
+        engine=text(summary["engine"]),
         details=summary["details"],
     )
 
@@ -395,7 +397,10 @@ def encode_deletes(deletes: NewDeletes) -> list[Any]:
 
 def decode_deletes(item: list[Any]) -> NewDeletes:
     """Return it; the inverse of ``encode_deletes``."""
-    return NewDeletes(*item)
+    data_file_id, path, count, size, footer_size = item
+    return NewDeletes(
+        DataFileId(integer(data_file_id)), text(path), integer(count), integer(size), integer(footer_size)
+    )
 
 
 # --- staged writes
@@ -414,7 +419,7 @@ def encode_staged(staged: StagedWrite) -> Json:
 def decode_staged(item: Json, result: WriteResult) -> StagedWrite:
     """Return the staged write; the inverse of ``encode_staged`` with what that leaves out."""
     target = _decode_target(item["target"], result)
-    return StagedWrite(item["job_id"], item["directory"], item["verb"], target, result)
+    return StagedWrite(text(item["job_id"]), text(item["directory"]), text(item["verb"]), target, result)
 
 
 def encode_target(target: Target) -> Json:
@@ -442,18 +447,21 @@ def _decode_target(item: Json, result: WriteResult) -> Target:
     Its columns and partition keys are those of the result.
     """
     snapshot = decode_snapshot(item["snapshot"])
-    name, schema_id = QualifiedName(*item["name"]), SchemaId(item["schema_id"])
+    schema_name, table_name = several(text, item["name"])
+    name, schema_id = QualifiedName(schema_name, table_name), SchemaId(integer(item["schema_id"]))
+    uuid, root = text(item["uuid"]), text(item["root"])
     if item["kind"] == "new":
-        return NewTable(snapshot, schema_id, name, item["uuid"], item["root"], Options(item["options"]))
-    spec_id = item["partition_id"]
+        options = {text(key): text(value) for key, value in item["options"].items()}
+        return NewTable(snapshot, schema_id, name, uuid, root, Options(options))
+    spec_id = optional(integer, item["partition_id"])
     return TableSnapshot(
         snapshot=snapshot,
-        table_id=TableId(item["table_id"]),
-        table_uuid=item["uuid"],
+        table_id=TableId(integer(item["table_id"])),
+        table_uuid=uuid,
         schema_id=schema_id,
         name=name,
         schema=result.schema,
-        root=item["root"],
+        root=root,
         partition_spec=(
             PartitionSpec(result.partition_fields, PartitionId(spec_id)) if spec_id is not None else None
         ),

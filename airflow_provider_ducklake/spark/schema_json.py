@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from airflow_provider_ducklake.spark.kinds import flag, integer, optional, several, text
 from airflow_provider_ducklake.spec.ids import ColumnId
 from airflow_provider_ducklake.spec.schema import Column, Default, TableSchema
 from airflow_provider_ducklake.spec.types import Field, with_children
@@ -36,11 +38,11 @@ def _encode_column(column: Column) -> Json:
 def _decode_column(item: Json) -> Column:
     children = tuple(_decode_column(child) for child in item["children"])
     return Column(
-        ColumnId(item["id"]),
-        item["name"],
-        with_children(item["type"], tuple(Field(child.name, child.type) for child in children)),
-        nullable=item["nullable"],
-        initial_default=item["initial_default"],
-        default=Default(*item["default"]),
+        ColumnId(integer(item["id"])),
+        text(item["name"]),
+        with_children(text(item["type"]), tuple(Field(child.name, child.type) for child in children)),
+        nullable=flag(item["nullable"]),
+        initial_default=optional(text, item["initial_default"]),
+        default=Default(*several(partial(optional, text), item["default"])),
         children=children,
     )

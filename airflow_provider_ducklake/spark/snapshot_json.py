@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ducklake.spark.kinds import integer
 from airflow_provider_ducklake.spec.ids import SnapshotId
 from airflow_provider_ducklake.spec.snapshots import Snapshot
 
@@ -22,5 +23,9 @@ def decode_snapshot(items: Sequence[Any]) -> Snapshot:
     """Return what ``encode_snapshot`` was given."""
     snapshot_id, schema_version, next_catalog_id, next_file_id, time = items
     return Snapshot(
-        SnapshotId(snapshot_id), schema_version, next_catalog_id, next_file_id, datetime.fromisoformat(time)
+        SnapshotId(integer(snapshot_id)),
+        integer(schema_version),
+        integer(next_catalog_id),
+        integer(next_file_id),
+        datetime.fromisoformat(time),
     )

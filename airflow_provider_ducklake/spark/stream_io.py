@@ -18,7 +18,7 @@ from airflow_provider_ducklake.errors import InvalidInputError, SparkJobError, S
 from airflow_provider_ducklake.planning.batches import StagedBatch
 from airflow_provider_ducklake.spark import job_io, job_json
 from airflow_provider_ducklake.spark.data_file_json import decode_data_file, encode_data_file
-from airflow_provider_ducklake.spark.job_documents import check_once, check_own_files, reading
+from airflow_provider_ducklake.spark.job_documents import check_once, check_own_files, check_result, reading
 from airflow_provider_ducklake.spec.paths import job_directory
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ def read_batch(
             raise SparkJobError(f"{uri} is the record of another batch; refusing to commit it.")
         files = tuple(decode_data_file(item) for item in document["data_files"])
         result = job_json.decode_result(document, files)
+        check_result(result, uri)
         job_id = str(UUID(document["job_id"]))
     check_own_files((file.path for file in files), job_directory(root, job_id), uri)
     check_once((file.path for file in files), uri)

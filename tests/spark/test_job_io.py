@@ -75,7 +75,7 @@ schemas = st.lists(
 column_ids = st.integers(1, 2**31).map(ColumnId)
 transforms = st.sampled_from([Transform(TransformKind.DAY), Transform(TransformKind.BUCKET, 16)])
 partition_fields = st.lists(st.builds(PartitionField, column_ids, transforms), max_size=3).map(tuple)
-counts = st.none() | st.integers(0, 2**63)
+counts = st.none() | st.integers(0, 2**63 - 1)
 stats = st.builds(
     ColumnStats,
     column_id=column_ids,
