@@ -35,7 +35,7 @@ from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.spec.ids import SnapshotId
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 from airflow_provider_ducklake.transaction.change_set import changes_catalog, ordered
-from airflow_provider_ducklake.transaction.changes import InlineRows
+from airflow_provider_ducklake.transaction.changes import InlineRows, NoteRestored
 from airflow_provider_ducklake.transaction.changes_made import format_changes
 from airflow_provider_ducklake.transaction.commit_state import CommitState
 from airflow_provider_ducklake.transaction.conflicts import (
@@ -50,7 +50,7 @@ from airflow_provider_ducklake.transaction.conflicts import (
 from airflow_provider_ducklake.transaction.replay import Replay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -106,6 +106,11 @@ class PlannedCommit:
     open_jobs: Sequence[str] = ()
     consumed: Consumed | None = None
 
+    @property
+    def makes_snapshot(self) -> bool:
+        """Whether anything changes; what is consumed, or was found restored, is noted without a snapshot."""
+        return any(not isinstance(change, NoteRestored) for change in self.changes)
+
     @cached_property
     def changes(self) -> tuple[Change, ...]:
         """The changes of all stages, in the order of their effects."""
@@ -118,7 +123,7 @@ def commit(
     locate: Callable[[str], Location],
     retry: RetryPolicy = DEFAULT_RETRY,
 ) -> CommittedSnapshot | None:
-    """Commit the changes as one new snapshot; no changes, no snapshot (None), but what is consumed is noted.
+    """Commit the changes as one new snapshot; where nothing changes, note the rest and return None.
 
     ``locate`` says where a lake path lies: delete files that hold the snapshot's id are written here.
 
@@ -128,8 +133,8 @@ def commit(
         CommitRetriesExceededError: every attempt lost the race; nothing landed.
         CommitStateUnknownError: the connection broke during COMMIT; the snapshot may exist.
     """
-    if not planned.changes:
-        return None if planned.consumed is None else _note_consumed(catalog, planned, planned.consumed, retry)
+    if not planned.makes_snapshot:
+        return _note(catalog, planned, retry) if planned.changes or planned.consumed is not None else None
     planned = replace(planned, stages=[with_marks_in_files(catalog, stage) for stage in planned.stages])
     deletes = DeleteWriter(planned.changes, locate, catalog.check_writable)
     try:
@@ -169,10 +174,11 @@ def _commit(
         raise CommitStateUnknownError(sent[-1], type(error).__name__) from error
 
 
-def _note_consumed(
-    catalog: Catalog, planned: PlannedCommit, consumed: Consumed, retry: RetryPolicy
-) -> CommittedSnapshot | None:
-    """Move a consumer's marks where nothing came of the changes; a lost connection leaves it open whether."""
+def _note(catalog: Catalog, planned: PlannedCommit, retry: RetryPolicy) -> CommittedSnapshot | None:
+    """Move a consumer's marks, or note what was found restored, where nothing comes of the changes.
+
+    A lost connection leaves it open whether.
+    """
 
     def attempt() -> CommittedSnapshot | None:
         with catalog.dialect.writing_after(_questions(catalog, planned)) as (connection, answers):
@@ -180,14 +186,24 @@ def _note_consumed(
                 done := _earlier(connection, catalog, planned.keyed, answers["records"])
             ):
                 return CommittedSnapshot.earlier(done)
-            consumers.check_unchanged(consumed, answers["consumed"])
             writer = catalog.dialect.writer(connection)
-            for effect in consumers.record_effects(catalog, consumed, _now(answers["progress"])):
+            for effect in _notes(connection, catalog, planned, answers):
                 writer.send(effect)
             writer.commit()
             return None
 
     return with_retries(catalog.dialect, retry, attempt)[0]
+
+
+def _notes(
+    connection: Connection, catalog: Catalog, planned: PlannedCommit, answers: Mapping[str, Any]
+) -> Iterator[Effect]:
+    if planned.changes:
+        state = _begin(connection, catalog, planned, answers)
+        yield from restore_log.record_effects(catalog, planned.changes, state)
+    if planned.consumed is not None:
+        consumers.check_unchanged(planned.consumed, answers["consumed"])
+        yield from consumers.record_effects(catalog, planned.consumed, _now(answers["progress"]))
 
 
 def _now(progress: Progress) -> datetime:

@@ -25,6 +25,7 @@ from airflow_provider_ducklake.transaction.changes import (
     InlineDeletes,
     InlineRows,
     MergeAdjacent,
+    NoteRestored,
     RegisterLayout,
     RenameTable,
     RenameView,
@@ -86,7 +87,7 @@ def known_stats(
     )
     if any(isinstance(change, _ROWS_GO) for change in changes):
         known = with_targets(connection, catalog, changes, known)
-    if wanted := {change.as_of for change in changes if isinstance(change, RestoreRows)}:
+    if wanted := {change.as_of for change in changes if isinstance(change, RestoreRows | NoteRestored)}:
         known = replace(known, snapshots=read_snapshots.existing(connection, catalog.tables, wanted))
     known = replace(known, names=_names_of(connection, catalog.tables, changes))
     return with_foreign_files(connection, catalog, changes, known)

@@ -170,7 +170,7 @@ class LakeWrites(LakeReads):
         return self.commit_planned(planned)
 
     def _demand_message(self, planned: PlannedCommit) -> None:
-        if planned.changes and planned.info.message is None:
+        if planned.makes_snapshot and planned.info.message is None:
             planned.info.check(self.effective_options())
 
     def commit_planned(

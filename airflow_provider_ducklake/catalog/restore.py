@@ -65,9 +65,9 @@ def restore(
     if keyed is not None and keyed.seen.done:
         return RestoreResult(None, committed=CommittedSnapshot.earlier(keyed.seen.done))
     planned = plan_restore(lake.locate, catalog, request)
-    if planned.has_changes:
+    if planned.has_changes or planned.unchanged:
         restore_log.prepare(catalog, dry_run=request.dry_run)
-    if request.dry_run or not planned.has_changes:
+    if request.dry_run or not (planned.has_changes or planned.unchanged):
         _log(planned, request)
         return planned.result(dry_run=request.dry_run)
     work = _Work(lake, catalog)
@@ -106,6 +106,7 @@ class _Work:
     def _changes(self, planned: Planned) -> Iterator[Change]:
         yield from (DropTable(row.id, row.qualified) for row in planned.dropped)
         yield from planned.others
+        yield from planned.unchanged
         for table in planned.tables:
             yield from self._of_table(table)
 

@@ -1,4 +1,4 @@
-"""The table of restores: which snapshot made which table what it, or another, had been at an older one.
+"""The table of restores: from which snapshot on a table is what it, or another, had been at an older one.
 
 Our own table beside the format's; DuckDB does not mind it. What tasks have committed to a table, and what
 consumers have consumed of it, is judged by it, long after the snapshots have expired.
@@ -14,9 +14,10 @@ from sqlalchemy import BigInteger, Column, MetaData, Table, select
 from airflow_provider_ducklake.catalog import own_tables
 from airflow_provider_ducklake.catalog.column_types import TABLE_OPTIONS
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
+from airflow_provider_ducklake.catalog.questions import in_parts
 from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
 from airflow_provider_ducklake.spec.restores import RestoredTable
-from airflow_provider_ducklake.transaction.changes import RestoreRows
+from airflow_provider_ducklake.transaction.changes import NoteRestored, RestoreRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -75,18 +76,25 @@ def restores(connection: Connection, catalog: Catalog) -> tuple[RestoredTable, .
 
 
 def record_effects(catalog: Catalog, changes: Iterable[Change], state: CommitState) -> Iterator[Effect]:
-    """Yield what notes the tables that the commit in the making restores."""
-    restored = [one for one in changes if isinstance(one, RestoreRows)]
-    if restored:
-        yield insert(
-            restore_table(catalog.tables.metadata_schema),
-            *(
-                {
-                    "table_id": (table_id := state.table_id(one.table)),
-                    "snapshot_id": state.snapshot_id,
-                    "source_table_id": table_id if one.heir_of is None else one.heir_of,
-                    "as_of_snapshot_id": one.as_of,
-                }
-                for one in restored
-            ),
-        )
+    """Yield what notes the tables that the commit in the making restores, or finds restored.
+
+    Where nothing is to be restored it makes no snapshot: the notes count from the next one on, whatever it
+    is. If that is a restore as well, its own notes are the newer ones.
+    """
+    log = restore_table(catalog.tables.metadata_schema)
+    rows = [_row(one, state) for one in changes if isinstance(one, RestoreRows | NoteRestored)]
+    for part in in_parts(row["table_id"] for row in rows):
+        yield Effect(log.delete().where(log.c.snapshot_id == state.snapshot_id, log.c.table_id.in_(part)))
+    if rows:
+        yield insert(log, *rows)
+
+
+def _row(one: RestoreRows | NoteRestored, state: CommitState) -> dict[str, int]:
+    table_id = state.table_id(one.table) if isinstance(one, RestoreRows) else one.table_id
+    heir_of = one.heir_of if isinstance(one, RestoreRows) else None
+    return {
+        "table_id": table_id,
+        "snapshot_id": state.snapshot_id,
+        "source_table_id": table_id if heir_of is None else heir_of,
+        "as_of_snapshot_id": one.as_of,
+    }

@@ -30,17 +30,17 @@ from airflow_provider_ducklake.planning.restore import (
 )
 from airflow_provider_ducklake.spec.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.paths import directory_name
-from airflow_provider_ducklake.transaction.changes import NewTableRef, RestoreTable
+from airflow_provider_ducklake.transaction.changes import NewTableRef, NoteRestored, RestoreTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.catalog import Catalog
     from airflow_provider_ducklake.catalog.read import TableRow
     from airflow_provider_ducklake.catalog.read_restore import TableHistory
-    from airflow_provider_ducklake.catalog.restore_scope import Home, Scope
+    from airflow_provider_ducklake.catalog.restore_scope import Home, Pair, Scope
     from airflow_provider_ducklake.planning.recreation import Counters
     from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot, JsonValue, Snapshot
@@ -145,12 +145,16 @@ class PlannedTable:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """All that is to be done on top of snapshot ``head``; ``others`` are changes but those of ``tables``."""
+    """All that is to be done on top of snapshot ``head``; ``others`` are changes but those of ``tables``.
+
+    ``unchanged`` are the tables that are what they were already.
+    """
 
     then: Snapshot
     head: Snapshot
     tables: tuple[PlannedTable, ...] = ()
     others: tuple[Change, ...] = ()
+    unchanged: tuple[NoteRestored, ...] = ()
     dropped: tuple[TableRow, ...] = ()
 
     @property
@@ -189,7 +193,9 @@ def plan_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> P
         if then.id == head.id:
             return Planned(then, head)
         scope = _scope(connection, catalog, request, then, head)
-        scope = doubtful_part(connection, catalog.tables, scope, then, head)
+        doubtful = doubtful_part(connection, catalog.tables, scope, then, head)
+        unchanged = [*_as_they_were(scope.tables, doubtful.tables, then)]
+        scope = doubtful
         histories = [
             read_history(connection, catalog, pair, then, head, is_moved=scope.moves(pair.then))
             for pair in scope.tables
@@ -212,10 +218,22 @@ def plan_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> P
             one = PlannedTable(history, restoring, files, tuple(_definition(history, files, home.ref)))
         if one.writes_rows:
             check_writable(history.then.table)
-        if not one.is_nothing:
+        if one.is_nothing:
+            unchanged.append(NoteRestored(history.row.id, history.row.qualified, then.id))
+        else:
             planned.append(one)
     dropped = tuple(pair.now for pair in scope.tables if pair.then is None and pair.now is not None)
-    return Planned(then, head, tuple(planned), others, dropped)
+    return Planned(then, head, tuple(planned), others, tuple(unchanged), dropped)
+
+
+def _as_they_were(
+    pairs: Iterable[Pair[TableRow]], doubtful: Collection[Pair[TableRow]], then: Snapshot
+) -> Iterator[NoteRestored]:
+    """Yield the tables that are known to be as they were; one made of a table of then, as it was made."""
+    for pair in pairs:
+        if pair.now is not None and pair not in doubtful:
+            as_of = then.id if pair.then is not None else pair.now.begin_snapshot
+            yield NoteRestored(pair.now.id, pair.now.qualified, as_of)
 
 
 def _snapshot(connection: Connection, catalog: Catalog, at: int | datetime) -> Snapshot:

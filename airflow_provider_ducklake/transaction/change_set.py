@@ -27,6 +27,7 @@ from airflow_provider_ducklake.transaction.changes import (
     InlineRows,
     MergeAdjacent,
     NewTableRef,
+    NoteRestored,
     ReadRows,
     RegisterLayout,
     RenameTable,
@@ -62,10 +63,20 @@ _STAGES: tuple[tuple[type, ...], ...] = (
     (CommentOnTable, CommentOnColumn, CommentOnView),
     (RegisterLayout,),
     (EndFiles, InlineDeletes, Truncate),
-    (MergeAdjacent, RewriteDeletes, FlushInlined, RestoreRows),
+    (MergeAdjacent, RewriteDeletes, FlushInlined, RestoreRows, NoteRestored),
 )
 _UPKEEP = (MergeAdjacent, RewriteDeletes, FlushInlined)
-_DATA = (AppendFiles, InlineRows, EndFiles, AddDeletes, InlineDeletes, Truncate, RestoreRows, *_UPKEEP)
+_DATA = (
+    AppendFiles,
+    InlineRows,
+    EndFiles,
+    AddDeletes,
+    InlineDeletes,
+    Truncate,
+    RestoreRows,
+    NoteRestored,
+    *_UPKEEP,
+)
 
 
 def ordered(changes: Iterable[Change]) -> tuple[Change, ...]:

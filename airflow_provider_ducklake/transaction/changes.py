@@ -646,6 +646,19 @@ class RestoreRows:
     heir_of: TableId | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class NoteRestored:
+    """A table that a restore found to be what it was at snapshot ``as_of`` already.
+
+    It changes nothing, and alone it makes no snapshot; but which commits a table has gone through is judged
+    by it, as by a restore that changed the table.
+    """
+
+    table_id: TableId
+    name: QualifiedName
+    as_of: SnapshotId
+
+
 Change: TypeAlias = (
     CreateSchema
     | DropSchema
@@ -676,4 +689,5 @@ Change: TypeAlias = (
     | RestoreTable
     | RestoreMacro
     | RestoreRows
+    | NoteRestored
 )

@@ -33,6 +33,7 @@ from airflow_provider_ducklake.transaction.changes import (
     InlineDeletes,
     InlineRows,
     MergeAdjacent,
+    NoteRestored,
     ReadRows,
     RenameTable,
     RenameView,
@@ -208,7 +209,7 @@ def _ours(change: Change) -> _Ours | None:  # noqa: C901, PLR0911, PLR0912 - one
             return _Ours(Deed.RENAME, str(name), table_id, new_name, schema_name=name.schema)
         case DropTable(table_id, name):
             return _Ours(Deed.DROP, str(name), table_id)
-        case RestoreRows(table=int(table_id), name=name):
+        case RestoreRows(table=int(table_id), name=name) | NoteRestored(table_id, name):
             return _Ours(Deed.RESTORE, str(name), table_id)
         case (
             CreateTable(schema=schema, name=name)
@@ -337,7 +338,7 @@ def check_restorable(changes: Iterable[Change], snapshots: Collection[SnapshotId
         TransactionConflictError: names the first table whose snapshot is gone.
     """
     for change in changes:
-        if isinstance(change, RestoreRows) and change.as_of not in snapshots:
+        if isinstance(change, RestoreRows | NoteRestored) and change.as_of not in snapshots:
             raise TransactionConflictError(
                 "restore it", f"expired snapshot {change.as_of}", str(change.name), head
             )

@@ -29,6 +29,7 @@ STEPS = {
     "merge_files": 1,
     "drop_table": 1,
     "drop_schema": 1,
+    "come_back_empty": 2,
     "restore": 7,
     "expire": 1,
 }
@@ -65,16 +66,16 @@ class Story:
 
     def remember(self) -> None:
         """Note what the newest snapshot holds, and compare it with the lake."""
-        self.past[self.lake.current_snapshot().id] = dict(self.tables)
+        self.past.setdefault(self.lake.current_snapshot().id, dict(self.tables))
         found = {
             row.qualified.name: sorted(self.lake.read_arrow(row.qualified)["i"].to_pylist())
             for row in self.lake.table_rows()
         }
         assert found == {name: sorted(table.rows) for name, table in self.tables.items()}, self.told
 
-    def new_rows(self) -> frozenset[int]:
+    def new_rows(self, count: int | None = None) -> frozenset[int]:
         first = self.next_row
-        self.next_row += self.draw.randint(1, 4)
+        self.next_row += count or self.draw.randint(1, 4)
         return frozenset(range(first, self.next_row))
 
     # --- tasks ---
@@ -142,10 +143,13 @@ class Story:
 
     def append_of_others(self) -> None:
         for name in self.some_table():
-            rows = self.new_rows()
-            self.lake.append_arrow(f"s.{name}", pa.table({"i": sorted(rows)}, SCHEMA))
-            self.tables[name] = replace(self.tables[name], rows=self.tables[name].rows | rows)
-            self.told.append(f"append {name} {sorted(rows)}")
+            self.append(name)
+
+    def append(self, name: str, count: int | None = None) -> None:
+        rows = self.new_rows(count)
+        self.lake.append_arrow(f"s.{name}", pa.table({"i": sorted(rows)}, SCHEMA))
+        self.tables[name] = replace(self.tables[name], rows=self.tables[name].rows | rows)
+        self.told.append(f"append {name} {sorted(rows)}")
 
     def delete_of_others(self) -> None:
         for name in self.some_table():
@@ -178,24 +182,42 @@ class Story:
         self.tables.clear()
         self.told.append("drop schema")
 
+    def come_back_empty(self) -> None:
+        """Lose all rows before the schema is dropped, come back without them, get others, and see a Clear."""
+        for name in self.some_table():
+            if rows := self.tables[name].rows:
+                with self.lake.transaction() as tx:
+                    tx.delete_rows(f"s.{name}", f"i IN ({', '.join(map(str, rows))})")
+                self.tables[name] = replace(self.tables[name], rows=frozenset())
+                self.told.append(f"delete all of {name}")
+                self.remember()
+            emptied = self.lake.current_snapshot().id
+            self.drop_schema()
+            self.remember()
+            self.restore_to(emptied, name)
+            self.append(name, 40)  # as many as have had row ids before
+            self.clear()
+
     def restore(self) -> None:
         there = [one.id for one in self.lake.snapshots() if one.id in self.past]
         at = self.draw.choice(there)
         then = self.past[at]
         scope = self.draw.choice(["t", "u", "schema", "lake"])
-        if scope in TABLES and scope not in then:
+        if (scope in TABLES and scope not in then) or (scope == "schema" and not then):
             return
-        if scope == "schema" and not then:
-            return
+        self.restore_to(at, scope)
+
+    def restore_to(self, at: int, scope: str) -> None:
+        """Restore; tables that are what they were count as restored, but not to the newest snapshot."""
+        then, newest = self.past[at], self.lake.current_snapshot().id
         arguments = {"schema": {"schema": "s"}, "lake": {}}.get(scope, {"table": f"s.{scope}"})
         result = self.lake.restore(**arguments, at=int(at))
         self.told.append(f"restore {scope} to {at} -> {result.committed and result.committed.id}")
-        changed = {one.name.removeprefix("s.") for one in result.tables}
-        for name in changed:
-            if name in then:
-                self.tables[name] = then[name]
-            else:
-                del self.tables[name]
+        if at < newest:
+            for name in (scope,) if scope in TABLES else TABLES:
+                self.tables.pop(name, None)
+                if name in then:
+                    self.tables[name] = then[name]
 
     def expire(self) -> None:
         self.lake.expire_snapshots(keep_last=4)

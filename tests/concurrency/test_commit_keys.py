@@ -29,6 +29,7 @@ from airflow_provider_ducklake.transaction.changes import Change
 from tests.concurrency.faults import before_commit
 from tests.concurrency.keyed_writer import ROWS, append_once
 from tests.interop.changed_rows import row_changes
+from tests.interop.restoring import Interrupted
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
@@ -523,6 +524,61 @@ def test_rows_that_a_restore_brought_back_are_replaced_also_after_expiry(catalog
     run(lake, 1 if starts_over else 3, 30, starts_over=starts_over)
 
     assert values(catalog) == [30, 31, 32]
+
+
+@pytest.mark.every_catalog
+@pytest.mark.parametrize("scope", [{"table": "t"}, {"schema": "main"}, {}], ids=["table", "schema", "lake"])
+def test_a_restore_that_finds_nothing_to_do_counts(catalog, lake, scope):
+    first = run(lake, 1, 10)
+    commit(lake, lake.keyed_commit(key(2), OnClear.APPEND), 20)
+    with lake.transaction() as tx:
+        tx.delete_rows("t", "i >= 20")
+    newest = lake.current_snapshot()
+
+    result = lake.restore(**scope, at=int(first.id))
+
+    assert (result.committed, result.tables, lake.current_snapshot()) == (None, (), newest)
+    run(lake, 3, 30)
+    assert values(catalog) == [30, 31, 32]
+
+
+def test_a_table_that_a_restore_of_others_finds_unchanged_counts_as_restored(catalog, lake):
+    with lake.transaction() as tx:
+        tx.create_table("other", {"i": "int64"})
+    first = run(lake, 1, 10)
+    keyed = lake.keyed_commit(key(2), OnClear.APPEND)
+    lake.commit(lake.current_snapshot().id, append_to(lake, 20, "other"), INFO, keyed=keyed)
+    assert [one.name for one in lake.restore(at=int(first.id)).tables] == ["main.other"]
+
+    run(lake, 3, 30)
+
+    assert values(catalog) == [30, 31, 32]
+
+
+def test_a_restore_after_one_that_found_nothing_to_do_is_the_newer_one(catalog, lake):
+    first = run(lake, 1, 10)
+    second = commit(lake, lake.keyed_commit(key(2), OnClear.APPEND), 20)
+    with lake.transaction() as tx:
+        tx.delete_rows("t", "i >= 20")
+    for _ in range(2):
+        assert lake.restore("t", at=int(first.id)).committed is None
+    lake.restore("t", at=int(second.id))
+    assert values(catalog) == [10, 11, 12, 20, 21, 22]
+
+    run(lake, 3, 30)
+
+    assert values(catalog) == [10, 11, 12, 30, 31, 32]
+
+
+def test_rows_that_come_while_nothing_is_found_to_restore_are_a_conflict(catalog, lake):
+    first = run(lake, 1, 10)
+    commit(lake, lake.keyed_commit(key(2), OnClear.APPEND), 20)
+    with lake.transaction() as tx:
+        tx.delete_rows("t", "i >= 20")
+    with Interrupted.connect(catalog.sqlalchemy_url) as other:
+        other.meanwhile = lambda: run(lake, 3, 30)
+        with pytest.raises(TransactionConflictError, match="restore it"):
+            other.restore("t", at=int(first.id))
 
 
 def test_rows_move_along_with_a_task_that_writes_elsewhere_now(catalog, lake):

@@ -36,6 +36,7 @@ from airflow_provider_ducklake.transaction.changes import (
     InlineDeletes,
     InlineRows,
     MergeAdjacent,
+    NoteRestored,
     ReadRows,
     RegisterLayout,
     RenameTable,
@@ -106,8 +107,8 @@ def effects_of(  # noqa: C901, PLR0912, PLR0915 - a line for each kind, checked 
             yield from deletes.inline_deletes(change, state, tables)
         case Truncate():
             yield from deletes.truncate(change, state, tables)
-        case ReadRows():
-            pass  # it is looked at for conflicts only
+        case ReadRows() | NoteRestored():
+            pass  # what is looked at for conflicts, and what our own tables get
         case MergeAdjacent():
             yield from compaction.merge_adjacent(change, state, tables)
         case FlushInlined():
