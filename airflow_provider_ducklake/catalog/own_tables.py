@@ -10,7 +10,7 @@ from airflow_provider_ducklake.catalog.added_columns import AddColumn
 from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, with_retries
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
     from typing import Any
 
     from sqlalchemy import Column, Connection, Table
@@ -19,18 +19,24 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
 
 
-def ensure_table(catalog: Catalog, table: Table, optional: Collection[str] = ()) -> list[Column[Any]]:
+def ensure_table(
+    catalog: Catalog,
+    table: Table,
+    optional: Collection[str] = (),
+    first_rows: Callable[[Connection], list[dict[str, Any]]] | None = None,
+) -> list[Column[Any]]:
     """Create a table of ours where it is missing, or its newer columns, in a transaction of its own.
 
     Older releases go on beside newer columns, which are NULL in their rows. Returns those of the ``optional``
-    columns that are still missing, as the database lets only the table's owner add them.
+    columns that are still missing, as the database lets only the table's owner add them. ``first_rows`` are
+    what the table begins with.
     """
     dialect = catalog.dialect
     missing = _read_missing(dialect, table)
     if not missing:
         return []
     try:
-        _add(dialect, table)
+        _add(dialect, table, first_rows)
     except DBAPIError as error:
         if not dialect.is_missing_right(error) or not {column.name for column in missing} <= set(optional):
             raise
@@ -44,13 +50,17 @@ def how_to_add(catalog: Catalog, columns: Iterable[Column[Any]]) -> str:
     return "; ".join(str(AddColumn(column).compile(dialect=sql)) for column in columns)
 
 
-def _add(dialect: CatalogDialect, table: Table) -> None:
+def _add(
+    dialect: CatalogDialect, table: Table, first_rows: Callable[[Connection], list[dict[str, Any]]] | None
+) -> None:
 
     def create() -> None:
         with dialect.writing() as connection:
             missing = _missing(dialect, connection, table)
             if len(missing) == len(table.columns):
                 table.create(connection)
+                if first_rows is not None and (rows := first_rows(connection)):
+                    connection.execute(table.insert(), rows)
             else:
                 for column in missing:
                     connection.execute(AddColumn(column))

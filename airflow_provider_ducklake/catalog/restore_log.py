@@ -6,6 +6,7 @@ consumers have consumed of it, is judged by it, long after the snapshots have ex
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from airflow_provider_ducklake.catalog import own_tables
 from airflow_provider_ducklake.catalog.column_types import TABLE_OPTIONS
 from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.questions import in_parts
+from airflow_provider_ducklake.catalog.restore_notes import noted_restores
 from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
 from airflow_provider_ducklake.spec.restores import RestoredTable
 from airflow_provider_ducklake.transaction.changes import NoteRestored, RestoreRows
@@ -49,7 +51,13 @@ def prepare(catalog: Catalog, *, dry_run: bool) -> None:
     """Create the table where it is missing, before anything is copied; a dry run only asks whether it may."""
     schema = catalog.tables.metadata_schema
     if not dry_run:
-        own_tables.ensure_table(catalog, restore_table(schema))
+        own_tables.ensure_table(
+            catalog,
+            restore_table(schema),
+            first_rows=lambda connection: [
+                _columns(*astuple(one)) for one in noted_restores(connection, catalog.tables)
+            ],
+        )
     elif not _has_table(catalog):
         catalog.dialect.try_to_create_table(schema)
 
@@ -60,10 +68,10 @@ def _has_table(catalog: Catalog) -> bool:
 
 
 def restores(connection: Connection, catalog: Catalog) -> tuple[RestoredTable, ...]:
-    """Return all restores, of all tables; nothing where nothing was ever restored."""
+    """Return all restores, of all tables; where there is no table of them yet, what snapshots say of them."""
     schema = catalog.tables.metadata_schema
     if not catalog.dialect.has_table(connection, NAME, schema):
-        return ()
+        return tuple(noted_restores(connection, catalog.tables))
     return tuple(
         RestoredTable(
             TableId(row.table_id),
@@ -92,9 +100,13 @@ def record_effects(catalog: Catalog, changes: Iterable[Change], state: CommitSta
 def _row(one: RestoreRows | NoteRestored, state: CommitState) -> dict[str, int]:
     table_id = state.table_id(one.table) if isinstance(one, RestoreRows) else one.table_id
     heir_of = one.heir_of if isinstance(one, RestoreRows) else None
+    return _columns(table_id, state.snapshot_id, table_id if heir_of is None else heir_of, one.as_of)
+
+
+def _columns(table_id: int, snapshot_id: int, source_table_id: int, as_of_snapshot_id: int) -> dict[str, int]:
     return {
         "table_id": table_id,
-        "snapshot_id": state.snapshot_id,
-        "source_table_id": table_id if heir_of is None else heir_of,
-        "as_of_snapshot_id": one.as_of,
+        "snapshot_id": snapshot_id,
+        "source_table_id": source_table_id,
+        "as_of_snapshot_id": as_of_snapshot_id,
     }

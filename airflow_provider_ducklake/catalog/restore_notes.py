@@ -6,8 +6,11 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from sqlalchemy import select
+
 from airflow_provider_ducklake.catalog import read_snapshots
 from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
+from airflow_provider_ducklake.spec.restores import RestoredTable
 from airflow_provider_ducklake.transaction.changes_made import changes_table
 
 if TYPE_CHECKING:
@@ -55,6 +58,22 @@ class RestoreNote:
             return cls(SnapshotId(note["as_of"]), table_ids, heirs)
         except (ValueError, TypeError, KeyError, AttributeError):
             return None
+
+
+def noted_restores(connection: Connection, tables: CatalogTables) -> Iterator[RestoredTable]:
+    """Yield what the snapshots that are there say of tables that stayed the same tables.
+
+    New tables are left out: those that came back without rows may have given row ids out twice.
+    """
+    changes = tables["snapshot_changes"]
+    if "commit_extra_info" not in changes.c:
+        return
+    extra = changes.c.commit_extra_info
+    query = select(changes.c.snapshot_id, extra).where(extra.like(f'%"{_NOTE}"%'))
+    for snapshot_id, text in connection.execute(query):
+        if (note := RestoreNote.of(text)) is not None:
+            for one in sorted(note.table_ids - note.heirs.keys()):
+                yield RestoredTable(one, SnapshotId(snapshot_id), one, note.as_of)
 
 
 def doubtful_part(

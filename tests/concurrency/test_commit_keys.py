@@ -28,6 +28,7 @@ from airflow_provider_ducklake.storage.row_ids import ROW_ID_COLUMN
 from airflow_provider_ducklake.transaction.changes import Change
 from tests.concurrency.faults import before_commit
 from tests.concurrency.keyed_writer import ROWS, append_once
+from tests.interop import job_columns
 from tests.interop.changed_rows import row_changes
 from tests.interop.restoring import Interrupted
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
@@ -539,6 +540,24 @@ def test_a_restore_that_finds_nothing_to_do_counts(catalog, lake, scope):
 
     assert (result.committed, result.tables, lake.current_snapshot()) == (None, (), newest)
     run(lake, 3, 30)
+    assert values(catalog) == [30, 31, 32]
+
+
+@pytest.mark.every_catalog
+@pytest.mark.parametrize("restores_again", [False, True], ids=["cleared", "restored again"])
+def test_restores_from_before_there_was_a_table_of_them_count(catalog, lake, restores_again):
+    with lake.transaction() as tx:
+        tx.create_table("other", {"i": "int64"})
+    first = run(lake, 1, 10)
+    run(lake, 2, 20)
+    lake.restore("t", at=int(first.id))
+    job_columns.run(catalog, "DROP TABLE airflow_ducklake_restore")  # as an older release leaves it
+    if restores_again:
+        lake.append_arrow("other", pa.table({"i": pa.array([1], pa.int64())}))
+        assert lake.restore("other", at=int(first.id)).committed is not None
+
+    run(lake, 3, 30)
+
     assert values(catalog) == [30, 31, 32]
 
 
