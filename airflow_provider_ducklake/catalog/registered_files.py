@@ -27,12 +27,16 @@ if TYPE_CHECKING:
 def with_foreign_files(
     connection: Connection, catalog: Catalog, changes: Collection[Change], known: KnownStats
 ) -> KnownStats:
-    """Add which of the files that are mapped by name the lake has, and what mappings their tables have."""
-    foreign = [change for change in changes if isinstance(change, AppendFiles) and change.foreign_paths]
-    if not foreign:
+    """Add which of the files the lake has that it may have, and what mappings those by name find there."""
+    appends = [change for change in changes if isinstance(change, AppendFiles)]
+    paths = [path for change in appends for path in change.doubtful_paths]
+    if not paths:
         return known
-    paths = [path for change in foreign for path in change.foreign_paths]
-    tables = {TableId(change.table) for change in foreign if isinstance(change.table, int)}
+    tables = {
+        TableId(change.table)
+        for change in appends
+        if isinstance(change.table, int) and any(file.mapping is not None for file in change.files)
+    }
     return replace(
         known,
         registered=registered(connection, catalog, paths),

@@ -58,6 +58,7 @@ def commit_batches(
         StorageError: files of a batch are missing.
         UnsupportedFeatureError: the table got other columns or partitioning after a batch was written.
         UntrustedValueError: the record of a batch names files of another table, or no job of the stream.
+            Or its files are the lake's already: somebody has made a copy of a record.
         FilesGivenUpError: a clean-up has given the files of a batch up, and may be deleting them.
         CommitError, CommitStateUnknownError: as the words say.
     """
@@ -85,6 +86,9 @@ def commit_batches(
             uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
             way_out = f"batch {batch.batch_id} is named by {uri}. {_WAY_OUT}, or take a new checkpoint"
             raise FilesGivenUpError(batch.job_id, way_out) from error
+        except TransactionConflictError as error:
+            _refuse_known(lake, checkpoint, batch, error)
+            raise
         if committed is None:
             uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
             raise SparkJobError(f"{uri} names no file: a batch without rows is not staged. Remove it.")
@@ -99,6 +103,16 @@ def _refuse(checkpoint: str, batch: StagedBatch, problem: str | None) -> None:
     if problem is not None:
         uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
         raise UntrustedValueError(uri, f"job {batch.job_id}", f"{problem}. {_WAY_OUT}")
+
+
+def _refuse_known(
+    lake: Lake, checkpoint: str, batch: StagedBatch, conflict: TransactionConflictError
+) -> None:
+    """Raise an UntrustedValueError if a conflict came of files that are the lake's already."""
+    for path in sorted(lake.registered_files([file.path for file in batch.result.data_files])):
+        uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
+        problem = "is a data file of the lake already, by another record; remove the record"
+        raise UntrustedValueError(uri, path, problem) from conflict
 
 
 def _why_not_of_stream(lake: Lake, table: TableSnapshot, checkpoint: str, batch: StagedBatch) -> str | None:
@@ -127,7 +141,7 @@ def _info(info: CommitInfo, batch: StagedBatch) -> CommitInfo:
 
 def _changes(table: TableSnapshot, checkpoint: str, batch: StagedBatch) -> tuple[Change, ...]:
     try:
-        return append_to_existing(table, batch.result)
+        return append_to_existing(table, batch.result, is_staged=True)
     except TransactionConflictError as error:
         uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
         raise UnsupportedFeatureError(

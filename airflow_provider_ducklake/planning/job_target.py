@@ -11,6 +11,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ducklake.spec.paths import path_key
+
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
 
@@ -29,8 +31,8 @@ class JobTarget:
 
 
 def target_of_stream(table: TableSnapshot, checkpoint: str) -> JobTarget:
-    """Return what a job stages batches for: the table may get another name meanwhile."""
-    return _of_table(table, {"kind": "stream", "checkpoint": checkpoint})
+    """Return what a job stages batches for: the table may be renamed, the checkpoint be spelled otherwise."""
+    return _of_table(table, {"kind": "stream", "checkpoint": path_key(checkpoint)})
 
 
 def target_of_compaction(table: TableSnapshot) -> JobTarget:

@@ -233,8 +233,12 @@ def create_and_append(
     return tuple(changes)
 
 
-def append_to_existing(table: TableSnapshot, result: WriteResult) -> tuple[Change, ...]:
+def append_to_existing(
+    table: TableSnapshot, result: WriteResult, *, is_staged: bool = False
+) -> tuple[Change, ...]:
     """Return the changes that append a result to a table, perhaps another than it was planned for.
+
+    ``is_staged``: documents that waited for the commit name the files, which looks whether the lake has them.
 
     Raises:
         TransactionConflictError: the table's columns or partitioning are not those the files were written
@@ -251,7 +255,10 @@ def append_to_existing(table: TableSnapshot, result: WriteResult) -> tuple[Chang
     if not result.data_files:
         return ()
     files = placed_below(table.root, result)
-    return (AppendFiles(table.table_id, table.name, table.schema, files, spec.id if spec else None),)
+    partition_id, root = spec.id if spec else None, table.root if is_staged else ""
+    return (
+        AppendFiles(table.table_id, table.name, table.schema, files, partition_id, root, is_staged=is_staged),
+    )
 
 
 def same_columns(left: TableSchema, right: TableSchema) -> bool:

@@ -242,8 +242,9 @@ class AppendFiles:
 
     File paths are relative to the table's directory, or absolute where they lie outside it. ``schema`` is the
     table's at the commit; ``partition_id`` that of the files' partition values, None for keys that the same
-    transaction sets. ``root`` is the table's directory where a file is mapped by name: such a file was there
-    before, so somebody else may add it too.
+    transaction sets. ``root`` is the table's directory where the commit has to look whether the lake has a
+    file already: one that is mapped by name was there before, so somebody else may add it too. With
+    ``is_staged`` it looks for each: documents name them, of which somebody may have made copies.
     """
 
     table: TableRef
@@ -252,14 +253,15 @@ class AppendFiles:
     files: tuple[DataFile, ...]
     partition_id: PartitionId | None = None
     root: str = ""
+    is_staged: bool = False
 
     @property
-    def foreign_paths(self) -> tuple[str, ...]:
-        """Full paths of the files that were there before."""
+    def doubtful_paths(self) -> tuple[str, ...]:
+        """Full paths of the files that the lake may have already."""
         return tuple(
             relative_to(file.path, self.root).below(self.root)
             for file in self.files
-            if file.mapping is not None
+            if self.is_staged or file.mapping is not None
         )
 
     @property

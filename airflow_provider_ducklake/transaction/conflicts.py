@@ -371,7 +371,7 @@ def check_not_registered(changes: Iterable[Change], registered: Collection[str],
     """
     for change in changes:
         if isinstance(change, AppendFiles):
-            for path in change.foreign_paths:
+            for path in change.doubtful_paths:
                 if path in registered:
                     raise TransactionConflictError(
                         f"add {path}", "has that file already", str(change.name), head

@@ -602,6 +602,57 @@ def test_a_batch_of_a_stream_commits_and_releases_no_job_of_another_kind(scene, 
         assert lake.verify() == []
 
 
+def _copy_as_other_batch(record: Path) -> None:
+    copy = record.with_name("2.json")
+    copy.write_text(record.read_text())
+    put(copy, lambda document: document.update(batch_id=2))
+
+
+def _copy_as_other_query(record: Path) -> None:
+    query = str(uuid.UUID(int=8))
+    copy = record.parent.with_name(query) / record.name
+    copy.parent.mkdir()
+    copy.write_text(record.read_text())
+    put(copy, lambda document: document.update(query_id=query))
+    (record.parents[2] / "metadata").write_text(json.dumps({"id": query}))
+
+
+COPIES = {"another batch": _copy_as_other_batch, "another query": _copy_as_other_query}
+
+
+@pytest.mark.parametrize("copy", COPIES.values(), ids=COPIES)
+@pytest.mark.parametrize("fate", ["in use", "waits for its deletion", "of a job that is released"])
+def test_no_copy_of_a_record_has_the_files_of_a_batch_committed_twice(scene, copy, fate):
+    with scene.lake() as lake:
+        checkpoint = batch(lake, scene.area)
+        list(commit_batches(lake, lake.table_snapshot("t"), checkpoint, INFO))
+        if fate == "waits for its deletion":
+            with lake.transaction() as tx:
+                tx.truncate("t")
+            lake.expire_snapshots(keep_last=1, min_retention=NOW)
+        if fate == "of a job that is released":
+            lake.release_job(JOB_ID)
+        rows = sorted(lake.read_arrow("t")["id"].to_pylist())
+        (record,) = Path(checkpoint).glob("ducklake/*/1.json")
+        copy(record)
+
+        with pytest.raises(
+            UntrustedValueError, match=r"\.json names .*file of the lake already.* remove the rec"
+        ):
+            list(commit_batches(lake, lake.table_snapshot("t"), checkpoint, INFO))
+
+        assert sorted(lake.read_arrow("t")["id"].to_pylist()) == rows
+        assert lake.verify() == []
+
+
+@pytest.mark.parametrize("spelling", ["file://{}", "local://{}", "/{}", "{}./"])
+def test_batches_are_committed_by_any_spelling_of_their_checkpoint(scene, spelling):
+    with scene.lake() as lake:
+        checkpoint = spelling.format(batch(lake, scene.area))
+
+        assert len(list(commit_batches(lake, lake.table_snapshot("t"), checkpoint, INFO))) == 2
+
+
 def test_what_a_stream_of_an_older_release_had_staged_is_committed(scene):
     with scene.lake() as lake:
         checkpoint = batch(lake, scene.area)
