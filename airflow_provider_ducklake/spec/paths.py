@@ -17,14 +17,14 @@ from airflow_provider_ducklake.errors import InvalidInputError, UntrustedValueEr
 _SAFE_DIRECTORY = re.compile(r"[A-Za-z0-9_-]+\Z")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")  # two letters at least: C:/ is a drive
 _SAME_STORE = {
-    "file": "",
+    **dict.fromkeys(("file", "local"), ""),  # the second is fsspec's
     "s3a": "s3",
     "s3n": "s3",
     "gcs": "gs",
     **dict.fromkeys(("abfss", "wasb", "wasbs", "az", "azure", "adl"), "abfs"),
 }
 _HADOOP_SCHEMES = {"s3": "s3a", "gcs": "gs", "az": "abfs"}
-_LOCAL_SCHEMES = frozenset({"", "file", "local"})  # the last one is fsspec's
+_LOCAL_SCHEMES = frozenset({"", "file", "local"})
 # fsspec has schemes that lead to any other store, or to local files.
 _STORES = frozenset({"s3", "gs", "abfs", "hdfs", "http", "https"})
 _FORMATS = (".parquet", ".puffin")

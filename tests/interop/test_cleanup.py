@@ -138,6 +138,7 @@ SPELLINGS = {
     "a dot": lambda path: path.replace("/main/", "/./main/"),
     "a percent sign": lambda path: path.replace("ducklake", "%64ucklake"),
     "a scheme": lambda path: f"file://{path}",
+    "fsspec's scheme": lambda path: f"local://{path}",
 }
 
 
