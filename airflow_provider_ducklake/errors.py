@@ -167,16 +167,20 @@ class ViewNotFoundError(NotFoundError):
 
 
 class ColumnNotFoundError(NotFoundError):
-    """No such column in that table."""
+    """No such column in that table; ``expression`` is the user's text that names it, if one does."""
 
-    def __init__(self, column: str, table: str, columns: Sequence[str]) -> None:
+    def __init__(self, column: str, table: str, columns: Sequence[str], expression: str = "") -> None:
         self.column = column
         self.table = table
         self.columns = tuple(columns)
-        super().__init__(column, table, self.columns)
+        self.expression = expression
+        super().__init__(column, table, self.columns, expression)
 
     def __str__(self) -> str:
-        return f"Column {self.column!r} is not in {self.table}; its columns are: {', '.join(self.columns)}."
+        of = f" of {self.expression!r}" if self.expression else ""
+        hint = " A string stands in single quotes." if self.expression else ""
+        columns = ", ".join(self.columns)
+        return f"Column {self.column!r}{of} is not in {self.table}; its columns are: {columns}.{hint}"
 
 
 class SnapshotNotFoundError(NotFoundError):

@@ -71,7 +71,7 @@ def check_names(changes: RowChangeSource) -> None:
     for text in (changes.on, *_texts(changes.clauses)):
         name = unknown_column(text or "", table.schema.names, alias=changes.target_alias, is_alone=is_alone)
         if name is not None:
-            raise ColumnNotFoundError(name, str(table.name), table.schema.names)
+            raise ColumnNotFoundError(name, str(table.name), table.schema.names, text or "")
 
 
 def _texts(clauses: Iterable[Clause]) -> Iterator[str | None]:

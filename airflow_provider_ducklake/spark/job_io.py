@@ -287,16 +287,25 @@ def read_error(request: JobRequest, storage_options: StorageOptions = None) -> D
 
 def delete_job_files(request: JobRequest, storage_options: StorageOptions = None) -> None:
     """Delete the job's own JSON files and leave its data files: the clean-up after a commit."""
-    _delete_job_files(request.directory, storage_options)
+    _delete_job_files(request.directory, request.job_id, storage_options)
 
 
-def _delete_job_files(directory: str, storage_options: StorageOptions) -> None:
-    """Delete what is a job's document by its name: it may be damaged."""
-    from airflow_provider_ducklake.storage.filesystem import delete_file, file_sizes  # noqa: PLC0415
+def _delete_job_files(directory: str, job_id: str, storage_options: StorageOptions) -> None:
+    from airflow_provider_ducklake.storage.filesystem import delete_file  # noqa: PLC0415 - loads pyarrow
 
-    for name in file_sizes(directory, storage_options):
-        if name in (REQUEST, ERROR, DONE) or is_document(name):
-            delete_file(directory + name, storage_options)
+    try:
+        names = _names(directory, job_id, storage_options)
+    except (SparkJobError, UntrustedValueError):
+        names = _documents(directory, storage_options)
+    for name in [REQUEST, ERROR, *names, DONE]:
+        delete_file(directory + name, storage_options)
+
+
+def _documents(directory: str, storage_options: StorageOptions) -> list[str]:
+    """Return what is a job's document by its name, where the one that would tell is damaged."""
+    from airflow_provider_ducklake.storage.filesystem import file_sizes  # noqa: PLC0415 - loads pyarrow
+
+    return [name for name in file_sizes(directory, storage_options) if is_document(name)]
 
 
 def _names(directory: str, job_id: str, storage_options: StorageOptions) -> list[str]:
@@ -432,7 +441,7 @@ def delete_stage_files(uri: str, storage_options: StorageOptions = None) -> None
     """Delete the JSON files of a staged write and leave its data files: the clean-up after its commit."""
     from airflow_provider_ducklake.storage.filesystem import delete_file  # noqa: PLC0415 - loads pyarrow
 
-    _delete_job_files(uri.removesuffix(STAGE), storage_options)
+    _delete_job_files(uri.removesuffix(STAGE), job_of_stage(uri), storage_options)
     delete_file(uri, storage_options)  # at last: while it is there, the clean-up can be done again
 
 

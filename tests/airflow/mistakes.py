@@ -227,7 +227,7 @@ IN_A_TASK = [
         "a text without quotes",
         DuckLakeSparkDeleteOperator,
         {"table": "orders", "where": "name = Bern"},
-        ("'name = Bern'", "`Bern`"),
+        ("'name = Bern'", "Column 'Bern'"),
         "A string stands in single quotes",
     ),
     Mistake(

@@ -163,7 +163,7 @@ def test_tables_of_the_lake_are_read_right_whatever_a_function_sets_after_it_got
     with new_lake(sqlite_catalog, *made) as lake:
         table, job_id = lake.table_snapshot("u"), str(uuid.uuid4())
         plan = plan_write(table, job_directory(table.root, job_id))
-        source = LakeSource({"t": lake.scan("t")}, function=f"{functions}:no_nanoseconds")
+        source = LakeSource({"main.t": lake.scan("t")}, function=f"{functions}:no_nanoseconds")
         request = JobRequest(job_id, source, (plan,), verb="sql")
 
         (result,) = run_sql(spark.newSession(), request)
