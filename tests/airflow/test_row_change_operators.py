@@ -309,7 +309,7 @@ def test_a_column_of_an_expression_that_does_not_exist_is_found_before_spark_sta
     task = class_(task_id="change", table="main.orders", **arguments)
 
     with pytest.raises(
-        AirflowFailException, match=r"Column 'nosuch' is not in main.orders; its columns are: id"
+        AirflowFailException, match=r"Column 'nosuch' of '.*' is not in main.orders; its columns are: id"
     ):
         task.execute({"ti": FakeTaskInstance("change"), "logical_date": None})
 
