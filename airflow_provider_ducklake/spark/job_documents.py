@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError, UntrustedValueError
 from airflow_provider_ducklake.spec.identifiers import check_name
 from airflow_provider_ducklake.spec.paths import is_of_job
 from airflow_provider_ducklake.spec.schema import Default
 from airflow_provider_ducklake.spec.types import ScalarType, catalog_name
-from airflow_provider_ducklake.spec.values import parse_physical
+from airflow_provider_ducklake.spec.values import order_key, parse_physical
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -133,22 +133,22 @@ def _check_stats(stats: ColumnStats, type_: DuckLakeType | None, document: str) 
     if type_ is None:
         raise UntrustedValueError(document, str(stats.column_id), "is no column with values of the table")
     bounds = [one for one in (stats.min_value, stats.max_value) if one is not None]
-    values = [_value_of(bound, type_, document) for bound in bounds]
-    if len(values) > 1 and values[0] > values[1]:
+    for bound in bounds:
+        if not _is_text_of(bound, type_):
+            raise UntrustedValueError(document, bound, f"is no value of {catalog_name(type_)}")
+    if len(bounds) > 1 and order_key(type_, bounds[0]) > order_key(type_, bounds[1]):
         raise UntrustedValueError(document, bounds[0], f"is greater than {bounds[1]!r}, the greatest value")
 
 
-def _value_of(bound: str, type_: DuckLakeType, document: str) -> Any:  # noqa: ANN401 - what orders the bounds
-    """Return the value that all readers take the text for; Python's own parsers take more texts than they."""
+def _is_text_of(value: str, type_: DuckLakeType) -> bool:
+    """Whether all readers take the text for a value of the type; Python's parsers take more texts."""
     if type_ in _OF_ANY_TEXT:
-        return bound
+        return True
     try:
-        value = parse_physical(type_, bound)
+        parse_physical(type_, value)
     except (ValueError, ArithmeticError):
-        value = None
-    if value is None or not bound.isascii() or "_" in bound or bound != bound.strip():
-        raise UntrustedValueError(document, bound, f"is no value of {catalog_name(type_)}")
-    return value
+        return False
+    return value.isascii() and "_" not in value and value == value.strip()
 
 
 _OF_ANY_TEXT = (ScalarType("varchar"), ScalarType("json"), ScalarType("blob"))
