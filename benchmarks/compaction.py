@@ -119,9 +119,9 @@ class Ours(Duck):
     def compact(self) -> None:
         from airflow_provider_ducklake.catalog.lake import Lake
         from airflow_provider_ducklake.hooks.compaction import commit_compacted
-        from airflow_provider_ducklake.planning.compaction import MergeRule
-        from airflow_provider_ducklake.planning.write import plan_write
-        from airflow_provider_ducklake.spark.job_request import CompactionSource, JobRequest, job_directory
+        from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule
+        from airflow_provider_ducklake.planning.writing.write import plan_write
+        from airflow_provider_ducklake.spark.job.request import CompactionSource, JobRequest, job_directory
         from airflow_provider_ducklake.spark.jobs.compact import compact
         from airflow_provider_ducklake.spec.snapshots import CommitInfo
 

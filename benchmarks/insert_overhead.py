@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_ducklake.planning.write import WritePlan
-from airflow_provider_ducklake.spark import job_io
-from airflow_provider_ducklake.spark.job_request import JobRequest, job_directory, source_of
+from airflow_provider_ducklake.planning.writing.write import WritePlan
+from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spark.job.request import JobRequest, job_directory, source_of
 from airflow_provider_ducklake.spark.jobs.insert import write
-from airflow_provider_ducklake.spark.session import prepare
-from airflow_provider_ducklake.spark.spark_types import fields_of_spark
+from airflow_provider_ducklake.spark.types.session import prepare
+from airflow_provider_ducklake.spark.types.spark_types import fields_of_spark
 from airflow_provider_ducklake.spec.schema import new_columns
 
 if TYPE_CHECKING:

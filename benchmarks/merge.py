@@ -188,10 +188,10 @@ class Ours(System):
 
     def insert(self, table: str, partition_by: Sequence[str]) -> None:
         """Make a table of the base files as the insert operator does."""
-        from airflow_provider_ducklake.planning.write import create_and_append, plan_create
-        from airflow_provider_ducklake.spark.job_request import job_directory
+        from airflow_provider_ducklake.planning.writing.write import create_and_append, plan_create
+        from airflow_provider_ducklake.spark.job.request import job_directory
         from airflow_provider_ducklake.spark.jobs.insert import write
-        from airflow_provider_ducklake.spec.identifiers import QualifiedName
+        from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
         from airflow_provider_ducklake.spec.snapshots import CommitInfo
 
         new = self.lake.new_table(QualifiedName("main", table))
@@ -201,8 +201,8 @@ class Ours(System):
 
     def change(self, verb: str, **clauses: Any) -> None:  # noqa: ANN401 - of RowChangeSource
         """Run a job of row changes and commit it, as the operators do."""
-        from airflow_provider_ducklake.planning.write import plan_write
-        from airflow_provider_ducklake.spark.job_request import JobRequest, RowChangeSource, job_directory
+        from airflow_provider_ducklake.planning.writing.write import plan_write
+        from airflow_provider_ducklake.spark.job.request import JobRequest, RowChangeSource, job_directory
         from airflow_provider_ducklake.spark.jobs.row_changes import change_rows
         from airflow_provider_ducklake.spec.snapshots import CommitInfo
 
@@ -214,7 +214,7 @@ class Ours(System):
         self.lake.commit_stages([self.lake.row_changes(scan.table, done)], CommitInfo())
 
     def merge(self) -> None:
-        from airflow_provider_ducklake.spark.job_request import Action, Clause, Dataset, DatasetSource
+        from airflow_provider_ducklake.spark.job.request import Action, Clause, Dataset, DatasetSource
 
         self.change(
             "merge",
@@ -225,7 +225,7 @@ class Ours(System):
         )
 
     def delete(self) -> None:
-        from airflow_provider_ducklake.spark.job_request import Action, Clause
+        from airflow_provider_ducklake.spark.job.request import Action, Clause
 
         self.change("delete", not_matched_by_source=(Clause(Action.DELETE, DELETED),))
 
@@ -292,7 +292,7 @@ def start_spark(folder: Path) -> SparkSession:
     """Start a session that knows both formats and ours."""
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ducklake.spark.session import prepare
+    from airflow_provider_ducklake.spark.types.session import prepare
 
     conf = {
         "spark.master": "local[2]",

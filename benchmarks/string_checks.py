@@ -23,11 +23,11 @@ from pyspark.sql import SparkSession
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from airflow_provider_ducklake.spark.utf8_check import checked  # noqa: E402
+from airflow_provider_ducklake.spark.writing.utf8_check import checked  # noqa: E402
 from airflow_provider_ducklake.spec.ids import ColumnId  # noqa: E402
 from airflow_provider_ducklake.spec.schema import Column, TableSchema  # noqa: E402
-from airflow_provider_ducklake.spec.types import ScalarType  # noqa: E402
-from airflow_provider_ducklake.storage.string_checks import refuse_bad_strings  # noqa: E402
+from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType  # noqa: E402
+from airflow_provider_ducklake.storage.parquet.string_checks import refuse_bad_strings  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable

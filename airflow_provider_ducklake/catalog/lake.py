@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.catalog import (
-    bootstrap,
-    read,
-)
-from airflow_provider_ducklake.catalog.connect import (
+from airflow_provider_ducklake.catalog.database.connect import (
     catalog_file,
     check_directory,
     open_engine,
     parse_url,
     shown,
 )
-from airflow_provider_ducklake.catalog.dialects import dialect_of
+from airflow_provider_ducklake.catalog.database.tables import catalog_tables
+from airflow_provider_ducklake.catalog.dialects import bootstrap, dialect_of
 from airflow_provider_ducklake.catalog.lake_maintenance import LakeMaintenance
 from airflow_provider_ducklake.catalog.open_lake import translated
-from airflow_provider_ducklake.catalog.tables import catalog_tables
+from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.errors import (
     InvalidInputError,
     NotADuckLakeError,
 )
-from airflow_provider_ducklake.spec.paths import directory_path, is_absolute
+from airflow_provider_ducklake.spec.names.paths import directory_path, is_absolute
 from airflow_provider_ducklake.spec.versions import CURRENT, SpecVersion
 
 if TYPE_CHECKING:

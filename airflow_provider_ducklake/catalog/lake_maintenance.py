@@ -5,39 +5,35 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.catalog import (
-    cleanup,
-    expiry,
-    orphans,
-)
-from airflow_provider_ducklake.catalog.base_lake import Definitions
-from airflow_provider_ducklake.catalog.commit import PlannedCommit, Stage
-from airflow_provider_ducklake.catalog.compaction import (
+from airflow_provider_ducklake.catalog.committing.commit import PlannedCommit, Stage
+from airflow_provider_ducklake.catalog.database.tables import catalog_tables
+from airflow_provider_ducklake.catalog.drafting.base_lake import Definitions
+from airflow_provider_ducklake.catalog.lake_writes import STAGE_TTL, LakeWrites
+from airflow_provider_ducklake.catalog.migrations.migrate import Files, MigrationResult, migrate
+from airflow_provider_ducklake.catalog.open_lake import translated
+from airflow_provider_ducklake.catalog.restoring.plan import RestoreRequest
+from airflow_provider_ducklake.catalog.restoring.restore import restore
+from airflow_provider_ducklake.catalog.snapshot.scan import plan_table
+from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
+from airflow_provider_ducklake.catalog.upkeep import cleanup, expiry, orphans
+from airflow_provider_ducklake.catalog.upkeep.compaction import (
     as_planned,
     compaction_change,
     plan_merge,
     plan_rewrite,
 )
-from airflow_provider_ducklake.catalog.flush import Flush, FlushRule
-from airflow_provider_ducklake.catalog.lake_writes import STAGE_TTL, LakeWrites
-from airflow_provider_ducklake.catalog.migrations.migrate import Files, MigrationResult, migrate
-from airflow_provider_ducklake.catalog.open_lake import translated
-from airflow_provider_ducklake.catalog.orphans import OrphanRule
-from airflow_provider_ducklake.catalog.restore import restore
-from airflow_provider_ducklake.catalog.restore_plan import RestoreRequest
-from airflow_provider_ducklake.catalog.scan import plan_table
-from airflow_provider_ducklake.catalog.table_snapshot import load_table
-from airflow_provider_ducklake.catalog.tables import catalog_tables
+from airflow_provider_ducklake.catalog.upkeep.flush import Flush, FlushRule
+from airflow_provider_ducklake.catalog.upkeep.orphans import OrphanRule
 from airflow_provider_ducklake.catalog.verify import verification
 from airflow_provider_ducklake.catalog.verify.repair import RepairResult, repair
 from airflow_provider_ducklake.errors import (
     SchemaNotFoundError,
     TransactionConflictError,
 )
-from airflow_provider_ducklake.planning.compaction import MergeRule, RewriteRule
-from airflow_provider_ducklake.planning.expiry import ExpiryRule
-from airflow_provider_ducklake.planning.retention import NO_FLOOR
-from airflow_provider_ducklake.spec.identifiers import QualifiedName
+from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule, RewriteRule
+from airflow_provider_ducklake.planning.upkeep.expiry import ExpiryRule
+from airflow_provider_ducklake.planning.upkeep.retention import NO_FLOOR
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
 from airflow_provider_ducklake.spec.versions import CURRENT
 
@@ -45,15 +41,15 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import datetime, timedelta
 
-    from airflow_provider_ducklake.catalog.cleanup import CleanupResult
-    from airflow_provider_ducklake.catalog.commit import KeyedCommit
-    from airflow_provider_ducklake.catalog.expiry import ExpireResult
-    from airflow_provider_ducklake.catalog.orphans import OrphansResult
-    from airflow_provider_ducklake.catalog.restore_plan import RestoreResult
-    from airflow_provider_ducklake.planning.compaction import Compaction
-    from airflow_provider_ducklake.planning.findings import Finding
-    from airflow_provider_ducklake.planning.flush import FlushResult
-    from airflow_provider_ducklake.spec.identifiers import TableName
+    from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit
+    from airflow_provider_ducklake.catalog.restoring.plan import RestoreResult
+    from airflow_provider_ducklake.catalog.upkeep.cleanup import CleanupResult
+    from airflow_provider_ducklake.catalog.upkeep.expiry import ExpireResult
+    from airflow_provider_ducklake.catalog.upkeep.orphans import OrphansResult
+    from airflow_provider_ducklake.planning.upkeep.compaction import Compaction
+    from airflow_provider_ducklake.planning.upkeep.findings import Finding
+    from airflow_provider_ducklake.planning.upkeep.flush import FlushResult
+    from airflow_provider_ducklake.spec.names.identifiers import TableName
     from airflow_provider_ducklake.transaction.changes import MergedFile, RewrittenFile
 
 

@@ -7,24 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.catalog import (
-    read,
-    read_snapshots,
-    restore_log,
-    watch,
-)
-from airflow_provider_ducklake.catalog.base_lake import CatalogBase
-from airflow_provider_ducklake.catalog.change_feed import ChangeFeed
-from airflow_provider_ducklake.catalog.column_bounds import ColumnBounds, column_bounds
-from airflow_provider_ducklake.catalog.health import LakeHealth, health
+from airflow_provider_ducklake.catalog.drafting.base_lake import CatalogBase
+from airflow_provider_ducklake.catalog.drafting.staged import table_to_read
+from airflow_provider_ducklake.catalog.ledger import restore_log
 from airflow_provider_ducklake.catalog.open_lake import At, OpenLake, aware, translated
-from airflow_provider_ducklake.catalog.read_changes import check_complete, plan_changes
-from airflow_provider_ducklake.catalog.registered_files import registered
-from airflow_provider_ducklake.catalog.row_counts import count_rows
-from airflow_provider_ducklake.catalog.scan import plan_table
-from airflow_provider_ducklake.catalog.staged import table_to_read
-from airflow_provider_ducklake.catalog.table_info import ListedFile, TableInfo, listed_files, table_infos
-from airflow_provider_ducklake.catalog.table_snapshot import find_table, load_table
+from airflow_provider_ducklake.catalog.reports import watch
+from airflow_provider_ducklake.catalog.reports.change_feed import ChangeFeed
+from airflow_provider_ducklake.catalog.reports.column_bounds import ColumnBounds, column_bounds
+from airflow_provider_ducklake.catalog.reports.health import LakeHealth, health
+from airflow_provider_ducklake.catalog.reports.read_changes import check_complete, plan_changes
+from airflow_provider_ducklake.catalog.reports.row_counts import count_rows
+from airflow_provider_ducklake.catalog.reports.table_info import (
+    ListedFile,
+    TableInfo,
+    listed_files,
+    table_infos,
+)
+from airflow_provider_ducklake.catalog.snapshot import read, read_snapshots
+from airflow_provider_ducklake.catalog.snapshot.registered_files import registered
+from airflow_provider_ducklake.catalog.snapshot.scan import plan_table
+from airflow_provider_ducklake.catalog.snapshot.table_snapshot import find_table, load_table
 from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
     InvalidInputError,
@@ -32,10 +34,10 @@ from airflow_provider_ducklake.errors import (
     SnapshotNotFoundError,
     ViewNotFoundError,
 )
-from airflow_provider_ducklake.planning.write import NewTable
-from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
+from airflow_provider_ducklake.planning.writing.write import NewTable
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, fold
+from airflow_provider_ducklake.spec.names.paths import directory_name
 from airflow_provider_ducklake.spec.options import Options
-from airflow_provider_ducklake.spec.paths import directory_name
 from airflow_provider_ducklake.transaction.changes_made import changes_table
 
 if TYPE_CHECKING:
@@ -44,13 +46,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.catalog.questions import Question
-    from airflow_provider_ducklake.catalog.read_snapshots import RecordedSnapshot
-    from airflow_provider_ducklake.planning.scan import ScanPlan
-    from airflow_provider_ducklake.planning.staged import StagedWrite
-    from airflow_provider_ducklake.planning.watch import TableChanges
-    from airflow_provider_ducklake.spec.identifiers import TableName
+    from airflow_provider_ducklake.catalog.database.questions import Question
+    from airflow_provider_ducklake.catalog.snapshot.read_snapshots import RecordedSnapshot
+    from airflow_provider_ducklake.planning.reading.scan import ScanPlan
+    from airflow_provider_ducklake.planning.reading.watch import TableChanges
+    from airflow_provider_ducklake.planning.writing.staged import StagedWrite
     from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId, TableId
+    from airflow_provider_ducklake.spec.names.identifiers import TableName
     from airflow_provider_ducklake.spec.restores import RestoredTable
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
     from airflow_provider_ducklake.spec.views import ViewDefinition
@@ -225,7 +227,7 @@ class LakeReads(OpenLake):
             InvalidInputError: ``staged`` together with ``at``, or staged writes that do not go together.
             TransactionConflictError: the staged writes do not fit the table as it is by now.
         """
-        from airflow_provider_ducklake.storage.table_reader import read_rows  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.storage.rows.table_reader import read_rows  # noqa: PLC0415 - heavy
 
         return read_rows(self._plan(table, at, columns, where, staged), self.locate)
 
@@ -337,7 +339,7 @@ class LakeReads(OpenLake):
             known, rest = count_rows(connection, self._catalog, found)
         if not rest.files:
             return known
-        from airflow_provider_ducklake.storage.table_reader import count_live_rows  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.storage.rows.table_reader import count_live_rows  # noqa: PLC0415 - heavy
 
         return known + count_live_rows(rest, self.locate)
 

@@ -5,23 +5,19 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.catalog import (
-    commit_keys,
-    consumers,
-    jobs,
-    overwrite,
-    read,
-)
-from airflow_provider_ducklake.catalog.base_rows import BaseRows
-from airflow_provider_ducklake.catalog.commit import KeyedCommit, PlannedCommit, Stage, commit
-from airflow_provider_ducklake.catalog.indexes import create_indexes
+from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit, PlannedCommit, Stage, commit
+from airflow_provider_ducklake.catalog.database.options import write_option
+from airflow_provider_ducklake.catalog.dialects.indexes import create_indexes
+from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, RetryPolicy, with_retries
+from airflow_provider_ducklake.catalog.drafting import overwrite
+from airflow_provider_ducklake.catalog.drafting.base_rows import BaseRows
+from airflow_provider_ducklake.catalog.drafting.replaced_rows import find_earlier_rows, replaced_rows
+from airflow_provider_ducklake.catalog.drafting.row_changes import changes_of_job, read_targets
+from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.catalog.lake_reads import LakeReads
+from airflow_provider_ducklake.catalog.ledger import commit_keys, consumers, jobs
 from airflow_provider_ducklake.catalog.open_lake import translated
-from airflow_provider_ducklake.catalog.options import write_option
-from airflow_provider_ducklake.catalog.replaced_rows import find_earlier_rows, replaced_rows
-from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, RetryPolicy, with_retries
-from airflow_provider_ducklake.catalog.row_changes import changes_of_job, read_targets
-from airflow_provider_ducklake.catalog.transaction import LakeTransaction
+from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.errors import SnapshotNotFoundError, TransactionConflictError
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.options import OptionRow, option_text
@@ -32,15 +28,15 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from airflow_provider_ducklake.catalog.consumers import Consumed
-    from airflow_provider_ducklake.catalog.jobs import RegisteredJob
-    from airflow_provider_ducklake.planning.job_target import JobTarget
-    from airflow_provider_ducklake.planning.overwrite import PartitionValues
-    from airflow_provider_ducklake.planning.row_changes import FoundRows, RowChanges
-    from airflow_provider_ducklake.planning.scan import ScanPlan
+    from airflow_provider_ducklake.catalog.ledger.consumers import Consumed
+    from airflow_provider_ducklake.catalog.ledger.jobs import RegisteredJob
+    from airflow_provider_ducklake.planning.reading.scan import ScanPlan
+    from airflow_provider_ducklake.planning.writing.job_target import JobTarget
+    from airflow_provider_ducklake.planning.writing.overwrite import PartitionValues
+    from airflow_provider_ducklake.planning.writing.row_changes import FoundRows, RowChanges
     from airflow_provider_ducklake.spec.consumption import Consumer, Consumption
-    from airflow_provider_ducklake.spec.identifiers import TableName
     from airflow_provider_ducklake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.spec.names.identifiers import TableName
     from airflow_provider_ducklake.spec.snapshots import JsonValue
     from airflow_provider_ducklake.transaction.changes import Change
     from airflow_provider_ducklake.transaction.replay import Replay

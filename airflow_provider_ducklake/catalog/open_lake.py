@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import DBAPIError
 
-from airflow_provider_ducklake.catalog import (
-    read_snapshots,
-)
-from airflow_provider_ducklake.catalog.base_lake import Definitions
-from airflow_provider_ducklake.catalog.catalog import Catalog
-from airflow_provider_ducklake.catalog.connect import shown
+from airflow_provider_ducklake.catalog.database.connect import shown
+from airflow_provider_ducklake.catalog.dialects.opened import Catalog
+from airflow_provider_ducklake.catalog.drafting.base_lake import Definitions
+from airflow_provider_ducklake.catalog.snapshot import read_snapshots
 from airflow_provider_ducklake.errors import (
     CatalogRefusedError,
     CatalogUnavailableError,
@@ -21,8 +19,8 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
     UnsupportedVersionError,
 )
+from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.spec.options import OptionRow, Options
-from airflow_provider_ducklake.spec.paths import is_absolute
 from airflow_provider_ducklake.spec.versions import CURRENT
 
 if TYPE_CHECKING:
@@ -32,10 +30,10 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.engine import URL
 
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
-    from airflow_provider_ducklake.catalog.tables import CatalogTables
     from airflow_provider_ducklake.spec.snapshots import Snapshot
-    from airflow_provider_ducklake.storage.filesystem import Location
+    from airflow_provider_ducklake.storage.files.filesystem import Location
 
 
 At = int | datetime | None
@@ -91,7 +89,7 @@ class OpenLake:
 
     def locate(self, path: str) -> Location:
         """Return where a lake path lies, with this lake's storage options."""
-        from airflow_provider_ducklake.storage.filesystem import open_filesystem  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.storage.files.filesystem import open_filesystem  # noqa: PLC0415 - heavy
 
         return open_filesystem(path, self.storage_options)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.errors import FilesGivenUpError, TransactionConflictError
-from airflow_provider_ducklake.spark import compaction_io
+from airflow_provider_ducklake.spark.job import compaction_io
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -93,7 +93,7 @@ def _as_planned(lake: Lake, table: TableSnapshot, files: list[CompactedFile]) ->
     The others are removed, but for those that are the lake's: a try before, which did not hear of its commit,
     made them so.
     """
-    from airflow_provider_ducklake.storage.filesystem import delete_file  # noqa: PLC0415 - loads pyarrow
+    from airflow_provider_ducklake.storage.files.filesystem import delete_file  # noqa: PLC0415 - loads pyarrow
 
     whole = lake.as_planned(table, files)
     others = {one.file.path: one for one in files if one not in whole and one.file is not None}

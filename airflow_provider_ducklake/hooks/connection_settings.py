@@ -29,7 +29,7 @@ from airflow_provider_ducklake.hooks.connection_form import (
     ExtraField,
     StandardField,
 )
-from airflow_provider_ducklake.spec.paths import directory_path
+from airflow_provider_ducklake.spec.names.paths import directory_path
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.spec.quoting import written
+from airflow_provider_ducklake.spec.names.quoting import written
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import URL
 
-    from airflow_provider_ducklake.catalog.column_bounds import ColumnBounds
+    from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
     from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.catalog.table_info import TableInfo
-    from airflow_provider_ducklake.catalog.transaction import LakeTransaction
+    from airflow_provider_ducklake.catalog.reports.column_bounds import ColumnBounds
+    from airflow_provider_ducklake.catalog.reports.table_info import TableInfo
     from airflow_provider_ducklake.hooks.staged_writes import Staged
     from airflow_provider_ducklake.spec.commit_key import CommitKey
     from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot, JsonValue
@@ -231,7 +231,7 @@ class DuckLakeHook(BaseHook):
 
 
 def _look(settings: ConnectionSettings) -> str:
-    from airflow_provider_ducklake.storage.filesystem import check_writable  # noqa: PLC0415
+    from airflow_provider_ducklake.storage.files.filesystem import check_writable  # noqa: PLC0415
 
     lake = _open(settings, timeout_seconds=_TEST_TIMEOUT_SECONDS)
     try:
@@ -248,8 +248,8 @@ def _look(settings: ConnectionSettings) -> str:
 
 
 def _look_before_creation(settings: ConnectionSettings, missing: NotADuckLakeError) -> str:
-    from airflow_provider_ducklake.catalog.connect import check_directory  # noqa: PLC0415
-    from airflow_provider_ducklake.storage.filesystem import check_writable  # noqa: PLC0415
+    from airflow_provider_ducklake.catalog.database.connect import check_directory  # noqa: PLC0415
+    from airflow_provider_ducklake.storage.files.filesystem import check_writable  # noqa: PLC0415
 
     check_directory(settings.url)
     data_path = _data_path(settings)
@@ -263,7 +263,7 @@ def _look_before_creation(settings: ConnectionSettings, missing: NotADuckLakeErr
 
 
 def _check_rights(settings: ConnectionSettings) -> None:
-    from airflow_provider_ducklake.catalog.rights import check_creates_tables  # noqa: PLC0415
+    from airflow_provider_ducklake.catalog.reports.rights import check_creates_tables  # noqa: PLC0415
 
     check_creates_tables(_url(settings, _TEST_TIMEOUT_SECONDS), settings.metadata_schema)
 
@@ -298,7 +298,7 @@ def _naming_missing_driver(settings: ConnectionSettings) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        from airflow_provider_ducklake.catalog.connect import extra_of  # noqa: PLC0415
+        from airflow_provider_ducklake.catalog.database.connect import extra_of  # noqa: PLC0415
 
         package = f"airflow-provider-ducklake-spark[{extra_of(settings.url)}]".removesuffix("[]")
         raise CatalogUnavailableError(

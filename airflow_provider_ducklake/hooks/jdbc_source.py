@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spark.job_request import check_secrets
+from airflow_provider_ducklake.spark.job.request import check_secrets
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.catalog.commit import PlannedCommit, Stage
+from airflow_provider_ducklake.catalog.committing.commit import PlannedCommit, Stage
 from airflow_provider_ducklake.errors import (
     FilesGivenUpError,
     SparkJobError,
@@ -14,17 +14,17 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.planning.job_target import target_of_stream
-from airflow_provider_ducklake.planning.write import append_to_existing
-from airflow_provider_ducklake.spark import job_io, stream_io
+from airflow_provider_ducklake.planning.writing.job_target import target_of_stream
+from airflow_provider_ducklake.planning.writing.write import append_to_existing
+from airflow_provider_ducklake.spark.job import job_io, stream_io
 from airflow_provider_ducklake.spec.commit_key import OnClear
-from airflow_provider_ducklake.spec.paths import job_directory
+from airflow_provider_ducklake.spec.names.paths import job_directory
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.planning.batches import StagedBatch
+    from airflow_provider_ducklake.planning.writing.batches import StagedBatch
     from airflow_provider_ducklake.spec.snapshots import (
         CommitInfo,
         CommittedSnapshot,

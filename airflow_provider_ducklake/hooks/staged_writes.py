@@ -12,13 +12,13 @@ from airflow_provider_ducklake.errors import (
     StorageError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.planning.write import NewTable
-from airflow_provider_ducklake.spark import job_io
+from airflow_provider_ducklake.planning.writing.write import NewTable
+from airflow_provider_ducklake.spark.job import job_io
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.catalog.jobs import RegisteredJob
     from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.planning.staged import StagedWrite, Target
+    from airflow_provider_ducklake.catalog.ledger.jobs import RegisteredJob
+    from airflow_provider_ducklake.planning.writing.staged import StagedWrite, Target
 
 Staged: TypeAlias = "str | Mapping[str, object] | Iterable[Staged] | None"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spec.times import parse_interval, parse_time, require_offset
+from airflow_provider_ducklake.spec.types.times import parse_interval, parse_time, require_offset
 
 
 def parse_age(name: str, value: object) -> timedelta | datetime | None:

@@ -11,12 +11,12 @@ from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.no_retry import no_retry_on_user_errors
 from airflow_provider_ducklake.spec.commit_key import FIRST_GENERATION, OnClear
-from airflow_provider_ducklake.spec.times import parse_time
+from airflow_provider_ducklake.spec.types.times import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from airflow_provider_ducklake.catalog.commit import KeyedCommit
+    from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
 

@@ -13,13 +13,13 @@ from airflow_provider_ducklake.errors import (
     SourceNotFoundError,
     StorageError,
 )
-from airflow_provider_ducklake.spark.job_request import datasets_of
-from airflow_provider_ducklake.spec.paths import hadoop_uri
+from airflow_provider_ducklake.spark.job.request import datasets_of
+from airflow_provider_ducklake.spec.names.paths import hadoop_uri
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from airflow_provider_ducklake.spark.job_request import Clause, JobRequest, RowChangeSource
+    from airflow_provider_ducklake.spark.job.request import Clause, JobRequest, RowChangeSource
 
 _WILDCARDS = frozenset("*?[]{}\\")
 
@@ -45,7 +45,7 @@ def check_sources(request: JobRequest, master: str, storage_options: Mapping[str
     Raises:
         SourceNotFoundError: names the first that does not exist.
     """
-    from airflow_provider_ducklake.storage.filesystem import exists  # noqa: PLC0415 - loads pyarrow
+    from airflow_provider_ducklake.storage.files.filesystem import exists  # noqa: PLC0415 - loads pyarrow
 
     for name, dataset in datasets_of(request.source).items():
         path = dataset.path
@@ -65,7 +65,7 @@ def check_names(changes: RowChangeSource) -> None:
     Raises:
         ColumnNotFoundError: the table has no such column.
     """
-    from airflow_provider_ducklake.sql.unknown_columns import unknown_column  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.sql.spark.unknown_columns import unknown_column  # noqa: PLC0415 - heavy
 
     table, is_alone = changes.target.table, changes.source is None
     for text in (changes.on, *_texts(changes.clauses)):

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.commit import KeyedCommit
+    from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.planning.staged import StagedWrite
+    from airflow_provider_ducklake.planning.writing.staged import StagedWrite
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
 
@@ -103,7 +103,7 @@ class DuckLakeCommitOperator(DuckLakeOperator):
         }
 
     def _commit(self, lake: Lake, identity: CommitIdentity, keyed: KeyedCommit) -> dict[str, Any]:
-        from airflow_provider_ducklake.catalog.staged import commit_staged  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.catalog.drafting.staged import commit_staged  # noqa: PLC0415 - heavy
         from airflow_provider_ducklake.hooks.staged_writes import read_staged  # noqa: PLC0415 - heavy
 
         staged = read_staged(lake, self.staged)

@@ -11,9 +11,9 @@ from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.base import no_retry_on_user_errors, parse_at
 from airflow_provider_ducklake.operators.spark_job import DuckLakeSparkJobOperator
-from airflow_provider_ducklake.planning.compaction import MergeRule, RewriteRule
-from airflow_provider_ducklake.planning.job_target import target_of_compaction
-from airflow_provider_ducklake.spark.job_request import CompactionSource, JobRequest, job_directory
+from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule, RewriteRule
+from airflow_provider_ducklake.planning.writing.job_target import target_of_compaction
+from airflow_provider_ducklake.spark.job.request import CompactionSource, JobRequest, job_directory
 from airflow_provider_ducklake.spec.options import parse_bytes
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.jobs import RegisteredJob
     from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.catalog.ledger.jobs import RegisteredJob
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.compaction import CommittedCompaction
     from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
-    from airflow_provider_ducklake.planning.compaction import Compaction
-    from airflow_provider_ducklake.planning.write import RowOrder
+    from airflow_provider_ducklake.planning.upkeep.compaction import Compaction
+    from airflow_provider_ducklake.planning.writing.write import RowOrder
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot
 
 
@@ -115,7 +115,7 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkJobOperator):
 
     def make_request(self, lake: Lake, passwords: JdbcPasswords) -> JobRequest | None:  # noqa: ARG002
         """Look for files to compact; None: there are none."""
-        from airflow_provider_ducklake.planning.write import plan_write  # noqa: PLC0415 - not needed to parse a DAG
+        from airflow_provider_ducklake.planning.writing.write import plan_write  # noqa: PLC0415 - not needed to parse a DAG
 
         compaction = self.plan(lake)
         table = lake.table_snapshot(self.table)
@@ -139,7 +139,7 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkJobOperator):
         Raises:
             ColumnNotFoundError: ``zorder_by`` names no column.
         """
-        from airflow_provider_ducklake.planning.write import RowOrder  # noqa: PLC0415 - not needed to parse a DAG
+        from airflow_provider_ducklake.planning.writing.write import RowOrder  # noqa: PLC0415 - not needed to parse a DAG
 
         wanted = (self.zorder_by,) if isinstance(self.zorder_by, str) else self.zorder_by
         names = tuple(table.schema.find(name, str(table.name)).name for name in wanted)
@@ -204,7 +204,7 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkJobOperator):
             yield one
 
     def _summary(self, committed: Sequence[CommittedCompaction]) -> dict[str, Any]:
-        from airflow_provider_ducklake.spec.identifiers import QualifiedName  # noqa: PLC0415
+        from airflow_provider_ducklake.spec.names.identifiers import QualifiedName  # noqa: PLC0415
 
         compacted = [file for one in committed for file in one.files]
         files = [one.file for one in compacted if one.file is not None]

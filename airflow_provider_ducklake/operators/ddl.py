@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
-    from airflow_provider_ducklake.sql.ddl import ParsedStatement
+    from airflow_provider_ducklake.sql.duckdb.ddl import ParsedStatement
 
 
 class DuckLakeDDLOperator(DuckLakeOperator):
@@ -96,7 +96,7 @@ class DuckLakeDDLOperator(DuckLakeOperator):
 
 
 def _parsed(sql: object) -> tuple[ParsedStatement, ...]:
-    from airflow_provider_ducklake.sql.ddl import parse_ddl  # noqa: PLC0415 - not needed to parse a DAG
+    from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl  # noqa: PLC0415 - not needed to parse a DAG
 
     texts = [sql] if isinstance(sql, str) else sql
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
@@ -110,7 +110,7 @@ def _parsed(sql: object) -> tuple[ParsedStatement, ...]:
 def _run(
     lake: Lake, statements: Sequence[ParsedStatement], identity: CommitIdentity, message: str
 ) -> CommittedSnapshot | None:
-    from airflow_provider_ducklake.catalog.ddl import apply_ddl  # noqa: PLC0415 - not needed to parse a DAG
+    from airflow_provider_ducklake.catalog.drafting.ddl import apply_ddl  # noqa: PLC0415 - not needed to parse a DAG
 
     identity.keyed_commit(lake)  # what a deleted run of this name left behind is not this task's
     with lake.transaction("airflow", message, identity.extra, identity.key) as tx:

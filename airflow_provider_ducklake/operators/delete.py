@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.operators.row_changes import DuckLakeSparkRowChangeOperator, plan_target
-from airflow_provider_ducklake.spark.job_request import Action, Clause, RowChangeSource
+from airflow_provider_ducklake.spark.job.request import Action, Clause, RowChangeSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.ages import parse_age, parse_span
 from airflow_provider_ducklake.operators.base import DuckLakeOperator, no_retry_on_user_errors, parse_flag
-from airflow_provider_ducklake.planning.retention import MIN_RETENTION, NO_FLOOR
+from airflow_provider_ducklake.planning.upkeep.retention import MIN_RETENTION, NO_FLOOR
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.expiry import ExpireResult
+    from airflow_provider_ducklake.catalog.upkeep.expiry import ExpireResult
 
 
 class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
-    from airflow_provider_ducklake.planning.flush import FlushResult
-    from airflow_provider_ducklake.spark.job_request import JobRequest
+    from airflow_provider_ducklake.planning.upkeep.flush import FlushResult
+    from airflow_provider_ducklake.spark.job.request import JobRequest
 
 
 class DuckLakeSparkFlushInlinedDataOperator(DuckLakeSparkJobOperator):

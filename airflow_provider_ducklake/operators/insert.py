@@ -15,7 +15,7 @@ from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.base import is_template
 from airflow_provider_ducklake.operators.insert_modes import InsertChoice, parse_word
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-from airflow_provider_ducklake.planning.write import (
+from airflow_provider_ducklake.planning.writing.write import (
     InsertMode,
     NewTable,
     RowOrder,
@@ -25,26 +25,26 @@ from airflow_provider_ducklake.planning.write import (
     plan_create,
     plan_write,
 )
-from airflow_provider_ducklake.spark import job_io
-from airflow_provider_ducklake.spark.job_request import (
+from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spark.job.request import (
     JobRequest,
     OverwriteSource,
     found_rows,
     job_directory,
     source_of,
 )
-from airflow_provider_ducklake.spec.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from airflow_provider_ducklake.catalog.commit import KeyedCommit
+    from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
-    from airflow_provider_ducklake.planning.row_changes import FoundRows
-    from airflow_provider_ducklake.planning.write import WritePlan, WriteResult
-    from airflow_provider_ducklake.spark.job_request import GivenSource
+    from airflow_provider_ducklake.planning.writing.row_changes import FoundRows
+    from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult
+    from airflow_provider_ducklake.spark.job.request import GivenSource
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
@@ -227,7 +227,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
     def _create(
         self, lake: Lake, target: NewTable, result: WriteResult, info: CommitInfo, keyed: KeyedCommit
     ) -> CommittedSnapshot | None:
-        from airflow_provider_ducklake.catalog.commit import Stage  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.catalog.committing.commit import Stage  # noqa: PLC0415 - heavy
 
         base = target.snapshot.id
         changes = [*_replaced(lake, keyed, base), *create_and_append(target, result)]
@@ -249,8 +249,8 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
     def _append(
         self, lake: Lake, target: TableSnapshot, result: WriteResult, info: CommitInfo, keyed: KeyedCommit
     ) -> CommittedSnapshot | None:
-        from airflow_provider_ducklake.catalog.commit import Stage  # noqa: PLC0415 - heavy
-        from airflow_provider_ducklake.catalog.row_changes import unused_files  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.catalog.committing.commit import Stage  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.catalog.drafting.row_changes import unused_files  # noqa: PLC0415 - heavy
 
         base = target.snapshot.id
         choice = self._choice()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.planning.write import (
+from airflow_provider_ducklake.planning.writing.write import (
     Evolution,
     InsertMode,
     RowOrder,
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from enum import StrEnum
 
     from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.planning.row_changes import FoundRows
-    from airflow_provider_ducklake.planning.write import WritePlan, WriteResult
-    from airflow_provider_ducklake.spark.job_request import RowChangeSource
+    from airflow_provider_ducklake.planning.writing.row_changes import FoundRows
+    from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult
+    from airflow_provider_ducklake.spark.job.request import RowChangeSource
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
     from airflow_provider_ducklake.transaction.changes import Change
 
@@ -95,7 +95,7 @@ class InsertChoice:
         return plan
 
     def _evolution(self, lake: Lake, table: TableSnapshot, plan: WritePlan) -> Evolution:
-        from airflow_provider_ducklake.planning.predicates import column_ids  # noqa: PLC0415 - no DAG needs it
+        from airflow_provider_ducklake.planning.reading.predicates import column_ids  # noqa: PLC0415 - no DAG needs it
 
         return Evolution(
             next_column_id=lake.next_column_id(table),
@@ -106,7 +106,7 @@ class InsertChoice:
 
     def to_be_found(self, lake: Lake, table: TableSnapshot) -> RowChangeSource | None:
         """Return the rows to be replaced that the job has to find; None: the commit does."""
-        from airflow_provider_ducklake.spark.job_request import Action, Clause, RowChangeSource  # noqa: PLC0415
+        from airflow_provider_ducklake.spark.job.request import Action, Clause, RowChangeSource  # noqa: PLC0415
 
         plan = None if self.where is None else lake.too_large_to_read(table, self.where)
         if plan is None:
@@ -156,6 +156,6 @@ class InsertChoice:
     def _adding(self, lake: Lake, table: TableSnapshot, result: WriteResult) -> tuple[Change, ...]:
         if self.evolution is SchemaEvolution.STRICT:
             return append_to_existing(table, result)
-        from airflow_provider_ducklake.planning.evolution import evolve_and_append  # noqa: PLC0415
+        from airflow_provider_ducklake.planning.writing.evolution import evolve_and_append  # noqa: PLC0415
 
         return evolve_and_append(table, result, lake.next_column_id(table))

@@ -28,17 +28,17 @@ from airflow_provider_ducklake.operators.flush_inlined_data import (
 )
 from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator, table_names
 from airflow_provider_ducklake.operators.insert_modes import parse_word
-from airflow_provider_ducklake.spec.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.health import TableHealth
     from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.catalog.reports.health import TableHealth
     from airflow_provider_ducklake.operators.spark_job import DuckLakeSparkJobOperator
-    from airflow_provider_ducklake.spec.identifiers import FoldedName
+    from airflow_provider_ducklake.spec.names.identifiers import FoldedName
 
 
 class MaintenanceStep(StrEnum):

@@ -16,8 +16,7 @@ from airflow_provider_ducklake.operators.row_changes import (
     check_values,
     plan_target,
 )
-from airflow_provider_ducklake.spark.identifiers import quoted
-from airflow_provider_ducklake.spark.job_request import (
+from airflow_provider_ducklake.spark.job.request import (
     Action,
     Clause,
     LakeSource,
@@ -25,7 +24,8 @@ from airflow_provider_ducklake.spark.job_request import (
     Step,
     source_of,
 )
-from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold, quote
+from airflow_provider_ducklake.spark.types.identifiers import quoted
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, fold, quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.catalog.restore_plan import RestoreResult
+    from airflow_provider_ducklake.catalog.restoring.plan import RestoreResult
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
 
 

@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.operators import before_submit
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-from airflow_provider_ducklake.planning.named_columns import named_columns
-from airflow_provider_ducklake.planning.write import plan_write
-from airflow_provider_ducklake.spark import job_io
-from airflow_provider_ducklake.spark.job_request import (
+from airflow_provider_ducklake.planning.reading.named_columns import named_columns
+from airflow_provider_ducklake.planning.writing.write import plan_write
+from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spark.job.request import (
     JobRequest,
     LakeSource,
     RowChangeSource,
     job_directory,
 )
-from airflow_provider_ducklake.spec.identifiers import QualifiedName, split_parts
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, split_parts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from airflow_provider_ducklake.catalog.commit import KeyedCommit, Stage
+    from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit, Stage
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
-    from airflow_provider_ducklake.planning.row_changes import RowChanges
-    from airflow_provider_ducklake.planning.scan import ScanPlan
-    from airflow_provider_ducklake.planning.write import WriteResult
+    from airflow_provider_ducklake.planning.reading.scan import ScanPlan
+    from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
+    from airflow_provider_ducklake.planning.writing.write import WriteResult
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
     from airflow_provider_ducklake.transaction.changes import AddDeletes
@@ -168,7 +168,7 @@ def plan_target(
     Raises:
         TableNotFoundError: there is no such table.
     """
-    from airflow_provider_ducklake.sql.spark_filter import readable_filter  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.sql.spark.filters import readable_filter  # noqa: PLC0415 - heavy
 
     found = lake.table_snapshot(table)
     where = None

@@ -21,9 +21,9 @@ from airflow_provider_ducklake.operators.base import (
     parse_on_clear,
 )
 from airflow_provider_ducklake.operators.spark_job import DuckLakeSparkJobOperator
-from airflow_provider_ducklake.planning.job_target import target_of_write
-from airflow_provider_ducklake.planning.staged import StagedWrite
-from airflow_provider_ducklake.spark import job_io
+from airflow_provider_ducklake.planning.writing.job_target import target_of_write
+from airflow_provider_ducklake.planning.writing.staged import StagedWrite
+from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spec.commit_key import OnClear
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.commit import KeyedCommit
+    from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.planning.staged import Target
-    from airflow_provider_ducklake.planning.write import WriteResult
-    from airflow_provider_ducklake.spark.job_io import JobRequest
+    from airflow_provider_ducklake.planning.writing.staged import Target
+    from airflow_provider_ducklake.planning.writing.write import WriteResult
+    from airflow_provider_ducklake.spark.job.job_io import JobRequest
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 

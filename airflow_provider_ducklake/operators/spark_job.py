@@ -19,9 +19,9 @@ from airflow_provider_ducklake.hooks.driver_environment import give_to_driver
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
 from airflow_provider_ducklake.operators import before_submit
-from airflow_provider_ducklake.spark import job_io
-from airflow_provider_ducklake.spark.job_log import JobLog
-from airflow_provider_ducklake.spark.package_zip import application_file, package_zip
+from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spark.job.package_zip import application_file, package_zip
+from airflow_provider_ducklake.spark.output.log import JobLog
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
-    from airflow_provider_ducklake.planning.write import WriteResult
-    from airflow_provider_ducklake.spark.job_io import JobRequest
+    from airflow_provider_ducklake.planning.writing.write import WriteResult
+    from airflow_provider_ducklake.spark.job.job_io import JobRequest
 
 
 class DuckLakeSparkJobOperator(SparkSubmitOperator):
@@ -153,7 +153,7 @@ class DuckLakeSparkJobOperator(SparkSubmitOperator):
         self, request: JobRequest, passwords: JdbcPasswords, storage_options: dict[str, Any]
     ) -> dict[str, str]:
         """Return what a driver on this machine is to know and nobody else is to see."""
-        from airflow_provider_ducklake.storage.process_options import as_environment  # noqa: PLC0415 - not for DAG files
+        from airflow_provider_ducklake.storage.files.process_options import as_environment  # noqa: PLC0415 - not for DAG files
 
         if self._deploy_mode_of(self._spark_connection()) != "client":
             return {}

@@ -8,8 +8,8 @@ from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.base import announce_replaced, parse_at, parse_flag
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-from airflow_provider_ducklake.planning.consumption import Log, changed
-from airflow_provider_ducklake.spark.job_request import (
+from airflow_provider_ducklake.planning.reading.consumption import Log, changed
+from airflow_provider_ducklake.spark.job.request import (
     Dataset,
     JobRequest,
     LakeSource,
@@ -18,26 +18,26 @@ from airflow_provider_ducklake.spark.job_request import (
 )
 from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.spec.consumption import Consumer
-from airflow_provider_ducklake.spec.identifiers import DEFAULT_SCHEMA, QualifiedName, split_parts
-from airflow_provider_ducklake.sql.spark_sql import parse_spark_sql
-from airflow_provider_ducklake.sql.spark_statements import WriteMode, WriteStatement
+from airflow_provider_ducklake.spec.names.identifiers import DEFAULT_SCHEMA, QualifiedName, split_parts
+from airflow_provider_ducklake.sql.spark.parse import parse_spark_sql
+from airflow_provider_ducklake.sql.spark.statements import WriteMode, WriteStatement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from airflow_provider_ducklake.catalog.commit import KeyedCommit
-    from airflow_provider_ducklake.catalog.consumers import Consumed
+    from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.catalog.ledger.consumers import Consumed
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
     from airflow_provider_ducklake.operators.sql_plan import Reads
-    from airflow_provider_ducklake.planning.write import WritePlan, WriteResult
-    from airflow_provider_ducklake.spark.job_request import Step
+    from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult
+    from airflow_provider_ducklake.spark.job.request import Step
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
-    from airflow_provider_ducklake.spec.identifiers import FoldedName
+    from airflow_provider_ducklake.spec.names.identifiers import FoldedName
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, Snapshot
-    from airflow_provider_ducklake.sql.spark_statements import SparkStatement
+    from airflow_provider_ducklake.sql.spark.statements import SparkStatement
 
 
 class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
@@ -303,7 +303,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         self, lake: Lake, results: Sequence[WriteResult], info: CommitInfo, keyed: KeyedCommit
     ) -> CommittedSnapshot | None:
         """Commit all results as one snapshot, and what was consumed for them."""
-        from airflow_provider_ducklake.catalog.commit import Stage  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.catalog.committing.commit import Stage  # noqa: PLC0415 - heavy
         from airflow_provider_ducklake.operators.sql_plan import rows_read, table_changes  # noqa: PLC0415
 
         replaced = lake.replaced_rows(keyed.seen, self._head.id) if self._replaces else ()
@@ -315,7 +315,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
     def _consumed(self) -> Consumed | None:
         if self._log is None:
             return None
-        from airflow_provider_ducklake.catalog.consumers import Consumed  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.catalog.ledger.consumers import Consumed  # noqa: PLC0415 - heavy
 
         ranges = changed(self._reads.ranges.values())
         return Consumed(self._consumer, ranges, self._log.entries) if ranges else None

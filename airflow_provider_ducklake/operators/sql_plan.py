@@ -13,33 +13,33 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
     ViewNotFoundError,
 )
-from airflow_provider_ducklake.planning.consumption import Stretch
-from airflow_provider_ducklake.planning.write import (
+from airflow_provider_ducklake.planning.reading.consumption import Stretch
+from airflow_provider_ducklake.planning.writing.write import (
     NewTable,
     append_to_existing,
     create_and_append,
     plan_create,
     plan_write,
 )
-from airflow_provider_ducklake.spark.identifiers import quoted
-from airflow_provider_ducklake.spark.job_request import Step, job_directory
+from airflow_provider_ducklake.spark.job.request import Step, job_directory
+from airflow_provider_ducklake.spark.types.identifiers import quoted
 from airflow_provider_ducklake.spec.consumption import Consumption
-from airflow_provider_ducklake.sql.spark_sql import parse_query
-from airflow_provider_ducklake.sql.spark_statements import ViewStatement, WriteMode
+from airflow_provider_ducklake.sql.spark.parse import parse_query
+from airflow_provider_ducklake.sql.spark.statements import ViewStatement, WriteMode
 from airflow_provider_ducklake.transaction.changes import DropTable, NewTableRef, ReadRows, Truncate
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.planning.change_feed import ChangeFeedPlan
-    from airflow_provider_ducklake.planning.consumption import Log
-    from airflow_provider_ducklake.planning.scan import ScanPlan
-    from airflow_provider_ducklake.planning.write import WritePlan, WriteResult
-    from airflow_provider_ducklake.spec.identifiers import FoldedName, QualifiedName
+    from airflow_provider_ducklake.planning.reading.change_feed import ChangeFeedPlan
+    from airflow_provider_ducklake.planning.reading.consumption import Log
+    from airflow_provider_ducklake.planning.reading.scan import ScanPlan
+    from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult
     from airflow_provider_ducklake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.spec.names.identifiers import FoldedName, QualifiedName
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
-    from airflow_provider_ducklake.sql.spark_statements import SparkQuery, SparkStatement, WriteStatement
+    from airflow_provider_ducklake.sql.spark.statements import SparkQuery, SparkStatement, WriteStatement
     from airflow_provider_ducklake.transaction.changes import Change
 
 TableRead: TypeAlias = "ScanPlan | ChangeFeedPlan"

@@ -11,19 +11,19 @@ from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.base import no_retry_on_user_errors
 from airflow_provider_ducklake.operators.spark_job import DuckLakeSparkJobOperator
-from airflow_provider_ducklake.planning.job_target import target_of_stream
-from airflow_provider_ducklake.planning.write import plan_write
-from airflow_provider_ducklake.spark import stream_io
-from airflow_provider_ducklake.spark.job_request import (
+from airflow_provider_ducklake.planning.writing.job_target import target_of_stream
+from airflow_provider_ducklake.planning.writing.write import plan_write
+from airflow_provider_ducklake.spark.job import stream_io
+from airflow_provider_ducklake.spark.job.request import (
     JobRequest,
     StreamSource,
     TransformSource,
     job_directory,
     source_of,
 )
-from airflow_provider_ducklake.spark.stream_io import StreamOwner
-from airflow_provider_ducklake.spec.identifiers import QualifiedName
-from airflow_provider_ducklake.spec.paths import directory_path, is_absolute
+from airflow_provider_ducklake.spark.job.stream_io import StreamOwner
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.names.paths import directory_path, is_absolute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
     from airflow_provider_ducklake.hooks.staged_batches import CommittedBatch
-    from airflow_provider_ducklake.planning.job_target import JobTarget
+    from airflow_provider_ducklake.planning.writing.job_target import JobTarget
     from airflow_provider_ducklake.spec.snapshots import CommitInfo
 
 

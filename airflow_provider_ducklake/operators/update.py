@@ -11,7 +11,7 @@ from airflow_provider_ducklake.operators.row_changes import (
     check_values,
     plan_target,
 )
-from airflow_provider_ducklake.spark.job_request import Action, Clause, RowChangeSource
+from airflow_provider_ducklake.spark.job.request import Action, Clause, RowChangeSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

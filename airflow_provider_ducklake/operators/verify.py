@@ -12,7 +12,7 @@ from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.base import DuckLakeOperator, no_retry_on_user_errors
 from airflow_provider_ducklake.operators.health import hand_on, table_names
-from airflow_provider_ducklake.planning.findings import Finding, FindingCode
+from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

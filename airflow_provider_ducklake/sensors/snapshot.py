@@ -11,9 +11,9 @@ from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnVa
 from airflow_provider_ducklake.errors import InvalidInputError, SnapshotNotFoundError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.no_retry import no_retry_on_user_errors
-from airflow_provider_ducklake.planning.watch import wanted_words
-from airflow_provider_ducklake.spec.identifiers import QualifiedName
-from airflow_provider_ducklake.spec.times import parse_time, require_offset
+from airflow_provider_ducklake.planning.reading.watch import wanted_words
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.types.times import parse_time, require_offset
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.planning.watch import TableChanges
+    from airflow_provider_ducklake.planning.reading.watch import TableChanges
 
 
 class DuckLakeSnapshotSensor(BaseSensorOperator):

@@ -12,26 +12,26 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.planning.scan import columns_to_read
-from airflow_provider_ducklake.spark.identifiers import quoted
-from airflow_provider_ducklake.spark.own_names import ReadNames
-from airflow_provider_ducklake.spark.read_changes import read_changes
-from airflow_provider_ducklake.spark.read_files import Read, rows_of
-from airflow_provider_ducklake.spark.read_types import is_converted, presented, read_type
-from airflow_provider_ducklake.spark.row_filter import condition
-from airflow_provider_ducklake.spark.selecting import renamed, select
-from airflow_provider_ducklake.spark.session import prepare_reading
-from airflow_provider_ducklake.spec.identifiers import fold
+from airflow_provider_ducklake.planning.reading.scan import columns_to_read
+from airflow_provider_ducklake.spark.reading.read_changes import read_changes
+from airflow_provider_ducklake.spark.reading.read_files import Read, rows_of
+from airflow_provider_ducklake.spark.reading.row_filter import condition
+from airflow_provider_ducklake.spark.types.identifiers import quoted
+from airflow_provider_ducklake.spark.types.own_names import ReadNames
+from airflow_provider_ducklake.spark.types.read_types import is_converted, presented, read_type
+from airflow_provider_ducklake.spark.types.selecting import renamed, select
+from airflow_provider_ducklake.spark.types.session import prepare_reading
+from airflow_provider_ducklake.spec.names.identifiers import fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ducklake.planning.scan import ScanPlan
-    from airflow_provider_ducklake.spark.selecting import Expression
+    from airflow_provider_ducklake.planning.reading.scan import ScanPlan
+    from airflow_provider_ducklake.spark.types.selecting import Expression
     from airflow_provider_ducklake.spec.schema import Column
-    from airflow_provider_ducklake.storage.filesystem import StorageOptions
+    from airflow_provider_ducklake.storage.files.filesystem import StorageOptions
 
 __all__ = ["read_changes", "read_table"]
 

@@ -18,8 +18,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import InvalidInputError, SourceNotFoundError, SparkJobError
-from airflow_provider_ducklake.spark.identifiers import quoted
-from airflow_provider_ducklake.spark.job_request import (
+from airflow_provider_ducklake.spark.job.request import (
     CompactionSource,
     Dataset,
     DatasetSource,
@@ -31,11 +30,12 @@ from airflow_provider_ducklake.spark.job_request import (
     StreamSource,
     TransformSource,
 )
-from airflow_provider_ducklake.spark.object_store import require_file_system
-from airflow_provider_ducklake.spark.spark_types import carrier_type
-from airflow_provider_ducklake.spec.identifiers import fold
-from airflow_provider_ducklake.spec.paths import hadoop_uri, is_absolute
-from airflow_provider_ducklake.spec.types import ScalarType
+from airflow_provider_ducklake.spark.types.identifiers import quoted
+from airflow_provider_ducklake.spark.types.object_store import require_file_system
+from airflow_provider_ducklake.spark.types.spark_types import carrier_type
+from airflow_provider_ducklake.spec.names.identifiers import fold
+from airflow_provider_ducklake.spec.names.paths import hadoop_uri, is_absolute
+from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

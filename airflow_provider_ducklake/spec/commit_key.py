@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spec.identifiers import is_storable
+from airflow_provider_ducklake.spec.names.identifiers import is_storable
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spec.identifiers import is_storable
+from airflow_provider_ducklake.spec.names.identifiers import is_storable
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.ids import SnapshotId, TableId

@@ -20,10 +20,9 @@ from typing import TypeAlias
 from uuid import UUID
 
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spec.json_texts import MOST_LEVELS, is_json, is_too_deep
 from airflow_provider_ducklake.spec.partitioning import identity_text
 from airflow_provider_ducklake.spec.schema import NO_DEFAULT, Default
-from airflow_provider_ducklake.spec.types import (
+from airflow_provider_ducklake.spec.types.ducklake_types import (
     FLOATS,
     NOT_STORABLE,
     TIMESTAMPS,
@@ -32,7 +31,8 @@ from airflow_provider_ducklake.spec.types import (
     ScalarType,
     children_of,
 )
-from airflow_provider_ducklake.spec.values import Physical, format_date, format_float64, parse_physical
+from airflow_provider_ducklake.spec.types.json_texts import MOST_LEVELS, is_json, is_too_deep
+from airflow_provider_ducklake.spec.types.values import Physical, format_date, format_float64, parse_physical
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import InvalidOptionError, UnsupportedFeatureError
-from airflow_provider_ducklake.spec.times import parse_age
+from airflow_provider_ducklake.spec.types.times import parse_age
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

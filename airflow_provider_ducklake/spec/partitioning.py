@@ -15,9 +15,14 @@ from urllib.parse import quote as percent
 from urllib.parse import unquote
 
 from airflow_provider_ducklake.errors import InvalidPartitionError, UnsupportedFeatureError
-from airflow_provider_ducklake.spec.identifiers import fold, quote_if_needed, split_parts
-from airflow_provider_ducklake.spec.types import DecimalType, DuckLakeType, ScalarType, children_of
-from airflow_provider_ducklake.spec.values import (
+from airflow_provider_ducklake.spec.names.identifiers import fold, quote_if_needed, split_parts
+from airflow_provider_ducklake.spec.types.ducklake_types import (
+    DecimalType,
+    DuckLakeType,
+    ScalarType,
+    children_of,
+)
+from airflow_provider_ducklake.spec.types.values import (
     Physical,
     civil_from_days,
     format_physical,

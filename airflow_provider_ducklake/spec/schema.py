@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidNameError
-from airflow_provider_ducklake.spec.identifiers import check_name, fold, split_parts
 from airflow_provider_ducklake.spec.ids import ColumnId
-from airflow_provider_ducklake.spec.types import (
+from airflow_provider_ducklake.spec.names.identifiers import check_name, fold, split_parts
+from airflow_provider_ducklake.spec.types.ducklake_types import (
     DuckLakeType,
     Field,
     catalog_name,

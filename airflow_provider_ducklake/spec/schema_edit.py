@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.spec.schema import Column, TableSchema
-from airflow_provider_ducklake.spec.types import Field, with_children
+from airflow_provider_ducklake.spec.types.ducklake_types import Field, with_children
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spec.identifiers import is_storable
+from airflow_provider_ducklake.spec.names.identifiers import is_storable
 from airflow_provider_ducklake.spec.options import Options
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.spec.identifiers import QualifiedName
     from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId, TableId
+    from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.spec.partitioning import PartitionSpec
     from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.sorting import SortSpec

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import InvalidInputError, UnsupportedFeatureError
-from airflow_provider_ducklake.spec.identifiers import fold, split_parts
-from airflow_provider_ducklake.spec.quoting import written
+from airflow_provider_ducklake.spec.names.identifiers import fold, split_parts
+from airflow_provider_ducklake.spec.names.quoting import written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.spec.values import order_key
+from airflow_provider_ducklake.spec.types.values import order_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from airflow_provider_ducklake.spec.ids import ColumnId
-    from airflow_provider_ducklake.spec.types import DuckLakeType
+    from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
 
 STRING_BOUND_BYTES = 256  # longer strings are cut to a bound of this length
 

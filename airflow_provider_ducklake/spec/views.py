@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from airflow_provider_ducklake.spec.identifiers import quote
+from airflow_provider_ducklake.spec.names.identifiers import quote
 
 _ALIAS = re.compile(r'"((?:[^"]|"")*)"')
 

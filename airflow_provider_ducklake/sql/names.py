@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_ducklake.spec.quoting import written
+from airflow_provider_ducklake.spec.names.quoting import written
 
 # DuckDB's keywords of the kinds `reserved` and `type_function`; a test compares with the reference.
 _KEYWORDS = """

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_provider_ducklake.errors import InvalidInputError, InvalidPredicateError, InvalidStatementError
-from airflow_provider_ducklake.planning.predicates import (
+from airflow_provider_ducklake.planning.reading.predicates import (
     ALWAYS,
     FLIPPED,
     NEGATED,
@@ -34,9 +34,9 @@ from airflow_provider_ducklake.planning.predicates import (
 )
 from airflow_provider_ducklake.spec.defaults import literal_physical
 from airflow_provider_ducklake.spec.schema import Column, TableSchema
-from airflow_provider_ducklake.spec.types import FLOATS, ScalarType, StructType, parse_type
-from airflow_provider_ducklake.sql.column_types import DECIMAL_SPELLINGS, SCALAR_SPELLINGS
-from airflow_provider_ducklake.sql.defaults import read_number
+from airflow_provider_ducklake.spec.types.ducklake_types import FLOATS, ScalarType, StructType, parse_type
+from airflow_provider_ducklake.sql.duckdb.column_types import DECIMAL_SPELLINGS, SCALAR_SPELLINGS
+from airflow_provider_ducklake.sql.duckdb.defaults import read_number
 from airflow_provider_ducklake.sql.lexer import Kind, Token, split_statements
 
 if TYPE_CHECKING:

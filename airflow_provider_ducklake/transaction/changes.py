@@ -22,15 +22,15 @@ from airflow_provider_ducklake.spec.ids import (
     TableId,
     ViewId,
 )
-from airflow_provider_ducklake.spec.paths import relative_to
+from airflow_provider_ducklake.spec.names.paths import relative_to
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_provider_ducklake.spec.files import DataFile, LiveDeleteFile
-    from airflow_provider_ducklake.spec.identifiers import QualifiedName
+    from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.spec.names.paths import CatalogPath
     from airflow_provider_ducklake.spec.partitioning import PartitionField
-    from airflow_provider_ducklake.spec.paths import CatalogPath
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.spec.sorting import SortField
     from airflow_provider_ducklake.spec.stats import TableColumnStats

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import CatalogError
-from airflow_provider_ducklake.spec.identifiers import QualifiedName, quote
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import TransactionConflictError, UnsupportedFeatureError
-from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, fold
 from airflow_provider_ducklake.transaction.changes import (
     AddDeletes,
     AppendFiles,

@@ -10,8 +10,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_provider_ducklake.errors import AlreadyExistsError, InvalidInputError, SchemaNotFoundError
-from airflow_provider_ducklake.spec.identifiers import QualifiedName, fold
-from airflow_provider_ducklake.spec.paths import directory_name
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, fold
+from airflow_provider_ducklake.spec.names.paths import directory_name
 from airflow_provider_ducklake.transaction.changes import (
     Change,
     CommentOnView,

@@ -15,7 +15,12 @@ from airflow_provider_ducklake.errors import (
     InvalidInputError,
     InvalidTypeError,
 )
-from airflow_provider_ducklake.spec.identifiers import QualifiedName, check_column_name, fold, split_parts
+from airflow_provider_ducklake.spec.names.identifiers import (
+    QualifiedName,
+    check_column_name,
+    fold,
+    split_parts,
+)
 from airflow_provider_ducklake.spec.schema import (
     Column,
     Default,
@@ -24,7 +29,7 @@ from airflow_provider_ducklake.spec.schema import (
     resolve_path,
 )
 from airflow_provider_ducklake.spec.schema_edit import add_column, parents, remove_column, replace_column
-from airflow_provider_ducklake.spec.types import (
+from airflow_provider_ducklake.spec.types.ducklake_types import (
     SIGNED_INTEGERS,
     UNSIGNED_INTEGERS,
     DuckLakeType,

@@ -15,9 +15,9 @@ from airflow_provider_ducklake.operators.compact import (
     DuckLakeSparkMergeAdjacentFilesOperator,
     _staging_id,
 )
-from airflow_provider_ducklake.planning.write import plan_write
-from airflow_provider_ducklake.spark.compaction_io import read_records
-from airflow_provider_ducklake.spark.job_request import CompactionSource, job_directory
+from airflow_provider_ducklake.planning.writing.write import plan_write
+from airflow_provider_ducklake.spark.job.compaction_io import read_records
+from airflow_provider_ducklake.spark.job.request import CompactionSource, job_directory
 from airflow_provider_ducklake.spark.jobs.compact import compact_bin
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 from airflow.sdk import Connection
 
-from airflow_provider_ducklake.catalog.connect import open_engine, parse_url
+from airflow_provider_ducklake.catalog.database.connect import open_engine, parse_url
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.hooks.connection_settings import read_settings
 from airflow_provider_ducklake.hooks.duckdb_attach import attach_statement

@@ -16,7 +16,7 @@ import structlog
 from airflow.models.connection import Connection as CoreConnection
 from sqlalchemy import NullPool, create_engine, inspect
 
-from airflow_provider_ducklake.catalog.connect import parse_url
+from airflow_provider_ducklake.catalog.database.connect import parse_url
 from airflow_provider_ducklake.errors import (
     CatalogUnavailableError,
     InvalidInputError,

@@ -20,7 +20,7 @@ from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.row_changes import DuckLakeSparkRowChangeOperator
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
-from airflow_provider_ducklake.spark.job_request import Action, Clause, RowChangeSource
+from airflow_provider_ducklake.spark.job.request import Action, Clause, RowChangeSource
 from tests.airflow.dags import FakeTaskInstance, clear, parse, run_next_try, start_run, sync_dag, xcom
 from tests.airflow.spark_submit import ROOT, SparkSubmit, recorded, stand_in
 from tests.airflow.unlucky import UnluckyCommits, dies_before_commit, loses_the_answer

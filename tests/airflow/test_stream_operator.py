@@ -27,9 +27,9 @@ from airflow_provider_ducklake.errors import CommitStateUnknownError, SparkJobEr
 from airflow_provider_ducklake.hooks.staged_batches import commit_batches
 from airflow_provider_ducklake.operators.add_files import DuckLakeAddFilesOperator
 from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
-from airflow_provider_ducklake.spark import job_io
-from airflow_provider_ducklake.spark.job_errors import typed
-from airflow_provider_ducklake.spark.job_request import JobRequest
+from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spark.job.errors import typed
+from airflow_provider_ducklake.spark.job.request import JobRequest
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from tests.airflow import streams

@@ -2,9 +2,9 @@
 
 import pytest
 
-from airflow_provider_ducklake.catalog.commit import Stage
-from airflow_provider_ducklake.catalog.consumers import Consumed
+from airflow_provider_ducklake.catalog.committing.commit import Stage
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.catalog.ledger.consumers import Consumed
 from airflow_provider_ducklake.errors import ChangesExpiredError, TransactionConflictError
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.consumption import Consumer, Consumption

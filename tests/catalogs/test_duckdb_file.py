@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import make_url
 
-from airflow_provider_ducklake.catalog.connect import open_engine
+from airflow_provider_ducklake.catalog.database.connect import open_engine
 from airflow_provider_ducklake.catalog.dialects.duckdb import DuckDbDialect
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import AlreadyExistsError, CatalogUnavailableError, InvalidInputError

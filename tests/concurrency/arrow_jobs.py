@@ -11,13 +11,13 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.planning.change_feed import ChangeFeedPlan
-from airflow_provider_ducklake.planning.evolution import evolved
-from airflow_provider_ducklake.planning.row_changes import NewDeletes, RowChanges
-from airflow_provider_ducklake.planning.scan import ScanPlan
-from airflow_provider_ducklake.planning.write import WritePlan, WriteResult
-from airflow_provider_ducklake.spark import job_io
-from airflow_provider_ducklake.spark.job_request import (
+from airflow_provider_ducklake.planning.reading.change_feed import ChangeFeedPlan
+from airflow_provider_ducklake.planning.reading.scan import ScanPlan
+from airflow_provider_ducklake.planning.writing.evolution import evolved
+from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes, RowChanges
+from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult
+from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spark.job.request import (
     Action,
     Clause,
     DatasetSource,
@@ -28,15 +28,15 @@ from airflow_provider_ducklake.spark.job_request import (
 from airflow_provider_ducklake.spec.files import DataFile
 from airflow_provider_ducklake.spec.partitioning import parse_partition_by
 from airflow_provider_ducklake.spec.schema import TableSchema, new_columns
-from airflow_provider_ducklake.spec.types import can_promote
-from airflow_provider_ducklake.storage.arrow_types import arrow_type, check_and_cast, fields_of_arrow
-from airflow_provider_ducklake.storage.change_reader import read_changes
-from airflow_provider_ducklake.storage.delete_files import write_delete_file
-from airflow_provider_ducklake.storage.filesystem import open_filesystem
-from airflow_provider_ducklake.storage.inlined_values import inlined_in_schema
-from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
-from airflow_provider_ducklake.storage.partition_split import split_by_partition
-from airflow_provider_ducklake.storage.table_reader import ROW_ID, read_rows, visible_rows
+from airflow_provider_ducklake.spec.types.ducklake_types import can_promote
+from airflow_provider_ducklake.storage.deletes.delete_files import write_delete_file
+from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
+from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_type, check_and_cast, fields_of_arrow
+from airflow_provider_ducklake.storage.parquet.partition_split import split_by_partition
+from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
+from airflow_provider_ducklake.storage.rows.change_reader import read_changes
+from airflow_provider_ducklake.storage.rows.inlined_values import inlined_in_schema
+from airflow_provider_ducklake.storage.rows.table_reader import ROW_ID, read_rows, visible_rows
 
 
 def run(request: JobRequest) -> tuple[WriteResult, ...]:

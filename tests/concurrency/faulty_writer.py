@@ -31,16 +31,8 @@ import sqlalchemy.dialects.postgresql.psycopg
 import sqlalchemy.dialects.sqlite.pysqlite  # noqa: F401
 from sqlalchemy import event
 
+from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.transaction import LakeTransaction
-from airflow_provider_ducklake.storage import (
-    arrow_types,  # noqa: F401
-    delete_files,  # noqa: F401
-    filesystem,  # noqa: F401
-    inlined_values,  # noqa: F401
-    parquet_writer,  # noqa: F401
-    partition_split,  # noqa: F401
-)
 from tests.reference import mariadb
 
 Fault = Literal["none", "killed", "cut", "killed at any time"]

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.commit import Stage
+from airflow_provider_ducklake.catalog.committing.commit import Stage
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.planning.write import append_to_existing, plan_write
+from airflow_provider_ducklake.planning.writing.write import append_to_existing, plan_write
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 from tests.concurrency.arrow_jobs import write

@@ -13,18 +13,18 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import event
 
-from airflow_provider_ducklake.catalog.commit import KeyedCommit, Stage
+from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit, Stage
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
     TransactionConflictError,
     ZombieCommitError,
 )
-from airflow_provider_ducklake.planning.write import ParquetSettings, WriteResult, append_to_existing
+from airflow_provider_ducklake.planning.writing.write import ParquetSettings, WriteResult, append_to_existing
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
-from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
-from airflow_provider_ducklake.storage.row_ids import ROW_ID_COLUMN
+from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
+from airflow_provider_ducklake.storage.rows.row_ids import ROW_ID_COLUMN
 from airflow_provider_ducklake.transaction.changes import Change
 from tests.concurrency.faults import before_commit
 from tests.concurrency.keyed_writer import ROWS, append_once

@@ -7,8 +7,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.transaction import LakeTransaction
 from airflow_provider_ducklake.errors import TransactionConflictError
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 

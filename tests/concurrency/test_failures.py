@@ -15,8 +15,8 @@ import pymysql
 import pytest
 from sqlalchemy import event
 
+from airflow_provider_ducklake.catalog.dialects.retry import RetryPolicy
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.retry import RetryPolicy
 from airflow_provider_ducklake.errors import (
     CatalogRefusedError,
     CatalogUnavailableError,
@@ -319,14 +319,14 @@ def test_an_expiry_that_fails_at_any_statement_changes_nothing(catalog, lake, st
 
 @pytest.mark.every_catalog
 def test_an_interruption_right_after_commit_keeps_the_files(lake, caplog):
-    caplog.set_level(logging.DEBUG, "airflow_provider_ducklake.catalog.commit")
+    caplog.set_level(logging.DEBUG, "airflow_provider_ducklake.catalog.committing.commit")
 
     def interrupt(record: logging.LogRecord) -> bool:
         if record.msg.startswith("Committed snapshot"):
             raise InjectedError  # as a signal handler would
         return True
 
-    logger = logging.getLogger("airflow_provider_ducklake.catalog.commit")
+    logger = logging.getLogger("airflow_provider_ducklake.catalog.committing.commit")
     logger.addFilter(interrupt)
     try:
         with pytest.raises(CommitStateUnknownError):

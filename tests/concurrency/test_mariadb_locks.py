@@ -10,8 +10,8 @@ import pymysql
 import pytest
 from sqlalchemy.exc import ProgrammingError
 
+from airflow_provider_ducklake.catalog.dialects.retry import RetryPolicy
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.retry import RetryPolicy
 from airflow_provider_ducklake.errors import CommitRetriesExceededError, TransactionConflictError
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.transaction.changes import CreateSchema, NewSchemaRef

@@ -11,10 +11,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.catalog.ddl import apply_ddl
+from airflow_provider_ducklake.catalog.drafting.ddl import apply_ddl
+from airflow_provider_ducklake.catalog.drafting.staged import commit_staged
+from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.staged import commit_staged
-from airflow_provider_ducklake.catalog.transaction import LakeTransaction
 from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
 from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
@@ -23,11 +23,11 @@ from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
-from airflow_provider_ducklake.planning.compaction import Compaction, MergeRule, RewriteRule
-from airflow_provider_ducklake.planning.staged import StagedWrite
+from airflow_provider_ducklake.planning.upkeep.compaction import Compaction, MergeRule, RewriteRule
+from airflow_provider_ducklake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.sql.ddl import parse_ddl
+from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
 from tests.concurrency import arrow_jobs
 from tests.concurrency.serial_model import Model, RefusedError, needs, sql
 from tests.interop.compacting import compacted_files

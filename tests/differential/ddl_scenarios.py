@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.transaction import LakeTransaction
 from airflow_provider_ducklake.spec.defaults import SqlExpression
 from tests.differential.scenarios import Scenario
 from tests.reference.duckdb_lake import DuckLakeConnection

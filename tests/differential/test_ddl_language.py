@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 
 from airflow_provider_ducklake.errors import DuckLakeError
 from airflow_provider_ducklake.spec.defaults import SqlExpression
-from airflow_provider_ducklake.spec.identifiers import quote
-from airflow_provider_ducklake.spec.quoting import written
-from airflow_provider_ducklake.spec.types import NOT_STORABLE
-from airflow_provider_ducklake.sql.column_types import (
+from airflow_provider_ducklake.spec.names.identifiers import quote
+from airflow_provider_ducklake.spec.names.quoting import written
+from airflow_provider_ducklake.spec.types.ducklake_types import NOT_STORABLE
+from airflow_provider_ducklake.sql.duckdb.column_types import (
     DECIMAL_SPELLINGS,
     NOT_IN_THE_FORMAT,
     SCALAR_SPELLINGS,
     STRUCT_SPELLINGS,
 )
-from airflow_provider_ducklake.sql.ddl import parse_ddl
-from airflow_provider_ducklake.sql.defaults import BARE_FUNCTIONS, FUNCTIONS
+from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
+from airflow_provider_ducklake.sql.duckdb.defaults import BARE_FUNCTIONS, FUNCTIONS
 from airflow_provider_ducklake.sql.lexer import split_statements
 from airflow_provider_ducklake.sql.names import RESERVED
 from tests.reference.catalogs import CatalogDatabase, file_catalog

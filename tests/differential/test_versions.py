@@ -7,7 +7,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from airflow_provider_ducklake.catalog.tables import catalog_tables
+from airflow_provider_ducklake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.spec.versions import SpecVersion
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake

@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.operators.insert_modes import InsertChoice
-from airflow_provider_ducklake.planning.write import plan_write
-from airflow_provider_ducklake.spark.job_request import (
+from airflow_provider_ducklake.planning.writing.write import plan_write
+from airflow_provider_ducklake.spark.job.request import (
     Action,
     Clause,
     JobRequest,

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pyarrow as pa
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.planning.row_changes import NewDeletes, RowChanges
-from airflow_provider_ducklake.planning.write import ParquetSettings, WriteResult
+from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes, RowChanges
+from airflow_provider_ducklake.planning.writing.write import ParquetSettings, WriteResult
 from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId
 from airflow_provider_ducklake.spec.schema import Column, TableSchema
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
-from airflow_provider_ducklake.spec.types import ScalarType
-from airflow_provider_ducklake.storage.delete_files import write_delete_file
-from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
-from airflow_provider_ducklake.storage.row_ids import ROW_ID_COLUMN, ROW_ID_FIELD_ID
+from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
+from airflow_provider_ducklake.storage.deletes.delete_files import write_delete_file
+from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
+from airflow_provider_ducklake.storage.rows.row_ids import ROW_ID_COLUMN, ROW_ID_FIELD_ID
 
 _ROW_ID = Column(ColumnId(ROW_ID_FIELD_ID), ROW_ID_COLUMN, ScalarType("int64"))
 _INFO = CommitInfo()

@@ -4,10 +4,10 @@ import uuid
 from dataclasses import replace
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.planning.compaction import Compaction, MergeRule, RewriteRule
-from airflow_provider_ducklake.planning.write import plan_write
+from airflow_provider_ducklake.planning.upkeep.compaction import Compaction, MergeRule, RewriteRule
+from airflow_provider_ducklake.planning.writing.write import plan_write
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
-from airflow_provider_ducklake.storage.compact_files import compactor
+from airflow_provider_ducklake.storage.moving.compact_files import compactor
 from airflow_provider_ducklake.transaction.changes import MergedFile, RewrittenFile
 
 

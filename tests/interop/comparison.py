@@ -7,7 +7,7 @@ import duckdb
 import pyarrow as pa
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.spec.identifiers import QualifiedName, quote
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, quote
 from tests.reference.duckdb_lake import DuckLakeConnection
 
 BOUNDS_EVERY = 4  # snapshots

@@ -4,7 +4,7 @@ python -m tests.interop.faulty_migration
 """
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.storage import stamped_copy  # noqa: F401 - imported late otherwise
+from airflow_provider_ducklake.storage.moving import stamped_copy  # noqa: F401 - imported late otherwise
 from tests.concurrency.faulty_writer import Outcome, serve
 
 

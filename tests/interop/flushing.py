@@ -5,8 +5,8 @@ from typing import Any
 import duckdb
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.planning.findings import Finding, FindingCode
-from airflow_provider_ducklake.spec.identifiers import QualifiedName, quote
+from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, quote
 from tests.interop.comparison import multiset, names_of
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlalchemy import create_engine, text
 
-from airflow_provider_ducklake.catalog.connect import parse_url
+from airflow_provider_ducklake.catalog.database.connect import parse_url
 from airflow_provider_ducklake.catalog.lake import Lake
 from tests.reference.catalogs import CatalogDatabase
 

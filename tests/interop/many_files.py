@@ -6,7 +6,7 @@ from decimal import Decimal
 import pyarrow as pa
 from sqlalchemy import create_engine, text
 
-from airflow_provider_ducklake.catalog.connect import parse_url
+from airflow_provider_ducklake.catalog.database.connect import parse_url
 from airflow_provider_ducklake.catalog.lake import Lake
 
 FIRST_DAY = date(2000, 1, 1)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.planning.findings import FindingCode
+from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_lake import open_lake
 

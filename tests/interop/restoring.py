@@ -1,7 +1,7 @@
 """What restored lakes show, at every snapshot, and what is left of them when all else is gone."""
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.spec.identifiers import quote
+from airflow_provider_ducklake.spec.names.identifiers import quote
 from tests.interop.comparison import differences, multiset, tables_of
 from tests.reference.duckdb_lake import open_lake
 

@@ -6,15 +6,15 @@ import pyarrow as pa
 from uuid6 import uuid7
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.planning.staged import StagedWrite
-from airflow_provider_ducklake.planning.write import WriteResult, plan_create, plan_write
-from airflow_provider_ducklake.spark import job_io
-from airflow_provider_ducklake.spark.job_request import Dataset, DatasetSource, JobRequest, job_directory
-from airflow_provider_ducklake.spec.identifiers import QualifiedName
+from airflow_provider_ducklake.planning.writing.staged import StagedWrite
+from airflow_provider_ducklake.planning.writing.write import WriteResult, plan_create, plan_write
+from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spark.job.request import Dataset, DatasetSource, JobRequest, job_directory
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.partitioning import parse_partition_by
 from airflow_provider_ducklake.spec.schema import new_columns
-from airflow_provider_ducklake.storage.arrow_types import fields_of_arrow
-from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
+from airflow_provider_ducklake.storage.parquet.arrow_types import fields_of_arrow
+from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
 
 
 def stage(lake: Lake, table: str, rows: pa.Table, *, creates: bool = False) -> StagedWrite:

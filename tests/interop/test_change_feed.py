@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.read_snapshots import RecordedSnapshot
+from airflow_provider_ducklake.catalog.snapshot.read_snapshots import RecordedSnapshot
 from airflow_provider_ducklake.errors import InvalidInputError, SnapshotNotFoundError, TableNotFoundError
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind
 from tests.interop.comparison import multiset

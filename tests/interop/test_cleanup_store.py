@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.storage.deletion import Deletion, delete_files
-from airflow_provider_ducklake.storage.filesystem import exists, write_bytes
-from airflow_provider_ducklake.storage.listing import list_files
+from airflow_provider_ducklake.storage.files.deletion import Deletion, delete_files
+from airflow_provider_ducklake.storage.files.filesystem import exists, write_bytes
+from airflow_provider_ducklake.storage.files.listing import list_files
 from tests.reference import s3
 
 BUCKET = "cleanup-bucket"

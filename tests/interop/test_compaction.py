@@ -6,15 +6,15 @@ from contextlib import suppress
 
 import pytest
 
-from airflow_provider_ducklake.catalog.compaction import compaction_change
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.catalog.upkeep.compaction import compaction_change
 from airflow_provider_ducklake.errors import (
     InvalidInputError,
     StorageError,
     TransactionConflictError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.planning.compaction import MergeRule, RewriteRule
+from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule, RewriteRule
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.transaction.changes import Truncate
 from tests.interop.compacting import compacted_files, merge_adjacent, rewrite

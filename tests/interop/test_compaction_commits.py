@@ -7,11 +7,11 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.hooks.compaction import commit_compacted
-from airflow_provider_ducklake.planning.compaction import Bin, Compaction, MergeRule
-from airflow_provider_ducklake.planning.write import plan_write
-from airflow_provider_ducklake.spark.compaction_io import read_records, write_record
-from airflow_provider_ducklake.spark.compaction_json import decode_compaction, encode_compaction
-from airflow_provider_ducklake.spark.job_request import CompactionSource, job_directory
+from airflow_provider_ducklake.planning.upkeep.compaction import Bin, Compaction, MergeRule
+from airflow_provider_ducklake.planning.writing.write import plan_write
+from airflow_provider_ducklake.spark.job.compaction_io import read_records, write_record
+from airflow_provider_ducklake.spark.job.compaction_json import decode_compaction, encode_compaction
+from airflow_provider_ducklake.spark.job.request import CompactionSource, job_directory
 from airflow_provider_ducklake.spark.jobs.compact import compact_bin
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from tests.reference.duckdb_lake import open_lake

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.planning.findings import FindingCode
+from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
 from tests import corpus_summary as summary
 from tests.interop import corpus
 from tests.interop.comparison import differences, tables_of

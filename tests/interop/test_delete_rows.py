@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.transaction import LakeTransaction
 from airflow_provider_ducklake.errors import (
     ColumnNotFoundError,
     InvalidInputError,

@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from airflow_provider_ducklake.catalog.connect import duckdb_engine, parse_url
+from airflow_provider_ducklake.catalog.database.connect import duckdb_engine, parse_url
 from tests.reference.duckdb_lake import open_lake
 
 MAKE_LAKE = """

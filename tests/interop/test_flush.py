@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.catalog.flush import Flush, FlushRule
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.catalog.upkeep.flush import Flush, FlushRule
 from airflow_provider_ducklake.errors import (
     FilesGivenUpError,
     InvalidInputError,
@@ -21,8 +21,8 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.hooks.no_retry import no_retry_on_user_errors
-from airflow_provider_ducklake.planning.findings import FindingCode
-from airflow_provider_ducklake.spec.identifiers import QualifiedName
+from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.transaction.changes import InlineDeletes
 from tests.interop.corpus import SCENARIOS, History, build

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_ducklake.catalog.drafting.staged import commit_staged
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.staged import commit_staged
 from airflow_provider_ducklake.errors import (
     DuckLakeError,
     FilesGivenUpError,
@@ -31,18 +31,18 @@ from airflow_provider_ducklake.errors import (
 from airflow_provider_ducklake.hooks.compaction import CommittedCompaction, commit_compacted
 from airflow_provider_ducklake.hooks.staged_batches import commit_batches
 from airflow_provider_ducklake.hooks.staged_writes import discard, read_staged, tidy_up, uris_of_ended
-from airflow_provider_ducklake.planning.batches import StagedBatch
-from airflow_provider_ducklake.planning.compaction import Compaction, RewriteRule
-from airflow_provider_ducklake.planning.job_target import (
+from airflow_provider_ducklake.planning.upkeep.compaction import Compaction, RewriteRule
+from airflow_provider_ducklake.planning.writing.batches import StagedBatch
+from airflow_provider_ducklake.planning.writing.job_target import (
     JobTarget,
     target_of_compaction,
     target_of_stream,
     target_of_write,
 )
-from airflow_provider_ducklake.planning.row_changes import NewDeletes, RowChanges
-from airflow_provider_ducklake.planning.write import WritePlan, WriteResult, plan_write
-from airflow_provider_ducklake.spark import job_io, stream_io
-from airflow_provider_ducklake.spark.job_request import (
+from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes, RowChanges
+from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult, plan_write
+from airflow_provider_ducklake.spark.job import job_io, stream_io
+from airflow_provider_ducklake.spark.job.request import (
     CompactionSource,
     Dataset,
     DatasetSource,
@@ -52,9 +52,9 @@ from airflow_provider_ducklake.spark.job_request import (
 from airflow_provider_ducklake.spark.jobs.compact import compact_bin
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot
-from airflow_provider_ducklake.storage.delete_files import write_delete_file
-from airflow_provider_ducklake.storage.filesystem import open_filesystem
-from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
+from airflow_provider_ducklake.storage.deletes.delete_files import write_delete_file
+from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
+from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
 from tests.interop.compacting import compacted_files
 from tests.interop.hostile import FOREIGN, Place
 from tests.interop.staging import rows_of, stage

@@ -6,15 +6,15 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.schema import CreateTable
 
-from airflow_provider_ducklake.catalog.inlined_tables import (
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
     inlined_delete_table,
     inlined_table,
     why_not_inlined,
 )
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.spec.keywords import KEYWORDS
-from airflow_provider_ducklake.storage.arrow_values import values_of
-from airflow_provider_ducklake.storage.inlined_values import (
+from airflow_provider_ducklake.spec.names.keywords import KEYWORDS
+from airflow_provider_ducklake.storage.parquet.arrow_values import values_of
+from airflow_provider_ducklake.storage.rows.inlined_values import (
     cells,
     inlined_stats,
     rows_of,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.transaction import LakeTransaction
 from airflow_provider_ducklake.errors import TransactionConflictError
-from airflow_provider_ducklake.planning.findings import FindingCode
+from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind
 from tests.interop.history import (
     DUCKDB,

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.planning.findings import FindingCode
+from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 

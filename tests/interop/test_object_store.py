@@ -9,11 +9,11 @@ import pyarrow.fs as pafs
 import pytest
 
 from airflow_provider_ducklake.errors import StorageError
-from airflow_provider_ducklake.planning.write import ParquetSettings
+from airflow_provider_ducklake.planning.writing.write import ParquetSettings
 from airflow_provider_ducklake.spec.files import LiveDataFile
 from airflow_provider_ducklake.spec.ids import DataFileId, SnapshotId
 from airflow_provider_ducklake.spec.schema import new_columns
-from airflow_provider_ducklake.storage.filesystem import (
+from airflow_provider_ducklake.storage.files.filesystem import (
     Location,
     OutputFile,
     check_writable,
@@ -24,9 +24,9 @@ from airflow_provider_ducklake.storage.filesystem import (
     read_bytes,
     write_bytes,
 )
-from airflow_provider_ducklake.storage.parquet_footer import read_footer
-from airflow_provider_ducklake.storage.parquet_reader import read_data_file
-from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
+from airflow_provider_ducklake.storage.parquet.footer import read_footer
+from airflow_provider_ducklake.storage.parquet.reader import read_data_file
+from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
 from tests.reference import s3
 
 BUCKET = "lake-bucket"

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ducklake.catalog.drafting.staged import commit_staged
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.staged import commit_staged
 from airflow_provider_ducklake.errors import DuckLakeError
 from airflow_provider_ducklake.hooks.staged_writes import discard, read_staged
-from airflow_provider_ducklake.spark import job_io
+from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from tests.interop.staging import stage

@@ -8,10 +8,10 @@ import pytest
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spec.ids import ColumnId, SnapshotId
 from airflow_provider_ducklake.spec.schema import Column, TableSchema, assemble
-from airflow_provider_ducklake.spec.types import ScalarType, scalar
-from airflow_provider_ducklake.storage.arrow_types import arrow_schema
-from airflow_provider_ducklake.storage.parquet_reader import read_data_file
-from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
+from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType, scalar
+from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_schema
+from airflow_provider_ducklake.storage.parquet.reader import read_data_file
+from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
 from tests.interop.reference_table import live_files, put_in_place, schema_of
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase

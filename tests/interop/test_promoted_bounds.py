@@ -12,17 +12,17 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.planning.covering import all_match
-from airflow_provider_ducklake.planning.overwrite import Partitions
-from airflow_provider_ducklake.planning.predicates import Comparison, Operator
-from airflow_provider_ducklake.planning.pruning import may_match
+from airflow_provider_ducklake.planning.reading.covering import all_match
+from airflow_provider_ducklake.planning.reading.predicates import Comparison, Operator
+from airflow_provider_ducklake.planning.reading.pruning import may_match
+from airflow_provider_ducklake.planning.writing.overwrite import Partitions
 from airflow_provider_ducklake.spec.partitioning import (
     PartitionField,
     Transform,
     TransformKind,
     partition_value,
 )
-from airflow_provider_ducklake.storage.arrow_values import values_of
+from airflow_provider_ducklake.storage.parquet.arrow_values import values_of
 from tests.reference.duckdb_lake import open_lake
 
 _DAYS = ("0044-03-15 (BC)", "1500-01-01", "1969-12-31", "1970-01-01", "2024-02-29", "9999-12-31")

@@ -3,7 +3,7 @@
 import duckdb
 import pytest
 
-from airflow_provider_ducklake.spec.types import NOT_STORABLE, SCALARS, can_promote, parse_type
+from airflow_provider_ducklake.spec.types.ducklake_types import NOT_STORABLE, SCALARS, can_promote, parse_type
 from tests.reference.duckdb_lake import open_lake
 
 TYPES = [

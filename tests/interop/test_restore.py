@@ -22,7 +22,7 @@ from airflow_provider_ducklake.errors import (
     TransactionConflictError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.planning.findings import FindingCode
+from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from tests.interop.corpus import SCENARIOS, History, build
 from tests.interop.job_columns import another_user

@@ -9,8 +9,13 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import StorageError
-from airflow_provider_ducklake.storage.copying import copy_file
-from airflow_provider_ducklake.storage.filesystem import exists, open_filesystem, read_bytes, write_bytes
+from airflow_provider_ducklake.storage.files.copying import copy_file
+from airflow_provider_ducklake.storage.files.filesystem import (
+    exists,
+    open_filesystem,
+    read_bytes,
+    write_bytes,
+)
 from tests.reference import s3
 
 BUCKET = "restore-bucket"

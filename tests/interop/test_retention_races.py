@@ -19,16 +19,16 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from airflow_provider_ducklake.catalog import cleanup, expiry, orphans
-from airflow_provider_ducklake.catalog.commit import Stage
+from airflow_provider_ducklake.catalog.committing.commit import Stage
+from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.transaction import LakeTransaction
+from airflow_provider_ducklake.catalog.upkeep import cleanup, expiry, orphans
 from airflow_provider_ducklake.errors import FilesGivenUpError, TransactionConflictError
-from airflow_provider_ducklake.planning.staged import StagedWrite
-from airflow_provider_ducklake.planning.write import append_to_existing
-from airflow_provider_ducklake.spec.paths import CatalogPath
+from airflow_provider_ducklake.planning.writing.staged import StagedWrite
+from airflow_provider_ducklake.planning.writing.write import append_to_existing
+from airflow_provider_ducklake.spec.names.paths import CatalogPath
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.storage.table_reader import read_rows
+from airflow_provider_ducklake.storage.rows.table_reader import read_rows
 from tests.interop.staging import rows_of, stage
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase

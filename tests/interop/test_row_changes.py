@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.commit import PlannedCommit, commit
+from airflow_provider_ducklake.catalog.committing.commit import PlannedCommit, commit
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import (
     InvalidInputError,
@@ -15,7 +15,7 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.storage.row_ids import ROW_ID_COLUMN
+from airflow_provider_ducklake.storage.rows.row_ids import ROW_ID_COLUMN
 from tests.interop.changed_rows import commit_changes, row_changes
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.catalogs import CatalogDatabase

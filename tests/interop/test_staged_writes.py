@@ -11,8 +11,8 @@ from threading import Barrier
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ducklake.catalog.drafting.staged import commit_staged
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.staged import commit_staged
 from airflow_provider_ducklake.errors import (
     FilesGivenUpError,
     InvalidInputError,
@@ -22,8 +22,8 @@ from airflow_provider_ducklake.errors import (
     UntrustedValueError,
 )
 from airflow_provider_ducklake.hooks.staged_writes import discard, tidy_up
-from airflow_provider_ducklake.planning.staged import StagedWrite
-from airflow_provider_ducklake.spark import job_io
+from airflow_provider_ducklake.planning.writing.staged import StagedWrite
+from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 from tests.interop.staging import rows_of, stage

@@ -4,7 +4,7 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.spark import plan_json
+from airflow_provider_ducklake.spark.job import plan_json
 from tests.reference.duckdb_lake import open_lake
 
 STATEMENTS = (

@@ -15,8 +15,8 @@ from sqlalchemy import text
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError, TableNotFoundError
-from airflow_provider_ducklake.planning.findings import MENDABLE, Finding, FindingCode
-from airflow_provider_ducklake.storage import shared_row_ids
+from airflow_provider_ducklake.planning.upkeep.findings import MENDABLE, Finding, FindingCode
+from airflow_provider_ducklake.storage.moving import shared_row_ids
 from tests.interop import corpus, planted
 from tests.reference.duckdb_lake import open_lake
 

@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from airflow_provider_ducklake.spec.identifiers import fold
-from airflow_provider_ducklake.spec.types import (
+from airflow_provider_ducklake.spec.names.identifiers import fold
+from airflow_provider_ducklake.spec.types.ducklake_types import (
     NOT_STORABLE,
     SCALARS,
     DecimalType,

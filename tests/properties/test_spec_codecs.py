@@ -5,10 +5,20 @@ import struct
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from airflow_provider_ducklake.spec.identifiers import QualifiedName, quote, quote_if_needed, split_parts
-from airflow_provider_ducklake.spec.paths import CatalogPath, directory_path, is_absolute, relative_to
-from airflow_provider_ducklake.spec.types import catalog_name, children_of, parse_type, with_children
-from airflow_provider_ducklake.spec.values import (
+from airflow_provider_ducklake.spec.names.identifiers import (
+    QualifiedName,
+    quote,
+    quote_if_needed,
+    split_parts,
+)
+from airflow_provider_ducklake.spec.names.paths import CatalogPath, directory_path, is_absolute, relative_to
+from airflow_provider_ducklake.spec.types.ducklake_types import (
+    catalog_name,
+    children_of,
+    parse_type,
+    with_children,
+)
+from airflow_provider_ducklake.spec.types.values import (
     civil_from_days,
     days_from_civil,
     format_float32,

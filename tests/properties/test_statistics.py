@@ -12,8 +12,8 @@ from airflow_provider_ducklake.spec.stats import (
     merge_files,
     string_bounds,
 )
-from airflow_provider_ducklake.spec.types import ScalarType, is_float
-from airflow_provider_ducklake.spec.values import format_physical, order_key
+from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType, is_float
+from airflow_provider_ducklake.spec.types.values import format_physical, order_key
 from tests.properties.strategies import physical, storable_scalars, typed_pairs
 
 COLUMN = ColumnId(1)

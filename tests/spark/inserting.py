@@ -7,15 +7,15 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_provider_ducklake.catalog.commit import Stage
+from airflow_provider_ducklake.catalog.committing.commit import Stage
+from airflow_provider_ducklake.catalog.drafting.row_changes import unused_files
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.row_changes import unused_files
 from airflow_provider_ducklake.operators.insert_modes import InsertChoice
-from airflow_provider_ducklake.planning.row_changes import RowChanges
-from airflow_provider_ducklake.planning.write import WritePlan, WriteResult, plan_write
-from airflow_provider_ducklake.spark import job_io
-from airflow_provider_ducklake.spark.job_json import decode_plan, encode_plan
-from airflow_provider_ducklake.spark.job_request import (
+from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
+from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult, plan_write
+from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spark.job.job_json import decode_plan, encode_plan
+from airflow_provider_ducklake.spark.job.request import (
     Dataset,
     DatasetSource,
     JobRequest,

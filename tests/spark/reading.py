@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.spark.read import read_table
-from airflow_provider_ducklake.spec.identifiers import QualifiedName, quote
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, quote
 from tests.reference.duckdb_lake import DuckLakeConnection
 
 PARTS = pa.struct(

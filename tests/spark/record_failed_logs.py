@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pyspark
 
-from airflow_provider_ducklake.planning.write import WritePlan
-from airflow_provider_ducklake.spark import job_io
-from airflow_provider_ducklake.spark.job_request import JobRequest, source_of
-from airflow_provider_ducklake.spark.package_zip import application_file, package_zip
+from airflow_provider_ducklake.planning.writing.write import WritePlan
+from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spark.job.package_zip import application_file, package_zip
+from airflow_provider_ducklake.spark.job.request import JobRequest, source_of
 from airflow_provider_ducklake.spec.schema import new_columns
 
 RECORDS = Path(__file__).with_name("failed_logs")

@@ -4,8 +4,8 @@ import pytest
 from pyspark.errors import SparkRuntimeException
 
 from airflow_provider_ducklake.errors import InvalidInputError, SchemaMismatchError
-from airflow_provider_ducklake.spark.assignment import assign
-from airflow_provider_ducklake.spark.job_errors import typed
+from airflow_provider_ducklake.spark.job.errors import typed
+from airflow_provider_ducklake.spark.writing.assignment import assign
 from airflow_provider_ducklake.spec.schema import TableSchema, new_columns
 
 

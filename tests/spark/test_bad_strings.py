@@ -4,7 +4,7 @@ import pytest
 
 from airflow_provider_ducklake.errors import InvalidValueError
 from airflow_provider_ducklake.operators.insert_modes import InsertChoice
-from airflow_provider_ducklake.planning.write import WritePlan
+from airflow_provider_ducklake.planning.writing.write import WritePlan
 from airflow_provider_ducklake.spark.jobs.insert import write
 from airflow_provider_ducklake.spec.schema import new_columns
 from tests.spark.inserting import insert, new_lake, rows_of

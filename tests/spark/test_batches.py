@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from airflow_provider_ducklake.spark import write_arrow
-from airflow_provider_ducklake.spark.job_errors import typed
-from airflow_provider_ducklake.spark.session import prepare
-from airflow_provider_ducklake.spark.spark_types import fields_of_spark
+from airflow_provider_ducklake.spark.job.errors import typed
+from airflow_provider_ducklake.spark.types.session import prepare
+from airflow_provider_ducklake.spark.types.spark_types import fields_of_spark
+from airflow_provider_ducklake.spark.writing import write_arrow
 from airflow_provider_ducklake.spec.schema import new_columns
 from tests.spark.conftest import make_plan
 

@@ -8,13 +8,18 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.spark.assignment import _fits
-from airflow_provider_ducklake.spark.read_types import presented, read_type
-from airflow_provider_ducklake.spark.spark_types import scalar_of_spark, why_not_native
+from airflow_provider_ducklake.spark.types.read_types import presented, read_type
+from airflow_provider_ducklake.spark.types.spark_types import scalar_of_spark, why_not_native
+from airflow_provider_ducklake.spark.writing.assignment import _fits
 from airflow_provider_ducklake.spec.ids import ColumnId
 from airflow_provider_ducklake.spec.schema import Column, new_columns
-from airflow_provider_ducklake.spec.types import NOT_STORABLE, SCALARS, DuckLakeType, parse_type
-from airflow_provider_ducklake.storage.arrow_types import arrow_type
+from airflow_provider_ducklake.spec.types.ducklake_types import (
+    NOT_STORABLE,
+    SCALARS,
+    DuckLakeType,
+    parse_type,
+)
+from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_type
 
 PAGE = (Path(__file__).parents[2] / "docs" / "types.md").read_text()
 SPARK_TYPES = [

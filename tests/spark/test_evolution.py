@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_provider_ducklake.catalog.ddl import apply_ddl
+from airflow_provider_ducklake.catalog.drafting.ddl import apply_ddl
 from airflow_provider_ducklake.errors import (
     InvalidNameError,
     SchemaMismatchError,
@@ -10,8 +10,8 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.operators.insert_modes import InsertChoice
-from airflow_provider_ducklake.planning.write import InsertMode, SchemaEvolution
-from airflow_provider_ducklake.sql.ddl import parse_ddl
+from airflow_provider_ducklake.planning.writing.write import InsertMode, SchemaEvolution
+from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
 from tests.differential.twin import Twin
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.inserting import insert, new_lake, rows_of

@@ -9,9 +9,9 @@ import duckdb
 import pytest
 
 from airflow_provider_ducklake.errors import SparkJobError
-from airflow_provider_ducklake.planning.write import ParquetSettings
-from airflow_provider_ducklake.spark import job_io
-from airflow_provider_ducklake.spark.job_request import source_of
+from airflow_provider_ducklake.planning.writing.write import ParquetSettings
+from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spark.job.request import source_of
 from airflow_provider_ducklake.spec.schema import new_columns
 from tests.spark.submission import log_of, make_request, start, task_ends
 

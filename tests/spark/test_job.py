@@ -7,8 +7,8 @@ import duckdb
 import pytest
 
 from airflow_provider_ducklake.errors import SchemaMismatchError
-from airflow_provider_ducklake.spark import job_io
-from airflow_provider_ducklake.spark.job_request import source_of
+from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spark.job.request import source_of
 from airflow_provider_ducklake.spec.schema import new_columns
 from tests.spark.submission import log_of, make_request, slim_python, start
 

@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from airflow_provider_ducklake.errors import SparkJobError
-from airflow_provider_ducklake.spark.job_errors import typed
+from airflow_provider_ducklake.spark.job.errors import typed
 
 OUT_OF_MEMORY = "java.lang.OutOfMemoryError: Java heap space"
 

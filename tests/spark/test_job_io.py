@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_ducklake import errors
-from airflow_provider_ducklake.planning.write import ParquetSettings, WritePlan, WriteResult
-from airflow_provider_ducklake.spark import error_json, job_io, job_json
-from airflow_provider_ducklake.spark.data_file_json import decode_data_file, encode_data_file
-from airflow_provider_ducklake.spark.error_json import decode_error, encode_error
-from airflow_provider_ducklake.spark.job_documents import reading
-from airflow_provider_ducklake.spark.job_request import (
+from airflow_provider_ducklake.planning.writing.write import ParquetSettings, WritePlan, WriteResult
+from airflow_provider_ducklake.spark.job import error_json, job_io, job_json
+from airflow_provider_ducklake.spark.job.data_file_json import decode_data_file, encode_data_file
+from airflow_provider_ducklake.spark.job.documents import reading
+from airflow_provider_ducklake.spark.job.error_json import decode_error, encode_error
+from airflow_provider_ducklake.spark.job.request import (
     Dataset,
     DatasetSource,
     JobRequest,
@@ -35,7 +35,7 @@ from airflow_provider_ducklake.spec.partitioning import (
 )
 from airflow_provider_ducklake.spec.schema import TableSchema, new_columns
 from airflow_provider_ducklake.spec.stats import ColumnStats
-from airflow_provider_ducklake.spec.types import (
+from airflow_provider_ducklake.spec.types.ducklake_types import (
     DecimalType,
     Field,
     ListType,

@@ -3,16 +3,16 @@
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.planning.write import (
+from airflow_provider_ducklake.planning.writing.write import (
     append_to_existing,
     create_and_append,
     plan_create,
     plan_write,
 )
-from airflow_provider_ducklake.spark.job_request import job_directory
+from airflow_provider_ducklake.spark.job.request import job_directory
 from airflow_provider_ducklake.spark.jobs.insert import write
-from airflow_provider_ducklake.spark.spark_types import why_not_native
-from airflow_provider_ducklake.spec.identifiers import QualifiedName
+from airflow_provider_ducklake.spark.types.spark_types import why_not_native
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.schema import new_columns
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake

@@ -7,9 +7,9 @@ from pyspark import SparkConf
 
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.spark.jobs.run import unreadable_request
-from airflow_provider_ducklake.spark.object_store import reach_buckets, s3a_settings
-from airflow_provider_ducklake.spark.session import own_settings
-from airflow_provider_ducklake.storage.process_options import as_environment
+from airflow_provider_ducklake.spark.types.object_store import reach_buckets, s3a_settings
+from airflow_provider_ducklake.spark.types.session import own_settings
+from airflow_provider_ducklake.storage.files.process_options import as_environment
 
 PROVIDER = "org.apache.hadoop.fs.s3a."
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ducklake.catalog import overwrite
+from airflow_provider_ducklake.catalog.drafting import overwrite
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import (
     InvalidInputError,
@@ -12,8 +12,8 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.operators.insert_modes import InsertChoice
-from airflow_provider_ducklake.planning.write import InsertMode
-from airflow_provider_ducklake.spark.job_errors import typed
+from airflow_provider_ducklake.planning.writing.write import InsertMode
+from airflow_provider_ducklake.spark.job.errors import typed
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.inserting import insert, new_lake, rows_of
 

@@ -2,7 +2,7 @@
 
 import zipfile
 
-from airflow_provider_ducklake.spark import package_zip
+from airflow_provider_ducklake.spark.job import package_zip
 
 
 def test_the_same_sources_give_the_same_file(tmp_path):
@@ -20,7 +20,7 @@ def test_it_holds_what_a_job_imports_and_nothing_of_airflow_or_the_catalog(tmp_p
 
     folders = {name.split("/")[1] for name in names}
     assert folders == {"__init__.py", "errors.py", "planning", "spark", "spec", "storage", "transaction"}
-    assert "airflow_provider_ducklake/spark/job_io.py" in names
+    assert "airflow_provider_ducklake/spark/job/job_io.py" in names
     assert all(name.endswith(".py") for name in names)
 
 

@@ -10,7 +10,7 @@ from math import isnan
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.spark.plan_json import decode_cell, decode_read, encode_cell, encode_read
+from airflow_provider_ducklake.spark.job.plan_json import decode_cell, decode_read, encode_cell, encode_read
 from airflow_provider_ducklake.spec.options import Options
 from tests.interop.test_reads_at_every_snapshot import SCENARIOS, TABLE
 from tests.reference.duckdb_lake import open_lake

@@ -3,7 +3,7 @@
 import logging
 import time
 
-from airflow_provider_ducklake.spark import progress
+from airflow_provider_ducklake.spark.output import progress
 
 
 def test_a_long_action_says_how_far_it_is_and_a_short_one_nothing(spark):

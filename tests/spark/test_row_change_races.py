@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_ducklake.catalog.commit import Stage
+from airflow_provider_ducklake.catalog.committing.commit import Stage
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import TransactionConflictError
-from airflow_provider_ducklake.planning.write import plan_write
-from airflow_provider_ducklake.spark.job_request import (
+from airflow_provider_ducklake.planning.writing.write import plan_write
+from airflow_provider_ducklake.spark.job.request import (
     Action,
     Clause,
     JobRequest,

@@ -13,11 +13,11 @@ from pyspark.errors import AnalysisException
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, StorageError
-from airflow_provider_ducklake.planning.findings import FindingCode
-from airflow_provider_ducklake.planning.row_changes import RowChanges
-from airflow_provider_ducklake.planning.write import plan_write
-from airflow_provider_ducklake.spark.job_json import decode_request, encode_request
-from airflow_provider_ducklake.spark.job_request import (
+from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
+from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
+from airflow_provider_ducklake.planning.writing.write import plan_write
+from airflow_provider_ducklake.spark.job.job_json import decode_request, encode_request
+from airflow_provider_ducklake.spark.job.request import (
     Action,
     Clause,
     Dataset,

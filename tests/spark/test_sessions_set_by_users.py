@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.planning.write import plan_write
-from airflow_provider_ducklake.spark.job_request import (
+from airflow_provider_ducklake.planning.writing.write import plan_write
+from airflow_provider_ducklake.spark.job.request import (
     Action,
     Clause,
     JobRequest,

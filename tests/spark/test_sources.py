@@ -12,8 +12,8 @@ from airflow_provider_ducklake.errors import (
     SourceNotFoundError,
     SparkJobError,
 )
-from airflow_provider_ducklake.spark.job_errors import typed
-from airflow_provider_ducklake.spark.job_request import source_of
+from airflow_provider_ducklake.spark.job.errors import typed
+from airflow_provider_ducklake.spark.job.request import source_of
 from airflow_provider_ducklake.spark.jobs.insert import insert
 from airflow_provider_ducklake.spark.sources import load
 from airflow_provider_ducklake.spec.schema import new_columns

@@ -24,7 +24,7 @@ from sqlalchemy.schema import DDLElement
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.dml import Insert, UpdateBase
 
-from airflow_provider_ducklake.catalog.column_types import CATALOG_TYPES
+from airflow_provider_ducklake.catalog.database.column_types import CATALOG_TYPES
 from airflow_provider_ducklake.catalog.dialects.writer import Writer
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.elements import ClauseElement
     from sqlalchemy.types import TypeEngine
 
-    from airflow_provider_ducklake.catalog.effects.effect import Effect
-    from airflow_provider_ducklake.catalog.questions import Question
+    from airflow_provider_ducklake.catalog.database.questions import Question
+    from airflow_provider_ducklake.catalog.dialects.effect import Effect
 
 _SHOWN = 80  # characters of a statement in an error
 

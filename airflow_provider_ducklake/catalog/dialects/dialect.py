@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.exc import DBAPIError
 
-    from airflow_provider_ducklake.catalog.questions import Question
+    from airflow_provider_ducklake.catalog.database.questions import Question
 
 
 class CatalogDialect(ABC):

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
-from airflow_provider_ducklake.catalog.connect import CONNECT_TIMEOUT_SECONDS, duckdb_engine, shown
+from airflow_provider_ducklake.catalog.database.connect import CONNECT_TIMEOUT_SECONDS, duckdb_engine, shown
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
 from airflow_provider_ducklake.catalog.dialects.lock_file import locked
 from airflow_provider_ducklake.errors import CatalogUnavailableError

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from airflow_provider_ducklake.catalog.connect import shown
+from airflow_provider_ducklake.catalog.database.connect import shown
 from airflow_provider_ducklake.errors import CatalogUnavailableError
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, Engine, func, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from airflow_provider_ducklake.catalog.column_types import CatalogTimestamp
-from airflow_provider_ducklake.catalog.connect import LOCK_TIMEOUT_SECONDS
+from airflow_provider_ducklake.catalog.database.column_types import CatalogTimestamp
+from airflow_provider_ducklake.catalog.database.connect import LOCK_TIMEOUT_SECONDS
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
 from airflow_provider_ducklake.errors import DuckLakeError
 

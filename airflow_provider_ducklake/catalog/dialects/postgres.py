@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, func, inspect, select
 from sqlalchemy.schema import CreateTable
 
-from airflow_provider_ducklake.catalog.column_types import CatalogTimestamp
+from airflow_provider_ducklake.catalog.database.column_types import CatalogTimestamp
+from airflow_provider_ducklake.catalog.database.questions import Question
 from airflow_provider_ducklake.catalog.dialects.batches import Batches, BatchWriter, is_busy
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
-from airflow_provider_ducklake.catalog.questions import Question
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

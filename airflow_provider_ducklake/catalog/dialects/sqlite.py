@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.catalog.connect import WRITES
+from airflow_provider_ducklake.catalog.database.connect import WRITES
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
 from airflow_provider_ducklake.catalog.dialects.lock_file import locked
 

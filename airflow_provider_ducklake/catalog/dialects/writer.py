@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.catalog.effects.effect import Effect
+    from airflow_provider_ducklake.catalog.dialects.effect import Effect
 
 
 class Writer:

@@ -53,8 +53,8 @@ from airflow_provider_ducklake.transaction.changes import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_provider_ducklake.catalog.effects.effect import Effect
-    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.dialects.effect import Effect
     from airflow_provider_ducklake.transaction.commit_state import CommitState
 
 

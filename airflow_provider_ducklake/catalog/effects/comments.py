@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.catalog.effects.effect import Effect, close, insert
+from airflow_provider_ducklake.catalog.dialects.effect import Effect, close, insert
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.transaction.changes import CommentOnColumn, CommentOnTable, CommentOnView
     from airflow_provider_ducklake.transaction.commit_state import CommitState
 

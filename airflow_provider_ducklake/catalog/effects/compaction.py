@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete
 
-from airflow_provider_ducklake.catalog.effects.effect import Effect, close, insert
+from airflow_provider_ducklake.catalog.database.questions import in_parts
+from airflow_provider_ducklake.catalog.dialects.effect import Effect, close, insert
 from airflow_provider_ducklake.catalog.effects.files import file_row, partition_rows, stats_rows
-from airflow_provider_ducklake.catalog.questions import in_parts
-from airflow_provider_ducklake.spec.paths import is_absolute
+from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.spec.files import DataFile
-    from airflow_provider_ducklake.spec.identifiers import QualifiedName
     from airflow_provider_ducklake.spec.ids import TableId
+    from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.transaction.changes import MergeAdjacent, RewriteDeletes
     from airflow_provider_ducklake.transaction.commit_state import CommitState
 

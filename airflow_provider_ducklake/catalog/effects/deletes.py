@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from sqlalchemy import column, delete, table, update
 from sqlalchemy.schema import CreateTable
 
-from airflow_provider_ducklake.catalog.effects.effect import Effect, close, insert
-from airflow_provider_ducklake.catalog.inlined_tables import inlined_delete_table
-from airflow_provider_ducklake.catalog.questions import in_parts
-from airflow_provider_ducklake.spec.paths import is_absolute
+from airflow_provider_ducklake.catalog.database.questions import in_parts
+from airflow_provider_ducklake.catalog.dialects.effect import Effect, close, insert
+from airflow_provider_ducklake.catalog.snapshot.inlined_tables import inlined_delete_table
+from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.transaction.changes import FileDeletes
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import TableClause, Update
 
-    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.spec.ids import DeleteFileId
     from airflow_provider_ducklake.transaction.changes import (
         AddDeletes,

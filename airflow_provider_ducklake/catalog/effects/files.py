@@ -9,17 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
+from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.effects.statistics import add_to_stats
 from airflow_provider_ducklake.spec.files import DataFile, NameMapping
 from airflow_provider_ducklake.spec.ids import DataFileId, MappingId, TableId
+from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.spec.partitioning import check_partition_values
-from airflow_provider_ducklake.spec.paths import is_absolute
 from airflow_provider_ducklake.spec.stats import TableStats, merge_files
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.transaction.changes import AppendFiles
     from airflow_provider_ducklake.transaction.commit_state import CommitState
 

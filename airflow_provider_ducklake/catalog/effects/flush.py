@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete
 from sqlalchemy.schema import DropTable
 
-from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
+from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.effects.files import file_row, partition_rows, stats_rows
-from airflow_provider_ducklake.catalog.inlined_layouts import bare_table
-from airflow_provider_ducklake.catalog.inlined_tables import inlined_table
-from airflow_provider_ducklake.spec.paths import is_absolute
+from airflow_provider_ducklake.catalog.snapshot.inlined_layouts import bare_table
+from airflow_provider_ducklake.catalog.snapshot.inlined_tables import inlined_table
+from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.spec.ids import DataFileId
     from airflow_provider_ducklake.transaction.changes import FlushedDeletes, FlushedFile, FlushInlined
     from airflow_provider_ducklake.transaction.commit_state import CommitState

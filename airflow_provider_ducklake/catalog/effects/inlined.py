@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.schema import CreateTable
 
-from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
+from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.effects.statistics import add_to_stats
-from airflow_provider_ducklake.catalog.inlined_tables import (
+from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
     BEGIN_SNAPSHOT,
     END_SNAPSHOT,
     ROW_ID,
@@ -22,7 +22,7 @@ from airflow_provider_ducklake.transaction.changes_made import ChangeKind, Chang
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.spec.ids import TableId
     from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.transaction.changes import InlineRows, RegisterLayout

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.catalog.effects.effect import Effect, close, insert
+from airflow_provider_ducklake.catalog.dialects.effect import Effect, close, insert
 from airflow_provider_ducklake.catalog.effects.tables import new_schema_version
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.transaction.changes import SetPartitioning, SetSorting
     from airflow_provider_ducklake.transaction.commit_state import CommitState
 

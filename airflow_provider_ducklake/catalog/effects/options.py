@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import literal, select
 
-from airflow_provider_ducklake.catalog.effects.effect import Effect
+from airflow_provider_ducklake.catalog.dialects.effect import Effect
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
 
 
 def inherit_options(scope: str, old_id: int, new_id: int, tables: CatalogTables) -> Effect:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnClause, TableClause, column, literal, null, quoted_name, select, table
 
+from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.effects.compaction import OfTable, add_files
-from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.effects.files import map_file
 from airflow_provider_ducklake.catalog.effects.statistics import add_to_stats, begin_stats
 from airflow_provider_ducklake.catalog.effects.tables import all_columns, new_schema_version
-from airflow_provider_ducklake.catalog.inlined_tables import BEGIN_SNAPSHOT, END_SNAPSHOT, ROW_ID
+from airflow_provider_ducklake.catalog.snapshot.inlined_tables import BEGIN_SNAPSHOT, END_SNAPSHOT, ROW_ID
 from airflow_provider_ducklake.spec.stats import TableStats, merge_files, merge_known
 from airflow_provider_ducklake.transaction.changes import NewTableRef
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
@@ -19,7 +19,7 @@ from airflow_provider_ducklake.transaction.changes_made import ChangeKind, Chang
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId, SnapshotId, TableId
     from airflow_provider_ducklake.spec.stats import TableColumnStats
     from airflow_provider_ducklake.transaction.changes import (

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.catalog.effects.effect import Effect, close, insert
+from airflow_provider_ducklake.catalog.dialects.effect import Effect, close, insert
 from airflow_provider_ducklake.catalog.effects.options import inherit_options
 from airflow_provider_ducklake.catalog.effects.tables import renamed
-from airflow_provider_ducklake.spec.paths import CatalogPath, directory_name
+from airflow_provider_ducklake.spec.names.paths import CatalogPath, directory_name
 from airflow_provider_ducklake.spec.views import format_aliases
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.transaction.changes import (
         CreateSchema,
         CreateView,

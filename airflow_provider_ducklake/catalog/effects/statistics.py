@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Table, Update, bindparam
 
-from airflow_provider_ducklake.catalog.effects.effect import Effect, insert
+from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
 from airflow_provider_ducklake.spec.stats import TableColumnStats, TableStats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.spec.ids import ColumnId, TableId
     from airflow_provider_ducklake.spec.schema import TableSchema
-    from airflow_provider_ducklake.spec.types import DuckLakeType
+    from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
     from airflow_provider_ducklake.transaction.commit_state import CommitState
 
 

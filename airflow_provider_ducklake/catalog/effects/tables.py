@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, literal, null, select, update
 
-from airflow_provider_ducklake.catalog.effects.effect import Effect, close, insert
+from airflow_provider_ducklake.catalog.dialects.effect import Effect, close, insert
 from airflow_provider_ducklake.catalog.effects.options import inherit_options
 from airflow_provider_ducklake.transaction.changes import ColumnRow
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
@@ -14,7 +14,7 @@ from airflow_provider_ducklake.transaction.changes_made import ChangeKind, Chang
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.spec.ids import ColumnId, TableId
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.transaction.changes import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.catalog.connect import catalog_file
+from airflow_provider_ducklake.catalog.database.connect import catalog_file
 
 if TYPE_CHECKING:
     from pathlib import Path

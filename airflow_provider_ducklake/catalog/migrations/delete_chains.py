@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, func, select, update
 
+from airflow_provider_ducklake.catalog.database.questions import in_parts
 from airflow_provider_ducklake.catalog.migrations.places import Place, table_folders
-from airflow_provider_ducklake.catalog.questions import in_parts
-from airflow_provider_ducklake.spec.paths import CatalogPath
+from airflow_provider_ducklake.spec.names.paths import CatalogPath
 from airflow_provider_ducklake.spec.versions import SpecVersion
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.catalog.tables import CatalogTables
-    from airflow_provider_ducklake.storage.filesystem import Location
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.storage.files.filesystem import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,8 @@ def join_chain(
         StorageError: a delete file is missing or damaged, or the new one cannot be written.
         UnsupportedFeatureError: a delete file is encrypted.
     """
-    from airflow_provider_ducklake.storage.delete_files import write_delete_file  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.storage.merged_deletes import joined_deletes  # noqa: PLC0415
+    from airflow_provider_ducklake.storage.deletes.delete_files import write_delete_file  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.storage.deletes.merged_deletes import joined_deletes  # noqa: PLC0415
 
     deleted = joined_deletes(
         [(locate(file.place.full(data_path)), file.format, file.begin) for file in chain.files]

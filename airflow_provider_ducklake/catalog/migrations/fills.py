@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, case, func, select, union, update
 
-from airflow_provider_ducklake.planning.migration import column_ids_of_ordinals, versions_of_tables
+from airflow_provider_ducklake.planning.upkeep.migration import column_ids_of_ordinals, versions_of_tables
 from airflow_provider_ducklake.spec.versions import SpecVersion
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """What tables and columns an older catalog lacks or has too many of, and the DDL that mends it.
 
-``catalog/tables.py`` says what belongs there; what is there is looked up, so half a migration is finished by
-the same rule. Each change is one statement: where DDL is no part of a transaction, a kill leaves whole ones.
+``catalog/database/tables.py`` says what belongs there; what is there is looked up, so half a migration is
+finished by the same rule. Each change is one statement: where DDL is no part of a transaction, a kill leaves
+whole ones.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateTable, DDLElement
 
-from airflow_provider_ducklake.catalog.added_columns import AddColumn
-from airflow_provider_ducklake.catalog.tables import catalog_tables
+from airflow_provider_ducklake.catalog.database.tables import catalog_tables
+from airflow_provider_ducklake.catalog.dialects.added_columns import AddColumn
 from airflow_provider_ducklake.errors import CatalogError
 from airflow_provider_ducklake.spec.versions import CURRENT, SpecVersion
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import bindparam, func, select, update
 
 from airflow_provider_ducklake.catalog.migrations.places import Place, table_folders
-from airflow_provider_ducklake.catalog.read_files import stamped_max
-from airflow_provider_ducklake.planning.migration import snapshot_counts
-from airflow_provider_ducklake.spec.paths import CatalogPath
+from airflow_provider_ducklake.catalog.snapshot.read_files import stamped_max
+from airflow_provider_ducklake.planning.upkeep.migration import snapshot_counts
+from airflow_provider_ducklake.spec.names.paths import CatalogPath
 from airflow_provider_ducklake.spec.versions import SpecVersion
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.catalog.tables import CatalogTables
-    from airflow_provider_ducklake.storage.filesystem import Location
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.storage.files.filesystem import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def copy_stamped(file: MergedFile, data_path: str, locate: Callable[[str], Locat
         StorageError: the file is missing or damaged, or the copy cannot be written.
         UnsupportedFeatureError: the file is encrypted, or has values that would not be the same in a copy.
     """
-    from airflow_provider_ducklake.storage.stamped_copy import write_stamped  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.storage.moving.stamped_copy import write_stamped  # noqa: PLC0415 - heavy
 
     new = file.place.beside(".parquet")
     size, footer_size = write_stamped(
@@ -114,7 +114,7 @@ def needs_copy(file: MergedFile, data_path: str, locate: Callable[[str], Locatio
         StorageError: the file is missing or damaged.
         UnsupportedFeatureError: it is encrypted, or has values that would not be the same in a copy.
     """
-    from airflow_provider_ducklake.storage.stamped_copy import check_copyable, is_stamped  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.storage.moving.stamped_copy import check_copyable, is_stamped  # noqa: PLC0415 - heavy
 
     location = locate(file.place.full(data_path))
     if is_stamped(location, file.counts):

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select, update
 from sqlalchemy.exc import DBAPIError
 
-from airflow_provider_ducklake.catalog import read
+from airflow_provider_ducklake.catalog.committing.unused_files import remove_unused
+from airflow_provider_ducklake.catalog.database.tables import catalog_tables
+from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.catalog.migrations.backup import back_up
 from airflow_provider_ducklake.catalog.migrations.delete_chains import (
     DeleteChain,
@@ -42,10 +44,8 @@ from airflow_provider_ducklake.catalog.migrations.merged_files import (
     put_stamped,
     read_merged_files,
 )
-from airflow_provider_ducklake.catalog.read_snapshots import head
-from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, with_retries
-from airflow_provider_ducklake.catalog.tables import catalog_tables
-from airflow_provider_ducklake.catalog.unused_files import remove_unused
+from airflow_provider_ducklake.catalog.snapshot import read
+from airflow_provider_ducklake.catalog.snapshot.read_snapshots import head
 from airflow_provider_ducklake.errors import TransactionConflictError
 from airflow_provider_ducklake.spec.versions import CURRENT, SpecVersion
 
@@ -55,10 +55,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.catalog.migrations.places import Place
-    from airflow_provider_ducklake.spec.paths import CatalogPath
-    from airflow_provider_ducklake.storage.filesystem import Location
+    from airflow_provider_ducklake.spec.names.paths import CatalogPath
+    from airflow_provider_ducklake.storage.files.filesystem import Location
 
 log = logging.getLogger(__name__)
 
@@ -191,7 +191,7 @@ class _Migration:
 
     def look_at(self, plan: _Plan) -> None:
         """Find out which merged files have to be copied; nothing is written."""
-        from airflow_provider_ducklake.storage.parallel import in_threads  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
 
         if plan.merged.counted or plan.chains:
             self._files.refuse()
@@ -224,7 +224,7 @@ class _Migration:
 
     def _write(self, plan: _Plan) -> None:
         """Write the files that the plan needs and that are not there yet."""
-        from airflow_provider_ducklake.storage.parallel import in_threads  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
 
         data_path, locate = self._catalog.data_path, self._files.locate
         beside = [*(file.place for file in self.to_copy(plan)), *(one.files[-1].place for one in plan.chains)]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.catalog.read import select_all
-from airflow_provider_ducklake.spec.paths import CatalogPath
+from airflow_provider_ducklake.catalog.snapshot.read import select_all
+from airflow_provider_ducklake.spec.names.paths import CatalogPath
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
 
 _FOLDER = ("path", "path_is_relative")  # since 0.2
 

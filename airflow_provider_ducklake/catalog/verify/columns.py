@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
-from airflow_provider_ducklake.catalog import read
+from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.catalog.verify.definitions import is_known_type
 from airflow_provider_ducklake.errors import DuckLakeError
 from airflow_provider_ducklake.spec.ids import ColumnId
-from airflow_provider_ducklake.spec.types import parse_type
+from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.verify.look import Look
     from airflow_provider_ducklake.spec.schema import TableSchema
-    from airflow_provider_ducklake.spec.types import DuckLakeType
+    from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
 
 _NESTED = ("list", "struct", "map")
 

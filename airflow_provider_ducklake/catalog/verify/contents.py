@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy import Connection, select, true
 
-from airflow_provider_ducklake.catalog.read import select_all
-from airflow_provider_ducklake.catalog.read_files import (
+from airflow_provider_ducklake.catalog.snapshot.read import select_all
+from airflow_provider_ducklake.catalog.snapshot.read_files import (
     SINCE_0_2,
     file_stats,
     live_data_file,
@@ -22,7 +22,7 @@ from airflow_provider_ducklake.catalog.read_files import (
 )
 from airflow_provider_ducklake.catalog.verify.paths import table_roots
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.planning.findings import Finding, FindingCode
+from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId
 from airflow_provider_ducklake.spec.partitioning import PartitionField, PartitionSpec, Transform
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Row, Table
 
-    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.verify.columns import Columns
     from airflow_provider_ducklake.catalog.verify.look import Look
-    from airflow_provider_ducklake.spec.types import DuckLakeType
-    from airflow_provider_ducklake.storage.filesystem import Location
-    from airflow_provider_ducklake.storage.verify_files import DeletesToVerify, FileToVerify
+    from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
+    from airflow_provider_ducklake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.storage.moving.verify_files import DeletesToVerify, FileToVerify
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +153,7 @@ def _files_to_verify(
 def _of_table(
     connection: Connection, contents: Contents, table_id: int, rows: Sequence[Row[Any]]
 ) -> Iterator[FileToVerify]:
-    from airflow_provider_ducklake.storage.verify_files import FileToVerify  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.storage.moving.verify_files import FileToVerify  # noqa: PLC0415 - heavy
 
     ids = [row.data_file_id for row in rows]
     stats = file_stats(connection, contents.tables, table_id, ids, None)
@@ -180,7 +180,7 @@ def _of_table(
 def _deletes_to_verify(
     connection: Connection, contents: Contents, rows: Sequence[Row[Any]]
 ) -> list[DeletesToVerify]:
-    from airflow_provider_ducklake.storage.verify_files import DeletesToVerify  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.storage.moving.verify_files import DeletesToVerify  # noqa: PLC0415 - heavy
 
     file = contents.tables["data_file"]
     ids = [row.data_file_id for row in rows]
@@ -198,16 +198,16 @@ def _deletes_to_verify(
 
 
 def _data_files(found: Sequence[FileToVerify], locate: Locate, _contents: Contents) -> Iterator[Finding]:
-    from airflow_provider_ducklake.storage.parallel import in_threads  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.storage.verify_files import verify_data_file  # noqa: PLC0415
+    from airflow_provider_ducklake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.storage.moving.verify_files import verify_data_file  # noqa: PLC0415
 
     for findings in in_threads(lambda one: verify_data_file(locate(one.file.path), one), found):
         yield from findings
 
 
 def _deletes(found: Sequence[DeletesToVerify], locate: Locate, contents: Contents) -> Iterator[Finding]:
-    from airflow_provider_ducklake.storage.parallel import in_threads  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.storage.verify_files import verify_delete_file  # noqa: PLC0415
+    from airflow_provider_ducklake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.storage.moving.verify_files import verify_delete_file  # noqa: PLC0415
 
     newest = contents.newest
     for findings in in_threads(lambda one: verify_delete_file(locate(one.file.path), one, newest), found):

@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, and_, exists, func, literal, or_, select, uni
 from sqlalchemy import cast as sql_cast
 
 from airflow_provider_ducklake.catalog.verify.lifetimes import overlapping
-from airflow_provider_ducklake.planning.findings import Finding, FindingCode
+from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import func, literal, select, union_all
 
 from airflow_provider_ducklake.errors import CatalogError
-from airflow_provider_ducklake.planning.findings import Finding, FindingCode
+from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord, parse_changes
 
 if TYPE_CHECKING:

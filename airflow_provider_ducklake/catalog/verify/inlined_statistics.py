@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
-from airflow_provider_ducklake.catalog.inlined_read import read_inlined
-from airflow_provider_ducklake.catalog.read import table_rows
-from airflow_provider_ducklake.catalog.table_info import inlined_row_counts
-from airflow_provider_ducklake.catalog.table_snapshot import load_table
+from airflow_provider_ducklake.catalog.reports.table_info import inlined_row_counts
+from airflow_provider_ducklake.catalog.snapshot.inlined_read import read_inlined
+from airflow_provider_ducklake.catalog.snapshot.read import table_rows
+from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
 from airflow_provider_ducklake.catalog.verify.file_rows import TRANSACTION_LOCAL
 from airflow_provider_ducklake.catalog.verify.statistics import RowStats, narrow, uncovered
 from airflow_provider_ducklake.errors import CatalogError, UnsupportedFeatureError
-from airflow_provider_ducklake.planning.coverage import has_bounds
-from airflow_provider_ducklake.planning.findings import Finding, FindingCode
+from airflow_provider_ducklake.planning.reading.coverage import has_bounds
+from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.spec.schema import TableSchema
-from airflow_provider_ducklake.spec.types import ScalarType
+from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_provider_ducklake.catalog.read import TableRow
+    from airflow_provider_ducklake.catalog.snapshot.read import TableRow
     from airflow_provider_ducklake.catalog.verify.look import Look
     from airflow_provider_ducklake.catalog.verify.statistics import Known
-    from airflow_provider_ducklake.planning.scan import InlinedRows
+    from airflow_provider_ducklake.planning.reading.scan import InlinedRows
     from airflow_provider_ducklake.spec.stats import TableColumnStats
 
 _OTHER_TEXTS = ScalarType("blob")  # of which the reference has texts in no order, where they are inlined
@@ -47,7 +47,7 @@ def check_inlined_statistics(look: Look, known: Known) -> Iterator[Finding]:
 
 
 def _of_table(look: Look, known: Known, row: TableRow, next_row_id: int | None) -> Iterator[Finding]:
-    from airflow_provider_ducklake.storage.inlined_values import (  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.storage.rows.inlined_values import (  # noqa: PLC0415 - heavy
         inlined_in_schema,
         inlined_stats,
     )

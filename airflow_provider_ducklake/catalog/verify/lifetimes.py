@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, func, literal, null, or_, select, union_all
 
-from airflow_provider_ducklake.planning.findings import Finding, FindingCode
+from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import column, select, table
 
-from airflow_provider_ducklake.catalog import read, read_snapshots
-from airflow_provider_ducklake.catalog.inlined_read import inlined_delete_marks
-from airflow_provider_ducklake.catalog.inlined_tables import END_SNAPSHOT, ROW_ID
-from airflow_provider_ducklake.catalog.read_layouts import inlined_tables
-from airflow_provider_ducklake.catalog.table_snapshot import load_table, with_files_to_read
+from airflow_provider_ducklake.catalog.snapshot import read, read_snapshots
+from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_marks
+from airflow_provider_ducklake.catalog.snapshot.inlined_tables import END_SNAPSHOT, ROW_ID
+from airflow_provider_ducklake.catalog.snapshot.read_layouts import inlined_tables
+from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table, with_files_to_read
 from airflow_provider_ducklake.catalog.verify.file_rows import TRANSACTION_LOCAL
 from airflow_provider_ducklake.errors import DuckLakeError
-from airflow_provider_ducklake.planning.findings import Finding, FindingCode
-from airflow_provider_ducklake.planning.scan import ScanPlan
+from airflow_provider_ducklake.planning.reading.scan import ScanPlan
+from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.catalog.catalog import Catalog
-    from airflow_provider_ducklake.catalog.read import TableRow
+    from airflow_provider_ducklake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.catalog.snapshot.read import TableRow
     from airflow_provider_ducklake.catalog.verify.contents import Locate, Reading
-    from airflow_provider_ducklake.storage.shared_row_ids import SharedRowIds
+    from airflow_provider_ducklake.storage.moving.shared_row_ids import SharedRowIds
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ def check_live_row_ids(
 
     Tables of which it was ``found`` that their columns make no sense cannot be read.
     """
-    from airflow_provider_ducklake.storage.shared_row_ids import shared_row_ids  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.storage.moving.shared_row_ids import shared_row_ids  # noqa: PLC0415 - heavy
 
     with reading() as connection:
         rows = read.table_rows(connection, catalog.tables, read_snapshots.head(connection, catalog.tables).id)

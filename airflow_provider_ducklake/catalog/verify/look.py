@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Connection, func, select, true
 
-from airflow_provider_ducklake.catalog import read_snapshots
-from airflow_provider_ducklake.catalog.questions import streamed
-from airflow_provider_ducklake.spec.identifiers import QualifiedName
+from airflow_provider_ducklake.catalog.database.questions import streamed
+from airflow_provider_ducklake.catalog.snapshot import read_snapshots
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from sqlalchemy import Row, Select
 
-    from airflow_provider_ducklake.catalog.catalog import Catalog
-    from airflow_provider_ducklake.catalog.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.spec.snapshots import Snapshot
 
 MOST_OF_A_KIND = 1000  # findings of one question: who has more of a kind has one cause for all of them

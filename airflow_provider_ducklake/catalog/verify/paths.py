@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Text, case, cast, func, literal, or_, select, union_all
 
-from airflow_provider_ducklake.catalog.file_paths import may_mislead
+from airflow_provider_ducklake.catalog.snapshot.file_paths import may_mislead
 from airflow_provider_ducklake.catalog.verify.look import MOST_OF_A_KIND
-from airflow_provider_ducklake.planning.findings import Finding, FindingCode
-from airflow_provider_ducklake.spec.paths import CatalogPath, why_not_deletable
+from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
+from airflow_provider_ducklake.spec.names.paths import CatalogPath, why_not_deletable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

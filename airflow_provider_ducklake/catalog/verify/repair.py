@@ -10,18 +10,18 @@ from sqlalchemy import MetaData, delete, exists, func, insert, literal, select, 
 from sqlalchemy import Table as SqlTable
 from sqlalchemy.schema import DropTable
 
-from airflow_provider_ducklake.catalog.retry import DEFAULT_RETRY, with_retries
-from airflow_provider_ducklake.catalog.table_snapshot import has_inlined_rows
+from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
+from airflow_provider_ducklake.catalog.snapshot.table_snapshot import has_inlined_rows
 from airflow_provider_ducklake.catalog.verify.look import Look, look_at
 from airflow_provider_ducklake.catalog.verify.paths import full_paths
-from airflow_provider_ducklake.planning.findings import Finding, FindingCode
+from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Executable
 
-    from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.catalog.dialects.opened import Catalog
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from sqlalchemy import func, or_, select
 from airflow_provider_ducklake.catalog.verify.file_rows import TRANSACTION_LOCAL
 from airflow_provider_ducklake.catalog.verify.paths import full_paths
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.planning.findings import Finding, FindingCode
+from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -74,8 +74,8 @@ def numbered_twice(look: Look) -> list[NumberedFile]:
 
 def check_row_ids(files: Iterable[NumberedFile], locate: Locate) -> Iterator[Finding]:
     """Yield the files that number rows as another does, after looking into them for stored ids."""
-    from airflow_provider_ducklake.storage.parallel import in_threads  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.storage.verify_files import stores_row_ids  # noqa: PLC0415
+    from airflow_provider_ducklake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.storage.moving.verify_files import stores_row_ids  # noqa: PLC0415
 
     def numbers(file: NumberedFile) -> NumberedFile | None:
         try:

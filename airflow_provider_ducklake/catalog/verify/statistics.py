@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, exists, select
 
-from airflow_provider_ducklake.planning.coverage import (
+from airflow_provider_ducklake.planning.reading.coverage import (
     TextBounds,
     are_crossed,
     are_readable,
     covers,
     has_bounds,
 )
-from airflow_provider_ducklake.planning.findings import Finding, FindingCode
+from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.spec.ids import ColumnId
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.verify.columns import Columns
     from airflow_provider_ducklake.catalog.verify.look import Look
-    from airflow_provider_ducklake.spec.types import DuckLakeType
+    from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
 
 
 def check_statistics(look: Look, known: Known) -> Iterator[Finding]:

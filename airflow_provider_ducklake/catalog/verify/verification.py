@@ -6,8 +6,8 @@ import logging
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.catalog import read_snapshots
-from airflow_provider_ducklake.catalog.table_snapshot import find_table
+from airflow_provider_ducklake.catalog.snapshot import read_snapshots
+from airflow_provider_ducklake.catalog.snapshot.table_snapshot import find_table
 from airflow_provider_ducklake.catalog.verify.columns import Columns
 from airflow_provider_ducklake.catalog.verify.contents import Contents, check_contents
 from airflow_provider_ducklake.catalog.verify.definitions import check_definitions
@@ -22,18 +22,18 @@ from airflow_provider_ducklake.catalog.verify.paths import check_paths, misleadi
 from airflow_provider_ducklake.catalog.verify.row_ids import check_row_ids, numbered_twice
 from airflow_provider_ducklake.catalog.verify.statistics import Known, check_statistics
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spec.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.catalog.catalog import Catalog
+    from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.catalog.verify.contents import Locate, Reading
     from airflow_provider_ducklake.catalog.verify.look import Look
-    from airflow_provider_ducklake.planning.findings import Finding
-    from airflow_provider_ducklake.spec.identifiers import TableName
+    from airflow_provider_ducklake.planning.upkeep.findings import Finding
+    from airflow_provider_ducklake.spec.names.identifiers import TableName
 
 log = logging.getLogger(__name__)
 

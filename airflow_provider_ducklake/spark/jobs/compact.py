@@ -12,24 +12,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import DuckLakeError
-from airflow_provider_ducklake.planning.write import RowOrder, WriteResult
-from airflow_provider_ducklake.spark import job_json
-from airflow_provider_ducklake.spark.bin_files import file_path, write_record
-from airflow_provider_ducklake.spark.compaction_json import decode_compaction, encode_compaction
-from airflow_provider_ducklake.spark.job_errors import marked, secret
-from airflow_provider_ducklake.spark.job_request import CompactionSource
-from airflow_provider_ducklake.spark.progress import progress_lines
-from airflow_provider_ducklake.spark.sorted_bins import compact_sorted
-from airflow_provider_ducklake.storage.compact_files import compactor
+from airflow_provider_ducklake.planning.writing.write import RowOrder, WriteResult
+from airflow_provider_ducklake.spark.job import job_json
+from airflow_provider_ducklake.spark.job.compaction_json import decode_compaction, encode_compaction
+from airflow_provider_ducklake.spark.job.errors import marked, secret
+from airflow_provider_ducklake.spark.job.request import CompactionSource
+from airflow_provider_ducklake.spark.output.progress import progress_lines
+from airflow_provider_ducklake.spark.writing.bin_files import file_path, write_record
+from airflow_provider_ducklake.spark.writing.sorted_bins import compact_sorted
+from airflow_provider_ducklake.storage.moving.compact_files import compactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ducklake.planning.compaction import Compaction
-    from airflow_provider_ducklake.planning.write import WritePlan
-    from airflow_provider_ducklake.spark.job_request import JobRequest
+    from airflow_provider_ducklake.planning.upkeep.compaction import Compaction
+    from airflow_provider_ducklake.planning.writing.write import WritePlan
+    from airflow_provider_ducklake.spark.job.request import JobRequest
 
 log = logging.getLogger(__name__)
 

@@ -11,21 +11,22 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.errors import SparkJobError
-from airflow_provider_ducklake.planning.evolution import evolved
-from airflow_provider_ducklake.planning.write import WritePlan, WriteResult
-from airflow_provider_ducklake.spark import sources, write_arrow, write_native
-from airflow_provider_ducklake.spark.assignment import assign, fits, only_matching
-from airflow_provider_ducklake.spark.engines import choose_engine
-from airflow_provider_ducklake.spark.partitions import with_keys
-from airflow_provider_ducklake.spark.progress import progress_lines
-from airflow_provider_ducklake.spark.row_order import placed
-from airflow_provider_ducklake.spark.session import prepare
-from airflow_provider_ducklake.spark.spark_types import fields_of_spark, without_nothing
+from airflow_provider_ducklake.planning.writing.evolution import evolved
+from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult
+from airflow_provider_ducklake.spark import sources
+from airflow_provider_ducklake.spark.output.progress import progress_lines
+from airflow_provider_ducklake.spark.types.session import prepare
+from airflow_provider_ducklake.spark.types.spark_types import fields_of_spark, without_nothing
+from airflow_provider_ducklake.spark.writing import write_arrow, write_native
+from airflow_provider_ducklake.spark.writing.assignment import assign, fits, only_matching
+from airflow_provider_ducklake.spark.writing.engines import choose_engine
+from airflow_provider_ducklake.spark.writing.partitions import with_keys
+from airflow_provider_ducklake.spark.writing.row_order import placed
 from airflow_provider_ducklake.spec.partitioning import parse_partition_by
 from airflow_provider_ducklake.spec.schema import new_columns
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.spark.job_request import JobRequest
+    from airflow_provider_ducklake.spark.job.request import JobRequest
     from airflow_provider_ducklake.spec.files import DataFile
 
 log = logging.getLogger(__name__)

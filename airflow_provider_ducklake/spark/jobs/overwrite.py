@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.spark import sources
-from airflow_provider_ducklake.spark.job_request import OverwriteSource
+from airflow_provider_ducklake.spark.job.request import OverwriteSource
 from airflow_provider_ducklake.spark.jobs.insert import write
 from airflow_provider_ducklake.spark.jobs.row_changes import change_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ducklake.planning.row_changes import RowChanges
-    from airflow_provider_ducklake.spark.job_request import JobRequest
+    from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
+    from airflow_provider_ducklake.spark.job.request import JobRequest
 
 
 def overwrite(spark: SparkSession, request: JobRequest) -> RowChanges:

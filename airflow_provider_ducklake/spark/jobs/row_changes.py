@@ -16,45 +16,46 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.errors import SparkJobError
-from airflow_provider_ducklake.planning.predicates import column_ids
-from airflow_provider_ducklake.planning.row_changes import NewDeletes, RowChanges
-from airflow_provider_ducklake.planning.write import WriteResult
-from airflow_provider_ducklake.spark import sources, write_deletes
-from airflow_provider_ducklake.spark.changed_rows import ChangedRows
-from airflow_provider_ducklake.spark.job_request import Action, LakeSource, RowChangeSource
+from airflow_provider_ducklake.planning.reading.predicates import column_ids
+from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes, RowChanges
+from airflow_provider_ducklake.planning.writing.write import WriteResult
+from airflow_provider_ducklake.spark import sources
+from airflow_provider_ducklake.spark.job.request import Action, LakeSource, RowChangeSource
 from airflow_provider_ducklake.spark.jobs.insert import write
 from airflow_provider_ducklake.spark.jobs.sql import rows_of
-from airflow_provider_ducklake.spark.matching import (
+from airflow_provider_ducklake.spark.read import read_table
+from airflow_provider_ducklake.spark.reading.read_errors import read_error
+from airflow_provider_ducklake.spark.row_changes.changed_rows import ChangedRows
+from airflow_provider_ducklake.spark.row_changes.checks import check, condition_columns, own_names
+from airflow_provider_ducklake.spark.row_changes.matching import (
     broadcast_if_small,
     changed_twice,
     find,
     is_small,
     numbers,
 )
-from airflow_provider_ducklake.spark.read import read_table
-from airflow_provider_ducklake.spark.read_errors import read_error
-from airflow_provider_ducklake.spark.row_change_checks import check, condition_columns, own_names
-from airflow_provider_ducklake.spark.session import exact_filters, prepare_reading
-from airflow_provider_ducklake.spark.source_bounds import (
+from airflow_provider_ducklake.spark.row_changes.source_bounds import (
     bounds_of,
     comparable,
     equal_columns,
     files_that_may_match,
     only_matching,
 )
+from airflow_provider_ducklake.spark.types.session import exact_filters, prepare_reading
+from airflow_provider_ducklake.spark.writing import write_deletes
 from airflow_provider_ducklake.spec.schema import TableSchema
-from airflow_provider_ducklake.spec.types import is_float
-from airflow_provider_ducklake.storage import table_reader
+from airflow_provider_ducklake.spec.types.ducklake_types import is_float
+from airflow_provider_ducklake.storage.rows import table_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_provider_ducklake.planning.write import WritePlan
-    from airflow_provider_ducklake.spark.job_request import JobRequest
-    from airflow_provider_ducklake.spark.matching import Found
-    from airflow_provider_ducklake.spark.row_change_checks import Frames
+    from airflow_provider_ducklake.planning.writing.write import WritePlan
+    from airflow_provider_ducklake.spark.job.request import JobRequest
+    from airflow_provider_ducklake.spark.row_changes.checks import Frames
+    from airflow_provider_ducklake.spark.row_changes.matching import Found
     from airflow_provider_ducklake.spec.files import DataFile
 
 log = logging.getLogger(__name__)

@@ -6,28 +6,28 @@ import logging
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import SparkJobError, StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.planning.row_changes import RowChanges
-from airflow_provider_ducklake.spark import job_io
-from airflow_provider_ducklake.spark.job_errors import typed
-from airflow_provider_ducklake.spark.job_request import StreamSource
+from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
+from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spark.job.errors import typed
+from airflow_provider_ducklake.spark.job.request import StreamSource
 from airflow_provider_ducklake.spark.jobs.compact import compact
 from airflow_provider_ducklake.spark.jobs.insert import insert
 from airflow_provider_ducklake.spark.jobs.overwrite import overwrite
 from airflow_provider_ducklake.spark.jobs.row_changes import change_rows
 from airflow_provider_ducklake.spark.jobs.sql import run_sql
 from airflow_provider_ducklake.spark.jobs.stream import run_stream
-from airflow_provider_ducklake.spark.object_store import reach_buckets
-from airflow_provider_ducklake.spark.session import start_session
-from airflow_provider_ducklake.storage.filesystem import split_scheme
-from airflow_provider_ducklake.storage.process_options import process_options
+from airflow_provider_ducklake.spark.types.object_store import reach_buckets
+from airflow_provider_ducklake.spark.types.session import start_session
+from airflow_provider_ducklake.storage.files.filesystem import split_scheme
+from airflow_provider_ducklake.storage.files.process_options import process_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ducklake.planning.write import WritePlan, WriteResult
-    from airflow_provider_ducklake.spark.job_request import JobRequest
+    from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult
+    from airflow_provider_ducklake.spark.job.request import JobRequest
 
 log = logging.getLogger(__name__)
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spark import sources
-from airflow_provider_ducklake.spark.job_request import StreamSource
-from airflow_provider_ducklake.spark.streaming import stage_batches
+from airflow_provider_ducklake.spark.job.request import StreamSource
+from airflow_provider_ducklake.spark.jobs.streaming import stage_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ducklake.planning.write import WriteResult
-    from airflow_provider_ducklake.spark.job_request import JobRequest
+    from airflow_provider_ducklake.planning.writing.write import WriteResult
+    from airflow_provider_ducklake.spark.job.request import JobRequest
 
 
 def run_stream(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]:

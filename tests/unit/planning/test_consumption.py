@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_provider_ducklake.errors import ChangesUndoneError
-from airflow_provider_ducklake.planning.consumption import Log, Stretch
+from airflow_provider_ducklake.planning.reading.consumption import Log, Stretch
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.consumption import Consumption
 from airflow_provider_ducklake.spec.ids import SnapshotId, TableId

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 import pytest
 
 from airflow_provider_ducklake.errors import TransactionConflictError
-from airflow_provider_ducklake.planning.evolution import evolve_and_append
-from airflow_provider_ducklake.planning.write import WriteResult
+from airflow_provider_ducklake.planning.writing.evolution import evolve_and_append
+from airflow_provider_ducklake.planning.writing.write import WriteResult
 from airflow_provider_ducklake.spec.files import DataFile
-from airflow_provider_ducklake.spec.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.schema import TableSchema, new_columns
 from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
 from airflow_provider_ducklake.transaction.changes import AppendFiles, ChangeColumns, RegisterLayout

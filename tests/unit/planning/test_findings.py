@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from airflow_provider_ducklake.catalog.verify.repair import MENDINGS
-from airflow_provider_ducklake.planning.findings import MENDABLE, NOTES, REMEDIES, Finding, FindingCode
+from airflow_provider_ducklake.planning.upkeep.findings import MENDABLE, NOTES, REMEDIES, Finding, FindingCode
 
 GUIDE = Path(__file__).parents[3] / "docs" / "verify.md"
 

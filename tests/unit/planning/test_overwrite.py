@@ -2,8 +2,8 @@
 
 import pytest
 
-from airflow_provider_ducklake.planning.covering import all_match
-from airflow_provider_ducklake.planning.overwrite import Partitions
+from airflow_provider_ducklake.planning.reading.covering import all_match
+from airflow_provider_ducklake.planning.writing.overwrite import Partitions
 from airflow_provider_ducklake.spec.files import LiveDataFile
 from airflow_provider_ducklake.spec.partitioning import PartitionField, PartitionSpec, Transform
 from airflow_provider_ducklake.spec.schema import new_columns

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from airflow_provider_ducklake.planning.pruning import may_match
+from airflow_provider_ducklake.planning.reading.pruning import may_match
 from airflow_provider_ducklake.spec.files import LiveDataFile, MappedColumn
 from airflow_provider_ducklake.spec.partitioning import PartitionField, PartitionSpec, Transform, bucket
 from airflow_provider_ducklake.spec.schema import new_columns

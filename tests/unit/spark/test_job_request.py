@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_provider_ducklake.errors import InvalidInputError, InvalidOptionError
-from airflow_provider_ducklake.spark.job_request import (
+from airflow_provider_ducklake.spark.job.request import (
     OverwriteSource,
     RowChangeSource,
     StreamSource,

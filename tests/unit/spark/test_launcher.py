@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from airflow_provider_ducklake.spark.package_zip import application_file
+from airflow_provider_ducklake.spark.job.package_zip import application_file
 
 RUN = "import sys\ndef main(arguments):\n    print(*sys.path, *arguments, sep='\\n')\n    return 7\n"
 

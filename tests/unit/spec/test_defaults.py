@@ -13,7 +13,7 @@ from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spec import defaults
 from airflow_provider_ducklake.spec.defaults import SqlExpression, default_of
 from airflow_provider_ducklake.spec.schema import Default
-from airflow_provider_ducklake.spec.types import parse_type
+from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_provider_ducklake.errors import UntrustedValueError
-from airflow_provider_ducklake.spec.paths import (
+from airflow_provider_ducklake.spec.names.paths import (
     CatalogPath,
     is_below,
     is_of_job,

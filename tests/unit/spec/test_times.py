@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spec.times import parse_interval, parse_time, require_offset
+from airflow_provider_ducklake.spec.types.times import parse_interval, parse_time, require_offset
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 from decimal import Decimal
 
 from airflow_provider_ducklake.spec.defaults import SqlExpression
-from airflow_provider_ducklake.spec.identifiers import QualifiedName
-from airflow_provider_ducklake.spec.types import parse_type
-from airflow_provider_ducklake.sql.statements import (
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
+from airflow_provider_ducklake.sql.duckdb.statements import (
     AddColumn,
     ColumnDefinition,
     CommentOnColumn,

@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidPredicateError
-from airflow_provider_ducklake.planning.predicates import (
+from airflow_provider_ducklake.planning.reading.predicates import (
     ALWAYS,
     NEVER,
     AllOf,

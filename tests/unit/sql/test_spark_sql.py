@@ -3,9 +3,9 @@
 import pytest
 
 from airflow_provider_ducklake.errors import InvalidStatementError, UnsupportedFeatureError
-from airflow_provider_ducklake.spec.identifiers import QualifiedName
-from airflow_provider_ducklake.sql.spark_sql import parse_query, parse_spark_sql
-from airflow_provider_ducklake.sql.spark_statements import ViewStatement, WriteMode, WriteStatement
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.sql.spark.parse import parse_query, parse_spark_sql
+from airflow_provider_ducklake.sql.spark.statements import ViewStatement, WriteMode, WriteStatement
 
 
 def the_one(text: str, **arguments) -> WriteStatement:

@@ -6,16 +6,16 @@ import pytest
 
 from airflow_provider_ducklake.errors import InvalidTypeError, SchemaMismatchError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.schema import new_columns
-from airflow_provider_ducklake.spec.types import NOT_STORABLE, SCALARS, parse_type, scalar
-from airflow_provider_ducklake.spec.values import parse_physical
-from airflow_provider_ducklake.storage.arrow_types import (
+from airflow_provider_ducklake.spec.types.ducklake_types import NOT_STORABLE, SCALARS, parse_type, scalar
+from airflow_provider_ducklake.spec.types.values import parse_physical
+from airflow_provider_ducklake.storage.parquet.arrow_types import (
     arrow_schema,
     arrow_type,
     check_and_cast,
     fields_of_arrow,
     from_physical,
 )
-from airflow_provider_ducklake.storage.reshape import field_id
+from airflow_provider_ducklake.storage.parquet.reshape import field_id
 
 # (DuckLake type, Arrow type): each the other's
 BOTH_WAYS = [

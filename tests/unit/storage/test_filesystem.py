@@ -5,7 +5,7 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import StorageError
-from airflow_provider_ducklake.storage.filesystem import (
+from airflow_provider_ducklake.storage.files.filesystem import (
     OutputFile,
     check_writable,
     delete_file,
@@ -17,7 +17,7 @@ from airflow_provider_ducklake.storage.filesystem import (
     split_scheme,
     write_bytes,
 )
-from airflow_provider_ducklake.storage.process_options import as_environment, process_options
+from airflow_provider_ducklake.storage.files.process_options import as_environment, process_options
 
 ODD = "a b/%20/ü#?=&"
 

@@ -8,9 +8,9 @@ for absent in ("airflow", "fsspec", "numpy", "pandas", "pyspark", "sqlalchemy"):
 import pyarrow as pa
 from airflow_provider_ducklake.spec.files import LiveDataFile
 from airflow_provider_ducklake.spec.schema import new_columns
-from airflow_provider_ducklake.storage.arrow_types import arrow_schema
-from airflow_provider_ducklake.storage.parquet_reader import read_data_file
-from airflow_provider_ducklake.storage.parquet_writer import RollingWriter
+from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_schema
+from airflow_provider_ducklake.storage.parquet.reader import read_data_file
+from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
 
 schema = new_columns({"x": "float64", "l": "struct(s varchar, d decimal(38,2))[]", "n": "timestamp_ns"})
 rows = [{"x": float(n), "l": [{"s": "y" * 5000, "d": None}], "n": None} for n in range(9)]

@@ -9,11 +9,11 @@ from airflow_provider_ducklake.spec.files import LiveDataFile
 from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, SnapshotId
 from airflow_provider_ducklake.spec.schema import new_columns
 from airflow_provider_ducklake.spec.stats import ColumnStats
-from airflow_provider_ducklake.storage.arrow_types import arrow_schema
-from airflow_provider_ducklake.storage.filesystem import open_filesystem
-from airflow_provider_ducklake.storage.parquet_footer import NanRule, read_footer
-from airflow_provider_ducklake.storage.parquet_reader import read_data_file
-from airflow_provider_ducklake.storage.reshape import by_name
+from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
+from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_schema
+from airflow_provider_ducklake.storage.parquet.footer import NanRule, read_footer
+from airflow_provider_ducklake.storage.parquet.reader import read_data_file
+from airflow_provider_ducklake.storage.parquet.reshape import by_name
 
 RECORDED = Path(__file__).parents[2] / "golden" / "parquet_mr"
 # recorded file → (type, value_count, null_count, min, max, contains_nan, only_nan)

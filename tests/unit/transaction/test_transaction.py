@@ -19,7 +19,7 @@ from airflow_provider_ducklake.errors import (
     TableNotFoundError,
 )
 from airflow_provider_ducklake.spec.files import DataFile
-from airflow_provider_ducklake.spec.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake

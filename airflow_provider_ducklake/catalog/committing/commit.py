@@ -1,0 +1,392 @@
+"""How a snapshot gets written and retried.
+
+One commit is one SQL transaction with exactly one row in ``ducklake_snapshot``, whose primary key is the only
+lock that DuckDB respects. Our own writers queue on the dialect's commit lock first, so among themselves they
+never lose a race. Everything is recomputed on every attempt: ids, row ids, statistics, conflicts. *Source:*
+dossier §10.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.exc import DBAPIError
+
+from airflow_provider_ducklake.catalog.committing.delete_writer import DeleteWriter, OtherSnapshotError
+from airflow_provider_ducklake.catalog.committing.ended_files import with_marks_in_files
+from airflow_provider_ducklake.catalog.committing.known_stats import known_stats, stats_questions
+from airflow_provider_ducklake.catalog.committing.unused_files import remove_unused
+from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
+from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, RetryPolicy, with_retries
+from airflow_provider_ducklake.catalog.effects import effects_of
+from airflow_provider_ducklake.catalog.effects.inlined import lacks_layout
+from airflow_provider_ducklake.catalog.ledger import commit_keys, consumers, jobs, restore_log
+from airflow_provider_ducklake.catalog.snapshot import read_snapshots
+from airflow_provider_ducklake.errors import (
+    CommitStateUnknownError,
+    TransactionConflictError,
+)
+from airflow_provider_ducklake.spec.commit_key import OnClear
+from airflow_provider_ducklake.spec.ids import SnapshotId
+from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
+from airflow_provider_ducklake.transaction.change_set import changes_catalog, ordered
+from airflow_provider_ducklake.transaction.changes import InlineRows, NoteRestored
+from airflow_provider_ducklake.transaction.changes_made import format_changes
+from airflow_provider_ducklake.transaction.commit_state import CommitState
+from airflow_provider_ducklake.transaction.conflicts import (
+    check_conflicts,
+    check_layouts,
+    check_names,
+    check_not_registered,
+    check_restorable,
+    check_sources,
+    check_targets,
+)
+from airflow_provider_ducklake.transaction.replay import Replay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.catalog.database.questions import Question
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+    from airflow_provider_ducklake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.catalog.dialects.writer import Writer
+    from airflow_provider_ducklake.catalog.ledger.consumers import Consumed
+    from airflow_provider_ducklake.catalog.snapshot.read_snapshots import Progress, RecordedSnapshot
+    from airflow_provider_ducklake.spec.commit_key import CommitKey, CommitRecord
+    from airflow_provider_ducklake.spec.snapshots import Snapshot
+    from airflow_provider_ducklake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.transaction.changes import Change
+    from airflow_provider_ducklake.transaction.commit_state import KnownStats
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedCommit:
+    """A commit that is to be made once; ``seen`` is what its key's records said when it was planned."""
+
+    key: CommitKey
+    on_clear: OnClear = OnClear.REPLACE
+    seen: Replay = field(default_factory=Replay)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Changes that were planned on snapshot ``base``: they conflict with what came after it.
+
+    ``unused`` are files (absolute paths) that nobody needs once they are committed.
+    """
+
+    base: SnapshotId
+    changes: Collection[Change]
+    unused: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class PlannedCommit:
+    """Stages that become one snapshot, what they say of themselves, and how to make them once.
+
+    ``releases`` are the ids of registered jobs whose files these are; those ``open_jobs`` have more of them,
+    and go on. ``consumed`` is what the changes were made of.
+    """
+
+    stages: Sequence[Stage]
+    info: CommitInfo
+    keyed: KeyedCommit | None = None
+    releases: Sequence[str] = ()
+    open_jobs: Sequence[str] = ()
+    consumed: Consumed | None = None
+
+    @property
+    def makes_snapshot(self) -> bool:
+        """Whether anything changes; what is consumed, or was found restored, is noted without a snapshot."""
+        return any(not isinstance(change, NoteRestored) for change in self.changes)
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """The changes of all stages, in the order of their effects."""
+        return ordered([change for stage in self.stages for change in stage.changes])
+
+
+def commit(
+    catalog: Catalog,
+    planned: PlannedCommit,
+    locate: Callable[[str], Location],
+    retry: RetryPolicy = DEFAULT_RETRY,
+) -> CommittedSnapshot | None:
+    """Commit the changes as one new snapshot; where nothing changes, note the rest and return None.
+
+    ``locate`` says where a lake path lies: delete files that hold the snapshot's id are written here.
+
+    Raises:
+        TransactionConflictError: somebody committed what ours does not go together with; nothing landed.
+        ZombieCommitError: a later generation of the same task has committed; nothing landed.
+        CommitRetriesExceededError: every attempt lost the race; nothing landed.
+        CommitStateUnknownError: the connection broke during COMMIT; the snapshot may exist.
+    """
+    if not planned.makes_snapshot:
+        return _note(catalog, planned, retry) if planned.changes or planned.consumed is not None else None
+    planned = replace(planned, stages=[with_marks_in_files(catalog, stage) for stage in planned.stages])
+    deletes = DeleteWriter(planned.changes, locate, catalog.check_writable)
+    try:
+        committed = _commit(catalog, planned, deletes, retry)
+    except CommitStateUnknownError:
+        raise
+    except Exception:
+        deletes.discard()
+        raise
+    if committed.is_earlier:
+        deletes.discard()
+        return committed
+    deletes.tidy_up()
+    remove_unused((path for stage in planned.stages for path in stage.unused), locate)
+    return committed
+
+
+def _commit(
+    catalog: Catalog, planned: PlannedCommit, deletes: DeleteWriter, retry: RetryPolicy
+) -> CommittedSnapshot:
+    sent: list[SnapshotId] = []
+    try:
+        committed, attempts = with_retries(
+            catalog.dialect, retry, lambda: _attempt(catalog, planned, deletes, sent)
+        )
+        if committed.is_earlier:
+            log.info("Snapshot %d is this commit already; nothing was written", committed.id)
+            return committed
+        level = logging.INFO if attempts > 1 else logging.DEBUG  # who asked for the commit says the rest
+        log.log(level, "Committed snapshot %d, attempt %d", committed.id, attempts)
+        return replace(committed, attempts=attempts)
+    except CommitStateUnknownError:
+        raise
+    except Exception as error:  # after COMMIT a signal handler may raise as well: the files must stay
+        if not sent:
+            raise
+        raise CommitStateUnknownError(sent[-1], type(error).__name__) from error
+
+
+def _note(catalog: Catalog, planned: PlannedCommit, retry: RetryPolicy) -> CommittedSnapshot | None:
+    """Move a consumer's marks, or note what was found restored, where nothing comes of the changes.
+
+    A lost connection leaves it open whether.
+    """
+
+    def attempt() -> CommittedSnapshot | None:
+        with catalog.dialect.writing_after(_questions(catalog, planned)) as (connection, answers):
+            if planned.keyed is not None and (
+                done := _earlier(connection, catalog, planned.keyed, answers["records"])
+            ):
+                return CommittedSnapshot.earlier(done)
+            writer = catalog.dialect.writer(connection)
+            for effect in _notes(connection, catalog, planned, answers):
+                writer.send(effect)
+            writer.commit()
+            return None
+
+    return with_retries(catalog.dialect, retry, attempt)[0]
+
+
+def _notes(
+    connection: Connection, catalog: Catalog, planned: PlannedCommit, answers: Mapping[str, Any]
+) -> Iterator[Effect]:
+    if planned.changes:
+        state = _begin(connection, catalog, planned, answers)
+        yield from restore_log.record_effects(catalog, planned.changes, state)
+    if planned.consumed is not None:
+        consumers.check_unchanged(planned.consumed, answers["consumed"])
+        yield from consumers.record_effects(catalog, planned.consumed, _now(answers["progress"]))
+
+
+def _now(progress: Progress) -> datetime:
+    return progress.server_time or datetime.now(UTC)
+
+
+def _attempt(
+    catalog: Catalog, planned: PlannedCommit, deletes: DeleteWriter, sent: list[SnapshotId]
+) -> CommittedSnapshot:
+    """Try until the delete files are written for the snapshot that the commit becomes."""
+    while deletes.may_write_outside:
+        with catalog.dialect.reading() as connection:
+            head = read_snapshots.head(connection, catalog.tables)
+        deletes.write_for(SnapshotId(head.id + 1))
+        with suppress(OtherSnapshotError):
+            return _attempt_locked(catalog, planned, deletes, sent)
+    return _attempt_locked(catalog, planned, deletes, sent)
+
+
+def _attempt_locked(
+    catalog: Catalog, planned: PlannedCommit, deletes: DeleteWriter, sent: list[SnapshotId]
+) -> CommittedSnapshot:
+    """Try once under the lock; ``sent`` gets the snapshot's id when COMMIT is sent and was not refused."""
+    dialect, tables = catalog.dialect, catalog.tables
+    with dialect.writing_after(_questions(catalog, planned)) as (connection, answers):
+        if planned.keyed is not None and (
+            done := _earlier(connection, catalog, planned.keyed, answers["records"])
+        ):
+            return CommittedSnapshot.earlier(done)
+        state = _begin(connection, catalog, planned, answers)
+        effects = [
+            effect
+            for change in deletes.changes_for(state.snapshot_id)
+            for effect in effects_of(change, state, tables)
+        ]
+        effects.extend(restore_log.record_effects(catalog, planned.changes, state))
+        if planned.keyed is not None:
+            effects.append(commit_keys.record_effect(catalog, planned.keyed.key, state))
+        if planned.consumed is not None:
+            consumers.check_unchanged(planned.consumed, answers["consumed"])
+            effects.extend(consumers.record_effects(catalog, planned.consumed, state.time))
+        if "jobs" in answers:
+            jobs.check_open((*planned.releases, *planned.open_jobs), answers["jobs"])
+        if planned.releases:
+            effects.append(jobs.release_effect(catalog, planned.releases, state.time))
+        writer = dialect.writer(connection)
+        writer.send(_snapshot_effect(state, tables))  # first: its primary key fails fast
+        for effect in effects:
+            writer.send(effect)
+        writer.send(_changes_effect(state, planned.info, tables))
+        sent.append(state.snapshot_id)
+        _finish(connection, dialect, writer, sent)
+    return CommittedSnapshot(state.snapshot_id, state.time, attempts=1)
+
+
+def check_stage(catalog: Catalog, stage: Stage) -> None:
+    """Check a stage as its commit would do now; by the commit itself it may be another matter.
+
+    Raises:
+        TransactionConflictError: it does not go together with what was committed since its base.
+    """
+    planned = PlannedCommit((stage,), CommitInfo())
+    with catalog.dialect.reading() as connection:
+        questions = _questions(catalog, planned)
+        answers = {name: question.ask(connection) for name, question in questions.items()}
+        _begin(connection, catalog, planned, answers)
+
+
+def _questions(catalog: Catalog, planned: PlannedCommit) -> dict[str, Question[Any]]:
+    """Return what is asked under the lock, in one round trip where the database can do that."""
+    bases = [stage.base for stage in planned.stages]
+    if not bases and planned.consumed is not None:
+        bases = [one.upto for one in planned.consumed.ranges]
+    questions: dict[str, Question[Any]] = {
+        "progress": read_snapshots.which_progress(catalog.tables, min(bases), catalog.dialect.clock),
+        **stats_questions(catalog, planned.changes),
+    }
+    if planned.keyed is not None:
+        questions["records"] = commit_keys.which_records(catalog, planned.keyed.key)
+    if planned.releases or planned.open_jobs:
+        questions["jobs"] = jobs.which_jobs(catalog, (*planned.releases, *planned.open_jobs))
+    if planned.consumed is not None:
+        questions["consumed"] = consumers.which_consumptions(catalog, planned.consumed.consumer)
+    return questions
+
+
+def _earlier(
+    connection: Connection, catalog: Catalog, keyed: KeyedCommit, found: Sequence[CommitRecord]
+) -> tuple[CommitRecord, ...]:
+    """Return the records of this commit if it was made already.
+
+    Raises:
+        ZombieCommitError: a later generation was.
+        TransactionConflictError: an earlier generation was, since we planned, or a restore undid one.
+    """
+    now = commit_keys.replay(connection, catalog, found, keyed.key, keyed.on_clear)
+    if not now.done and now.replaced != keyed.seen.replaced:
+        raise TransactionConflictError(
+            "replace what it had added",
+            "of the same task was committed, or undone by a restore, meanwhile",
+            "the lake",
+            (found or keyed.seen.replaced)[-1].snapshot_id,  # records may be gone
+        )
+    return now.done
+
+
+def _begin(
+    connection: Connection, catalog: Catalog, planned: PlannedCommit, answers: Mapping[str, Any]
+) -> CommitState:
+    """Check what was read under the lock, and return the state to build on."""
+    progress: Progress = answers["progress"]
+    head, changes = progress.head, planned.changes
+    for stage in planned.stages:
+        _check_since(stage, head, progress.newer)
+    known = known_stats(connection, catalog, changes, answers)
+    check_names(changes, known.names, head.id)
+    check_targets(changes, known.targets, head.id)
+    check_sources(changes, known.sources, known.mark_counts, head.id)
+    check_layouts(changes, known.flushed, head.id)
+    check_not_registered(changes, known.registered, head.id)
+    check_restorable(changes, known.snapshots, head.id)
+    makes_layout = any(isinstance(change, InlineRows) and _lacks_layout(change, known) for change in changes)
+    return CommitState(head, _now(progress), known, catalog_changes=changes_catalog(changes) or makes_layout)
+
+
+def _lacks_layout(change: InlineRows, known: KnownStats) -> bool:
+    newest = known.layouts.get(change.table) if isinstance(change.table, int) else None
+    return lacks_layout(change, newest)
+
+
+def _check_since(stage: Stage, head: Snapshot, newer: Collection[RecordedSnapshot]) -> None:
+    since = [one for one in newer if one.id > stage.base]
+    check_conflicts(stage.changes, ((one.id, record) for one in since for record in one.changes))
+    if len(since) != head.id - stage.base:
+        raise TransactionConflictError(
+            "commit on top of it", "follows snapshots that were expired since we planned", "the lake", head.id
+        )
+
+
+def _snapshot_effect(state: CommitState, tables: CatalogTables) -> Effect:
+    snapshot = state.snapshot
+    return insert(
+        tables["snapshot"],
+        {
+            "snapshot_id": snapshot.id,
+            "snapshot_time": snapshot.time,
+            "schema_version": snapshot.schema_version,
+            "next_catalog_id": snapshot.next_catalog_id,
+            "next_file_id": snapshot.next_file_id,
+        },
+    )
+
+
+def _changes_effect(state: CommitState, info: CommitInfo, tables: CatalogTables) -> Effect:
+    return insert(
+        tables["snapshot_changes"],
+        {
+            "snapshot_id": state.snapshot_id,
+            "changes_made": format_changes(state.records),
+            "author": info.author,
+            "commit_message": info.message,
+            "commit_extra_info": json.dumps(info.extra, sort_keys=True) if info.extra is not None else None,
+        },
+    )
+
+
+def _finish(connection: Connection, dialect: CatalogDialect, writer: Writer, sent: list[SnapshotId]) -> None:
+    """COMMIT; an error that does not say that nothing landed leaves it open whether the snapshot did."""
+    try:
+        writer.commit()
+    except DBAPIError as error:
+        if dialect.is_lost_race(error) or dialect.is_refusal(error):
+            sent.clear()
+            raise
+        raise _unknown(connection, sent[-1], error.orig) from error
+    except Exception as error:  # raised by a signal handler, say
+        raise _unknown(connection, sent[-1], error) from error
+    except BaseException:
+        connection.invalidate()
+        raise
+
+
+def _unknown(connection: Connection, snapshot_id: SnapshotId, cause: BaseException | None) -> Exception:
+    connection.invalidate()  # it may still be in the transaction
+    return CommitStateUnknownError(snapshot_id, type(cause).__name__)

@@ -1,0 +1,118 @@
+"""The delete files that a commit writes itself: they hold the id of the snapshot that it becomes.
+
+That id is known for sure only under the commit lock, under which nobody should wait for a store. So they are
+written before, for the next snapshot, and again when somebody else's came first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from uuid6 import uuid7
+
+from airflow_provider_ducklake.catalog.committing.unused_files import remove_unused
+from airflow_provider_ducklake.transaction.changes import AddDeletes, UnwrittenDeletes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from airflow_provider_ducklake.spec.ids import DataFileId, SnapshotId
+    from airflow_provider_ducklake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.transaction.changes import Change, FileDeletes
+
+_ROUNDS_OUTSIDE = 2
+
+
+class OtherSnapshotError(Exception):
+    """The files were written for another snapshot than the commit became; never leaves ``catalog.commit``."""
+
+
+class DeleteWriter:
+    """Writes the delete files of one commit, as often as it takes, and removes what is left over."""
+
+    def __init__(
+        self,
+        changes: Collection[Change],
+        locate: Callable[[str], Location],
+        check_writable: Callable[[str], None],
+    ) -> None:
+        self._changes = changes
+        self._locate = locate
+        self._check_writable = check_writable
+        self._wanted = [
+            file
+            for change in changes
+            if isinstance(change, AddDeletes)
+            for file in change.files
+            if isinstance(file, UnwrittenDeletes)
+        ]
+        self._written: dict[DataFileId, tuple[str, FileDeletes]] = {}
+        self._paths: list[str] = []
+        self._rounds = 0
+
+    @property
+    def may_write_outside(self) -> bool:
+        """Whether there is something to write, and it need not happen under the lock yet."""
+        return bool(self._wanted) and self._rounds < _ROUNDS_OUTSIDE
+
+    def write_for(self, snapshot_id: SnapshotId) -> None:
+        """Write the files that are missing or hold the id of another snapshot.
+
+        Raises:
+            StorageError: one cannot be written, or a delete file that it repeats not be read.
+            InvalidInputError: a row was deleted before.
+            UntrustedValueError: the lake must not write where a table has its directory.
+        """
+        from airflow_provider_ducklake.storage.deletes.merged_deletes import write_deletes  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.storage.files.parallel import in_threads  # noqa: PLC0415
+
+        missing = [file for file in self._wanted if not self._is_written(file, snapshot_id)]
+        if not missing:
+            return
+        for root in {file.root for file in missing}:
+            self._check_writable(root)
+        self._rounds += 1
+        paths = [f"{file.root}ducklake-{uuid7()}-delete.parquet" for file in missing]
+        self._paths += paths
+        made = in_threads(
+            lambda one: write_deletes(one[0], one[1], snapshot_id, self._locate),
+            zip(missing, paths, strict=True),
+        )
+        for file, path, written in zip(missing, paths, made, strict=True):
+            self._written[file.data_file_id] = path, written
+
+    def _is_written(self, file: UnwrittenDeletes, snapshot_id: SnapshotId) -> bool:
+        if file.data_file_id not in self._written:
+            return False
+        _, written = self._written[file.data_file_id]
+        return written.stamped_for in (None, snapshot_id)
+
+    def changes_for(self, snapshot_id: SnapshotId) -> tuple[Change, ...]:
+        """Return the changes with their delete files as the snapshot is to have them.
+
+        Raises:
+            OtherSnapshotError: they have to be rewritten first, outside the lock.
+        """
+        if not all(self._is_written(file, snapshot_id) for file in self._wanted):
+            if self.may_write_outside:
+                raise OtherSnapshotError
+            self.write_for(snapshot_id)
+        return tuple(
+            replace(change, files=tuple(map(self._as_written, change.files)))
+            if isinstance(change, AddDeletes)
+            else change
+            for change in self._changes
+        )
+
+    def _as_written(self, file: FileDeletes | UnwrittenDeletes) -> FileDeletes:
+        return self._written[file.data_file_id][1] if isinstance(file, UnwrittenDeletes) else file
+
+    def discard(self) -> None:
+        """Remove all that was written: nothing landed."""
+        remove_unused(self._paths, self._locate)
+
+    def tidy_up(self) -> None:
+        """Remove what was written for other snapshots than the one that landed."""
+        kept = {path for path, _ in self._written.values()}
+        remove_unused((path for path in self._paths if path not in kept), self._locate)

@@ -1,0 +1,1 @@
+"""A catalog database: its engine, its tables and columns, and what is asked of it."""

@@ -1,0 +1,340 @@
+"""The catalog's tables and columns, once, for every spec version; in the reference's column order.
+
+DuckDB inserts by position, so the order is part of the format. *Source:* DuckLake spec "Tables"; catalogs
+made by the reference (dossier §1.1, §1.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import BigInteger, Column, MetaData, Table
+
+from airflow_provider_ducklake.catalog.database.column_types import (
+    TABLE_OPTIONS,
+    CatalogBoolean,
+    CatalogText,
+    CatalogTimestamp,
+    CatalogUuid,
+)
+from airflow_provider_ducklake.spec.versions import SpecVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy.types import TypeEngine
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column and the versions that have it: from ``since`` on, and before ``until``."""
+
+    name: str
+    type: type[TypeEngine[Any]]
+    primary_key: bool = False
+    nullable: bool = True
+    since: SpecVersion | None = None
+    until: SpecVersion | None = None
+
+    def exists_in(self, version: SpecVersion) -> bool:
+        return (self.since is None or self.since <= version) and (self.until is None or version < self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    name: str
+    columns: tuple[_Column, ...]
+    since: SpecVersion | None = None
+    former_name: str | None = None  # before 0.3
+
+    def name_in(self, version: SpecVersion) -> str:
+        return self.former_name if self.former_name is not None and version < _V03 else self.name
+
+
+def _int(name: str, *, since: SpecVersion | None = None) -> _Column:
+    return _Column(name, BigInteger, since=since)
+
+
+def _key(name: str) -> _Column:
+    return _Column(name, BigInteger, primary_key=True, nullable=False)
+
+
+def _text(
+    name: str, *, nullable: bool = True, since: SpecVersion | None = None, until: SpecVersion | None = None
+) -> _Column:
+    return _Column(name, CatalogText, nullable=nullable, since=since, until=until)
+
+
+def _bool(name: str, *, since: SpecVersion | None = None) -> _Column:
+    return _Column(name, CatalogBoolean, since=since)
+
+
+def _uuid(name: str) -> _Column:
+    return _Column(name, CatalogUuid)
+
+
+def _time(name: str) -> _Column:
+    return _Column(name, CatalogTimestamp)
+
+
+def _table(
+    name: str, *columns: _Column, since: SpecVersion | None = None, former_name: str | None = None
+) -> _Table:
+    return _Table(f"ducklake_{name}", columns, since, former_name)
+
+
+_LIFETIME = (_int("begin_snapshot"), _int("end_snapshot"))
+_V02 = SpecVersion.V0_2
+_V03 = SpecVersion.V0_3
+_V04 = SpecVersion.V0_4
+_PATH = (_text("path"), _bool("path_is_relative"))
+_FOLDER = (_text("path", since=_V02), _bool("path_is_relative", since=_V02))  # of schemas and tables
+_FILE_COLUMN = (_int("data_file_id"), _int("table_id"), _int("column_id"))
+_COUNTS = (_int("column_size_bytes"), _int("value_count"), _int("null_count"))
+_BOUNDS = (_text("min_value"), _text("max_value"))
+
+_TABLES = (
+    _table(
+        "metadata",
+        _text("key", nullable=False),
+        _text("value", nullable=False),
+        _text("scope", since=_V02),
+        _int("scope_id", since=_V02),
+    ),
+    _table(
+        "snapshot",
+        _key("snapshot_id"),
+        _time("snapshot_time"),
+        _int("schema_version"),
+        _int("next_catalog_id"),
+        _int("next_file_id"),
+    ),
+    _table(
+        "snapshot_changes",
+        _key("snapshot_id"),
+        _text("changes_made"),
+        _text("author", since=_V03),
+        _text("commit_message", since=_V03),
+        _text("commit_extra_info", since=_V03),
+    ),
+    _table("schema", _key("schema_id"), _uuid("schema_uuid"), *_LIFETIME, _text("schema_name"), *_FOLDER),
+    _table(
+        "table",
+        _int("table_id"),
+        _uuid("table_uuid"),
+        *_LIFETIME,
+        _int("schema_id"),
+        _text("table_name"),
+        *_FOLDER,
+    ),
+    _table(
+        "view",
+        _int("view_id"),
+        _uuid("view_uuid"),
+        *_LIFETIME,
+        _int("schema_id"),
+        _text("view_name"),
+        _text("dialect"),
+        _text("sql"),
+        _text("column_aliases"),
+    ),
+    _table("tag", _int("object_id"), *_LIFETIME, _text("key"), _text("value")),
+    _table("column_tag", _int("table_id"), _int("column_id"), *_LIFETIME, _text("key"), _text("value")),
+    _table(
+        "data_file",
+        _key("data_file_id"),
+        _int("table_id"),
+        *_LIFETIME,
+        _int("file_order"),
+        *_PATH,
+        _text("file_format"),
+        _int("record_count"),
+        _int("file_size_bytes"),
+        _int("footer_size"),
+        _int("row_id_start"),
+        _int("partition_id"),
+        _text("encryption_key"),
+        _text("partial_file_info", until=_V04),
+        _int("mapping_id", since=_V02),
+        _int("partial_max", since=_V04),
+    ),
+    _table(
+        "file_column_stats",
+        *_FILE_COLUMN,
+        *_COUNTS,
+        *_BOUNDS,
+        _bool("contains_nan"),
+        _text("extra_stats", since=_V03),
+        former_name="ducklake_file_column_statistics",
+    ),
+    _table(
+        "file_variant_stats",
+        *_FILE_COLUMN,
+        _text("variant_path"),
+        _text("shredded_type"),
+        *_COUNTS,
+        *_BOUNDS,
+        _bool("contains_nan"),
+        _text("extra_stats"),
+        since=_V04,
+    ),
+    _table(
+        "delete_file",
+        _key("delete_file_id"),
+        _int("table_id"),
+        *_LIFETIME,
+        _int("data_file_id"),
+        *_PATH,
+        _text("format"),
+        _int("delete_count"),
+        _int("file_size_bytes"),
+        _int("footer_size"),
+        _text("encryption_key"),
+        _int("partial_max", since=_V04),
+    ),
+    _table(
+        "column",
+        _int("column_id"),
+        *_LIFETIME,
+        _int("table_id"),
+        _int("column_order"),
+        _text("column_name"),
+        _text("column_type"),
+        _text("initial_default"),
+        _text("default_value"),
+        _bool("nulls_allowed"),
+        _int("parent_column"),
+        _text("default_value_type", since=_V04),
+        _text("default_value_dialect", since=_V04),
+    ),
+    _table(
+        "table_stats", _int("table_id"), _int("record_count"), _int("next_row_id"), _int("file_size_bytes")
+    ),
+    _table(
+        "table_column_stats",
+        _int("table_id"),
+        _int("column_id"),
+        _bool("contains_null"),
+        _bool("contains_nan"),
+        *_BOUNDS,
+        _text("extra_stats", since=_V03),
+    ),
+    _table("partition_info", _int("partition_id"), _int("table_id"), *_LIFETIME),
+    _table(
+        "partition_column",
+        _int("partition_id"),
+        _int("table_id"),
+        _int("partition_key_index"),
+        _int("column_id"),
+        _text("transform"),
+    ),
+    _table(
+        "file_partition_value",
+        _int("data_file_id"),
+        _int("table_id"),
+        _int("partition_key_index"),
+        _text("partition_value"),
+    ),
+    _table("files_scheduled_for_deletion", _int("data_file_id"), *_PATH, _time("schedule_start")),
+    _table("inlined_data_tables", _int("table_id"), _text("table_name"), _int("schema_version")),
+    _table("column_mapping", _int("mapping_id"), _int("table_id"), _text("type"), since=_V02),
+    _table(
+        "name_mapping",
+        _int("mapping_id"),
+        _int("column_id"),
+        _text("source_name"),
+        _int("target_field_id"),
+        _int("parent_column"),
+        _bool("is_partition", since=_V03),
+        since=_V02,
+    ),
+    _table(
+        "schema_versions",
+        _int("begin_snapshot"),
+        _int("schema_version"),
+        _int("table_id", since=_V04),
+        since=_V03,
+    ),
+    _table("macro", _int("schema_id"), _int("macro_id"), _text("macro_name"), *_LIFETIME, since=_V04),
+    _table(
+        "macro_impl",
+        _int("macro_id"),
+        _int("impl_id"),
+        _text("dialect"),
+        _text("sql"),
+        _text("type"),
+        since=_V04,
+    ),
+    _table(
+        "macro_parameters",
+        _int("macro_id"),
+        _int("impl_id"),
+        _int("column_id"),
+        _text("parameter_name"),
+        _text("parameter_type"),
+        _text("default_value"),
+        _text("default_value_type"),
+        since=_V04,
+    ),
+    _table("sort_info", _int("sort_id"), _int("table_id"), *_LIFETIME, since=_V04),
+    _table(
+        "sort_expression",
+        _int("sort_id"),
+        _int("table_id"),
+        _int("sort_key_index"),
+        _text("expression"),
+        _text("dialect"),
+        _text("sort_direction"),
+        _text("null_order"),
+        since=_V04,
+    ),
+)
+
+
+class CatalogTables:
+    """The SQLAlchemy tables of one spec version, in one database schema (None: the connection's default)."""
+
+    def __init__(self, version: SpecVersion, metadata_schema: str | None = None) -> None:
+        self.version = version
+        self.metadata_schema = metadata_schema
+        self.metadata = MetaData(schema=metadata_schema)
+        self._tables = dict(self._build())
+
+    def _build(self) -> Iterator[tuple[str, Table]]:
+        for table in _TABLES:
+            if table.since is None or table.since <= self.version:
+                yield (
+                    table.name.removeprefix("ducklake_"),
+                    Table(
+                        table.name_in(self.version),
+                        self.metadata,
+                        *(
+                            Column(
+                                column.name,
+                                column.type(),
+                                primary_key=column.primary_key,
+                                nullable=column.nullable,
+                                autoincrement=False,
+                            )
+                            for column in table.columns
+                            if column.exists_in(self.version)
+                        ),
+                        **TABLE_OPTIONS,
+                    ),
+                )
+
+    def __getitem__(self, name: str) -> Table:
+        """Return the table of that name, without its ``ducklake_`` prefix; of one renamed, of its newest."""
+        return self._tables[name]
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the version has that table."""
+        return name in self._tables
+
+
+@lru_cache
+def catalog_tables(version: SpecVersion, metadata_schema: str | None = None) -> CatalogTables:
+    """Return the tables of a version; always the same, so that SQLAlchemy's statement cache works."""
+    return CatalogTables(version, metadata_schema)

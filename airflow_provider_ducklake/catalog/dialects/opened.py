@@ -1,0 +1,36 @@
+"""A catalog database, opened: what every operation on it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.errors import UntrustedValueError
+from airflow_provider_ducklake.spec.names.paths import why_not_ours
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """The database's ways, its tables, and the root of the lake's files (ends with ``/``).
+
+    ``foreign_files``: files outside of that root may be written and deleted, too.
+    """
+
+    dialect: CatalogDialect
+    tables: CatalogTables
+    data_path: str
+    foreign_files: bool = False
+
+    def check_writable(self, directory: str) -> None:
+        """Refuse a directory, which rows of the catalog name, before files are written there.
+
+        Raises:
+            UntrustedValueError: it is not below the data path, and no user said that it may be elsewhere.
+        """
+        problem = why_not_ours(directory, self.data_path, foreign_files=self.foreign_files)
+        if problem is not None:
+            raise UntrustedValueError("The catalog", directory, problem)

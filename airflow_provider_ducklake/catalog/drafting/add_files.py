@@ -1,0 +1,83 @@
+"""Files that somebody wrote, made ready to be a table's data files."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.spec.names.paths import CatalogPath
+from airflow_provider_ducklake.spec.partitioning import hive_values
+from airflow_provider_ducklake.storage.files.patterns import expand
+from airflow_provider_ducklake.storage.parquet.foreign_files import inspect_file, partition_values
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from airflow_provider_ducklake.catalog.lake_reads import LakeReads
+    from airflow_provider_ducklake.spec.files import DataFile
+    from airflow_provider_ducklake.transaction.table_draft import TableDraft
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FileRules:
+    """In what a file may differ from its table."""
+
+    hive_partitioning: bool = False
+    allow_missing: bool = False
+    ignore_extra_columns: bool = False
+
+
+def foreign_files(
+    lake: LakeReads, draft: TableDraft, paths: Sequence[str], rules: FileRules, added: Collection[str]
+) -> list[DataFile]:
+    """Return what the table is to have of the files; those without rows are left out.
+
+    ``added`` are files of the same transaction.
+
+    Raises:
+        SchemaMismatchError, InvalidPartitionError: a file does not fit the table.
+        InvalidInputError: a path is relative or means no file, or the lake has the file already.
+        StorageError: a file cannot be read.
+    """
+    if isinstance(paths, str):
+        raise InvalidInputError(f"paths is the text {paths!r}. Give a list of paths.")
+    found = expand(paths, lake.locate)
+    for path in found:
+        if (problem := CatalogPath(path, is_relative=False).problem_below(lake.data_path)) is not None:
+            raise InvalidInputError(f"{path} {problem}, so that this lake would not read it.")
+    _refuse_known(found, added, lake.registered_files(found))
+    files = (_inspected(lake, draft, path, rules) for path in found)
+    return [file for file in files if file is not None]
+
+
+def _refuse_known(paths: Sequence[str], added: Collection[str], registered: Collection[str]) -> None:
+    seen = set(added)
+    for path in paths:
+        if path in seen:
+            raise InvalidInputError(f"{path} is given twice; its rows would be there twice.")
+        if path in registered:
+            raise InvalidInputError(
+                f"{path} is, or was, a data file of this lake, which may delete it. To add its rows again, "
+                "add a copy of it."
+            )
+        seen.add(path)
+
+
+def _inspected(lake: LakeReads, draft: TableDraft, path: str, rules: FileRules) -> DataFile | None:
+    file = inspect_file(
+        lake.locate(path),
+        draft.columns,
+        str(draft.name),
+        hive_values=hive_values(path) if rules.hive_partitioning else {},
+        allow_missing=rules.allow_missing,
+        ignore_extra_columns=rules.ignore_extra_columns,
+    )
+    if not file.record_count:
+        log.info("%s has no rows and is left out", path)
+        return None
+    values = partition_values(file, draft.partition_by, draft.columns, str(draft.name))
+    return replace(file, partition_values=values)

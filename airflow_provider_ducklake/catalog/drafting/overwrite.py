@@ -1,0 +1,205 @@
+"""Rows of a table that others replace, as its snapshot has them: those of a condition, or of partitions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.catalog.drafting.row_changes import (
+    check_present,
+    delete_changes,
+    positions_files,
+    read_targets,
+)
+from airflow_provider_ducklake.catalog.snapshot import read, read_files
+from airflow_provider_ducklake.catalog.snapshot.inlined_read import read_inlined
+from airflow_provider_ducklake.catalog.snapshot.table_snapshot import has_inlined_data
+from airflow_provider_ducklake.errors import (
+    InvalidInputError,
+    TransactionConflictError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.planning.reading.covering import all_match
+from airflow_provider_ducklake.planning.writing.overwrite import Partitions
+from airflow_provider_ducklake.spec.partitioning import describe, is_local
+from airflow_provider_ducklake.transaction.changes import EndFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from airflow_provider_ducklake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.catalog.drafting.base_rows import Reading
+    from airflow_provider_ducklake.planning.reading.scan import InlinedRows, ScanPlan
+    from airflow_provider_ducklake.planning.writing.overwrite import PartitionValues
+    from airflow_provider_ducklake.planning.writing.row_changes import FoundRows
+    from airflow_provider_ducklake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.spec.ids import DataFileId
+    from airflow_provider_ducklake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.transaction.changes import Change, RowPositions
+
+    Locate = Callable[[str], Location]
+
+MOST_BYTES_READ = 256 * 2**20
+
+
+def changes_of_condition(
+    reading: Reading,
+    catalog: Catalog,
+    plan: ScanPlan,
+    locate: Locate,
+    found: FoundRows | None = None,
+) -> Iterator[Change]:
+    """Yield what takes out the rows that a plan with a condition reads.
+
+    Files of which all rows go, by their statistics, are ended unread; of the others this process reads the
+    condition's columns, unless a job ``found`` the rows.
+
+    Raises:
+        InvalidInputError: it would read more than ``MOST_BYTES_READ``.
+        StorageError: a file is missing or damaged.
+        TransactionConflictError: a file in which the job found rows is gone.
+    """
+    from airflow_provider_ducklake.catalog.drafting.given_rows import (  # noqa: PLC0415 - heavy
+        matching_positions,
+        matching_row_ids,
+    )
+
+    whole, partly = _split(reading, catalog, plan)
+    yield end_files(plan.table, whole)
+    positions: Mapping[DataFileId, RowPositions]
+    if found is None:
+        _check_size(plan.table, partly)
+        positions = matching_positions(replace(plan, files=partly), locate)
+    else:
+        _check_searched(plan.table, partly, found)
+        positions = positions_files(found.deletes)
+    row_ids = matching_row_ids(plan)
+    if positions or row_ids:
+        with reading() as connection:
+            targets = read_targets(connection, catalog, plan.table, positions, row_ids)
+        check_present(targets, () if found is None else found.deletes)
+        yield from delete_changes(targets, positions, row_ids, locate)
+
+
+def _check_searched(table: TableSnapshot, files: Sequence[LiveDataFile], found: FoundRows) -> None:
+    """Refuse to go on where rows have come to files that the job did not look into: a flush moves them."""
+    if new := [file for file in files if file.id not in found.searched]:
+        raise TransactionConflictError(
+            "replace rows of it", f"moved rows to data file {new[0].id}", str(table.name), table.snapshot.id
+        )
+
+
+def too_large_to_read(reading: Reading, catalog: Catalog, plan: ScanPlan) -> ScanPlan | None:
+    """Return the files with rows of a plan's condition beside others, if this process must not read them."""
+    _, partly = _split(reading, catalog, plan)
+    return replace(plan, files=partly, inlined_rows=()) if _size(partly) > MOST_BYTES_READ else None
+
+
+def _split(
+    reading: Reading, catalog: Catalog, plan: ScanPlan
+) -> tuple[tuple[LiveDataFile, ...], tuple[LiveDataFile, ...]]:
+    """Return the files of which all rows satisfy a plan's condition, by their statistics, and the others."""
+    assert plan.where is not None
+    types = {column.id: column.type for column in plan.table.schema.walk()}
+    with reading() as connection:
+        specs = read.partition_specs(connection, catalog.tables, plan.table.table_id)
+    whole = tuple(file for file in plan.files if all_match(plan.where, file, types, specs))
+    ended = {file.id for file in whole}
+    return whole, tuple(file for file in plan.files if file.id not in ended)
+
+
+def _size(files: Sequence[LiveDataFile]) -> int:
+    return sum(file.file_size_bytes for file in files)
+
+
+def _check_size(table: TableSnapshot, files: Sequence[LiveDataFile]) -> None:
+    if _size(files) > MOST_BYTES_READ:
+        raise InvalidInputError(
+            f"{len(files)} files of {table.name}, {_size(files)} bytes, hold rows to be replaced beside "
+            f"others that stay; this process reads {MOST_BYTES_READ} bytes at most to tell which. "
+            "Replace them with the DuckLakeSparkInsertOperator, whose job finds them."
+        )
+
+
+def changes_of_partitions(
+    reading: Reading,
+    catalog: Catalog,
+    table: TableSnapshot,
+    partitions: Collection[PartitionValues],
+    locate: Locate,
+) -> Iterator[Change]:
+    """Yield what takes out the rows of partitions, by their values for the table's keys.
+
+    Raises:
+        UnsupportedFeatureError: a file holds rows of one beside others, or may.
+    """
+    assert table.partition_spec is not None
+    fields, wanted = table.partition_spec.fields, frozenset(partitions)
+    types = {column.id: column.type for column in table.schema.walk()}
+    keys = frozenset(field.column_id for field in fields)
+    with reading() as connection:
+        specs = read.partition_specs(connection, catalog.tables, table.table_id)
+        files = read_files.data_files(
+            connection, catalog.tables, table.snapshot.id, table.table_id, table.root, stats_of=keys
+        )
+        inlined = has_inlined_data(connection, catalog, table.snapshot, table.table_id)
+        rows = read_inlined(connection, catalog, replace(table, has_inlined_data=inlined))
+    found = Partitions(fields, wanted, types, specs).replaced(files)
+    if found.partly:
+        raise _shared(table, found.partly)
+    yield end_files(table, found.whole)
+    row_ids = _in_partitions(rows, table, wanted)
+    if row_ids:
+        with reading() as connection:
+            targets = read_targets(connection, catalog, table, (), row_ids)
+        yield from delete_changes(targets, {}, row_ids, locate)
+
+
+def _in_partitions(
+    inlined: Sequence[InlinedRows], table: TableSnapshot, wanted: frozenset[PartitionValues]
+) -> list[int]:
+    """Return the ids of the rows in the catalog that are in one of the partitions."""
+    row_ids = [row_id for part in inlined for row_id in part.row_ids]
+    if not row_ids:
+        return []
+    from airflow_provider_ducklake.storage.parquet.partition_split import partition_of_rows  # noqa: PLC0415
+    from airflow_provider_ducklake.storage.rows.inlined_values import inlined_in_schema  # noqa: PLC0415 - heavy
+
+    assert table.partition_spec is not None
+    rows = inlined_in_schema(inlined, table.schema)
+    values = partition_of_rows(rows, table.schema, table.partition_spec.fields)
+    return [row_id for row_id, one in zip(row_ids, values, strict=True) if one in wanted]
+
+
+def end_files(table: TableSnapshot, files: Sequence[LiveDataFile]) -> EndFiles:
+    """Return the end of files as the table's snapshot has them; none: that nobody added rows since."""
+    deletes = tuple(file.delete_file.id if file.delete_file else None for file in files)
+    return EndFiles(table.table_id, table.name, tuple(file.id for file in files), deletes)
+
+
+def _shared(table: TableSnapshot, files: Sequence[LiveDataFile]) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(
+        f"Cannot replace partitions of {table.name}: {files[0].path} may hold rows of one beside others "
+        f"({len(files)} such files), {_why_shared(table, files[0])}. Name the rows to be replaced by "
+        "overwrite_where, or write the table again with mode='overwrite'."
+    )
+
+
+def _why_shared(table: TableSnapshot, file: LiveDataFile) -> str:
+    """Return why nobody knows in which partitions a file's rows are."""
+    spec = table.partition_spec
+    assert spec is not None
+    if file.partition_id != spec.id or len(file.partition_values) != len(spec.fields):
+        return "as it was written with other partition keys"
+    for field, name, value in zip(
+        spec.fields, describe(spec, table.schema), file.partition_values, strict=True
+    ):
+        if is_local(field.transform, table.schema.by_id(field.column_id).type):
+            stats = file.column_stats.get(field.column_id)
+            low, high = ("?", "?") if stats is None else (stats.min_value, stats.max_value)
+            return (
+                f"as its {name} = {value!r} is that of the time zone of the session that wrote it, and its "
+                f"rows, from {low} to {high}, may have several in UTC"
+            )
+    return "as its partition values cannot be read"

@@ -1,0 +1,578 @@
+"""A transaction under construction: what a user says becomes changes, checked against one base snapshot.
+
+Nothing reaches the catalog before the block ends; then everything lands as one snapshot or nothing does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from uuid6 import uuid7
+
+from airflow_provider_ducklake.catalog.committing.commit import PlannedCommit, Stage
+from airflow_provider_ducklake.catalog.committing.unused_files import remove_unused
+from airflow_provider_ducklake.catalog.drafting.row_changes import delete_changes
+from airflow_provider_ducklake.catalog.drafting.table_definition import table_definition
+from airflow_provider_ducklake.errors import (
+    CommitStateUnknownError,
+    InvalidInputError,
+    TableNotFoundError,
+    ViewNotFoundError,
+)
+from airflow_provider_ducklake.planning.writing.write import ParquetSettings
+from airflow_provider_ducklake.spec.defaults import SqlDefault, SqlExpression, default_of
+from airflow_provider_ducklake.spec.ids import DataFileId
+from airflow_provider_ducklake.spec.names.identifiers import (
+    QualifiedName,
+    TableName,
+    check_column_name,
+    check_name,
+    is_storable,
+)
+from airflow_provider_ducklake.spec.names.paths import relative_to
+from airflow_provider_ducklake.spec.partitioning import (
+    check_partition_values,
+    hive_directory,
+    parse_partition_by,
+)
+from airflow_provider_ducklake.spec.schema import Default
+from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
+from airflow_provider_ducklake.spec.sorting import parse_sort_by
+from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType, parse_type
+from airflow_provider_ducklake.spec.views import ViewDefinition
+from airflow_provider_ducklake.transaction.lake_draft import LakeDraft
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    import pyarrow as pa
+
+    from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit
+    from airflow_provider_ducklake.catalog.lake_writes import LakeWrites
+    from airflow_provider_ducklake.spec.files import DataFile
+    from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot
+    from airflow_provider_ducklake.transaction.lake_draft import ViewDraft
+    from airflow_provider_ducklake.transaction.table_draft import TableDraft
+
+_DIALECTS = ("duckdb", "spark")
+
+
+class LakeTransaction:
+    """Collects changes and commits them when its ``with`` block ends; use ``Lake.transaction``.
+
+    Columns are named by dotted paths, quoted where needed: ``address.zip``. A default is a Python value or
+    an ``SqlExpression``.
+    """
+
+    def __init__(self, lake: LakeWrites, info: CommitInfo, keyed: KeyedCommit | None = None) -> None:
+        done = keyed.seen.done if keyed is not None else ()
+        self.committed: CommittedSnapshot | None = CommittedSnapshot.earlier(done) if done else None
+        self._lake = lake
+        self._info = info
+        self._keyed = keyed
+        self._base = lake.newest()
+        self._draft = LakeDraft(self._base, lake.data_path, lambda: str(uuid7()))
+        self._new_files: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None or self.committed is not None:
+            self._remove(self._new_files)
+            return
+        try:
+            self.committed = self._commit()
+        except CommitStateUnknownError:
+            raise
+        except Exception:  # did not land; an interruption (BaseException) may follow COMMIT and keeps them
+            self._remove(self._new_files)
+            raise
+        if self.committed is not None and self.committed.is_earlier:
+            self._remove(self._new_files)
+            return
+        registered = {
+            file.path.rpartition("/")[2] for table in self._draft.tables_with_files for file in table.files
+        }
+        self._remove(path for path in self._new_files if path.rpartition("/")[2] not in registered)
+
+    def _commit(self) -> CommittedSnapshot | None:
+        changes = tuple(self._draft.changes)
+        if changes:
+            self._info.check(self._base.lake_options)
+        stage = Stage(self._base.snapshot_id, changes)
+        return self._lake.commit_planned(PlannedCommit((stage,), self._info, self._keyed))
+
+    # Schemas
+
+    def create_schema(self, name: str, *, if_not_exists: bool = False) -> None:
+        """Create a schema.
+
+        Raises:
+            AlreadyExistsError, InvalidNameError: the name is taken, or is none.
+        """
+        check_name(name, "schema")
+        if not (if_not_exists and self._draft.find_schema(name) is not None):
+            self._draft.create_schema(name)
+
+    def drop_schema(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
+        """Drop a schema; with ``cascade`` its tables, views and macros too.
+
+        Raises:
+            SchemaNotFoundError: no such schema.
+            InvalidInputError: it is not empty and ``cascade`` was not given.
+        """
+        if not (if_exists and self._draft.find_schema(name) is None):
+            self._draft.drop_schema(name, cascade=cascade)
+
+    # Tables
+
+    def create_table(  # noqa: PLR0913 - a table has that many sides
+        self,
+        table: TableName,
+        columns: Mapping[str, str | DuckLakeType] | pa.Schema,
+        partition_by: Sequence[str] = (),
+        not_null: Sequence[str] = (),
+        *,
+        sort_by: Sequence[str] = (),
+        defaults: Mapping[str, SqlDefault] | None = None,
+        or_replace: bool = False,
+        if_not_exists: bool = False,
+    ) -> None:
+        """Create a table.
+
+        ``columns`` maps names to DuckLake types (``{"id": "int64", "tags": "varchar[]"}``), or is an Arrow
+        schema, whose non-nullable fields are NOT NULL. ``partition_by`` holds expressions such as
+        ``"year(day)"``, ``sort_by`` columns such as ``"id DESC"``.
+
+        Raises:
+            AlreadyExistsError, SchemaNotFoundError: the name is taken, or its schema missing.
+            InvalidInputError: something in the definition cannot be (subclasses say what).
+        """
+        name = QualifiedName.of(table)
+        definition = table_definition(columns, not_null, defaults or {})
+        fields = parse_partition_by(partition_by, definition, str(name))
+        keys = parse_sort_by(sort_by, definition, str(name))
+        existing = self._draft.find_table(name)
+        if existing is not None and if_not_exists:
+            return
+        if existing is not None and or_replace:
+            self._draft.drop_table(existing)
+        draft = self._draft.create_table(name, definition)
+        for column in definition.columns:
+            check_column_name(column.name, inlining=draft.allows_inlining)
+        self._draft.put(draft.partitioned_by(fields).sorted_by(keys))
+
+    def drop_table(self, table: TableName, *, if_exists: bool = False) -> None:
+        """Drop a table.
+
+        Raises:
+            SchemaNotFoundError, TableNotFoundError: no such table.
+        """
+        found = self._draft.find_table(QualifiedName.of(table))
+        if found is not None or not if_exists:
+            self._draft.drop_table(found or self._table(table))
+
+    def rename_table(self, table: TableName, new_name: str) -> None:
+        """Give a table another name in its schema; its files stay where they are.
+
+        Raises:
+            TableNotFoundError, AlreadyExistsError, InvalidNameError: as the words say.
+        """
+        self._draft.rename_table(self._table(table), check_name(new_name, "table"))
+
+    def truncate(self, table: TableName) -> None:
+        """Take all rows out of a table; where there is none, nothing is to be committed."""
+        draft = self._table(table)
+        if draft.base is None or self._base.rows.has_live(draft.base) or draft.files or draft.inlined:
+            self._draft.put(draft.truncated())
+        else:
+            self._draft.put(draft.searched())
+
+    def delete_at(
+        self,
+        table: TableName,
+        positions: Mapping[int, Collection[int]] | None = None,
+        row_ids: Collection[int] = (),
+    ) -> None:
+        """Delete given rows: positions (from 0) in data files by file id, and inlined rows by row id.
+
+        As in DuckDB, up to ``data_inlining_row_limit`` of each file are kept in the catalog, more in
+        delete files.
+
+        Raises:
+            InvalidInputError: a file, position or row id that the table does not have, or has lost already.
+            TableNotFoundError: no such table.
+        """
+        from airflow_provider_ducklake.catalog.drafting import given_rows  # noqa: PLC0415 - heavy
+
+        draft = self._table(table)
+        base = _base_of(draft)
+        chosen = {DataFileId(file_id): places for file_id, places in (positions or {}).items()}
+        targets = self._base.rows.targets(base, chosen, row_ids)
+        changes = given_rows.changes_of_given_rows(targets, chosen, row_ids, self._lake.locate)
+        self._draft.put(draft.with_deletes(tuple(changes)))
+
+    def delete_rows(self, table: TableName, where: str, *, max_bytes: int = 256 * 2**20) -> int:
+        """Delete the rows for which a condition such as ``"day < '2024-01-31'"`` is true; return how many.
+
+        This process reads the files that may hold such rows: for tables, or conditions, of which those have
+        at most ``max_bytes`` together. Rows that the same transaction appends come after it, and stay.
+
+        Raises:
+            InvalidPredicateError, ColumnNotFoundError: the condition cannot be read.
+            InvalidInputError: more bytes to read, or the transaction has changed the table before.
+            StorageError: a file is missing or damaged.
+        """
+        from airflow_provider_ducklake.catalog.drafting import given_rows  # noqa: PLC0415 - heavy
+
+        draft = self._table(table)
+        base = _base_of(draft)
+        if draft.files or draft.inlined or draft.columns != base.schema:
+            raise InvalidInputError(
+                f"Delete the rows of {draft.name} before the transaction adds rows to it or alters it."
+            )
+        plan = self._lake.scan(base.name, at=base.snapshot.id, columns=(), where=where)
+        given_rows.check_size(plan, max_bytes)
+        chosen = given_rows.matching_positions(plan, self._lake.locate)
+        row_ids = given_rows.matching_row_ids(plan)
+        if chosen or row_ids:
+            targets = self._base.rows.targets(base, chosen, row_ids)
+            changes = delete_changes(targets, chosen, row_ids, self._lake.locate)
+            self._draft.put(draft.with_deletes(tuple(changes)))
+        else:
+            self._draft.put(draft.searched())
+        return sum(positions.count for positions in chosen.values()) + len(row_ids)
+
+    def _table(self, table: TableName) -> TableDraft:
+        name = QualifiedName.of(table)
+        found = self._draft.find_table(name)
+        if found is None:
+            raise TableNotFoundError(str(name), self._base.snapshot_id)
+        return found
+
+    # Columns
+
+    def add_column(  # noqa: PLR0913 - so has a column
+        self,
+        table: TableName,
+        column: str,
+        type_: str | DuckLakeType,
+        default: SqlDefault | None = None,
+        *,
+        nullable: bool = True,
+        if_not_exists: bool = False,
+    ) -> None:
+        """Add a column, or a field of a struct; rows that exist get the default.
+
+        Raises:
+            AlreadyExistsError, InvalidNameError, InvalidTypeError: name or type cannot be.
+            InvalidInputError: the default is an expression or does not fit, or rows would hold NULL in a
+                column that is not ``nullable``.
+        """
+        draft = self._table(table)
+        if if_not_exists and draft.has(column):
+            return
+        parsed = _type(type_)
+        if isinstance(default, SqlExpression):
+            raise InvalidInputError(
+                f"Column {column!r}: rows that exist need one value, so the default of a new column is a "
+                "literal. Add it without, then set_default."
+            )
+        stored, initial = default_of(default, parsed)
+        if not nullable and initial is None and (draft.files or self._base.rows.had_any(draft.base)):
+            raise InvalidInputError(
+                f"Column {column!r} of {draft.name} cannot be NOT NULL without a default: the rows that "
+                "exist would hold NULL in it."
+            )
+        self._draft.put(draft.with_column(column, parsed, stored, initial, nullable=nullable))
+
+    def drop_column(self, table: TableName, column: str, *, if_exists: bool = False) -> None:
+        """Drop a column, or a field of a struct; older snapshots keep it.
+
+        Raises:
+            ColumnNotFoundError: no such column.
+            InvalidInputError: it is the last one, or partitioning or sorting needs it.
+        """
+        draft = self._table(table)
+        if not (if_exists and not draft.has(column)):
+            self._draft.put(draft.without_column(column))
+
+    def rename_column(self, table: TableName, column: str, new_name: str) -> None:
+        """Give a column, or a field of a struct, another name; sort keys follow.
+
+        Raises:
+            ColumnNotFoundError, AlreadyExistsError, InvalidNameError: as the words say.
+        """
+        self._draft.put(self._table(table).with_column_renamed(column, new_name))
+
+    def set_column_type(self, table: TableName, column: str, type_: str | DuckLakeType) -> None:
+        """Widen the type of a column or a field at any depth (``tags.element``).
+
+        Raises:
+            ColumnNotFoundError, InvalidTypeError: no such column, or a type that is not wider.
+        """
+        self._draft.put(self._table(table).with_type(column, _type(type_)))
+
+    def set_default(self, table: TableName, column: str, default: SqlDefault | None) -> None:
+        """Set what rows to come hold where they name no value; rows that exist stay.
+
+        Raises:
+            ColumnNotFoundError, InvalidInputError: no such column, or a value that does not fit it.
+        """
+        draft = self._table(table)
+        stored, _ = default_of(default, draft.find(column).type)
+        self._draft.put(draft.with_default(column, stored))
+
+    def drop_default(self, table: TableName, column: str) -> None:
+        """Take a column's default away: rows to come hold NULL."""
+        self._draft.put(self._table(table).with_default(column, Default()))
+
+    def set_not_null(self, table: TableName, column: str) -> None:
+        """Forbid NULL in a column.
+
+        Raises:
+            ColumnNotFoundError: no such column.
+            InvalidInputError: it holds a NULL, or the statistics cannot tell.
+        """
+        draft = self._table(table)
+        changed = draft.with_nullability(column, nullable=False)
+        if self._base.rows.may_hold_null(draft.base, draft.files, draft.find(column)):
+            raise InvalidInputError(
+                f"Column {column!r} of {draft.name} may hold NULL, by the statistics of its rows. Fill or "
+                "delete such rows, then compact the table, so that its statistics show it."
+            )
+        self._draft.put(changed)
+
+    def drop_not_null(self, table: TableName, column: str) -> None:
+        """Allow NULL in a column."""
+        self._draft.put(self._table(table).with_nullability(column, nullable=True))
+
+    # Layout and comments
+
+    def set_partitioned_by(self, table: TableName, partition_by: Sequence[str]) -> None:
+        """Set the partition keys of rows to come; none: unpartitioned.
+
+        Raises:
+            InvalidPartitionError, ColumnNotFoundError: as the words say.
+        """
+        draft = self._table(table)
+        fields = parse_partition_by(partition_by, draft.columns, str(draft.name))
+        self._draft.put(draft.partitioned_by(fields))
+
+    def set_sorted_by(self, table: TableName, sort_by: Sequence[str]) -> None:
+        """Set the sort keys of a table; none: unsorted.
+
+        Raises:
+            InvalidInputError, ColumnNotFoundError: as the words say.
+        """
+        draft = self._table(table)
+        self._draft.put(draft.sorted_by(parse_sort_by(sort_by, draft.columns, str(draft.name))))
+
+    def comment_on_table(self, table: TableName, text: str | None) -> None:
+        """Set a table's comment; None takes it away."""
+        self._draft.put(self._table(table).commented(_comment(text)))
+
+    def comment_on_column(self, table: TableName, column: str, text: str | None) -> None:
+        """Set a column's comment; None takes it away."""
+        self._draft.put(self._table(table).column_commented(column, _comment(text)))
+
+    def comment_on_view(self, view: TableName, text: str | None) -> None:
+        """Set a view's comment; None takes it away."""
+        self._draft.put_view(replace(self._view(view), comment=(_comment(text),)))
+
+    # Views
+
+    def create_view(  # noqa: PLR0913 - and a view
+        self,
+        view: TableName,
+        sql: str,
+        dialect: str = "duckdb",
+        *,
+        column_aliases: Sequence[str] = (),
+        or_replace: bool = False,
+        if_not_exists: bool = False,
+    ) -> None:
+        """Create a view; its SQL is stored as it is, for clients that speak ``dialect``.
+
+        Raises:
+            AlreadyExistsError, SchemaNotFoundError: the name is taken, or its schema missing.
+            InvalidInputError: no SQL, or a dialect nobody reads.
+        """
+        name = QualifiedName.of(view)
+        if dialect not in _DIALECTS:
+            raise InvalidInputError(f"The view's dialect {dialect!r} is none of {', '.join(_DIALECTS)}.")
+        if not sql.strip() or not is_storable(sql):
+            raise InvalidInputError(
+                f"The view {name} needs SQL to show, without NUL characters and halves of surrogate pairs."
+            )
+        existing = self._draft.find_view(name)
+        if existing is not None and if_not_exists:
+            return
+        if existing is not None and or_replace:
+            self._draft.drop_view(existing)
+        aliases = tuple(check_name(alias, "column") for alias in column_aliases)
+        self._draft.create_view(name, ViewDefinition(sql.strip(), dialect, aliases))
+
+    def drop_view(self, view: TableName, *, if_exists: bool = False) -> None:
+        """Drop a view.
+
+        Raises:
+            ViewNotFoundError: no such view.
+        """
+        found = self._draft.find_view(QualifiedName.of(view))
+        if found is not None or not if_exists:
+            self._draft.drop_view(found or self._view(view))
+
+    def rename_view(self, view: TableName, new_name: str) -> None:
+        """Give a view another name in its schema.
+
+        Raises:
+            ViewNotFoundError, AlreadyExistsError, InvalidNameError: as the words say.
+        """
+        self._draft.rename_view(self._view(view), check_name(new_name, "view"))
+
+    def _view(self, view: TableName) -> ViewDraft:
+        name = QualifiedName.of(view)
+        found = self._draft.find_view(name)
+        if found is None:
+            raise ViewNotFoundError(str(name), self._base.snapshot_id)
+        return found
+
+    # Rows
+
+    def append_files(self, table: TableName, files: Sequence[DataFile]) -> None:
+        """Append rows that already lie in Parquet files with the table's field ids.
+
+        Paths are absolute, or relative to the table's directory. The files belong to the lake from then on.
+
+        Raises:
+            InvalidInputError: a file without rows, or whose partition values do not fit the table's keys.
+        """
+        draft = self._table(table)
+        for file in files:
+            _check_file(file, draft)
+        placed = tuple(replace(file, path=relative_to(file.path, draft.root).path or "") for file in files)
+        self._draft.put(draft.with_files(placed))
+
+    def add_data_files(
+        self,
+        table: TableName,
+        paths: Sequence[str],
+        *,
+        hive_partitioning: bool = False,
+        allow_missing: bool = False,
+        ignore_extra_columns: bool = False,
+    ) -> list[DataFile]:
+        """Append rows that lie in anybody's Parquet files, where they are; columns are found by name.
+
+        ``paths`` are absolute or URIs; one with ``*`` stands for all files like it, in sorted order. With
+        ``hive_partitioning`` folders named ``column=value`` give columns. ``allow_missing`` fills columns
+        that a file lacks with NULL or their first default, ``ignore_extra_columns`` passes over those that
+        the table lacks. Files without rows are left out. Returns what was added.
+
+        The files belong to the lake from then on: compaction and clean-up delete them.
+
+        Raises:
+            SchemaMismatchError: lists everything in which the first such file does not fit the table.
+            InvalidPartitionError: a file does not lie in one partition of the table.
+            InvalidInputError: a path is relative or means no file, or the lake has the file already.
+            StorageError: a file cannot be read.
+        """
+        from airflow_provider_ducklake.catalog.drafting import add_files  # noqa: PLC0415 - heavy
+
+        draft = self._table(table)
+        added = {file.path for one in self._draft.tables_with_files for file in one.files}
+        added |= {one.root + file.path for one in self._draft.tables_with_files for file in one.files}
+        rules = add_files.FileRules(hive_partitioning, allow_missing, ignore_extra_columns)
+        files = add_files.foreign_files(self._lake, draft, paths, rules, added)
+        self.append_files(draft.name, files)
+        return files
+
+    def append_arrow(self, table: TableName, rows: pa.Table) -> None:
+        """Append an Arrow table; columns are matched by name.
+
+        As in DuckDB, up to ``data_inlining_row_limit`` rows (an option; 10 unless set) go to the catalog,
+        where its database and the values allow it; others are written as Parquet by this process.
+
+        Raises:
+            SchemaMismatchError: lists every column that is missing, too many or of another type.
+            InvalidValueError: strings that are not UTF-8, or not JSON in a ``json`` column.
+            StorageError: a file cannot be written.
+        """
+        from airflow_provider_ducklake.storage.parquet.arrow_types import check_and_cast  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.storage.parquet.partition_split import split_by_partition  # noqa: PLC0415
+        from airflow_provider_ducklake.storage.parquet.string_checks import refuse_bad_strings  # noqa: PLC0415
+
+        draft = self._table(table)
+        rows = check_and_cast(rows, draft.columns, str(draft.name))
+        refuse_bad_strings(rows, draft.columns, str(draft.name))
+        if not rows.num_rows:
+            return
+        parts = list(split_by_partition(rows, draft.columns, draft.partition_by))
+        for values, _ in parts:
+            check_partition_values(values, str(draft.name))
+        if rows.num_rows <= draft.options.integer("data_inlining_row_limit"):
+            batch = self._base.rows.inlined(rows, draft.columns)
+            if batch is not None:
+                self._draft.put(draft.with_inlined(batch, self._base.rows.layout(draft.base, draft.columns)))
+                return
+        for values, part in parts:
+            self.append_files(draft.name, self._write(part, values, draft))
+
+    def _write(self, rows: pa.Table, values: tuple[str | None, ...], target: TableDraft) -> list[DataFile]:
+        from airflow_provider_ducklake.storage.parquet.writer import RollingWriter  # noqa: PLC0415 - heavy
+
+        self._lake.check_writable(target.root)
+        settings = ParquetSettings.of_options(target.options)
+        hive = settings.hive_file_pattern and target.partition_by
+        directory = target.root + (
+            hive_directory(target.partition_by, target.columns, values) if hive else ""
+        )
+        with RollingWriter(
+            target.columns, self._new_path(directory), settings, locate=self._lake.locate
+        ) as writer:
+            writer.write(rows)
+        return [replace(file, partition_values=values) for file in writer.files]
+
+    def _new_path(self, directory: str) -> Callable[[], str]:
+        def next_path() -> str:
+            path = f"{directory}ducklake-{uuid7()}.parquet"
+            self._new_files.append(path)
+            return path
+
+        return next_path
+
+    def _remove(self, paths: Iterable[str]) -> None:
+        remove_unused(paths, self._lake.locate)
+
+
+def _base_of(draft: TableDraft) -> TableSnapshot:
+    if draft.base is None:
+        raise InvalidInputError(f"{draft.name} is made by this transaction; leave out the rows instead.")
+    return draft.base
+
+
+def _type(type_: str | DuckLakeType) -> DuckLakeType:
+    return parse_type(type_) if isinstance(type_, str) else type_
+
+
+def _comment(text: str | None) -> str | None:
+    if text is not None and not is_storable(text):
+        raise InvalidInputError("A comment cannot hold a NUL character or half of a surrogate pair.")
+    return text
+
+
+def _check_file(file: DataFile, target: TableDraft) -> None:
+    if file.record_count <= 0:
+        raise InvalidInputError(f"{file.path} has {file.record_count} rows; a data file has at least one.")
+    if len(file.partition_values) != len(target.partition_by):
+        raise InvalidInputError(
+            f"{file.path} has {len(file.partition_values)} partition values, {target.name} is partitioned by "
+            f"{len(target.partition_by)} keys. Give one text (or None) for each key."
+        )

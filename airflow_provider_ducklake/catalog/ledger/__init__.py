@@ -1,0 +1,1 @@
+"""Tables of ours beside the format's: commit keys, jobs, consumers, restores."""

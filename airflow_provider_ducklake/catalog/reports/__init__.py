@@ -1,0 +1,1 @@
+"""Questions about a lake that need no commit: health, statistics, changes since a snapshot."""

@@ -1,0 +1,120 @@
+"""The files and rows that tell how a table changed between two snapshots, by a few statements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import func, or_, select
+
+from airflow_provider_ducklake.catalog.snapshot import read_snapshots
+from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_snapshots, inlined_history
+from airflow_provider_ducklake.catalog.snapshot.read import select_all
+from airflow_provider_ducklake.catalog.snapshot.read_column_ages import columns_since
+from airflow_provider_ducklake.catalog.snapshot.read_files import SINCE_0_2, live_data_file, live_delete_file
+from airflow_provider_ducklake.catalog.snapshot.read_mappings import name_mappings
+from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
+from airflow_provider_ducklake.errors import ChangesExpiredError
+from airflow_provider_ducklake.planning.reading.change_feed import (
+    ChangeFeedPlan,
+    FileHistory,
+    may_hold_changes,
+)
+from airflow_provider_ducklake.spec.ids import DataFileId
+from airflow_provider_ducklake.transaction.changes_made import ChangeKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.spec.files import LiveDeleteFile
+    from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
+    from airflow_provider_ducklake.transaction.changes_made import ChangeRecord
+
+
+def plan_changes(
+    connection: Connection, catalog: Catalog, name: QualifiedName, start: int, end: Snapshot
+) -> ChangeFeedPlan:
+    """Return the plan for a table's changes from one snapshot to another, both included.
+
+    Raises:
+        TableNotFoundError, SchemaNotFoundError: there is none of that name at ``end``.
+    """
+    table = load_table(connection, catalog, end, name, with_files=False)
+    if start > end.id:
+        return ChangeFeedPlan(table, start, end.id)
+    return ChangeFeedPlan(
+        table,
+        start,
+        end.id,
+        tuple(_histories(connection, catalog, table, start)),
+        inlined_history(connection, catalog, table),
+        _rewrites(connection, catalog, table, start),
+        columns_since(connection, catalog.tables, end.id, table.table_id),
+    )
+
+
+def check_complete(connection: Connection, tables: CatalogTables, table: str, after: int, upto: int) -> None:
+    """Refuse a range of snapshots, the first left out, of which one has expired.
+
+    Raises:
+        ChangesExpiredError: names both and ``table``.
+    """
+    ids = tables["snapshot"].c.snapshot_id
+    is_within = (ids > after) & (ids <= upto)
+    if connection.execute(select(func.count()).where(is_within)).scalar_one() < upto - after:
+        oldest = connection.execute(select(func.min(ids))).scalar_one()
+        raise ChangesExpiredError(table, after, upto, oldest)
+
+
+def _histories(
+    connection: Connection, catalog: Catalog, table: TableSnapshot, start: int
+) -> Iterator[FileHistory]:
+    file, end = catalog.tables["data_file"], table.snapshot.id
+    marks = inlined_delete_snapshots(connection, catalog, table.table_id, end)
+    deletes = _delete_files(connection, catalog, table)
+    rows = connection.execute(
+        select_all(file, *SINCE_0_2)
+        .where(
+            file.c.table_id == table.table_id,
+            file.c.begin_snapshot <= end,
+            or_(file.c.end_snapshot.is_(None), file.c.end_snapshot >= start),
+        )
+        .order_by(file.c.data_file_id)
+    ).all()
+    is_mapped = any(row.mapping_id is not None for row in rows)
+    mappings = name_mappings(connection, catalog.tables, table.table_id) if is_mapped else {}
+    for row in rows:
+        live = live_data_file(row, table.root, mappings)
+        ended = row.end_snapshot if row.end_snapshot is not None and row.end_snapshot <= end else None
+        history = FileHistory(live, ended, tuple(deletes.get(live.id, ())), marks.get(live.id, {}))
+        newest = max([live.partial_max or 0, *(snapshot for snapshot, _ in live.snapshot_counts)])
+        if may_hold_changes(start, history, begin=row.begin_snapshot, partial_max=newest or None):
+            yield history
+
+
+def _delete_files(
+    connection: Connection, catalog: Catalog, table: TableSnapshot
+) -> dict[DataFileId, list[LiveDeleteFile]]:
+    delete = catalog.tables["delete_file"]
+    rows = connection.execute(
+        select(delete)
+        .where(delete.c.table_id == table.table_id, delete.c.begin_snapshot <= table.snapshot.id)
+        .order_by(delete.c.delete_file_id)
+    )
+    found: dict[DataFileId, list[LiveDeleteFile]] = {}
+    for row in rows:
+        found.setdefault(DataFileId(row.data_file_id), []).append(live_delete_file(row, table.root))
+    return found
+
+
+def _rewrites(connection: Connection, catalog: Catalog, table: TableSnapshot, start: int) -> frozenset[int]:
+    newer = read_snapshots.which_newer(catalog.tables, start - 1).ask(connection)
+    return frozenset(one.id for one in newer if _rewrites_files(one.changes, table.table_id))
+
+
+def _rewrites_files(records: Iterable[ChangeRecord], table_id: int) -> bool:
+    return any(one.kind is ChangeKind.REWRITE_DELETE and one.object_id == table_id for one in records)

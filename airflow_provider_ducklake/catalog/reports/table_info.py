@@ -1,0 +1,129 @@
+"""What the catalog alone tells of tables and their files, as the reference's functions list it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import BigInteger, column, func, literal, or_, select, table, union_all
+
+from airflow_provider_ducklake.catalog.snapshot import read
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.spec.files import LiveDataFile, LiveDeleteFile
+    from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.spec.snapshots import TableSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    """A row of ``ducklake_table_info``, with the schema's name and the number of rows kept in the catalog.
+
+    Sizes are bytes; inlined deletes are not counted.
+    """
+
+    schema_name: str
+    table_name: str
+    schema_id: int
+    table_id: int
+    table_uuid: str
+    file_count: int
+    file_size_bytes: int
+    delete_file_count: int
+    delete_file_size_bytes: int
+    inlined_row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A row of ``ducklake_list_files``: absolute paths, sizes in bytes; no keys, as nothing is encrypted."""
+
+    data_file: str
+    data_file_size_bytes: int
+    data_file_footer_size: int | None
+    data_file_encryption_key: None
+    delete_file: str | None
+    delete_file_size_bytes: int | None
+    delete_file_footer_size: int | None
+    delete_file_encryption_key: None
+
+
+def table_infos(
+    connection: Connection, catalog: Catalog, at: int, name: QualifiedName | None = None
+) -> list[TableInfo]:
+    """Return what is known of the tables at a snapshot, or of the one of that name, sorted by name."""
+    rows = read.table_rows(connection, catalog.tables, at, name)
+    data, deletes = (_files(connection, catalog, one, at) for one in ("data_file", "delete_file"))
+    inlined = inlined_row_counts(connection, catalog, {row.id for row in rows}, at)
+    return [
+        TableInfo(
+            row.schema.name,
+            row.name,
+            row.schema.id,
+            row.id,
+            row.uuid,
+            *data.get(row.id, (0, 0)),
+            *deletes.get(row.id, (0, 0)),
+            inlined.get(row.id, 0),
+        )
+        for row in rows
+    ]
+
+
+def _files(connection: Connection, catalog: Catalog, kind: str, at: int) -> dict[int, tuple[int, int]]:
+    """Return the number and size of the files of each table that has any."""
+    file = catalog.tables[kind]
+    size = func.sum(file.c.file_size_bytes, type_=BigInteger)
+    query = (
+        select(file.c.table_id, func.count(), size).where(read.visible(file, at)).group_by(file.c.table_id)
+    )
+    return {table_id: (count, int(size or 0)) for table_id, count, size in connection.execute(query)}
+
+
+def inlined_row_counts(
+    connection: Connection, catalog: Catalog, table_ids: Collection[int], at: int
+) -> dict[int, int]:
+    """Return the number of rows in the catalog at a snapshot of each of the tables that has any."""
+    registry, schema = catalog.tables["inlined_data_tables"], catalog.tables.metadata_schema
+    registered = connection.execute(select(registry.c.table_id, registry.c.table_name).distinct()).all()
+    existing = catalog.dialect.table_names(connection, schema) if registered else set()
+    counts = []
+    for table_id, name in registered:
+        if table_id in table_ids and name in existing:
+            rows = table(name, column("begin_snapshot"), column("end_snapshot"), schema=schema)
+            is_live = or_(rows.c.end_snapshot.is_(None), rows.c.end_snapshot > at)
+            count = select(literal(table_id).label("table_id"), func.count().label("count"))
+            counts.append(count.select_from(rows).where(rows.c.begin_snapshot <= at, is_live))
+    found: dict[int, int] = {}
+    for start in range(0, len(counts), _COUNTS_AT_ONCE):
+        for table_id, count_of_layout in connection.execute(
+            union_all(*counts[start : start + _COUNTS_AT_ONCE])
+        ):
+            found[table_id] = found.get(table_id, 0) + count_of_layout
+    return found
+
+
+_COUNTS_AT_ONCE = 200
+
+
+def listed_files(found: TableSnapshot) -> list[ListedFile]:
+    """Return the files of a table that was loaded with them."""
+    return [_listed(file, file.delete_file) for file in found.files or ()]
+
+
+def _listed(file: LiveDataFile, delete: LiveDeleteFile | None) -> ListedFile:
+    return ListedFile(
+        data_file=file.path,
+        data_file_size_bytes=file.file_size_bytes,
+        data_file_footer_size=file.footer_size,
+        data_file_encryption_key=None,
+        delete_file=delete.path if delete is not None else None,
+        delete_file_size_bytes=delete.file_size_bytes if delete is not None else None,
+        delete_file_footer_size=delete.footer_size if delete is not None else None,
+        delete_file_encryption_key=None,
+    )

@@ -1,0 +1,1 @@
+"""Read what the catalog says of a lake at one snapshot."""

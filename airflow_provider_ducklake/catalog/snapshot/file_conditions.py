@@ -1,0 +1,175 @@
+"""Filters as conditions on the catalog's rows of data files, so that few of many files are fetched.
+
+Only what a database compares exactly becomes a condition: whole numbers by value, and texts whose order is
+that of their values, byte by byte. Bounds of any other shape exclude nothing; ``planning.pruning`` looks
+again at the files that remain.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    LargeBinary,
+    Numeric,
+    String,
+    and_,
+    case,
+    cast,
+    collate,
+    false,
+    func,
+    literal,
+    or_,
+    select,
+)
+
+from airflow_provider_ducklake.planning.reading.predicates import (
+    AllOf,
+    AnyOf,
+    Comparison,
+    Membership,
+    Operator,
+    Predicate,
+    column_ids,
+)
+from airflow_provider_ducklake.spec.types.ducklake_types import DecimalType
+from airflow_provider_ducklake.spec.types.values import format_physical
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.spec.ids import ColumnId, TableId
+    from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
+    from airflow_provider_ducklake.spec.types.values import Physical
+
+_MOST_CONDITIONS = 32  # each is a subquery
+
+
+def may_match(
+    where: Predicate, table_id: TableId, schema: TableSchema, tables: CatalogTables, dialect_name: str
+) -> ColumnElement[bool] | None:
+    """Return what holds for the rows of data files that may have a row for which the filter is true.
+
+    None: nothing that the database can judge. ``dialect_name`` is SQLAlchemy's name of it.
+    """
+    if len(list(column_ids(where))) > _MOST_CONDITIONS:
+        return None
+    types = {column.id: column.type for column in schema.walk()}
+    condition = _Conditions(table_id, types, tables, dialect_name).of(where)
+    if condition is None:
+        return None
+    file = tables["data_file"].c
+    if "mapping_id" not in file:  # 0.1 knows no files of others
+        return condition
+    # the statistics of files of others do not cover what lies in the names of folders
+    return or_(file.mapping_id.is_not(None), condition)
+
+
+@dataclass(frozen=True, slots=True)
+class _Conditions:
+    table_id: TableId
+    types: Mapping[ColumnId, DuckLakeType]
+    tables: CatalogTables
+    dialect_name: str
+
+    def of(self, where: Predicate) -> ColumnElement[bool] | None:
+        match where:
+            case AllOf(parts):
+                known = [one for one in map(self.of, parts) if one is not None]
+                return and_(*known) if known else None
+            case AnyOf(()):
+                return false()
+            case AnyOf(parts):
+                known = [one for one in map(self.of, parts) if one is not None]
+                return or_(*known) if len(known) == len(parts) else None
+            case Membership(_, (), False):
+                return false()
+            case Membership(column_id, (first, *_, last) | (first as last,), False):
+                ends = (
+                    Comparison(column_id, Operator.AT_LEAST, first),
+                    Comparison(column_id, Operator.AT_MOST, last),
+                )
+                return self.of(AllOf(ends))
+            case Comparison(column_id, operator, value):
+                return self.comparison(column_id, operator, value)
+            case _:
+                return None
+
+    def comparison(
+        self, column_id: ColumnId, operator: Operator, value: Physical
+    ) -> ColumnElement[bool] | None:
+        stats = self.tables["file_column_stats"].c
+        wanted = self.comparable_value(self.types[column_id], value)
+        if wanted is None or operator is Operator.UNEQUAL:
+            return None
+        low = self.comparable_bound(self.types[column_id], stats.min_value)
+        high = self.comparable_bound(self.types[column_id], stats.max_value)
+        excluded = {
+            Operator.EQUAL: or_(high < wanted, low > wanted),
+            Operator.LESS: low >= wanted,
+            Operator.AT_MOST: low > wanted,
+            Operator.GREATER: high <= wanted,
+            Operator.AT_LEAST: high < wanted,
+        }[operator]
+        return self.tables["data_file"].c.data_file_id.not_in(
+            select(stats.data_file_id).where(
+                stats.table_id == self.table_id,
+                stats.column_id == column_id,
+                stats.data_file_id.is_not(None),
+                excluded,
+            )
+        )
+
+    def comparable_value(self, type_: DuckLakeType, value: Physical) -> ColumnElement[Any] | None:
+        """Return a filter's value as the database compares it; None: it cannot, or not exactly."""
+        name = str(type_)
+        if name.startswith(("int", "uint")):
+            return literal(value, BigInteger) if abs(int(value)) < _WHOLE_NUMBERS_END else None
+        if self.is_exact_decimal(type_):
+            return cast(literal(format_physical(type_, value), String), Numeric)
+        if name not in _SHAPES:
+            return None
+        text = format_physical(type_, value)
+        fits = re.fullmatch(_SHAPES[name].replace("_", ".").replace("%", ".*"), text, re.DOTALL)
+        return self.bytewise(literal(text, String)) if fits and "\0" not in text else None
+
+    def comparable_bound(self, type_: DuckLakeType, bound: ColumnElement[Any]) -> ColumnElement[Any]:
+        """Return a bound as the database compares it; NULL where it has another shape."""
+        name = str(type_)
+        if self.is_exact_decimal(type_):
+            return case((bound.regexp_match(r"^-?[0-9]*\.?[0-9]+$"), cast(bound, Numeric)), else_=None)
+        if name not in _SHAPES:
+            return case((bound.regexp_match("^-?[0-9]{1,18}$"), cast(bound, BigInteger)), else_=None)
+        has_shape = and_(bound.like(_SHAPES[name]), func.length(bound) < _LONG_TEXT)
+        return case((has_shape, self.bytewise(bound)), else_=None)
+
+    def is_exact_decimal(self, type_: DuckLakeType) -> bool:
+        """Whether the database compares all of a decimal's digits."""
+        return isinstance(type_, DecimalType) and self.dialect_name == "postgresql"
+
+    def bytewise(self, text: ColumnElement[Any]) -> ColumnElement[Any]:
+        """Return a text that compares byte by byte, whatever the database's collation."""
+        if self.dialect_name == "postgresql":
+            return collate(text, "C")
+        return cast(text, LargeBinary) if self.dialect_name in ("mysql", "mariadb") else text
+
+
+_WHOLE_NUMBERS_END = 10**18
+_LONG_TEXT = 64  # longer ones may have been cut
+_MOMENT = "____-__-__ __:__:__%"
+# LIKE patterns; years before 1 and after 9999, and bounds written for another type, look otherwise
+_SHAPES = {
+    "date": "____-__-__",
+    "time": "__:__:__%",
+    **dict.fromkeys(("timestamp_s", "timestamp_ms", "timestamp", "timestamp_ns"), _MOMENT),
+    "timestamptz": f"{_MOMENT}+00",
+    "uuid": "________-____-____-____-____________",
+    "varchar": "%",
+}

@@ -1,0 +1,189 @@
+"""The dynamic catalog tables that hold inlined rows and inlined deletes.
+
+*Source:* the tables that the reference creates for a column of each type (dossier §1.1, §6).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ColumnElement,
+    Dialect,
+    Double,
+    Integer,
+    Interval,
+    LargeBinary,
+    MetaData,
+    Numeric,
+    SmallInteger,
+    Table,
+    Time,
+    TypeDecorator,
+    Uuid,
+    cast,
+    quoted_name,
+)
+from sqlalchemy.types import BLOB, REAL, VARCHAR, TypeEngine
+
+from airflow_provider_ducklake.spec.names.identifiers import fold
+from airflow_provider_ducklake.spec.names.keywords import KEYWORDS
+from airflow_provider_ducklake.spec.types.ducklake_types import DecimalType, DuckLakeType, ScalarType
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.spec.schema import TableSchema
+
+ROW_ID, BEGIN_SNAPSHOT, END_SNAPSHOT = "row_id", "begin_snapshot", "end_snapshot"
+
+_SQLITE: dict[str, type[TypeEngine[Any]]] = {
+    **dict.fromkeys(("boolean", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"), BigInteger),
+    "blob": BLOB,
+}
+_POSTGRES: dict[str, TypeEngine[Any]] = {
+    "boolean": Boolean(),
+    "int8": SmallInteger(),
+    "int16": SmallInteger(),
+    "int32": Integer(),
+    "int64": BigInteger(),
+    "uint8": Integer(),
+    "uint16": Integer(),
+    "uint32": BigInteger(),
+    "float32": REAL(),
+    "float64": Double(),
+    "time": Time(),
+    "timetz": Time(timezone=True),
+    "interval": Interval(),
+    "uuid": Uuid(as_uuid=False),
+    **dict.fromkeys(("varchar", "json", "blob"), LargeBinary()),  # its text cannot hold a NUL
+}
+
+
+def _stored_type(type_: DuckLakeType, dialect_name: str) -> TypeEngine[Any]:
+    """Return the declared type of a column; whatever has none of its own is text, nested values too."""
+    match type_:
+        case DecimalType(precision, scale) if dialect_name == "postgresql":
+            return Numeric(precision, scale)
+        case ScalarType(name) if dialect_name == "postgresql":
+            return _POSTGRES.get(name, VARCHAR())
+        case ScalarType(name):
+            return _SQLITE.get(name, VARCHAR)()
+        case _:
+            return VARCHAR()
+
+
+class InlinedValue(TypeDecorator[Any]):
+    """A user's column in an inlined table; values are those of ``storage.inlined_values``."""
+
+    impl = VARCHAR
+    cache_ok = True
+
+    def __init__(self, type_: DuckLakeType) -> None:
+        super().__init__()
+        self.type_ = type_
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return _stored_type(self.type_, dialect.name)
+
+    def column_expression(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
+        """Read times as text: Python's own end before 24:00:00."""
+        return cast(column, VARCHAR) if self.type_ in _READ_AS_TEXT else column
+
+
+_READ_AS_TEXT = (ScalarType("time"), ScalarType("timetz"), ScalarType("interval"))
+
+
+def inlined_table_name(table_id: int, schema_version: int) -> str:
+    """Return the name of the table for rows inlined into one column layout."""
+    return f"ducklake_inlined_data_{table_id}_{schema_version}"
+
+
+def inlined_table(
+    schema: TableSchema, table_id: int, schema_version: int, metadata_schema: str | None
+) -> Table:
+    """Return the table for rows inlined into a column layout, for CREATE, INSERT and SELECT."""
+    return Table(
+        inlined_table_name(table_id, schema_version),
+        MetaData(schema=metadata_schema),
+        *(Column(name, BigInteger) for name in (ROW_ID, BEGIN_SNAPSHOT, END_SNAPSHOT)),
+        *(Column(_written(column.name), InlinedValue(column.type)) for column in schema.columns),
+    )
+
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _written(name: str) -> str:
+    """Return a column's name as DuckDB writes it into SQL: bare where it can be.
+
+    So PostgreSQL has ``Total`` in lower case. Names without capitals are the same either way.
+    """
+    bare = _PLAIN.fullmatch(name) is not None and fold(name) not in KEYWORDS
+    return quoted_name(name, quote=False) if bare and fold(name) != name else name
+
+
+def inlined_delete_table(table_id: int, metadata_schema: str | None) -> Table:
+    """Return the table of deletes in Parquet files; its ``row_id`` is a position in the file, from 0."""
+    return Table(
+        f"ducklake_inlined_delete_{table_id}",
+        MetaData(schema=metadata_schema),
+        *(Column(name, BigInteger) for name in ("file_id", ROW_ID, BEGIN_SNAPSHOT)),
+    )
+
+
+_RESERVED = {
+    ROW_ID,
+    BEGIN_SNAPSHOT,
+    END_SNAPSHOT,
+    "_ducklake_internal_row_id",
+    "_ducklake_internal_snapshot_id",
+}
+# Its system columns, and the words that only it reserves: DuckDB writes them bare.
+_POSTGRES_WORDS = """
+tableoid xmin cmin xmax cmax ctid current_catalog current_date current_role current_schema current_time
+current_timestamp current_user localtime localtimestamp session_user system_user
+"""
+_NOT_IN_POSTGRES = frozenset(_POSTGRES_WORDS.split())
+_NEVER = {"geometry", "variant", "unknown"}
+_POSTGRES_NAME_BYTES = 63
+_SYSTEM_COLUMN_COUNT = 3
+_MAX_COLUMNS = {"sqlite": 2000, "postgresql": 1600}
+INLINING_DIALECTS = frozenset(_MAX_COLUMNS)  # databases whose inlined tables we write
+READABLE_DIALECTS = INLINING_DIALECTS | {"duckdb"}
+
+
+def why_not_inlined(schema: TableSchema, dialect_name: str) -> str | None:
+    """Return why a catalog database cannot hold inlined rows of a table; None if it can.
+
+    ``dialect_name`` is SQLAlchemy's. Whether given values can be stored is another question:
+    ``storage.inlined_values.why_rows_not_inlined``.
+    """
+    if dialect_name not in INLINING_DIALECTS:
+        return f"inlined rows of {dialect_name} catalogs are not known to this release"
+    if len(schema.columns) + _SYSTEM_COLUMN_COUNT > _MAX_COLUMNS[dialect_name]:
+        return f"{len(schema.columns)} columns are too many for a table of {dialect_name}"
+    return _unfit_name(schema, dialect_name) or _unfit_type(schema, dialect_name)
+
+
+def _unfit_name(schema: TableSchema, dialect_name: str) -> str | None:
+    for name in schema.names:
+        if fold(name) in _RESERVED:
+            return f"column {name} has the name of a system column"
+        if dialect_name == "postgresql" and fold(name) in _NOT_IN_POSTGRES:
+            return f"column {name} has a name that PostgreSQL keeps for itself"
+        if dialect_name == "postgresql" and len(name.encode()) > _POSTGRES_NAME_BYTES:
+            return f"the name of column {name} is longer than PostgreSQL's {_POSTGRES_NAME_BYTES} bytes"
+    return None
+
+
+def _unfit_type(schema: TableSchema, dialect_name: str) -> str | None:
+    for column in schema.walk():
+        if str(column.type) in _NEVER:
+            return f"column {column.name} has type {column.type}"
+    for column in schema.columns:
+        if dialect_name == "postgresql" and column.type == ScalarType("time_ns"):
+            return f"PostgreSQL has no type for column {column.name} ({column.type})"
+    return None

@@ -1,0 +1,289 @@
+"""Data files and delete files of a table: at a snapshot, or live now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Column as SqlColumn
+from sqlalchemy import Connection, Row, and_, select, true
+
+from airflow_provider_ducklake.catalog.database.questions import in_parts
+from airflow_provider_ducklake.catalog.snapshot.read import select_all, visible
+from airflow_provider_ducklake.catalog.snapshot.read_mappings import name_mappings
+from airflow_provider_ducklake.spec.files import LiveDataFile, LiveDeleteFile
+from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, DeleteFileId, SnapshotId, TableId
+from airflow_provider_ducklake.spec.names.paths import CatalogPath
+from airflow_provider_ducklake.spec.stats import ColumnStats
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from sqlalchemy import ColumnElement
+
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.spec.files import NameMapping
+    from airflow_provider_ducklake.spec.ids import MappingId
+
+
+_FEW_FILES = 1000
+SINCE_0_2 = ("mapping_id", "partial_max", "partial_file_info")  # columns of data files, some gone again
+
+
+def data_files(  # noqa: PLR0913 - the last one has a default
+    connection: Connection,
+    tables: CatalogTables,
+    at: int,
+    table_id: int,
+    root: str,
+    *,
+    only: ColumnElement[bool] | None = None,
+    stats_of: Collection[ColumnId] | None = None,
+) -> tuple[LiveDataFile, ...]:
+    """Return a table's data files at a snapshot with delete files, statistics and partition values.
+
+    ``only``: those rows of ``ducklake_data_file`` for which this holds. ``stats_of``: with the statistics of
+    those columns alone; None: of all.
+    """
+    file = tables["data_file"]
+    rows = connection.execute(
+        select_all(file, *SINCE_0_2)
+        .where(visible(file, at), file.c.table_id == table_id, true() if only is None else only)
+        .order_by(file.c.data_file_id)
+    ).all()
+    if only is not None and len(rows) <= _FEW_FILES:
+        ids: Any = [row.data_file_id for row in rows]
+    else:
+        ids = select(file.c.data_file_id).where(visible(file, at), file.c.table_id == table_id)
+    if not rows:
+        return ()
+    deletes = _delete_files(connection, tables, at, table_id, root, ids=ids)
+    stats = file_stats(connection, tables, table_id, ids, stats_of)
+    values = partition_values(connection, tables, table_id, ids)
+    is_mapped = any(row.mapping_id is not None for row in rows)
+    mappings = name_mappings(connection, tables, table_id) if is_mapped else {}
+    return tuple(
+        live_data_file(
+            row,
+            root,
+            mappings,
+            delete_file=deletes[row.data_file_id][-1] if row.data_file_id in deletes else None,
+            older_delete_files=tuple(deletes.get(row.data_file_id, ())[:-1]),
+            column_stats=stats.get(row.data_file_id, {}),
+            partition_values=tuple(values.get(row.data_file_id, ())),
+        )
+        for row in rows
+    )
+
+
+def live_data_file(
+    row: Row[Any],
+    root: str,
+    mappings: Mapping[MappingId, NameMapping],
+    **of_other_tables: Any,  # noqa: ANN401 - fields of ``LiveDataFile``
+) -> LiveDataFile:
+    """Return a row of ``ducklake_data_file`` with what other tables say of it.
+
+    The row has NULLs for columns that its version of the format lacks: see ``select_all``.
+    """
+    return LiveDataFile(
+        id=DataFileId(row.data_file_id),
+        path=CatalogPath(row.path, row.path_is_relative).below(root, f"Data file {row.data_file_id}"),
+        record_count=row.record_count,
+        file_size_bytes=row.file_size_bytes,
+        footer_size=row.footer_size,
+        row_id_start=row.row_id_start,
+        begin_snapshot=SnapshotId(row.begin_snapshot),
+        partition_id=row.partition_id,
+        mapping_id=row.mapping_id,
+        mapping=mappings.get(row.mapping_id),
+        partial_max=row.partial_max if row.partial_max is not None else stamped_max(row.partial_file_info),
+        snapshot_counts=_counts(row.partial_file_info),
+        **of_other_tables,
+    )
+
+
+_STAMPED = "partial_max:"  # so late builds of 0.3 say it
+
+
+def stamped_max(text: str | None) -> SnapshotId | None:
+    """Return what 0.3 says of a file whose rows say which snapshots they came by: the newest of those."""
+    if text is None or not text.startswith(_STAMPED):
+        return None
+    return SnapshotId(int(text.removeprefix(_STAMPED)))
+
+
+def _counts(text: str | None) -> tuple[tuple[SnapshotId, int], ...]:
+    """Return what 0.2 and 0.3 say of a merged file: ``3:2|4:3`` are 2 rows up to snapshot 3, 3 up to 4."""
+    if not text or stamped_max(text) is not None:
+        return ()
+    pairs = (part.split(":") for part in text.split("|") if part)
+    return tuple((SnapshotId(int(snapshot)), int(count)) for snapshot, count in pairs)
+
+
+def _delete_files(  # noqa: PLR0913 - as ``data_files``
+    connection: Connection,
+    tables: CatalogTables,
+    at: int,
+    table_id: int,
+    root: str,
+    *,
+    ids: Any,  # noqa: ANN401 - numbers, or a subquery
+) -> dict[int, list[LiveDeleteFile]]:
+    delete = tables["delete_file"]
+    rows = connection.execute(
+        select(delete)
+        .where(visible(delete, at), delete.c.table_id == table_id, delete.c.data_file_id.in_(ids))
+        .order_by(delete.c.delete_file_id)
+    )
+    found: dict[int, list[LiveDeleteFile]] = {}
+    for row in rows:
+        found.setdefault(row.data_file_id, []).append(live_delete_file(row, root))
+    return found
+
+
+def live_delete_file(row: Row[Any], root: str) -> LiveDeleteFile:
+    """Return a row of ``ducklake_delete_file``."""
+    return LiveDeleteFile(
+        DeleteFileId(row.delete_file_id),
+        CatalogPath(row.path, row.path_is_relative).below(root, f"Delete file {row.delete_file_id}"),
+        row.format,
+        row.delete_count,
+        row.file_size_bytes,
+        SnapshotId(row.begin_snapshot),
+        getattr(row, "partial_max", None),
+        row.footer_size,
+    )
+
+
+def file_stats(
+    connection: Connection,
+    tables: CatalogTables,
+    table_id: int,
+    ids: Any,  # noqa: ANN401 - numbers, or a subquery
+    columns: Collection[ColumnId] | None,
+) -> dict[int, dict[ColumnId, ColumnStats]]:
+    """Return the statistics of data files of a table, of those columns or of all (None)."""
+    if columns is not None and not columns:
+        return {}
+    stats = tables["file_column_stats"]
+    query = select_all(stats, "extra_stats").where(
+        stats.c.table_id == table_id, stats.c.data_file_id.in_(ids)
+    )
+    if columns is not None:
+        query = query.where(stats.c.column_id.in_(columns))
+    rows = connection.execute(query).all()
+    found: dict[int, dict[ColumnId, ColumnStats]] = {}
+    for row in rows:
+        found.setdefault(row.data_file_id, {})[ColumnId(row.column_id)] = ColumnStats(
+            ColumnId(row.column_id),
+            row.value_count,
+            row.null_count,
+            row.min_value,
+            row.max_value,
+            row.contains_nan,
+            row.column_size_bytes,
+            extra_stats=row.extra_stats,
+        )
+    return found
+
+
+def partition_values(
+    connection: Connection,
+    tables: CatalogTables,
+    table_id: int,
+    ids: Any,  # noqa: ANN401 - numbers, or a subquery
+) -> dict[int, list[str | None]]:
+    """Return the partition values of data files of a table, in the order of the keys."""
+    value = tables["file_partition_value"]
+    rows = connection.execute(
+        select(value)
+        .where(value.c.table_id == table_id, value.c.data_file_id.in_(ids))
+        .order_by(value.c.data_file_id, value.c.partition_key_index)
+    )
+    found: dict[int, list[str | None]] = {}
+    for row in rows:
+        found.setdefault(row.data_file_id, []).append(row.partition_value)
+    return found
+
+
+def live_targets(
+    connection: Connection, tables: CatalogTables, file_ids: Collection[int], table_id: int | None = None
+) -> dict[DataFileId, DeleteFileId | None]:
+    """Return those of the data files, of one table or of any, that are live, with their live delete files."""
+    file, deletes = tables["data_file"], tables["delete_file"]
+    query = (
+        select(file.c.data_file_id, deletes.c.delete_file_id)
+        .outerjoin(
+            deletes, and_(deletes.c.data_file_id == file.c.data_file_id, deletes.c.end_snapshot.is_(None))
+        )
+        .where(file.c.end_snapshot.is_(None), true() if table_id is None else file.c.table_id == table_id)
+    )
+    return {
+        DataFileId(row.data_file_id): None if row.delete_file_id is None else DeleteFileId(row.delete_file_id)
+        for ids in in_parts(file_ids)
+        for row in connection.execute(query.where(file.c.data_file_id.in_(ids)))
+    }
+
+
+def delete_file_paths(
+    connection: Connection, tables: CatalogTables, table_id: int, delete_file_ids: Collection[int]
+) -> dict[DeleteFileId, str]:
+    """Return the paths of delete files as the schedule of deletions has them: below the data path."""
+    deletes = tables["delete_file"]
+    paths = _scheduled_paths(connection, tables, table_id, deletes.c.delete_file_id, delete_file_ids)
+    return {DeleteFileId(one): path for one, path in paths.items()}
+
+
+def live_file_paths(
+    connection: Connection, tables: CatalogTables, table_id: int, file_ids: Collection[int]
+) -> dict[DataFileId, str]:
+    """Return the paths of those of the data files that are live, as the schedule of deletions has them."""
+    file = tables["data_file"]
+    is_live = file.c.end_snapshot.is_(None)
+    paths = _scheduled_paths(connection, tables, table_id, file.c.data_file_id, file_ids, is_live)
+    return {DataFileId(one): path for one, path in paths.items()}
+
+
+def _scheduled_paths(  # noqa: PLR0913, PLR0917 - the last has a default
+    connection: Connection,
+    tables: CatalogTables,
+    table_id: int,
+    id_column: SqlColumn[int],
+    ids: Collection[int],
+    condition: ColumnElement[bool] | None = None,
+) -> dict[int, str]:
+    if not ids:
+        return {}
+    table, schema, file = tables["table"], tables["schema"], id_column.table
+    places = connection.execute(
+        select(table.c.path, table.c.path_is_relative, schema.c.path, schema.c.path_is_relative)
+        .join(schema, schema.c.schema_id == table.c.schema_id)
+        .where(table.c.table_id == table_id, table.c.end_snapshot.is_(None), schema.c.end_snapshot.is_(None))
+    ).one_or_none()
+    if places is None:
+        return {}
+    root = CatalogPath(places[0], places[1]).spelled_below(
+        CatalogPath(places[2], places[3]).spelled_below("")
+    )
+    query = select(id_column.label("id"), file.c.path, file.c.path_is_relative)
+    query = query.where(true() if condition is None else condition)
+    return {
+        row.id: CatalogPath(row.path, row.path_is_relative).spelled_below(root)
+        for part in in_parts(ids)
+        for row in connection.execute(query.where(id_column.in_(part)))
+    }
+
+
+def tables_with_live_files(
+    connection: Connection, tables: CatalogTables, table_ids: Collection[int]
+) -> frozenset[TableId]:
+    """Return those of the tables that have a live data file."""
+    if not table_ids:
+        return frozenset()
+    file = tables["data_file"]
+    rows = connection.execute(
+        select(file.c.table_id)
+        .where(file.c.table_id.in_(table_ids), file.c.end_snapshot.is_(None))
+        .distinct()
+    )
+    return frozenset(TableId(table_id) for table_id in rows.scalars())

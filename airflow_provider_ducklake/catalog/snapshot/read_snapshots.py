@@ -1,0 +1,259 @@
+"""Snapshots as the catalog holds them: the newest, one by id or time, all after another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    String,
+    and_,
+    bindparam,
+    func,
+    or_,
+    select,
+    true,
+    type_coerce,
+)
+
+from airflow_provider_ducklake.catalog.database.questions import Question, in_parts
+from airflow_provider_ducklake.errors import (
+    SnapshotNotFoundError,
+    TransactionConflictError,
+)
+from airflow_provider_ducklake.spec.ids import SnapshotId
+from airflow_provider_ducklake.spec.snapshots import Snapshot
+from airflow_provider_ducklake.transaction.changes_made import ChangeRecord, parse_changes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+    from datetime import datetime
+
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
+
+
+def head(connection: Connection, tables: CatalogTables) -> Snapshot:
+    """Return the newest snapshot."""
+    return which_head(tables).ask(connection)
+
+
+@lru_cache
+def which_head(tables: CatalogTables) -> Question[Snapshot]:
+    """Ask for the newest snapshot."""
+    snapshot = tables["snapshot"]
+    query = select(snapshot).order_by(snapshot.c.snapshot_id.desc()).limit(1)
+    return Question(query, lambda rows: _snapshot(rows[0]))
+
+
+def snapshot_by_id(connection: Connection, tables: CatalogTables, version: int) -> Snapshot:
+    """Return the snapshot with that id.
+
+    Raises:
+        SnapshotNotFoundError: it expired, or lies in the future.
+    """
+    snapshot = tables["snapshot"]
+    row = connection.execute(select(snapshot).where(snapshot.c.snapshot_id == version)).one_or_none()
+    if row is None:
+        raise _not_found(connection, tables, f"version {version}")
+    return _snapshot(row)
+
+
+def existing(
+    connection: Connection, tables: CatalogTables, snapshot_ids: Collection[SnapshotId]
+) -> frozenset[SnapshotId]:
+    """Return those of the snapshots that are there."""
+    ids = tables["snapshot"].c.snapshot_id
+    return frozenset(
+        SnapshotId(one)
+        for part in in_parts(snapshot_ids)
+        for one in connection.execute(select(ids).where(ids.in_(part))).scalars()
+    )
+
+
+def snapshot_by_time(connection: Connection, tables: CatalogTables, timestamp: datetime) -> Snapshot:
+    """Return the newest snapshot at or before an aware time; at equal times the highest id.
+
+    Raises:
+        SnapshotNotFoundError: the oldest snapshot is younger.
+    """
+    found = [one for one in _near(connection, tables, timestamp, newest=True) if one.time <= timestamp]
+    if not found:
+        raise _not_found(connection, tables, f"timestamp {timestamp.isoformat()}", with_times=True)
+    return max(found, key=lambda one: (one.time, one.id))
+
+
+def snapshot_from_time(connection: Connection, tables: CatalogTables, timestamp: datetime) -> Snapshot:
+    """Return the oldest snapshot at or after an aware time; at equal times the lowest id.
+
+    Raises:
+        SnapshotNotFoundError: the newest snapshot is older.
+    """
+    found = [one for one in _near(connection, tables, timestamp, newest=False) if one.time >= timestamp]
+    if not found:
+        raise _not_found(connection, tables, f"or after timestamp {timestamp.isoformat()}", with_times=True)
+    return min(found, key=lambda one: (one.time, one.id))
+
+
+def _near(connection: Connection, tables: CatalogTables, time: datetime, *, newest: bool) -> list[Snapshot]:
+    """Return few snapshots, among them the newest up to a time, or the oldest from it on."""
+    snapshot = tables["snapshot"]
+    times, ids = snapshot.c.snapshot_time, snapshot.c.snapshot_id
+    is_comparable: ColumnElement[bool] = true()
+    if connection.dialect.name == "sqlite":  # a text, which others may have written in another form
+        text = type_coerce(times, String)
+        is_comparable = and_(text.like(_OWN_FORM), text.not_like(_WITH_LAST_ZERO))
+    order = (times.desc(), ids.desc()) if newest else (times, ids)
+    nearest = (
+        select(ids)
+        .where(is_comparable, times <= time if newest else times >= time)
+        .order_by(*order)
+        .limit(1)
+        .scalar_subquery()
+    )
+    query = select(snapshot).where(or_(ids == nearest, ~is_comparable))
+    return [_snapshot(row) for row in connection.execute(query)]
+
+
+_OWN_FORM = "____-__-__ __:__:__%+00"  # LIKE patterns; texts of this form are in the order of their times
+_WITH_LAST_ZERO = "%.%0+00"
+
+
+def _not_found(
+    connection: Connection, tables: CatalogTables, wanted: str, *, with_times: bool = False
+) -> SnapshotNotFoundError:
+    snapshot = tables["snapshot"]
+    ids = snapshot.c.snapshot_id
+    oldest, newest = connection.execute(select(func.min(ids), func.max(ids))).one()
+    made: tuple[datetime, ...] = ()
+    if with_times:
+        ends = select(snapshot).where(ids.in_((oldest, newest))).order_by(ids)
+        rows = [_snapshot(row) for row in connection.execute(ends)]
+        made = (rows[0].time, rows[-1].time)
+    return SnapshotNotFoundError(wanted, oldest, newest, made)
+
+
+def _snapshot(row: Row[Any]) -> Snapshot:
+    return Snapshot(
+        SnapshotId(row.snapshot_id),
+        row.schema_version,
+        row.next_catalog_id,
+        row.next_file_id,
+        row.snapshot_time,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSnapshot:
+    """A snapshot, what its author said and what it changed; ``extra`` is ``commit_extra_info``."""
+
+    snapshot: Snapshot
+    changes: tuple[ChangeRecord, ...]
+    author: str | None
+    message: str | None
+    extra: str | None
+
+    @property
+    def id(self) -> SnapshotId:
+        """Its snapshot id."""
+        return self.snapshot.id
+
+    @property
+    def time(self) -> datetime:
+        """Its aware UTC time."""
+        return self.snapshot.time
+
+
+def all_snapshots(connection: Connection, tables: CatalogTables) -> list[Snapshot]:
+    """Return all snapshots, oldest first, without what they changed."""
+    snapshot = tables["snapshot"]
+    return [_snapshot(row) for row in connection.execute(select(snapshot).order_by(snapshot.c.snapshot_id))]
+
+
+def authors_and_messages(
+    connection: Connection, tables: CatalogTables
+) -> list[tuple[int, str | None, str | None]]:
+    """Return the id, author and message of each snapshot that has one of the two."""
+    changes = tables["snapshot_changes"]
+    has_one = or_(changes.c.author.is_not(None), changes.c.commit_message.is_not(None))
+    query = select(changes.c.snapshot_id, changes.c.author, changes.c.commit_message).where(has_one)
+    return [(row.snapshot_id, row.author, row.commit_message) for row in connection.execute(query)]
+
+
+def recorded_snapshots(connection: Connection, tables: CatalogTables) -> list[RecordedSnapshot]:
+    """Return all snapshots, oldest first."""
+    return _recorded(connection.execute(_with_changes(tables)).all())
+
+
+def which_newer(tables: CatalogTables, than: int) -> Question[list[RecordedSnapshot]]:
+    """Ask for the snapshots newer than one, oldest first."""
+    return Question(_newer(tables), _recorded, {"after": than})
+
+
+@lru_cache
+def _newer(tables: CatalogTables) -> Select[Any]:
+    ids = tables["snapshot"].c.snapshot_id
+    return _with_changes(tables).where(ids > bindparam("after", type_=BigInteger))
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a lake is: its newest snapshot, those after the one asked about, and its server's time."""
+
+    head: Snapshot
+    newer: list[RecordedSnapshot]
+    server_time: datetime | None
+
+
+def which_progress(
+    tables: CatalogTables, since: int, clock: ColumnElement[datetime] | None
+) -> Question[Progress]:
+    """Ask what came after a snapshot; ``clock`` is the server's, where it has one.
+
+    The answer raises a TransactionConflictError where the newest snapshot is older: a backup was restored.
+    """
+
+    def progress(rows: Sequence[Row[Any]]) -> Progress:
+        if not rows:
+            theirs = "is newer than all that the catalog has, as if a backup had been restored"
+            raise TransactionConflictError("commit on top of it", theirs, "the lake", since)
+        newer = _recorded(row for row in rows if row.snapshot_id > since)
+        return Progress(_snapshot(rows[-1]), newer, None if clock is None else rows[-1].now)
+
+    return Question(_progress(tables, clock), progress, {"since": since})
+
+
+@lru_cache
+def _progress(tables: CatalogTables, clock: ColumnElement[datetime] | None) -> Select[Any]:
+    ids = tables["snapshot"].c.snapshot_id
+    query = _with_changes(tables).where(ids >= bindparam("since", type_=BigInteger))
+    return query if clock is None else query.add_columns(clock.label("now"))
+
+
+def _with_changes(tables: CatalogTables) -> Select[Any]:
+    snapshot, changes = tables["snapshot"], tables["snapshot_changes"]
+    said = [changes.c[name] for name in _SAID if name in changes.c]
+    return (
+        select(snapshot, changes.c.changes_made, *said)
+        .outerjoin(changes, snapshot.c.snapshot_id == changes.c.snapshot_id)
+        .order_by(snapshot.c.snapshot_id)
+    )
+
+
+_SAID = ("author", "commit_message", "commit_extra_info")  # since 0.3
+
+
+def _recorded(rows: Iterable[Row[Any]]) -> list[RecordedSnapshot]:
+    return [
+        RecordedSnapshot(
+            _snapshot(row),
+            parse_changes(row.changes_made),
+            *(getattr(row, name, None) for name in _SAID),
+        )
+        for row in rows
+    ]

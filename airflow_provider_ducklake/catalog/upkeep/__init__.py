@@ -1,0 +1,1 @@
+"""Keep a lake in order: compaction, flush, expiry, clean-up."""

@@ -1,0 +1,190 @@
+"""Which files of a table become which, and the changes that say so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlalchemy import func, select
+
+from airflow_provider_ducklake.catalog.snapshot import read, read_files
+from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_snapshots
+from airflow_provider_ducklake.catalog.snapshot.inlined_tables import inlined_delete_table
+from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.planning.upkeep.compaction import Bin, Compaction, plan_bins, plan_rewrites
+from airflow_provider_ducklake.spec.ids import DataFileId, SnapshotId
+from airflow_provider_ducklake.spec.names.paths import relative_to
+from airflow_provider_ducklake.spec.types.ducklake_types import NOT_REWRITABLE
+from airflow_provider_ducklake.transaction.changes import (
+    MergeAdjacent,
+    MergedFile,
+    RewriteDeletes,
+    RewrittenFile,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule, RewriteRule
+    from airflow_provider_ducklake.spec.files import DataFile, LiveDataFile
+    from airflow_provider_ducklake.spec.ids import DeleteFileId
+    from airflow_provider_ducklake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.transaction.changes import RewriteSource
+
+
+def plan_merge(
+    connection: Connection,
+    catalog: Catalog,
+    table: TableSnapshot,
+    rule: MergeRule,
+    files: Collection[LiveDataFile] | None = None,
+) -> Compaction:
+    """Return how small files of a table are to be merged; ``files``: those of them that may be."""
+    tables, at = catalog.tables, table.snapshot.id
+    if files is None:
+        files = read_files.data_files(connection, tables, at, table.table_id, table.root, stats_of=())
+    if rule.target_file_size is None:
+        rule = replace(rule, target_file_size=table.options.integer("target_file_size"))
+    changed = _column_changes(connection, tables, table.table_id)
+    touched = files_with_deletes(connection, catalog, table.table_id)
+    schemas = {}
+    bins = []
+    for found in plan_bins(files, rule, changed, touched):
+        version = max((one for one in changed if one <= found[0].begin_snapshot), default=0)
+        if version not in schemas:
+            schemas[version] = read.columns(connection, tables, found[0].begin_snapshot, table.table_id)
+        bins.append(Bin(schemas[version], found))
+    _check_writable(table, bins)
+    return Compaction(table, tuple(bins))
+
+
+def plan_rewrite(
+    connection: Connection, catalog: Catalog, table: TableSnapshot, rule: RewriteRule
+) -> Compaction:
+    """Return how those files of a table are to be rewritten that have lost many rows."""
+    tables, at = catalog.tables, table.snapshot.id
+    if rule.target_file_size is None:
+        rule = replace(rule, target_file_size=table.options.integer("target_file_size"))
+    if rule.delete_threshold is None:
+        rule = replace(rule, delete_threshold=table.options.share("rewrite_delete_threshold"))
+    files = read_files.data_files(connection, tables, at, table.table_id, table.root, stats_of=())
+    found = inlined_delete_snapshots(connection, catalog, table.table_id, at)
+    marks = {file_id: tuple(sorted(places)) for file_id, places in found.items()}
+    bins = [Bin(table.schema, chosen) for chosen in plan_rewrites(files, rule, marks)]
+    _check_writable(table, bins)
+    touched = {file.id for one in bins for file in one.files}
+    chosen_marks = {file_id: places for file_id, places in marks.items() if file_id in touched}
+    return Compaction(table, tuple(bins), is_rewrite=True, marks=chosen_marks)
+
+
+def _check_writable(table: TableSnapshot, bins: Iterable[Bin]) -> None:
+    """Refuse columns that cannot be written, before any work.
+
+    Raises:
+        UnsupportedFeatureError: names the first.
+    """
+    for column in (column for one in bins for column in one.schema.walk()):
+        if str(column.type) in NOT_REWRITABLE:
+            raise UnsupportedFeatureError(
+                f"Files of {table.name} cannot be rewritten: column {column.name} has type {column.type}, "
+                "which this release does not write. Have DuckDB compact the table."
+            )
+
+
+def mark_counts(connection: Connection, catalog: Catalog, table_id: int) -> dict[DataFileId, int]:
+    """Return how many rows of each data file of a table were deleted in the catalog."""
+    marks = inlined_delete_table(table_id, catalog.tables.metadata_schema)
+    if not catalog.dialect.has_table(connection, marks.name, marks.schema):
+        return {}
+    query = select(marks.c.file_id, func.count(marks.c.row_id.distinct())).group_by(marks.c.file_id)
+    return {DataFileId(file_id): count for file_id, count in connection.execute(query)}
+
+
+def _column_changes(connection: Connection, tables: CatalogTables, table_id: int) -> frozenset[SnapshotId]:
+    """Return the snapshots that changed the columns of a table."""
+    column = tables["column"]
+    query = select(column.c.begin_snapshot, column.c.end_snapshot).where(column.c.table_id == table_id)
+    bounds = {one for row in connection.execute(query) for one in row}
+    return frozenset(SnapshotId(one) for one in bounds if one is not None)
+
+
+def files_with_deletes(connection: Connection, catalog: Catalog, table_id: int) -> frozenset[DataFileId]:
+    """Return the data files of a table of which rows were deleted, now or at any snapshot."""
+    deletes = catalog.tables["delete_file"]
+    query = select(deletes.c.data_file_id).where(deletes.c.table_id == table_id).distinct()
+    found = set(connection.execute(query).scalars())
+    marks = inlined_delete_table(table_id, catalog.tables.metadata_schema)
+    if catalog.dialect.has_table(connection, marks.name, marks.schema):
+        found.update(connection.execute(select(marks.c.file_id).distinct()).scalars())
+    return frozenset(DataFileId(one) for one in found)
+
+
+def mergeable_files(
+    connection: Connection, catalog: Catalog, table_id: int, file_ids: Collection[DataFileId]
+) -> dict[DataFileId, str]:
+    """Return those of the files that are live and never lost a row, with their paths below the data path."""
+    touched = files_with_deletes(connection, catalog, table_id)
+    paths = read_files.live_file_paths(connection, catalog.tables, table_id, file_ids)
+    return {file_id: path for file_id, path in paths.items() if file_id not in touched}
+
+
+def compaction_change(
+    table: TableSnapshot, files: Collection[MergedFile | RewrittenFile]
+) -> MergeAdjacent | RewriteDeletes:
+    """Return the change that puts files of one kind, by their absolute paths, in the place of others."""
+    merged = tuple(replace(one, file=_below(table, one.file)) for one in files if isinstance(one, MergedFile))
+    if merged:
+        return MergeAdjacent(table.table_id, table.name, merged)
+    rewritten = tuple(
+        replace(one, file=None if one.file is None else _below(table, one.file))
+        for one in files
+        if isinstance(one, RewrittenFile)
+    )
+    return RewriteDeletes(table.table_id, table.name, rewritten)
+
+
+def _below(table: TableSnapshot, file: DataFile) -> DataFile:
+    return replace(file, path=relative_to(file.path, table.root).path or "")
+
+
+def as_planned(
+    connection: Connection, catalog: Catalog, table_id: int, files: Collection[MergedFile | RewrittenFile]
+) -> list[MergedFile | RewrittenFile]:
+    """Return those of the files whose sources are what they were when they were read, each source once.
+
+    Where a task ran twice, two files are made of the same sources: the first counts.
+    What was rewritten has the columns of then, and has to be of a table that has them still: readers take the
+    columns of a file for those of its first snapshot. What was merged is as old as its rows.
+    """
+    sources = [one for file in files for one in file.sources]
+    whole = mergeable_files(connection, catalog, table_id, sources)
+    targets = read_files.live_targets(connection, catalog.tables, sources, table_id)
+    counts = mark_counts(connection, catalog, table_id)
+    altered = max(_column_changes(connection, catalog.tables, table_id), default=0)
+
+    def is_as_planned(one: MergedFile | RewrittenFile) -> bool:
+        if isinstance(one, MergedFile):
+            return whole.keys() >= set(one.sources)
+        return altered <= one.read_at and all(_is_as_read(origin, targets, counts) for origin in one.origins)
+
+    taken: set[DataFileId] = set()
+    found = []
+    for one in files:
+        if is_as_planned(one) and taken.isdisjoint(one.sources):
+            taken.update(one.sources)
+            found.append(one)
+    return found
+
+
+def _is_as_read(
+    origin: RewriteSource,
+    targets: Mapping[DataFileId, DeleteFileId | None],
+    counts: Mapping[DataFileId, int],
+) -> bool:
+    is_live = origin.file_id in targets
+    same_deletes = is_live and targets[origin.file_id] == origin.delete_file_id
+    return same_deletes and counts.get(origin.file_id, 0) == origin.mark_count

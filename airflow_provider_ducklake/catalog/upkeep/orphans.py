@@ -1,0 +1,197 @@
+"""Delete files below the data path that the catalog does not name: what failed or killed writes left behind.
+
+A file that was just written looks the same, so only those of a certain age go, none of a job that may still
+commit, and none at all where another lake seems to keep its files there. *Source:* the reference's
+``ducklake_delete_orphaned_files`` (dossier §9.5), which has the age alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select
+
+from airflow_provider_ducklake.catalog.database.questions import in_parts, streamed
+from airflow_provider_ducklake.catalog.ledger import jobs
+from airflow_provider_ducklake.catalog.snapshot import read_snapshots
+from airflow_provider_ducklake.catalog.snapshot.file_paths import (
+    may_mislead,
+    named_files,
+    scheduled_files,
+    table_directories,
+)
+from airflow_provider_ducklake.catalog.upkeep.data_path_mark import check_mark, leave_mark, mark_names
+from airflow_provider_ducklake.errors import SharedDataPathError
+from airflow_provider_ducklake.planning.upkeep.orphans import (
+    LakeFiles,
+    StoredFile,
+    find_orphans,
+    foreign_evidence,
+    other_marks,
+)
+from airflow_provider_ducklake.planning.upkeep.retention import cut_off
+from airflow_provider_ducklake.spec.names.paths import CatalogPath, path_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import timedelta
+    from typing import Any
+
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.catalog.dialects.opened import Catalog
+
+log = logging.getLogger(__name__)
+
+FILES_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanRule:
+    """What a user asked for; times are aware.
+
+    ``stage_ttl``: how long the files of a job that nobody commits are kept. ``sole_owner``: the user says
+    that no other lake has files below the data path.
+    """
+
+    older_than: datetime | timedelta
+    floor: timedelta
+    stage_ttl: timedelta
+    sole_owner: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OrphansResult:
+    """What a deletion of orphans did, or with ``dry_run`` would do; paths are full ones.
+
+    ``young`` and ``protected`` count the files that nobody names and that stay: for their age, and for the
+    sake of jobs that may still commit. ``failures`` are (path, reason) of files and directories.
+    ``evidence`` says why a dry run would be refused.
+    """
+
+    deleted: tuple[str, ...]
+    bytes: int
+    young: int
+    protected: int
+    failures: tuple[tuple[str, str], ...]
+    evidence: str | None
+    dry_run: bool
+
+
+def delete_orphans(
+    catalog: Catalog, rule: OrphanRule, storage_options: Mapping[str, Any], *, dry_run: bool
+) -> OrphansResult:
+    """Delete what ``rule`` chooses; the files are listed before the catalog is read.
+
+    Raises:
+        InvalidInputError: the moment lies in the future, or is nearer than the rule's floor.
+        SharedDataPathError: another lake seems to keep files below the data path.
+        StorageError: the data path cannot be listed, or marked.
+        UntrustedValueError: a schema or table has a path that leads elsewhere than it says.
+    """
+    from airflow_provider_ducklake.storage.files.listing import list_files  # noqa: PLC0415 - heavy
+
+    with catalog.dialect.reading() as connection:
+        now = catalog.dialect.server_time(connection)
+    cut_off(rule.older_than, now, rule.floor)  # before anything is done
+    mark = None if dry_run else leave_mark(catalog, storage_options)
+    listing = list_files(catalog.data_path, storage_options)
+    stored = [
+        StoredFile(catalog.data_path + one.name, one.name, one.size, one.changed_at) for one in listing.files
+    ]
+    limit = _limit(rule, now, next((one.changed_at for one in stored if one.name == mark), None))
+    if not dry_run:
+        jobs.retire(catalog, rule.stage_ttl)
+    lake, next_file_id, marks = _what_is_named(catalog)
+    orphans = find_orphans(stored, lake, limit)
+    evidence = _evidence(other_marks(stored, marks))
+    if evidence is None and not rule.sole_owner:
+        evidence = foreign_evidence(orphans, lake)
+    failures = list(listing.unreadable.items())
+    if dry_run:
+        size = sum(one.size for one in orphans.files)
+        paths = tuple(one.path for one in orphans.files)
+        return OrphansResult(
+            paths, size, orphans.young, orphans.protected, tuple(failures), evidence, dry_run
+        )
+    if evidence is not None:
+        raise SharedDataPathError(catalog.data_path, evidence)
+    assert mark is not None
+    check_mark(catalog, mark, storage_options)
+    deleted = _delete(catalog, orphans.files, next_file_id, storage_options, failures)
+    size = sum(one.size for one in deleted)
+    paths = tuple(one.path for one in deleted)
+    return OrphansResult(paths, size, orphans.young, orphans.protected, tuple(failures), None, dry_run)
+
+
+def _limit(rule: OrphanRule, now: datetime, marked_at: datetime | None) -> datetime:
+    """Return before when a file must have changed: by the slowest of the clocks, the store's among them."""
+    slowest = min(now, datetime.now(UTC), marked_at or now)
+    if isinstance(rule.older_than, datetime):
+        return min(rule.older_than, slowest - rule.floor)
+    return cut_off(rule.older_than, slowest, rule.floor)
+
+
+def _what_is_named(catalog: Catalog) -> tuple[LakeFiles, int, frozenset[str]]:
+    """Return what the lake names, the first file id that it has not given away, and its own marks."""
+    lake, data_path_key = LakeFiles(), path_key(catalog.data_path).rstrip("/") + "/"
+    with catalog.dialect.reading() as connection:
+        head = read_snapshots.head(connection, catalog.tables)
+        known = jobs.all_jobs(connection, catalog)
+        lake.jobs = frozenset(known)
+        lake.open_jobs = frozenset(one.id for one in known.values() if one.released_at is None)
+        for path, is_full in named_files(connection, catalog):
+            lake.add(path, data_path_key, is_full=is_full)
+        for path in scheduled_files(connection, catalog):
+            lake.add(path, data_path_key)
+        _check_readable(connection, catalog)
+        directories = table_directories(connection, catalog)
+        lake.directories = {path_key(one) for roots in directories.values() for one in roots}
+        return lake, head.next_file_id, mark_names(connection, catalog)
+
+
+def _check_readable(connection: Connection, catalog: Catalog) -> None:
+    """Refuse a catalog that has a directory elsewhere: all files of the true one would seem to be orphans.
+
+    Raises:
+        UntrustedValueError: a schema or table has a path that leads elsewhere than it says.
+    """
+    for kind in ("schema", "table"):
+        row = catalog.tables[kind]
+        query = select(row.c.path, row.c.path_is_relative).where(may_mislead(row.c.path))
+        for path, is_relative in streamed(connection, query):
+            CatalogPath(path, is_relative).below(catalog.data_path, f"A row of ducklake_{kind}")
+
+
+def _evidence(marks: Sequence[str]) -> str | None:
+    if not marks:
+        return None
+    return (
+        f"another lake has left its mark there, {', '.join(marks)}. Give each lake a data path of its own; "
+        "if that lake is gone, remove its mark."
+    )
+
+
+def _delete(
+    catalog: Catalog,
+    files: Sequence[StoredFile],
+    next_file_id: int,
+    storage_options: Mapping[str, Any],
+    failures: list[tuple[str, str]],
+) -> list[StoredFile]:
+    """Delete files, many at once, but those that commits since have named; return which are gone."""
+    from airflow_provider_ducklake.storage.files.deletion import delete_files  # noqa: PLC0415 - heavy
+
+    deleted: list[StoredFile] = []
+    for part in in_parts(files, FILES_AT_ONCE):
+        with catalog.dialect.reading() as connection:
+            named = {path_key(path) for path, _ in named_files(connection, catalog, since=next_file_id)}
+        free = [one for one in part if path_key(one.path) not in named]
+        done = delete_files([one.path for one in free], storage_options)
+        deleted += [one for one, outcome in zip(free, done, strict=True) if outcome.error is None]
+        failures += [(outcome.path, outcome.error) for outcome in done if outcome.error is not None]
+        log.info("Deleted %d of %d orphaned files, %d failed", len(deleted), len(files), len(failures))
+    return deleted

@@ -1,0 +1,1 @@
+"""Plans of reads: pruning, scans, the change feed."""

@@ -1,0 +1,132 @@
+"""The least and the greatest value of a column, where statistics of files say them exactly.
+
+Statistics may be wider than the values: texts are cut, rows were deleted, NaN is left out, another type was
+written. Then nothing is said. *Source:* statistics that the reference writes (dossier §4.1, §4.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from airflow_provider_ducklake.spec.stats import STRING_BOUND_BYTES
+from airflow_provider_ducklake.spec.types.ducklake_types import (
+    SIGNED_INTEGERS,
+    UNSIGNED_INTEGERS,
+    DecimalType,
+    ScalarType,
+    is_float,
+)
+from airflow_provider_ducklake.spec.types.literals import parse_scalar
+from airflow_provider_ducklake.spec.types.values import Physical, parse_physical
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from airflow_provider_ducklake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.spec.schema import Column
+    from airflow_provider_ducklake.spec.stats import ColumnStats
+    from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
+
+Bounds: TypeAlias = tuple[Physical, Physical] | None  # None: there is no value
+
+_EXACT_IN_ANY_FILE = {"boolean", "date", "time", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"}
+_EXACT_IN_OURS = {"timestamptz", "float32", "float64", "varchar", "blob", "uuid"}
+
+_INTEGERS = {ScalarType(name) for name in (*SIGNED_INTEGERS, *UNSIGNED_INTEGERS)}
+
+
+class InexactError(Exception):
+    """Statistics do not say the bounds exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnHistory:
+    """A column as a snapshot has it, the first snapshot that had it, and the types that it ever had."""
+
+    column: Column
+    since: int
+    types: frozenset[str]
+
+
+def bounds_of_files(history: ColumnHistory, files: Iterable[LiveDataFile], at: int) -> Bounds:
+    """Return the exact bounds of a column over all rows of files at a snapshot.
+
+    Raises:
+        InexactError: the statistics do not say them.
+    """
+    _check_types(history)
+    found: Bounds = None
+    for file in files:
+        found = widened(found, _bounds_of_file(history, file, at))
+    return found
+
+
+def widened(left: Bounds, right: Bounds) -> Bounds:
+    """Return bounds around both."""
+    if left is None or right is None:
+        return left or right
+    return min(left[0], right[0]), max(left[1], right[1])
+
+
+def _check_types(history: ColumnHistory) -> None:
+    type_ = history.column.type
+    if not (_is_number(type_) or str(type_) in _EXACT_IN_ANY_FILE | _EXACT_IN_OURS):
+        raise InexactError
+    was_rounded = is_float(type_) or str(type_) in _EXACT_IN_OURS
+    if was_rounded and history.types != {str(type_)}:
+        raise InexactError
+
+
+def _is_number(type_: DuckLakeType) -> bool:
+    return isinstance(type_, DecimalType) or type_ in _INTEGERS
+
+
+def _bounds_of_file(history: ColumnHistory, file: LiveDataFile, at: int) -> Bounds:
+    has_other_rows = file.delete_file is not None or file.snapshot_counts or (file.partial_max or 0) > at
+    if has_other_rows:
+        raise InexactError
+    stats = file.column_stats.get(history.column.id)
+    if stats is None:
+        return _initial(history, file)
+    if file.mapping_id is not None and str(history.column.type) in _EXACT_IN_OURS:
+        raise InexactError
+    return _bounds_of_statistics(history.column.type, stats)
+
+
+def _initial(history: ColumnHistory, file: LiveDataFile) -> Bounds:
+    """Return the bounds of a file that was written before the column was added."""
+    if file.mapping_id is not None or file.begin_snapshot >= history.since or not file.record_count:
+        raise InexactError
+    text = history.column.initial_default
+    if text is None:
+        return None
+    value = parse_scalar(history.column.type, text)
+    return exact(value, value)
+
+
+def _bounds_of_statistics(type_: DuckLakeType, stats: ColumnStats) -> Bounds:
+    if stats.value_count == 0:
+        return None
+    may_be_nan = is_float(type_) and stats.contains_nan is not False
+    if stats.min_value is None or stats.max_value is None or may_be_nan:
+        raise InexactError
+    try:
+        return exact(parse_physical(type_, stats.min_value), parse_physical(type_, stats.max_value))
+    except ValueError:
+        raise InexactError from None
+
+
+_MAY_BE_CUT = STRING_BOUND_BYTES - 3  # before a character of up to four bytes
+
+
+def exact(low: Physical, high: Physical) -> Bounds:
+    """Return two values as bounds.
+
+    Raises:
+        InexactError: one is a text that may have been cut, or NaN.
+    """
+    for one in (low, high):
+        if (isinstance(one, bytes) and len(one) >= _MAY_BE_CUT) or one != one:  # noqa: PLR0124 - NaN
+            raise InexactError
+    return low, high

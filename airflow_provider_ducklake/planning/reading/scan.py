@@ -1,0 +1,97 @@
+"""What to read for a table at a snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ducklake.planning.reading.predicates import column_ids
+from airflow_provider_ducklake.planning.reading.pruning import may_match
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from airflow_provider_ducklake.planning.reading.predicates import Predicate
+    from airflow_provider_ducklake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, PartitionId, SnapshotId
+    from airflow_provider_ducklake.spec.partitioning import PartitionSpec
+    from airflow_provider_ducklake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.spec.snapshots import TableSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class InlinedRows:
+    """Live rows of one inlined table as the database gave them; ``schema`` is the one it was made for.
+
+    A row has a cell for each column by name, ``row_id`` and ``begin_snapshot``, its first snapshot.
+    """
+
+    table_name: str
+    schema: TableSchema
+    rows: tuple[Mapping[str, Any], ...]
+
+    @property
+    def row_ids(self) -> tuple[int, ...]:
+        """The row id of each row."""
+        return tuple(row["row_id"] for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """The rows that are the table: of its files, all but those at ``inlined_deletes``, and inlined ones.
+
+    With ``where`` only those for which it is true: ``files`` are those that may hold such rows.
+    ``columns_since`` is for each column and nested field the snapshot that gave it its name and type of now:
+    what DuckLake wrote after it has the field so. A field that is not in it may differ in any file.
+    """
+
+    table: TableSnapshot
+    files: tuple[LiveDataFile, ...]
+    columns: tuple[str, ...]
+    inlined_rows: tuple[InlinedRows, ...] = ()
+    inlined_deletes: Mapping[DataFileId, Sequence[int]] = field(default_factory=dict)  # ascending positions
+    where: Predicate | None = None
+    columns_since: Mapping[ColumnId, SnapshotId] = field(default_factory=dict)
+
+
+def columns_to_read(plan: ScanPlan) -> tuple[Column, ...]:
+    """Return the plan's columns, and behind them those that only its filter looks at."""
+    schema = plan.table.schema
+    chosen = tuple(schema.find(name) for name in plan.columns)
+    if plan.where is None:
+        return chosen
+    wanted = set(column_ids(plan.where))
+    return (
+        *chosen,
+        *(one for one in schema.columns if one not in chosen and wanted & {inner.id for inner in one.walk()}),
+    )
+
+
+def plan_scan(  # noqa: PLR0913 - the last three have defaults
+    table: TableSnapshot,
+    columns: tuple[str, ...] | None,
+    inlined_rows: tuple[InlinedRows, ...],
+    inlined_deletes: Mapping[DataFileId, Sequence[int]],
+    *,
+    where: Predicate | None = None,
+    partition_specs: Mapping[PartitionId, PartitionSpec] = MappingProxyType({}),
+    columns_since: Mapping[ColumnId, SnapshotId] = MappingProxyType({}),
+) -> ScanPlan:
+    """Return the plan for reading a table whose snapshot was taken with its files.
+
+    ``columns`` None means every column. The inlined rows and deletes are those in force at the snapshot; an
+    inlined delete names the position of a row in its file, ascending. ``partition_specs`` are those that the
+    table ever had.
+
+    Raises:
+        ColumnNotFoundError: no such column.
+    """
+    assert table.files is not None
+    chosen = table.schema.names if columns is None else columns
+    names = tuple(table.schema.find(name, str(table.name)).name for name in chosen)
+    files = table.files
+    if where is not None:
+        types = {column.id: column.type for column in table.schema.walk()}
+        files = tuple(file for file in files if may_match(where, file, types, partition_specs))
+    return ScanPlan(table, files, names, inlined_rows, inlined_deletes, where, columns_since)

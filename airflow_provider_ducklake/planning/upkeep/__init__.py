@@ -1,0 +1,1 @@
+"""Plans of maintenance: compaction, expiry, restore, migration."""

@@ -1,0 +1,1 @@
+"""What goes between an operator and its Spark job: requests, results, errors, files."""

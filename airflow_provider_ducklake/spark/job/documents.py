@@ -1,0 +1,159 @@
+"""What the documents of a job may say: they lie where others than the job may write.
+
+Whoever can write below the data path can change the rows of the lake, and no more than that: documents name
+files of their own job alone, tables that the catalog has noted for it, and columns without code of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError, UntrustedValueError
+from airflow_provider_ducklake.spec.names.identifiers import check_name
+from airflow_provider_ducklake.spec.names.paths import is_of_job
+from airflow_provider_ducklake.spec.schema import Default
+from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType, catalog_name
+from airflow_provider_ducklake.spec.types.values import order_key, parse_physical
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from airflow_provider_ducklake.planning.writing.write import WriteResult
+    from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.spec.stats import ColumnStats
+    from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
+
+_NAMES = re.compile(r"(?:part|deletes)-[0-9]{5,9}\.json")
+
+
+@contextmanager
+def reading(document: str) -> Iterator[None]:
+    """Turn what comes of a document that lacks something, or has it in another form, into an error of ours.
+
+    Raises:
+        SparkJobError: names the document.
+    """
+    try:
+        yield
+    except DuckLakeError:
+        raise
+    except _OF_OTHER_DOCUMENTS as error:
+        problem = f"{type(error).__name__}: {error}"[:_LONGEST_PROBLEM]
+        raise SparkJobError(
+            f"{document} is not what a job of this release writes ({problem}); refusing to commit it. Run "
+            "the task that wrote it again."
+        ) from error
+
+
+_OF_OTHER_DOCUMENTS = (
+    *(LookupError, TypeError, ValueError, AttributeError),
+    *(ArithmeticError, AssertionError, RecursionError),
+)
+_LONGEST_PROBLEM = 300
+
+
+def checked_names(names: Iterable[object], document: str) -> list[str]:
+    """Return the names of a job's documents that another one of its documents gives.
+
+    Raises:
+        UntrustedValueError: one is no such name, or is given twice.
+    """
+    found = [str(name) for name in names]
+    for name in found:
+        if _NAMES.fullmatch(name) is None:
+            raise UntrustedValueError(document, name, "is no name of a job's document")
+    check_once(found, document)
+    return found
+
+
+def is_document(name: str) -> bool:
+    """Whether a file is a part of a job's result by its name."""
+    return _NAMES.fullmatch(name) is not None
+
+
+def check_once(values: Iterable[object], document: str) -> None:
+    """Refuse what a job names twice: its parts, its files and the rows that it deletes are sets.
+
+    Raises:
+        UntrustedValueError: names the first such value.
+    """
+    seen: set[object] = set()
+    for value in values:
+        if value in seen:
+            raise UntrustedValueError(document, str(value), "is named twice there")
+        seen.add(value)
+
+
+def check_own_files(paths: Iterable[object], directory: str, document: str) -> None:
+    """Refuse files that the job with that directory cannot have written.
+
+    Raises:
+        UntrustedValueError: names the first of them.
+    """
+    for path in paths:
+        if not isinstance(path, str) or not is_of_job(path, directory):
+            raise UntrustedValueError(document, str(path), f"is no file of the job that has {directory}")
+
+
+def check_defaults(schema: TableSchema, before: TableSchema | None, document: str) -> None:
+    """Refuse columns with a default that they did not have before: a job gives none, and one may be code.
+
+    Raises:
+        UntrustedValueError: names the default.
+    """
+    known = {} if before is None else {one.id: (one.default, one.initial_default) for one in before.walk()}
+    for column in schema.walk():
+        if (column.default, column.initial_default) != known.get(column.id, (Default(), None)):
+            given = column.default.value if column.initial_default is None else column.initial_default
+            raise UntrustedValueError(document, str(given), f"is no default that column {column.name} had")
+
+
+def check_result(result: WriteResult, document: str) -> None:
+    """Refuse files and columns that no reader of the lake could make sense of.
+
+    Raises:
+        UntrustedValueError: names the value.
+    """
+    columns = list(result.schema.walk())
+    check_once((column.id for column in columns), document)
+    for column in columns:
+        check_name(column.name, "column")
+    types = {column.id: column.type for column in columns if not column.children}
+    for file in result.data_files:
+        if len(file.partition_values) != len(result.partition_fields):
+            raise UntrustedValueError(document, str(file.partition_values), "are not the values of the keys")
+        for stats in file.column_stats.values():
+            _check_stats(stats, types.get(stats.column_id), document)
+
+
+def _check_stats(stats: ColumnStats, type_: DuckLakeType | None, document: str) -> None:
+    if type_ is None:
+        raise UntrustedValueError(document, str(stats.column_id), "is no column with values of the table")
+    bounds = [one for one in (stats.min_value, stats.max_value) if one is not None]
+    for bound in bounds:
+        if not _is_text_of(bound, type_):
+            raise UntrustedValueError(document, bound, f"is no value of {catalog_name(type_)}")
+    if len(bounds) > 1 and order_key(type_, bounds[0]) > order_key(type_, bounds[1]):
+        raise UntrustedValueError(document, bounds[0], f"is greater than {bounds[1]!r}, the greatest value")
+
+
+def _is_text_of(value: str, type_: DuckLakeType) -> bool:
+    """Whether all readers take the text for a value of the type; Python's parsers take more texts."""
+    if type_ in _OF_ANY_TEXT:
+        return True
+    try:
+        parse_physical(type_, value)
+    except (ValueError, ArithmeticError):
+        return False
+    return value.isascii() and "_" not in value and value == value.strip()
+
+
+_OF_ANY_TEXT = (ScalarType("varchar"), ScalarType("json"), ScalarType("blob"))
+
+
+def digest_of_bytes(content: bytes) -> str:
+    """Return what tells a file from every other."""
+    return hashlib.sha256(content).hexdigest()

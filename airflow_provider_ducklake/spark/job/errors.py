@@ -1,0 +1,91 @@
+"""Errors on their way from a task to the operator: our own classes, found again in Spark's texts.
+
+Such a text may hold values of rows as well. So our errors stand between marks that no row can have: they are
+drawn by the driver when it starts, and tasks get them with what they are to do.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from functools import cache
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import AnalysisException
+
+from airflow_provider_ducklake import errors
+from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError
+from airflow_provider_ducklake.spark.output.causes import OF_EXCEPTIONS, told_by
+from airflow_provider_ducklake.spark.sources import message_of
+
+_LONGEST = 2_000
+_MOST_CAUSES = 20
+
+
+@cache
+def secret() -> str:
+    """Return what this driver's marks hold; a task is told by the driver."""
+    return secrets.token_hex(8)
+
+
+def marked(
+    message: str, class_: type[DuckLakeError] = InvalidInputError, of_driver: str | None = None
+) -> str:
+    """Return the text that tells the driver the class of a task's error; that class takes one argument.
+
+    ``of_driver`` is the driver's secret; None: this is the driver.
+    """
+    key = of_driver or secret()
+    return f"<<{key}:{class_.__name__}|{message}|{key}>>"
+
+
+def marks() -> tuple[str, str]:
+    """Return what stands before and after the message of an ``InvalidInputError``."""
+    before, after = marked("\0").split("\0")
+    return before, after
+
+
+def typed(error: Exception) -> DuckLakeError:
+    """Return the error of ours that ``error`` is or carries; anything else becomes a ``SparkJobError``."""
+    if isinstance(error, DuckLakeError):
+        return error
+    # an analysis shows its plan behind its message, with the marks of errors that did not happen
+    text = message_of(error) if isinstance(error, AnalysisException) else str(error)
+    found = re.search(rf"<<{secret()}:(\w+)\|(.*?)\|{secret()}>>", text, re.DOTALL)
+    class_ = getattr(errors, found[1], None) if found is not None else None
+    if found is not None and isinstance(class_, type) and issubclass(class_, DuckLakeError):
+        return _made(class_, found[2])
+    cause = cause_of(error)
+    said = f"{type(error).__name__}: {_shortened(text)}"
+    return SparkJobError(said if cause is None else f"{cause}\n{said}")
+
+
+def cause_of(error: Exception) -> str | None:
+    """Return what Spark's error comes of in a sentence, with Spark's words; None where it is not known."""
+    return told_by(_java_exceptions(error), OF_EXCEPTIONS)
+
+
+def _java_exceptions(error: Exception) -> list[str]:
+    """Return what each exception of Java behind an error says of itself, its causes last."""
+    java = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    found: list[str] = []
+    try:
+        while java is not None and len(found) < _MOST_CAUSES:
+            found.append(java.toString())
+            java = java.getCause()
+    except (Py4JError, OSError):  # there is no JVM any more
+        pass
+    return found
+
+
+def _made(class_: type[DuckLakeError], message: str) -> DuckLakeError:
+    try:
+        return class_(message)
+    except TypeError:  # it is made of several things, which its message does not tell apart
+        return SparkJobError(f"{class_.__name__}: {message}")
+
+
+def _shortened(text: str) -> str:
+    text = text.split("\n\nJVM stacktrace:", maxsplit=1)[0]
+    text = "\n".join(line for line in text.splitlines() if not line.startswith("\tat ")).strip()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"

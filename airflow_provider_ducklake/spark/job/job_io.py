@@ -1,0 +1,512 @@
+"""Hand a job its request and take its result, as files in the job's private directory.
+
+The operator writes ``request.json``. The job writes ``part-00000.json``, … (each after the files it names),
+where rows were deleted ``deletes-00000.json``, … too, and at last ``_DONE``, or else ``_ERROR.json``. Where
+the commit is left to another task, the operator adds ``stage.json`` and keeps it all until then. Storage
+options are fsspec's. Importing this loads neither pyspark nor pyarrow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from airflow_provider_ducklake.errors import (
+    DuckLakeError,
+    InvalidInputError,
+    SparkJobError,
+    StorageError,
+    UntrustedValueError,
+)
+from airflow_provider_ducklake.planning.writing.job_target import JobTarget, digest
+from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
+from airflow_provider_ducklake.planning.writing.write import NewTable
+from airflow_provider_ducklake.spark.job import job_json
+from airflow_provider_ducklake.spark.job.data_file_json import decode_data_file, encode_data_file
+from airflow_provider_ducklake.spark.job.documents import (
+    check_defaults,
+    check_once,
+    check_own_files,
+    check_result,
+    checked_names,
+    digest_of_bytes,
+    is_document,
+    reading,
+)
+from airflow_provider_ducklake.spark.job.error_json import decode_error, encode_error
+from airflow_provider_ducklake.spark.job.kinds import integer
+from airflow_provider_ducklake.spark.job.request import (
+    Dataset,
+    DatasetSource,
+    Engine,
+    JobRequest,
+    Source,
+    SqlSource,
+    TransformSource,
+    job_directory,
+    source_of,
+)
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.planning.writing.staged import StagedWrite, Target
+    from airflow_provider_ducklake.planning.writing.write import WriteResult
+    from airflow_provider_ducklake.spec.files import DataFile
+
+__all__ = [
+    "Dataset",
+    "DatasetSource",
+    "Engine",
+    "JobRequest",
+    "Source",
+    "SqlSource",
+    "TransformSource",
+    "delete_job_directories",
+    "delete_job_files",
+    "delete_stage",
+    "delete_stage_files",
+    "has_stage",
+    "incomplete_file",
+    "job_directory",
+    "job_of_stage",
+    "read_error",
+    "read_request",
+    "read_results",
+    "read_row_changes",
+    "read_stage",
+    "request_digest",
+    "request_uri",
+    "source_of",
+    "stage_uri",
+    "target_of_stage",
+    "write_error",
+    "write_request",
+    "write_results",
+    "write_row_changes",
+    "write_stage",
+]
+
+REQUEST, DONE, ERROR, STAGE = "request.json", "_DONE", "_ERROR.json", "stage.json"
+_STAGE_URI = re.compile(r".*/ducklake-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/stage\.json", re.DOTALL)
+FILES_PER_PART = 1_000
+StorageOptions: TypeAlias = Mapping[str, Any] | None
+
+
+def request_uri(directory: str) -> str:
+    """Return where the request of the job in ``directory`` lies: the job's only argument."""
+    return directory + REQUEST
+
+
+def write_request(request: JobRequest, storage_options: StorageOptions = None) -> str:
+    """Write the request (mode 0600 locally) and return its URI."""
+    uri = request_uri(request.directory)
+    _write(uri, job_json.encode_request(request), storage_options)
+    return uri
+
+
+def request_digest(request: JobRequest) -> str:
+    """Return what tells the request from every other: a job refuses one that somebody has changed."""
+    return digest_of_bytes(job_json.dumps(job_json.encode_request(request)))
+
+
+def read_request(
+    uri: str, expected_digest: str | None = None, storage_options: StorageOptions = None
+) -> JobRequest:
+    """Return the request at ``uri``.
+
+    Raises:
+        SparkJobError: it is unreadable, or does not lie in the directory it names.
+        UntrustedValueError: it is not the one with the digest.
+    """
+    from airflow_provider_ducklake.storage.files.filesystem import read_bytes  # noqa: PLC0415 - loads pyarrow
+
+    content = read_bytes(uri, storage_options)
+    if expected_digest is not None and digest_of_bytes(content) != expected_digest:
+        raise UntrustedValueError(
+            uri, digest_of_bytes(content), f"is not the digest of what was asked for, {expected_digest}"
+        )
+    with reading(uri):
+        request = job_json.decode_request(job_json.loads(content, uri))
+    if uri != request_uri(request.directory):
+        raise SparkJobError(
+            f"{uri} asks for a job in {request.directory}; a request lies in its job's directory."
+        )
+    return request
+
+
+def write_results(
+    request: JobRequest, results: Sequence[WriteResult], storage_options: StorageOptions = None
+) -> None:
+    """Write the parts, then ``_DONE``; call it when every data file is complete.
+
+    There is a result for each of the request's plans.
+    """
+    _finish(request, results, {}, storage_options)
+
+
+def write_row_changes(
+    request: JobRequest, changes: RowChanges, storage_options: StorageOptions = None
+) -> None:
+    """Write what a job deleted, and the rest as ``write_results`` does."""
+    names = []
+    for number, start in enumerate(range(0, max(len(changes.deletes), 1), FILES_PER_PART)):
+        names.append(f"deletes-{number:05d}.json")
+        files = changes.deletes[start : start + FILES_PER_PART]
+        document = {
+            "job_id": request.job_id,
+            "deletes": [job_json.encode_deletes(one) for one in files],
+            "inlined": [] if number else list(changes.inlined),
+        }
+        _write(request.directory + names[-1], document, storage_options)
+    _finish(request, (changes.updated, changes.inserted), {"deletes": names}, storage_options)
+
+
+def _finish(
+    request: JobRequest, results: Sequence[WriteResult], more: job_json.Json, storage_options: StorageOptions
+) -> None:
+    count, written = 0, []
+    for result in results:
+        names: list[str] = []
+        for part in _parts(result.data_files):
+            names.append(f"part-{count:05d}.json")
+            count += 1
+            files = [encode_data_file(file) for file in part]
+            document = {"job_id": request.job_id, "data_files": files}
+            _write(request.directory + names[-1], document, storage_options)
+        written.append({"parts": names, **job_json.encode_summary(result)})
+    done = {"job_id": request.job_id, "results": written, **more}
+    _write(request.directory + DONE, done, storage_options)
+
+
+def _parts(data_files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
+    for start in range(0, len(data_files), FILES_PER_PART):
+        yield data_files[start : start + FILES_PER_PART]
+
+
+def write_error(request: JobRequest, error: DuckLakeError, storage_options: StorageOptions = None) -> None:
+    """Write why the job failed, so that the operator can raise the same exception.
+
+    Nothing is written where the request is gone: the operator has given up and removed the directory.
+    """
+    from airflow_provider_ducklake.storage.files.filesystem import exists  # noqa: PLC0415 - loads pyarrow
+
+    if not exists(request_uri(request.directory), storage_options):
+        return
+    document = {"job_id": request.job_id, **encode_error(error)}
+    _write(request.directory + ERROR, document, storage_options)
+
+
+def read_results(request: JobRequest, storage_options: StorageOptions = None) -> tuple[WriteResult, ...]:
+    """Return what the job did, for each of the request's plans.
+
+    Raises:
+        DuckLakeError: the job's own error, of the class it had there.
+        SparkJobError: no complete result, or that of another job.
+    """
+    results = _read_results(request.directory, request.job_id, storage_options)
+    if results is None:
+        raise read_error(request, storage_options) or SparkJobError(
+            f"Job {request.job_id} ended without a result: {request.directory}{DONE} does not exist. "
+            "Look for the cause in the Spark log above; nothing was committed."
+        )
+    if len(results) != len(request.plans):
+        raise SparkJobError(
+            f"Job {request.job_id} left {len(results)} results for {len(request.plans)} queries; refusing to "
+            "commit them."
+        )
+    done = request.directory + DONE
+    for plan, result in zip(request.plans, results, strict=True):
+        check_own_files(_paths(result), job_directory(plan.root, request.writer_id), done)
+        check_defaults(result.schema, plan.schema, done)
+    check_once(_paths(*results), done)
+    return results
+
+
+def read_row_changes(request: JobRequest, storage_options: StorageOptions = None) -> RowChanges:
+    """Return all that a job did that changes rows.
+
+    Raises:
+        DuckLakeError: as ``read_results``.
+    """
+    updated, inserted = read_results(request, storage_options)
+    uri = request.directory + DONE
+    done = _read_part(uri, request.job_id, storage_options)
+    with reading(uri):
+        names = checked_names(done["deletes"], uri)
+        parts = [_read_part(request.directory + name, request.job_id, storage_options) for name in names]
+        deletes = tuple(job_json.decode_deletes(item) for part in parts for item in part["deletes"])
+        inlined = tuple(integer(row_id) for part in parts for row_id in part["inlined"])
+        for named in ([one.path for one in deletes], [one.data_file_id for one in deletes], inlined):
+            check_once(named, uri)
+    check_own_files((one.path for one in deletes), request.directory, uri)
+    return RowChanges(deletes, inlined, updated, inserted)
+
+
+def _read_results(
+    directory: str, job_id: str, storage_options: StorageOptions
+) -> tuple[WriteResult, ...] | None:
+    """Return what the job said when it was done; None where it was not."""
+    done = _read(directory + DONE, job_id, storage_options)
+    if done is None:
+        return None
+    with reading(directory + DONE):
+        return tuple(_decode_result(one, directory, job_id, storage_options) for one in done["results"])
+
+
+def _decode_result(
+    done: job_json.Json, directory: str, job_id: str, storage_options: StorageOptions
+) -> WriteResult:
+    data_files = tuple(
+        decode_data_file(item)
+        for name in checked_names(done["parts"], directory + DONE)
+        for item in _read_part(directory + name, job_id, storage_options)["data_files"]
+    )
+    result = job_json.decode_result(done, data_files)
+    check_result(result, directory + DONE)
+    counted = sum(file.record_count for file in data_files)
+    if counted != result.rows_written:
+        raise SparkJobError(
+            f"Job {job_id} says that it wrote {result.rows_written} rows, its files hold {counted}; "
+            "refusing to commit them."
+        )
+    return result
+
+
+def _paths(*results: WriteResult) -> Iterator[str]:
+    return (file.path for result in results for file in result.data_files)
+
+
+def read_error(request: JobRequest, storage_options: StorageOptions = None) -> DuckLakeError | None:
+    """Return the error that the job left, or None: what to raise when spark-submit failed."""
+    document = _read(request.directory + ERROR, request.job_id, storage_options)
+    if document is None:
+        return None
+    with reading(request.directory + ERROR):
+        return decode_error(document)
+
+
+def delete_job_files(request: JobRequest, storage_options: StorageOptions = None) -> None:
+    """Delete the job's own JSON files and leave its data files: the clean-up after a commit."""
+    _delete_job_files(request.directory, request.job_id, storage_options)
+
+
+def _delete_job_files(directory: str, job_id: str, storage_options: StorageOptions) -> None:
+    from airflow_provider_ducklake.storage.files.filesystem import delete_file  # noqa: PLC0415 - loads pyarrow
+
+    try:
+        names = _names(directory, job_id, storage_options)
+    except (SparkJobError, UntrustedValueError):
+        names = _documents(directory, storage_options)
+    for name in [REQUEST, ERROR, *names, DONE]:
+        delete_file(directory + name, storage_options)
+
+
+def _documents(directory: str, storage_options: StorageOptions) -> list[str]:
+    """Return what is a job's document by its name, where the one that would tell is damaged."""
+    from airflow_provider_ducklake.storage.files.filesystem import file_sizes  # noqa: PLC0415 - loads pyarrow
+
+    return [name for name in file_sizes(directory, storage_options) if is_document(name)]
+
+
+def _names(directory: str, job_id: str, storage_options: StorageOptions) -> list[str]:
+    """Return the names of the documents that belong to a job's result, as far as it is there."""
+    done = _read(directory + DONE, job_id, storage_options)
+    if done is None:
+        return []
+    with reading(directory + DONE):
+        parts = [name for one in done["results"] for name in one["parts"]]
+        return checked_names([*parts, *done.get("deletes", [])], directory + DONE)
+
+
+def delete_job_directories(
+    request: JobRequest, storage_options: StorageOptions = None, *, has_files: bool = True
+) -> None:
+    """Delete everything the job wrote: the clean-up when its files will certainly never be committed.
+
+    Folders of partitions are listed for its files, if it ``has_files``.
+    """
+    from airflow_provider_ducklake.storage.files import filesystem  # noqa: PLC0415 - loads pyarrow
+
+    for directory in request.directories:
+        filesystem.delete_tree(directory, storage_options)
+    partitioned = [plan for plan in request.plans if plan.partition_fields or plan.partition_by]
+    for root, prefix in {(plan.root, plan.prefix) for plan in partitioned if has_files}:
+        filesystem.delete_by_name(root, prefix, storage_options)
+
+
+def write_stage(staged: StagedWrite, storage_options: StorageOptions = None) -> str:
+    """Write down what a job's result is for, and return where: the write waits for its commit."""
+    uri = stage_uri(staged.directory)
+    _write(uri, job_json.encode_staged(staged), storage_options)
+    return uri
+
+
+def stage_uri(directory: str) -> str:
+    """Return where the staged write of the job in ``directory`` lies."""
+    return directory + STAGE
+
+
+def job_of_stage(uri: str) -> str:
+    """Return the job whose staged write lies at ``uri``.
+
+    Raises:
+        InvalidInputError: no staged write can lie there.
+    """
+    match = _STAGE_URI.fullmatch(uri)
+    if match is None:
+        raise InvalidInputError(
+            f"{uri!r} is no staged write. Give what a task with stage_only=True returned, or its 'staged'."
+        )
+    return match[1]
+
+
+def has_stage(uri: str, storage_options: StorageOptions = None) -> bool:
+    """Whether a staged write lies there."""
+    from airflow_provider_ducklake.storage.files.filesystem import exists  # noqa: PLC0415 - loads pyarrow
+
+    return exists(uri, storage_options)
+
+
+def target_of_stage(target: Target) -> JobTarget:
+    """Return what a write is staged for: all that its document says of the table."""
+    table_id = None if isinstance(target, NewTable) else target.table_id
+    return JobTarget(table_id, target.root, digest(job_json.encode_target(target)))
+
+
+def read_stage(uri: str, storage_options: StorageOptions = None) -> StagedWrite:
+    """Return a staged write that is complete: all of its files are there, and as long as they were.
+
+    Whether it is for the table that its job was registered for is up to the caller, who knows the catalog.
+
+    Raises:
+        StorageError: a file is missing or cut off.
+        SparkJobError: it was written by another release, or belongs to another job.
+        UntrustedValueError: it names what no job writes.
+    """
+    directory, job_id = uri.removesuffix(STAGE), job_of_stage(uri)
+    document = _read(uri, job_id, storage_options)
+    results = _read_results(directory, job_id, storage_options)
+    if document is None or results is None:
+        raise _incomplete(uri, uri if document is None else directory + DONE)
+    with reading(uri):
+        (result,) = results
+        staged = job_json.decode_staged(document, result)
+        _check_place(uri, staged)
+    check_own_files(_paths(result), directory, directory + DONE)
+    check_once(_paths(result), directory + DONE)
+    missing = incomplete_file(staged.result.data_files, storage_options, directory)
+    if missing is not None:
+        raise _incomplete(uri, missing)
+    return staged
+
+
+def _check_place(uri: str, staged: StagedWrite) -> None:
+    target, directory = staged.target, uri.removesuffix(STAGE)
+    if staged.directory != directory or job_directory(target.root, staged.job_id) != directory:
+        raise UntrustedValueError(
+            uri, f"{target.name} in {target.root}", f"is not what job {staged.job_id} was registered for"
+        )
+    if isinstance(target, NewTable):
+        check_defaults(staged.result.schema, None, directory + DONE)
+
+
+def incomplete_file(
+    data_files: Sequence[DataFile], storage_options: StorageOptions = None, directory: str | None = None
+) -> str | None:
+    """Return the first of the files that is missing or of another length; None: they are complete.
+
+    Those below ``directory`` are found by one listing, others by one for each folder.
+    """
+    from airflow_provider_ducklake.storage.files.filesystem import file_sizes  # noqa: PLC0415 - loads pyarrow
+
+    folders = {file.path.rpartition("/")[0] + "/" for file in data_files}
+    if directory is not None:
+        folders = {directory if folder.startswith(directory) else folder for folder in folders}
+    sizes = {
+        folder + name: size
+        for folder in folders
+        for name, size in file_sizes(folder, storage_options).items()
+    }
+    return next((one.path for one in data_files if sizes.get(one.path) != one.file_size_bytes), None)
+
+
+def _incomplete(uri: str, path: str) -> StorageError:
+    return StorageError(
+        f"The staged write {uri} is incomplete: {path} is missing or cut off, perhaps by a clean-up; "
+        "clear the task that staged it."
+    )
+
+
+def delete_stage_files(uri: str, storage_options: StorageOptions = None) -> None:
+    """Delete the JSON files of a staged write and leave its data files: the clean-up after its commit."""
+    from airflow_provider_ducklake.storage.files.filesystem import delete_file  # noqa: PLC0415 - loads pyarrow
+
+    _delete_job_files(uri.removesuffix(STAGE), job_of_stage(uri), storage_options)
+    delete_file(uri, storage_options)  # at last: while it is there, the clean-up can be done again
+
+
+def delete_stage(uri: str, storage_options: StorageOptions = None) -> None:
+    """Delete a staged write with its data files.
+
+    Raises:
+        SparkJobError, UntrustedValueError: a document is damaged. What is the job's by its place or name is
+            deleted all the same.
+        StorageError: a file cannot be read or deleted.
+    """
+    from airflow_provider_ducklake.storage.files import filesystem  # noqa: PLC0415 - loads pyarrow
+
+    job_id, directory = job_of_stage(uri), uri.removesuffix(STAGE)
+    try:
+        paths = _paths_left(directory, job_id, storage_options)
+    except (SparkJobError, UntrustedValueError):
+        root, _, own = directory.removesuffix("/").rpartition("/")
+        filesystem.delete_by_name(f"{root}/", f"{own}-", storage_options)  # in folders of partitions
+        filesystem.delete_tree(directory, storage_options)
+        raise
+    for path in paths:
+        if not path.startswith(directory):  # in the folder of its partition
+            filesystem.delete_file(path, storage_options)
+    filesystem.delete_tree(directory, storage_options)
+
+
+def _paths_left(directory: str, job_id: str, storage_options: StorageOptions) -> list[str]:
+    """Return the paths of a job's data files, as far as its result is still there.
+
+    Raises:
+        UntrustedValueError: the job cannot have written one.
+    """
+    found: list[str] = []
+    for name in _names(directory, job_id, storage_options):
+        part = _read(directory + name, job_id, storage_options)
+        with reading(directory + name):
+            paths = [item["path"] for item in (part or {}).get("data_files", [])]
+        check_own_files(paths, directory, directory + name)
+        found += paths
+    return found
+
+
+def _write(path: str, document: job_json.Json, storage_options: StorageOptions) -> None:
+    from airflow_provider_ducklake.storage.files.filesystem import write_bytes  # noqa: PLC0415 - loads pyarrow
+
+    write_bytes(path, job_json.dumps(document), storage_options, private=True)
+
+
+def _read(path: str, job_id: str, storage_options: StorageOptions) -> job_json.Json | None:
+    """Return a document of that job, None if there is no such file."""
+    from airflow_provider_ducklake.storage.files.filesystem import exists, read_bytes  # noqa: PLC0415 - loads pyarrow
+
+    if not exists(path, storage_options):
+        return None
+    document = job_json.loads(read_bytes(path, storage_options), path)
+    if document.get("job_id") != job_id:
+        raise SparkJobError(
+            f"{path} belongs to job {document.get('job_id')}, not to {job_id}; refusing to commit it."
+        )
+    return document
+
+
+def _read_part(path: str, job_id: str, storage_options: StorageOptions) -> job_json.Json:
+    document = _read(path, job_id, storage_options)
+    if document is None:
+        raise SparkJobError(f"{path} is missing, though {DONE} names it; refusing to commit job {job_id}.")
+    return document

@@ -1,0 +1,163 @@
+"""What is noted of a stream's batches, as files beside the checkpoint of its query.
+
+``metadata`` is Spark's own and holds the query's id: another one where the checkpoint was removed and made
+again. Ours lie in ``ducklake/``: ``stream.json`` says whose checkpoint it is, ``<query id>/<batch id>.json``
+is the record of a batch, there from the moment when its files are complete. Records go when their batches
+are committed; the newest one stays, as Spark may run that batch again. Paths of checkpoints end in ``/``,
+storage options are fsspec's. Importing this loads neither pyspark nor pyarrow.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from airflow_provider_ducklake.errors import InvalidInputError, SparkJobError, StorageError
+from airflow_provider_ducklake.planning.writing.batches import StagedBatch
+from airflow_provider_ducklake.spark.job import job_io, job_json
+from airflow_provider_ducklake.spark.job.data_file_json import decode_data_file, encode_data_file
+from airflow_provider_ducklake.spark.job.documents import check_once, check_own_files, check_result, reading
+from airflow_provider_ducklake.spec.names.paths import job_directory
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.spark.job.job_io import StorageOptions
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOwner:
+    """The table that a stream's rows go to, and the task that brings them there."""
+
+    table: str
+    table_uuid: str
+    task: str
+
+
+def claim(checkpoint: str, owner: StreamOwner, storage_options: StorageOptions = None) -> None:
+    """Note whose checkpoint this is where nobody has.
+
+    Raises:
+        InvalidInputError: it is that of another table or task.
+    """
+    from airflow_provider_ducklake.storage.files.filesystem import exists, read_bytes, write_bytes  # noqa: PLC0415
+
+    uri = f"{checkpoint}ducklake/stream.json"
+    if not exists(uri, storage_options):
+        write_bytes(uri, job_json.dumps(asdict(owner)), storage_options, private=True)
+        return
+    with reading(uri):
+        found = job_json.loads(read_bytes(uri, storage_options), uri)
+        known = StreamOwner(found["table"], found["table_uuid"], found["task"])
+    if known.table_uuid != owner.table_uuid:
+        raise InvalidInputError(
+            f"The checkpoint {checkpoint} belongs to the table {known.table} ({known.table_uuid}), not to "
+            f"{owner.table} ({owner.table_uuid}): rows that went there would be missing here. Give each "
+            "table a checkpoint of its own, also one that was created again. If a restore created it with "
+            f"the rows that the stream has committed, remove {checkpoint}ducklake/: it goes on from here."
+        )
+    if known.task != owner.task:
+        raise InvalidInputError(
+            f"The checkpoint {checkpoint} belongs to the task {known.task}, not to {owner.task}. Give each "
+            f"stream a checkpoint of its own; if the task was only renamed, remove {uri}."
+        )
+
+
+def query_id(checkpoint: str, storage_options: StorageOptions = None) -> str | None:
+    """Return the id of the query whose checkpoint it is; None: no query has begun there.
+
+    Raises:
+        SparkJobError: Spark's file is not as it used to be.
+    """
+    from airflow_provider_ducklake.storage.files.filesystem import exists, read_bytes  # noqa: PLC0415 - loads pyarrow
+
+    uri = f"{checkpoint}metadata"
+    if not exists(uri, storage_options):
+        return None
+    try:
+        return str(UUID(json.loads(read_bytes(uri, storage_options))["id"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise SparkJobError(f"{uri} does not hold the id of a streaming query, which is a UUID.") from None
+
+
+def record_uri(checkpoint: str, query_id: str, batch_id: int) -> str:
+    """Return where the record of a batch lies."""
+    return f"{_folder(checkpoint, query_id)}{batch_id}.json"
+
+
+def _folder(checkpoint: str, query_id: str) -> str:
+    return f"{checkpoint}ducklake/{query_id}/"
+
+
+def batch_ids(checkpoint: str, query_id: str, storage_options: StorageOptions = None) -> list[int]:
+    """Return the batches of a query that have a record, ascending."""
+    from airflow_provider_ducklake.storage.files.filesystem import file_sizes  # noqa: PLC0415 - loads pyarrow
+
+    names = file_sizes(_folder(checkpoint, query_id), storage_options)
+    stems = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+    return sorted(int(stem) for stem in stems if stem.isdecimal())
+
+
+def write_batch(checkpoint: str, batch: StagedBatch, storage_options: StorageOptions = None) -> None:
+    """Write the record of a batch, in place of another one of the same batch; its files are complete."""
+    from airflow_provider_ducklake.storage.files.filesystem import write_bytes  # noqa: PLC0415 - loads pyarrow
+
+    document = {
+        "query_id": batch.query_id,
+        "batch_id": batch.batch_id,
+        "job_id": batch.job_id,
+        **job_json.encode_summary(batch.result),
+        "data_files": [encode_data_file(file) for file in batch.result.data_files],
+    }
+    uri = record_uri(checkpoint, batch.query_id, batch.batch_id)
+    write_bytes(uri, job_json.dumps(document), storage_options, private=True)
+
+
+def read_batch(
+    checkpoint: str, query_id: str, batch_id: int, root: str, storage_options: StorageOptions = None
+) -> StagedBatch:
+    """Return a batch by its record; ``root`` is the directory of the stream's table.
+
+    Raises:
+        SparkJobError: it was written by another release, or is that of another batch.
+        UntrustedValueError: it names files of another table or job.
+    """
+    from airflow_provider_ducklake.storage.files.filesystem import read_bytes  # noqa: PLC0415 - loads pyarrow
+
+    uri = record_uri(checkpoint, query_id, batch_id)
+    document = job_json.loads(read_bytes(uri, storage_options), uri)
+    with reading(uri):
+        if (document["query_id"], document["batch_id"]) != (query_id, batch_id):
+            raise SparkJobError(f"{uri} is the record of another batch; refusing to commit it.")
+        files = tuple(decode_data_file(item) for item in document["data_files"])
+        result = job_json.decode_result(document, files)
+        check_result(result, uri)
+        job_id = str(UUID(document["job_id"]))
+    check_own_files((file.path for file in files), job_directory(root, job_id), uri)
+    check_once((file.path for file in files), uri)
+    return StagedBatch(query_id, batch_id, job_id, result)
+
+
+def check_files(checkpoint: str, batch: StagedBatch, storage_options: StorageOptions = None) -> None:
+    """Look whether the files of a batch are all there, and as long as they were.
+
+    Raises:
+        StorageError: names one that is not.
+    """
+    path = job_io.incomplete_file(batch.result.data_files, storage_options)
+    if path is not None:
+        uri = record_uri(checkpoint, batch.query_id, batch.batch_id)
+        raise StorageError(
+            f"Batch {batch.batch_id} of the stream is incomplete: {path} is missing or cut off, perhaps by a "
+            f"clean-up, and Spark will not read its rows again. Remove {uri} to go on without them, or take "
+            "a new checkpoint, which begins with the first row."
+        )
+
+
+def delete_batch(
+    checkpoint: str, query_id: str, batch_id: int, storage_options: StorageOptions = None
+) -> None:
+    """Delete the record of a batch and leave its data files."""
+    from airflow_provider_ducklake.storage.files.filesystem import delete_file  # noqa: PLC0415 - loads pyarrow
+
+    delete_file(record_uri(checkpoint, query_id, batch_id), storage_options)

@@ -1,0 +1,1 @@
+"""What a Spark job prints, and what it means."""

@@ -1,0 +1,1 @@
+"""Scan plans and change feeds as Spark DataFrames."""

@@ -1,0 +1,123 @@
+"""Rows that Spark's own reader cannot read: through pyarrow, on the executors for files.
+
+It serves types and layouts that Spark has no reader for, and rows that lie in the catalog. Tasks import this
+package from the job's zip and reach the files with what the executors have: storage options, or their
+environment.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import types as t
+
+from airflow_provider_ducklake.errors import DuckLakeError
+from airflow_provider_ducklake.planning.reading.scan import columns_to_read
+from airflow_provider_ducklake.spark.job import plan_json
+from airflow_provider_ducklake.spark.job.errors import marked, secret
+from airflow_provider_ducklake.spark.types.read_types import read_type
+from airflow_provider_ducklake.spark.writing.write_arrow import map_in_arrow
+from airflow_provider_ducklake.spec.schema import TableSchema
+from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
+from airflow_provider_ducklake.storage.parquet.carriers import carrier_schema, in_carriers
+from airflow_provider_ducklake.storage.rows.inlined_values import inlined_in_schema
+from airflow_provider_ducklake.storage.rows.table_reader import visible_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_provider_ducklake.planning.reading.scan import ScanPlan
+    from airflow_provider_ducklake.spark.job.schema_json import Json
+    from airflow_provider_ducklake.spec.schema import Column
+    from airflow_provider_ducklake.storage.files.filesystem import StorageOptions
+
+_BATCH_ROWS = 65_536
+_MOST_TASKS = 1_000
+
+
+def carrier_types(columns: Sequence[Column], numbers: Sequence[str]) -> t.StructType:
+    """Return the Spark schema of rows in their carriers, with columns of numbers at the end."""
+    fields = [t.StructField(column.name, read_type(column)) for column in columns]
+    return t.StructType([*fields, *(t.StructField(name, t.LongType()) for name in numbers)])
+
+
+def rows_of_files(
+    spark: SparkSession,
+    plan: ScanPlan,
+    columns: Sequence[Column],
+    numbers: Sequence[str],
+    *,
+    storage_options: StorageOptions | None,
+) -> DataFrame:
+    """Return the live rows of the plan's files in their carriers, then row id, file id and position.
+
+    ``numbers`` are the names of those.
+    """
+    scan = plan_json.encode_scan(replace(plan, files=(), inlined_rows=()))
+    documents = [json.dumps(plan_json.encode_files([file])) for file in plan.files]
+    options = None if storage_options is None else dict(storage_options)
+
+    def rows(document: Json) -> Iterator[pa.RecordBatch]:
+        return rows_of_file(plan_json.decode_scan(scan), document, numbers, options)
+
+    return from_tasks(spark, documents, rows, carrier_types(columns, numbers))
+
+
+def from_tasks(
+    spark: SparkSession,
+    documents: Sequence[str],
+    rows: Callable[[Json], Iterator[pa.RecordBatch]],
+    schema: t.StructType,
+) -> DataFrame:
+    """Return the rows that tasks make of JSON documents, a task for each of them.
+
+    ``rows`` is sent to the tasks: it may hold plain values only; the job's zip brings the rest.
+    """
+    of_driver = secret()
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for text in batch.column(0).to_pylist():
+                try:
+                    yield from rows(json.loads(text))
+                except DuckLakeError as error:
+                    raise RuntimeError(marked(str(error), type(error), of_driver)) from error
+
+    listed = spark.createDataFrame(pa.table({"document": list(documents)}), "document string")
+    return map_in_arrow(listed.repartition(min(len(documents), _MOST_TASKS)), run, schema)
+
+
+def rows_of_file(
+    plan: ScanPlan, document: Json, numbers: Sequence[str], options: StorageOptions | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield what ``rows_of_files`` returns of one file."""
+    (file,) = plan_json.decode_files(document)
+    columns = columns_to_read(plan)
+    rows = visible_rows(plan, file, lambda path: open_filesystem(path, options), numbered=True)
+    row_ids, places = rows.columns[-2:]
+    file_ids = pa.repeat(pa.scalar(file.id, pa.int64()), rows.num_rows)
+    named = dict(zip(numbers, (row_ids, file_ids, places), strict=True))
+    yield from _with_numbers(rows, columns, named).to_batches(_BATCH_ROWS)
+
+
+def inlined_rows(
+    spark: SparkSession, plan: ScanPlan, columns: Sequence[Column], numbers: Sequence[str]
+) -> DataFrame:
+    """Return the rows that lie in the catalog as ``rows_of_files`` returns others: of no file."""
+    rows = inlined_in_schema(plan.inlined_rows, TableSchema(tuple(columns)))
+    row_ids = pa.array([one for part in plan.inlined_rows for one in part.row_ids], pa.int64())
+    nowhere = pa.nulls(len(row_ids), pa.int64())
+    table = _with_numbers(rows, columns, dict(zip(numbers, (row_ids, nowhere, nowhere), strict=True)))
+    return spark.createDataFrame(table, carrier_types(columns, numbers))
+
+
+def _with_numbers(rows: pa.Table, columns: Sequence[Column], named: Mapping[str, pa.Array]) -> pa.Table:
+    carried = in_carriers(rows.select(list(range(len(columns)))), columns)
+    numbers = pa.table(dict(named))
+    arrays = [*carried.columns, *numbers.columns] if columns else numbers.columns
+    return pa.Table.from_arrays(arrays, schema=pa.schema([*carrier_schema(columns), *numbers.schema]))

@@ -1,0 +1,243 @@
+"""How data files store the columns to read, and which of them Spark's own reader can read together.
+
+A file that DuckLake wrote since its columns have their names and types of now holds them so. What an older
+file holds, or one of others, its footer says.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import types as t
+
+from airflow_provider_ducklake.spark.reading.read_deletes import reserved
+from airflow_provider_ducklake.spark.types.read_types import read_type
+from airflow_provider_ducklake.spec.types.ducklake_types import (
+    DecimalType,
+    DuckLakeType,
+    ListType,
+    MapType,
+    ScalarType,
+    StructType,
+    can_promote,
+)
+from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_type
+from airflow_provider_ducklake.storage.parquet.reader import file_schema
+from airflow_provider_ducklake.storage.parquet.reshape import by_field_id, is_list
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from airflow_provider_ducklake.planning.reading.scan import ScanPlan
+    from airflow_provider_ducklake.spark.types.own_names import ReadNames
+    from airflow_provider_ducklake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.spec.ids import ColumnId, SnapshotId
+    from airflow_provider_ducklake.spec.schema import Column
+    from airflow_provider_ducklake.storage.files.filesystem import Location
+
+_THREADS = 16
+_HIDDEN = ("_", ".")  # Spark leaves files of such names out when it lists them, without a word
+
+
+@dataclass(frozen=True, slots=True)
+class StoredField:
+    """How a file stores a column or nested field: its name, what Spark reads it as, and what lies below.
+
+    ``children`` are those of the column, None where the file has no such field.
+    """
+
+    name: str
+    type: t.DataType
+    children: tuple[StoredField | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns to read as a file has them, None where it lacks one.
+
+    ``is_mapped``: fields are found by name, not by field id.
+    """
+
+    columns: tuple[StoredField | None, ...]
+    is_mapped: bool = False
+
+
+def present_layout(columns: Sequence[Column]) -> Layout | None:
+    """Return the layout of files with the columns' names and types of now; None: Spark cannot read it."""
+    try:
+        return Layout(tuple(_present(column) for column in columns))
+    except _NotNativeError:
+        return None
+
+
+def layouts(
+    plan: ScanPlan, columns: Sequence[Column], locate: Callable[[str], Location], names: ReadNames
+) -> list[Layout | None]:
+    """Return the layout of each file of the plan; None where Spark's own reader cannot read it.
+
+    ``names`` are those that a scan needs for itself.
+
+    Raises:
+        StorageError: a file whose footer was needed is missing or damaged; names file, table and snapshot.
+        UnsupportedFeatureError: such a file has neither field ids nor a mapping.
+    """
+    present = present_layout(columns)
+
+    def layout(file: LiveDataFile) -> Layout | None:
+        if file.path.rsplit("/", 1)[-1].startswith(_HIDDEN):
+            return None
+        if _is_present(file, columns, plan.columns_since):
+            return present
+        return _stored_layout(
+            file_schema(file, plan.table, locate), columns, is_mapped=file.mapping is not None
+        )
+
+    def readable(file: LiveDataFile) -> Layout | None:
+        found = layout(file)
+        return None if found is None or _clashes(found, columns, reserved(names)) else found
+
+    with ThreadPoolExecutor(_THREADS) as threads:
+        return list(threads.map(readable, plan.files))
+
+
+def _is_present(file: LiveDataFile, columns: Sequence[Column], since: Mapping[ColumnId, SnapshotId]) -> bool:
+    """Whether the file was written after the columns came to be as they are.
+
+    The snapshot of the change itself may hold files from before it: one transaction can do both. A file whose
+    rows bring their ids may be a rewritten one, which the reference gives the columns of the file before it.
+    """
+    if file.mapping_id is not None or file.row_id_start is None:
+        return False
+    return all(
+        inner.id in since and since[inner.id] < file.begin_snapshot
+        for column in columns
+        for inner in column.walk()
+    )
+
+
+def _clashes(layout: Layout, columns: Sequence[Column], own: Collection[str]) -> bool:
+    """Whether a column has, or has in a file, a name that a scan needs for itself."""
+    names = [column.name for column in columns]
+    names += [stored.name for stored in layout.columns if stored is not None]
+    return any(name.lower() in own for name in names)
+
+
+class _NotNativeError(Exception):
+    pass
+
+
+def _present(column: Column) -> StoredField:
+    if str(column.type) in _ONLY_BY_ARROW:
+        raise _NotNativeError
+    return StoredField(column.name, read_type(column), tuple(_present(child) for child in column.children))
+
+
+# Spark's reader knows the type but not the values (interval), or not even that.
+_ONLY_BY_ARROW = frozenset({"interval"})
+
+
+def _stored_layout(fields: pa.Schema, columns: Sequence[Column], *, is_mapped: bool) -> Layout | None:
+    try:
+        return Layout(_stored_fields(list(fields), columns, is_mapped=is_mapped), is_mapped)
+    except _NotNativeError:
+        return None
+
+
+def _stored_fields(
+    fields: Sequence[pa.Field], columns: Sequence[Column], *, is_mapped: bool
+) -> tuple[StoredField | None, ...]:
+    folded = {field.name.lower() for field in fields}
+    if len(folded) != len(fields):  # Spark looks names up without their case
+        raise _NotNativeError
+    places = by_field_id(fields, columns)
+    return tuple(
+        None if place is None else _stored(fields[place], column, is_mapped=is_mapped)
+        for place, column in zip(places, columns, strict=True)
+    )
+
+
+def _stored(field: pa.Field, column: Column, *, is_mapped: bool) -> StoredField:
+    type_ = field.type
+    match column.type:
+        case StructType() if pa.types.is_struct(type_):
+            children = _stored_fields(list(type_), column.children, is_mapped=is_mapped)
+            if not any(children):  # Spark could not tell a NULL struct from one without its fields
+                raise _NotNativeError
+            members = [t.StructField(child.name, child.type) for child in children if child is not None]
+            return StoredField(field.name, t.StructType(members), children)
+        case ListType() if is_list(type_) and not pa.types.is_fixed_size_list(type_):
+            element = _stored(type_.value_field, column.children[0], is_mapped=is_mapped)
+            return StoredField(field.name, t.ArrayType(element.type), (element,))
+        case MapType() if pa.types.is_map(type_):
+            key = _stored(type_.key_field, column.children[0], is_mapped=is_mapped)
+            item = _stored(type_.item_field, column.children[1], is_mapped=is_mapped)
+            if key != _present(column.children[0]):
+                raise _NotNativeError
+            return StoredField(field.name, t.MapType(key.type, item.type), (key, item))
+        case ScalarType() | DecimalType():
+            return StoredField(field.name, _scalar(type_, column, is_mapped=is_mapped))
+        case _:
+            raise _NotNativeError
+
+
+_READ_AS = {
+    pa.bool_(): t.BooleanType(),
+    pa.int8(): t.ByteType(),
+    pa.int16(): t.ShortType(),
+    pa.int32(): t.IntegerType(),
+    pa.int64(): t.LongType(),
+    pa.uint8(): t.ShortType(),
+    pa.uint16(): t.IntegerType(),
+    pa.uint32(): t.LongType(),
+    pa.uint64(): t.DecimalType(20, 0),
+    pa.float32(): t.FloatType(),
+    pa.float64(): t.DoubleType(),
+    pa.date32(): t.DateType(),
+    pa.timestamp("ms"): t.TimestampNTZType(),
+    pa.timestamp("us"): t.TimestampNTZType(),
+}
+_MICROSECONDS = ("timestamp_s", "timestamp")
+
+
+def _scalar(type_: pa.DataType, column: Column, *, is_mapped: bool) -> t.DataType:
+    """Return what Spark reads a leaf as: the carrier, or a type whose values it casts to that exactly."""
+    if str(column.type) in _ONLY_BY_ARROW:
+        raise _NotNativeError
+    if _is_as_written(type_, column.type, is_mapped=is_mapped):
+        return read_type(column)
+    if pa.types.is_decimal128(type_):
+        found, spark = DecimalType(type_.precision, type_.scale), t.DecimalType(type_.precision, type_.scale)
+        if can_promote(found, column.type) or str(column.type) in ("float32", "float64"):
+            return spark
+    elif _is_number(type_) and _is_wider_number(type_, column.type):
+        return _READ_AS[type_]
+    elif type_ == pa.date32() and column.type == ScalarType("timestamp"):
+        return t.DateType()
+    raise _NotNativeError
+
+
+def _is_as_written(type_: pa.DataType, column_type: DuckLakeType, *, is_mapped: bool) -> bool:
+    """Whether a leaf is stored as DuckLake's writers store its column."""
+    type_ = getattr(type_, "storage_type", type_)
+    wanted = getattr(arrow_type(column_type), "storage_type", arrow_type(column_type))
+    if column_type == ScalarType("timestamp_ns") and is_mapped:
+        return False  # it may be an INT96, which Spark reads otherwise
+    if isinstance(column_type, ScalarType) and column_type.name in _MICROSECONDS:
+        return bool(type_ == pa.timestamp("us"))
+    return bool(type_ == wanted)
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or type_ in (pa.float32(), pa.float64()))
+
+
+def _is_wider_number(type_: pa.DataType, column_type: DuckLakeType) -> bool:
+    if isinstance(column_type, DecimalType):
+        return bool(pa.types.is_integer(type_))
+    wanted = arrow_type(column_type)
+    if pa.types.is_integer(type_):
+        return _is_number(wanted)
+    return bool(type_ == pa.float32() and wanted == pa.float64())

@@ -1,0 +1,115 @@
+"""Filters as Spark conditions, compared as DuckDB compares; columns are in the carriers of ``read_types``.
+
+Spark compares NaN and -0.0 as DuckDB does. Parquet's bounds leave NaN out, though, and Spark would skip what
+they exclude: a condition that NaN meets must not be pushed down to them.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as f
+
+from airflow_provider_ducklake.planning.reading.predicates import (
+    AllOf,
+    AnyOf,
+    Comparison,
+    Likeness,
+    Membership,
+    NullTest,
+    Operator,
+)
+from airflow_provider_ducklake.spark.types.identifiers import quoted
+from airflow_provider_ducklake.spark.types.read_types import literal
+from airflow_provider_ducklake.spec.types.ducklake_types import is_float
+from airflow_provider_ducklake.storage.rows.row_filter import path_to, regex
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.planning.reading.predicates import Predicate
+    from airflow_provider_ducklake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
+    from airflow_provider_ducklake.spec.types.values import Physical
+
+_COMPARE = {
+    Operator.EQUAL: SparkColumn.__eq__,
+    Operator.UNEQUAL: SparkColumn.__ne__,
+    Operator.LESS: SparkColumn.__lt__,
+    Operator.AT_MOST: SparkColumn.__le__,
+    Operator.GREATER: SparkColumn.__gt__,
+    Operator.AT_LEAST: SparkColumn.__ge__,
+}
+_MET_BY_NAN = (Operator.UNEQUAL, Operator.GREATER, Operator.AT_LEAST)
+
+
+def condition(predicate: Predicate, schema: TableSchema) -> SparkColumn:
+    """Return the condition that is true for the rows that a filter wants; elsewhere it is false or NULL."""
+    match predicate:
+        case AllOf(parts):
+            return reduce(SparkColumn.__and__, (condition(part, schema) for part in parts), f.lit(True))  # noqa: FBT003
+        case AnyOf(parts):
+            return reduce(SparkColumn.__or__, (condition(part, schema) for part in parts), f.lit(False))  # noqa: FBT003
+        case _:
+            path = path_to(schema, predicate.column_id)
+            return _condition(predicate, _value(path), path[-1].type)
+
+
+def _value(path: tuple[Column, ...]) -> SparkColumn:
+    top, *fields = path
+    return reduce(lambda value, child: value.getField(child.name), fields, f.col(quoted(top.name)))
+
+
+def _condition(
+    predicate: Comparison | Membership | Likeness | NullTest, value: SparkColumn, type_: DuckLakeType
+) -> SparkColumn:
+    match predicate:
+        case NullTest(_, negated):
+            return value.isNotNull() if negated else value.isNull()
+        case Likeness(_, pattern, negated):
+            found = value.rlike(regex(pattern))
+            return ~found if negated else found
+        case Membership(_, wanted, negated):
+            return _member(value, wanted, type_, negated=negated)
+        case Comparison(_, operator, one):
+            return _compared(value, operator, one, type_)
+
+
+def _member(
+    value: SparkColumn, wanted: tuple[Physical, ...], type_: DuckLakeType, *, negated: bool
+) -> SparkColumn:
+    if is_float(type_):  # Spark's set of many values tells 0.0 from -0.0
+        found = reduce(
+            SparkColumn.__or__,
+            (_compared(value, Operator.EQUAL, one, type_) for one in wanted),
+            value.isNotNull() & f.lit(False),  # noqa: FBT003
+        )
+        return value.isNotNull() & ~found if negated else found
+    found = value.isin([literal(type_, one) for one in wanted])
+    return value.isNotNull() & ~found if negated else found
+
+
+def _compared(value: SparkColumn, operator: Operator, one: Physical, type_: DuckLakeType) -> SparkColumn:
+    if not is_float(type_):
+        return _COMPARE[operator](value, literal(type_, one))
+    number = float(one)
+    value = value.cast("double")
+    if math.isnan(number):
+        return _compared_with_nan(value, operator)
+    if not number:  # Parquet's dictionaries and Bloom filters tell 0.0 from -0.0
+        value, number = value + 0.0, 0.0
+    found = _COMPARE[operator](value, number)
+    return f.isnan(value) | found if operator in _MET_BY_NAN else found
+
+
+def _compared_with_nan(value: SparkColumn, operator: Operator) -> SparkColumn:
+    match operator:
+        case Operator.EQUAL | Operator.AT_LEAST:
+            return f.isnan(value)
+        case Operator.UNEQUAL | Operator.LESS:
+            return value.isNotNull() & ~f.isnan(value)
+        case Operator.AT_MOST:
+            return value.isNotNull()
+        case Operator.GREATER:
+            return f.lit(False)  # noqa: FBT003 - a value

@@ -1,0 +1,1 @@
+"""Which rows a delete, update or merge changes, and what becomes of them."""

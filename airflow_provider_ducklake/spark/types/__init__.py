@@ -1,0 +1,1 @@
+"""Types, names and sessions of Spark."""

@@ -1,0 +1,75 @@
+"""Names of the columns that reads and changes of rows add beside users' own, which may have any name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Self
+
+from airflow_provider_ducklake.spark.types.identifiers import free_prefix
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnNames:
+    prefix: str
+
+    @classmethod
+    def beside(cls, names: Iterable[str]) -> Self:
+        """Return names that differ from all of ``names``, whatever their case."""
+        prefix = free_prefix(names)
+        named = {field.name: prefix + field.name for field in fields(cls)}
+        return cls(**{**named, "prefix": prefix})
+
+
+@dataclass(frozen=True, slots=True)
+class ReadNames(_OwnNames):
+    """Of a read: where a row lies, what is known of its file, and what became of it when."""
+
+    row_id: str
+    file_id: str
+    position: str
+    row_id_start: str
+    file_key: str
+    gone: str
+    inserted: str
+    deleted: str
+    event: str
+    snapshot_id: str
+    kind: str
+    change_type: str
+
+    @property
+    def numbers(self) -> tuple[str, str, str]:
+        """Those that a numbered read has behind its columns."""
+        return self.row_id, self.file_id, self.position
+
+    @property
+    def life(self) -> tuple[str, str, str]:
+        """Those of a row's coming and going."""
+        return self.inserted, self.deleted, self.row_id
+
+
+@dataclass(frozen=True, slots=True)
+class MatchNames(_OwnNames):
+    """Of a change of rows: the places of rows of the table, rows of the source, and the clause that applies.
+
+    Those that begin with ``found_`` are of a row found, beside the row itself.
+    """
+
+    row_id: str
+    file_id: str
+    position: str
+    source_id: str
+    clause: str
+    times: str
+    found_file: str
+    found_place: str
+    found_row: str
+    found_source: str
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Where a row of the table lies."""
+        return self.file_id, self.position, self.row_id

@@ -1,0 +1,34 @@
+"""Columns selected by few calls to the JVM: each step of a ``Column`` object is some, a text is none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as f
+
+from airflow_provider_ducklake.spark.types.identifiers import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+Expression = SparkColumn | str  # a text is SQL
+
+
+def select(rows: DataFrame, expressions: Sequence[Expression]) -> DataFrame:
+    """Return the expressions' values, each with its name."""
+    texts = [one for one in expressions if isinstance(one, str)]
+    if len(texts) == len(expressions):
+        return rows.selectExpr(*texts)
+    return rows.select(*(f.expr(one) if isinstance(one, str) else one for one in expressions))
+
+
+def renamed(name: str, new: str) -> str:
+    """Return the SQL of a column under another name.
+
+    >>> renamed("a", "b c")
+    '`a` AS `b c`'
+    """
+    return f"{quoted(name)} AS {quoted(new)}"

@@ -1,0 +1,1 @@
+"""Spark DataFrames as data files and delete files."""

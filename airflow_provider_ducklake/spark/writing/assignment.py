@@ -1,0 +1,337 @@
+"""Make a DataFrame's columns those of a table: matched by name, widened where no value can change.
+
+What types can tell is checked before anything runs; what only values can tell (ranges, NOT NULL, UUID texts)
+fails the task that meets such a value, naming the column.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from airflow_provider_ducklake.errors import SchemaMismatchError
+from airflow_provider_ducklake.spark.job.errors import marked, marks
+from airflow_provider_ducklake.spark.reading.row_filter import condition
+from airflow_provider_ducklake.spark.types.default_values import default_value, has_default
+from airflow_provider_ducklake.spark.types.local_times import (
+    INFINITE,
+    INFINITE_DATE,
+    fits_nanos,
+    is_infinite,
+    local_time,
+    micros_of,
+    nanos_of_text,
+)
+from airflow_provider_ducklake.spark.types.spark_types import (
+    FIELD_ID_KEY,
+    carrier_type,
+    is_nothing,
+    is_time,
+    scalar_carrier,
+    scalar_of_spark,
+)
+from airflow_provider_ducklake.spec.names.identifiers import fold
+from airflow_provider_ducklake.spec.schema import Column, TableSchema
+from airflow_provider_ducklake.spec.types.ducklake_types import (
+    DecimalType,
+    DuckLakeType,
+    ListType,
+    MapType,
+    ScalarType,
+    StructType,
+    can_promote,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow_provider_ducklake.planning.reading.predicates import Predicate
+
+_INTEGER_DIGITS = {"int8": 3, "int16": 5, "int32": 10, "int64": 19}
+_FLOATS_THAT_HOLD = {"int8": ("float32", "float64"), "int16": ("float32", "float64"), "int32": ("float64",)}
+_UNSIGNED_MAX = {"uint8": 2**8 - 1, "uint16": 2**16 - 1, "uint32": 2**32 - 1, "uint64": 2**64 - 1}
+_VALUES_CHECKED = frozenset({*_UNSIGNED_MAX, "uuid", "time", "timestamp_s", "timestamp_ms", "timestamp_ns"})
+_UUID = r"^[0-9A-Fa-f]{8}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{12}$"
+_TIME = r"^(([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?|24:00:00(\.0{1,6})?)$"
+_NANOSECOND_RANGE = ("1677-09-21 00:12:43.145225", "2262-04-11 23:47:16.854775")
+# DuckLake types that values of another one go into, each value checked.
+_CHECKED = {
+    "varchar": ("json", "uuid", "time", "timestamp_ns"),
+    "timestamp": ("timestamp_s", "timestamp_ms", "timestamp_ns"),
+    "date": ("timestamp_s", "timestamp_ms", "timestamp_ns"),
+    **dict.fromkeys(_INTEGER_DIGITS, tuple(_UNSIGNED_MAX)),
+}
+_SHOWN = 300  # characters of a row in an error
+_HINTS = {
+    ("timestamptz", "timestamp"): "; convert it with to_timestamp_ntz or CAST(… AS TIMESTAMP_NTZ)",
+    ("timestamp", "timestamptz"): "; convert it with to_utc_timestamp or CAST(… AS TIMESTAMP)",
+}
+
+
+def assign(df: DataFrame, schema: TableSchema, table: str, *, fills: bool = False) -> DataFrame:
+    """Return ``df`` with the columns of ``schema``, in their carriers, with field ids in the metadata.
+
+    ``fills``: columns that are missing get their default, fields NULL; those of no type may be left over.
+
+    Raises:
+        SchemaMismatchError: lists every missing, unknown and unfitting column; nothing has run.
+        UnsupportedFeatureError: the table has a column that Spark cannot write.
+    """
+    for column in schema.columns:
+        carrier_type(column)
+    differences = [*_name_differences(df.schema, schema, fills=fills)]
+    given = {fold(field.name): index for index, field in enumerate(df.schema)}
+    pairs = [
+        (column, df.schema[given[fold(column.name)]])
+        for column in schema.columns
+        if fold(column.name) in given
+    ]
+    for column, field in pairs:
+        differences += _type_differences(field.dataType, column, column.name, fills=fills)
+    if differences:
+        raise SchemaMismatchError(table, differences)
+    assigned = {column.id: _top_level(df, field, column) for column, field in pairs}
+    return df.select([assigned.get(column.id, _filled(column)) for column in schema.columns])
+
+
+def _filled(column: Column) -> SparkColumn:
+    return default_value(column).alias(column.name, metadata={FIELD_ID_KEY: column.id})
+
+
+def only_matching(df: DataFrame, where: Predicate, schema: TableSchema) -> DataFrame:
+    """Return ``df``, which ``assign`` made; a row for which the condition is not true fails the task."""
+    row = f.substring(f.to_json(f.struct("*")), 1, _SHOWN)
+    before, after = marks()
+    problem = f.concat(
+        f.lit(f"{before}A row does not satisfy overwrite_where: "),
+        row,
+        f.lit(f"; nothing was written.{after}"),
+    )
+    refused = f.raise_error(problem).cast("boolean")
+    return df.filter(f.when(condition(where, schema), f.lit(True)).otherwise(refused))  # noqa: FBT003
+
+
+def _name_differences(incoming: t.StructType, schema: TableSchema, *, fills: bool) -> Iterator[str]:
+    wanted = {fold(column.name) for column in schema.columns}
+    seen: set[str] = set()
+    for field in incoming:
+        folded = fold(field.name)
+        if folded in seen:
+            yield f"column {field.name} appears twice"
+        elif folded not in wanted and not (fills and is_nothing(field.dataType)):
+            yield f"column {field.name} is not in the table"
+        seen.add(folded)
+    for column in schema.columns:
+        if fold(column.name) not in seen and not (fills and (column.nullable or has_default(column))):
+            yield f"column {column.name} is missing"
+
+
+def _type_differences(incoming: t.DataType, column: Column, where: str, *, fills: bool) -> Iterator[str]:
+    if isinstance(incoming, t.NullType):
+        return
+    match column.type:
+        case StructType() if isinstance(incoming, t.StructType):
+            yield from _struct_differences(incoming, column, where, fills=fills)
+        case ListType() if isinstance(incoming, t.ArrayType):
+            element = column.children[0]
+            yield from _type_differences(incoming.elementType, element, f"{where}.element", fills=fills)
+        case MapType() if isinstance(incoming, t.MapType):
+            key, value = column.children
+            yield from _type_differences(incoming.keyType, key, f"{where}.key", fills=fills)
+            yield from _type_differences(incoming.valueType, value, f"{where}.value", fills=fills)
+        case _ if not _fits(incoming, column.type):
+            name, wanted = str(scalar_of_spark(incoming) or incoming.simpleString()), str(column.type)
+            hint = _HINTS.get((name, wanted), "")
+            yield f"column {where} is {wanted} in the table; {name} does not fit without loss{hint}"
+        case _:
+            pass
+
+
+def _struct_differences(incoming: t.StructType, column: Column, where: str, *, fills: bool) -> Iterator[str]:
+    children = TableSchema(column.children)
+    for difference in _name_differences(incoming, children, fills=fills):
+        yield difference.replace("column ", f"column {where}.", 1)
+    given = {fold(field.name): field.dataType for field in incoming}
+    for child in children.columns:
+        if fold(child.name) in given:
+            yield from _type_differences(given[fold(child.name)], child, f"{where}.{child.name}", fills=fills)
+
+
+def _fits(incoming: t.DataType, target: DuckLakeType) -> bool:
+    found = scalar_of_spark(incoming)
+    return found is not None and fits(found, target)
+
+
+def fits(found: DuckLakeType, target: DuckLakeType) -> bool:
+    """Whether values of a type go into a column of another, if need be each value checked."""
+    if can_promote(found, target):
+        return True
+    match found, target:
+        case ScalarType(name), DecimalType(precision, scale):
+            return _INTEGER_DIGITS.get(name, precision + 1) <= precision - scale
+        case DecimalType(precision, 0), ScalarType("uint64"):
+            return precision <= 20  # noqa: PLR2004 - digits of 2**64
+        case ScalarType(name), ScalarType(wanted):
+            return wanted in _FLOATS_THAT_HOLD.get(name, ()) or wanted in _CHECKED.get(name, ())
+        case _:
+            return False
+
+
+def _top_level(df: DataFrame, field: t.StructField, column: Column) -> SparkColumn:
+    value = _stored(df[f"`{field.name.replace('`', '``')}`"], field.dataType, column, column.name)
+    if not column.nullable and field.nullable:
+        problem = marked(
+            f"Column {column.name} is NOT NULL, but a row has no value in it; nothing was written."
+        )
+        value = f.coalesce(value, f.raise_error(f.lit(problem)).cast(carrier_type(column)))
+    return value.alias(column.name, metadata={FIELD_ID_KEY: column.id})
+
+
+def _stored(value: SparkColumn, incoming: t.DataType, column: Column, where: str) -> SparkColumn:
+    """Return ``value`` in the carrier of ``column``."""
+    carrier = carrier_type(column)
+    if isinstance(incoming, t.NullType):
+        return value.cast(carrier)
+    if _same_shape(incoming, carrier) and not _is_checked(column):
+        return value if incoming == carrier else value.cast(carrier)  # the cast puts members' field ids on
+    match column.type:
+        case StructType():
+            assert isinstance(incoming, t.StructType)
+            return _stored_struct(value, incoming, column, where)
+        case ListType():
+            assert isinstance(incoming, t.ArrayType)
+            element, element_type = column.children[0], incoming.elementType
+            return f.transform(value, lambda item: _stored(item, element_type, element, f"{where}.element"))
+        case MapType():
+            assert isinstance(incoming, t.MapType)
+            return _stored_map(value, incoming, column, where)
+        case _:
+            return _stored_scalar(value, incoming, column.type, where)
+
+
+def _same_shape(incoming: t.DataType, carrier: t.DataType) -> bool:
+    match incoming, carrier:
+        case t.StructType(), t.StructType():
+            return len(incoming.fields) == len(carrier.fields) and all(
+                fold(mine.name) == fold(theirs.name) and _same_shape(mine.dataType, theirs.dataType)
+                for mine, theirs in zip(incoming, carrier, strict=True)
+            )
+        case t.ArrayType(), t.ArrayType():
+            return _same_shape(incoming.elementType, carrier.elementType)
+        case t.MapType(), t.MapType():
+            keys_agree = _same_shape(incoming.keyType, carrier.keyType)
+            return keys_agree and _same_shape(incoming.valueType, carrier.valueType)
+        case _:
+            return incoming == carrier
+
+
+def _is_checked(column: Column) -> bool:
+    """Whether values of the carrier may be none of the column's type."""
+    return any(
+        isinstance(leaf.type, ScalarType) and leaf.type.name in _VALUES_CHECKED for leaf in column.leaves()
+    )
+
+
+def _stored_struct(value: SparkColumn, incoming: t.StructType, column: Column, where: str) -> SparkColumn:
+    given = {fold(field.name): field for field in incoming}
+    members = []
+    for child in column.children:
+        field = given.get(fold(child.name))
+        if field is None:
+            member = f.lit(None).cast(carrier_type(child))
+        else:
+            member = _stored(value.getField(field.name), field.dataType, child, f"{where}.{child.name}")
+        members.append(member.alias(child.name, metadata={FIELD_ID_KEY: child.id}))
+    return f.when(value.isNotNull(), f.struct(*members))
+
+
+def _stored_map(value: SparkColumn, incoming: t.MapType, column: Column, where: str) -> SparkColumn:
+    key, item = column.children
+    keys = f.transform(f.map_keys(value), lambda entry: _stored(entry, incoming.keyType, key, f"{where}.key"))
+    items = f.transform(
+        f.map_values(value), lambda entry: _stored(entry, incoming.valueType, item, f"{where}.value")
+    )
+    return f.map_from_arrays(keys, items)
+
+
+def _stored_scalar(value: SparkColumn, incoming: t.DataType, target: DuckLakeType, where: str) -> SparkColumn:
+    carrier = scalar_carrier(target, where)
+    match str(target):
+        case "uint8" | "uint16" | "uint32" | "uint64" as name:
+            fits = (value >= 0) & (value <= f.lit(Decimal(_UNSIGNED_MAX[name])))
+            return _checked(value, fits, value.cast(carrier), target, where)
+        case "uuid":
+            stored = f.unhex(f.replace(value, f.lit("-"), f.lit("")))
+            return _checked(value, value.rlike(_UUID), stored, target, where)
+        case "time":
+            text = value.cast("string") if is_time(incoming) else value
+            return _checked(text, text.rlike(_TIME), _microseconds(text), target, where)
+        case "timestamp_ns" if isinstance(incoming, t.StringType):
+            return _checked(value, fits_nanos(value), nanos_of_text(value), target, where)
+        case "timestamp_s" | "timestamp_ms" | "timestamp_ns" as name:
+            time = _local_time(value, incoming)
+            stored = _nanos(time) if name == "timestamp_ns" else time
+            return _checked(time, _fits_unit(time, name), stored, target, where)
+        case "timestamp":
+            return _local_time(value, incoming)
+        case _:
+            return value.cast(carrier)
+
+
+def _local_time(value: SparkColumn, incoming: t.DataType) -> SparkColumn:
+    """Return a timestamp without zone, or the first moment of a date; infinite dates are infinite times."""
+    time = value.cast("timestamp_ntz")
+    if not isinstance(incoming, t.DateType):
+        return time
+    days = f.unix_date(value)
+    infinite = f.when(days == INFINITE_DATE, local_time(INFINITE))
+    return infinite.when(days == -INFINITE_DATE, local_time(-INFINITE)).otherwise(time)
+
+
+def _microseconds(text: SparkColumn) -> SparkColumn:
+    parts = f.split(text, "[:.]")
+    hours, minutes, seconds = (parts.getItem(index).cast("bigint") for index in range(3))
+    fraction = f.rpad(f.coalesce(f.get(parts, f.lit(3)), f.lit("")), 6, "0").cast("bigint")
+    return ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + fraction
+
+
+def _nanos(time: SparkColumn) -> SparkColumn:
+    micros = micros_of(time)
+    return f.when(is_infinite(time, "timestamp"), micros).otherwise(micros * 1000)
+
+
+def _fits_unit(time: SparkColumn, name: str) -> SparkColumn:
+    """Whether a timestamp fits another unit; infinite ones do, but the reference stores none in seconds."""
+    if name == "timestamp_ns":
+        first, last = (f.lit(text).cast("timestamp_ntz") for text in _NANOSECOND_RANGE)
+        return time.between(first, last) | is_infinite(time, "timestamp")
+    units = f.date_part(f.lit("SECOND"), time) * (1 if name == "timestamp_s" else 1_000)
+    fits = units == f.floor(units)
+    return fits if name == "timestamp_s" else fits | is_infinite(time, "timestamp")
+
+
+def _checked(
+    value: SparkColumn,
+    fits: SparkColumn,
+    stored: SparkColumn,
+    target: DuckLakeType,
+    where: str,
+) -> SparkColumn:
+    """Return ``stored`` where ``fits``, null where ``value`` is null; anything else fails the task."""
+    carrier = scalar_carrier(target, where)
+    before, after = marks()
+    problem = f.concat(
+        f.lit(f"{before}Column {where}: value "),
+        value.cast("string"),
+        f.lit(f" does not fit {target}; nothing was written.{after}"),
+    )
+    return (
+        f.when(value.isNull(), f.lit(None).cast(carrier))
+        .when(fits, stored)
+        .otherwise(f.raise_error(problem).cast(carrier))
+    )

@@ -1,0 +1,103 @@
+"""A number by which rows that are near each other in several columns lie near each other: the Z-order curve.
+
+Each column's values are ranked into 64 ranges of about as many rows, by a sample; the bits of the ranks,
+highest first and taken in turns, are the number. So columns count alike, whatever their type and spread.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.spark.types.identifiers import quoted
+from airflow_provider_ducklake.spark.types.local_times import micros_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_provider_ducklake.spec.schema import TableSchema
+
+MOST_COLUMNS = 8
+_BITS = 6
+_SAMPLE = 20_000  # rows
+
+
+def zorder_key(df: DataFrame, names: Sequence[str], schema: TableSchema) -> SparkColumn:
+    """Return the number, a bigint, for the columns of that name; their order does not matter much.
+
+    One job reads a sample of the rows.
+
+    Raises:
+        ColumnNotFoundError: no such column.
+        InvalidInputError: a column has no order, or there are more than ``MOST_COLUMNS``.
+    """
+    columns = [schema.find(name) for name in names]
+    if len(columns) > MOST_COLUMNS:
+        raise InvalidInputError(f"zorder_by takes {MOST_COLUMNS} columns at most, not {len(columns)}.")
+    if nested := next((column for column in columns if column.children), None):
+        raise InvalidInputError(f"zorder_by: column {nested.name} is {nested.type}, which has no order.")
+    values = [_sortable(f.col(quoted(column.name)), str(column.type)) for column in columns]
+    ranks = [
+        _rank(value, bounds) for value, bounds in zip(values, _bounds_of_sample(df, values), strict=True)
+    ]
+    return _interleaved(ranks)
+
+
+def _sortable(value: SparkColumn, type_: str) -> SparkColumn:
+    """Return what is in the same order and comes to Python as it is: its times end in 9999."""
+    match type_:
+        case "date":
+            return f.unix_date(value)
+        case "timestamptz":
+            return f.unix_micros(value)
+        case "timestamp" | "timestamp_s" | "timestamp_ms":
+            return micros_of(value)
+        case _:
+            return value
+
+
+def _bounds_of_sample(df: DataFrame, values: Sequence[SparkColumn]) -> list[list[Any]]:
+    """Return for each column the ascending values at which a new range begins.
+
+    The smallest hashes of all rows are a sample that does not depend on the order of rows.
+    """
+    names = [f"v{number}" for number in range(len(values))]
+    chosen = df.select(*(value.alias(name) for value, name in zip(values, names, strict=True)))
+    sample = chosen.orderBy(f.xxhash64(*names)).limit(_SAMPLE)
+    ranges = 2**_BITS
+    ranked = sample.agg(*(f.sort_array(f.collect_list(name)).alias(name) for name in names)).first()
+    assert ranked is not None
+    return [
+        list(dict.fromkeys(found[len(found) * number // ranges] for number in range(1, ranges) if found))
+        for found in ranked
+    ]
+
+
+def _rank(value: SparkColumn, bounds: Sequence[Any]) -> SparkColumn:
+    """Return how many bounds are not above a value, by halves; NULL ranks lowest."""
+    if not bounds:
+        return f.lit(0).cast("bigint")
+    return f.when(value.isNull(), f.lit(0).cast("bigint")).otherwise(_search(value, bounds, 0, len(bounds)))
+
+
+def _search(value: SparkColumn, bounds: Sequence[Any], low: int, high: int) -> SparkColumn:
+    if low == high:
+        return f.lit(low).cast("bigint")
+    middle = (low + high) // 2
+    above = _search(value, bounds, middle + 1, high)
+    return f.when(value >= f.lit(bounds[middle]), above).otherwise(_search(value, bounds, low, middle))
+
+
+def _interleaved(ranks: Sequence[SparkColumn]) -> SparkColumn:
+    bits = chain.from_iterable(
+        (f.getbit(rank, f.lit(bit)).cast("bigint") for rank in ranks) for bit in reversed(range(_BITS))
+    )
+    number = f.lit(0).cast("bigint")
+    for bit in bits:
+        number = f.shiftleft(number, 1).bitwiseOR(bit)
+    return number

@@ -1,0 +1,1 @@
+"""Names and paths, and how they are written."""

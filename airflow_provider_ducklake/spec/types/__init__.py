@@ -1,0 +1,1 @@
+"""DuckLake's column types and values, and their texts."""

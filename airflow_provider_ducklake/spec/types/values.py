@@ -1,0 +1,358 @@
+"""The catalog's text form of single values, from their physical (Parquet) form, and the order of those texts.
+
+Physical forms: bool, int (integers; unscaled decimals; days since 1970 for date; micro-, milli- or
+nanoseconds since midnight or 1970 for times, those of timetz in UTC), float, bytes (varchar as UTF-8, blob,
+uuid as 16 bytes, big decimals big-endian, intervals as ``spec.intervals`` packs them). Working on physical
+ints keeps years outside Python's datetime exact. *Source:* observed texts of the reference (dossier §4.2).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+import uuid
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from airflow_provider_ducklake.spec.types.ducklake_types import DecimalType, DuckLakeType, ScalarType
+from airflow_provider_ducklake.spec.types.intervals import format_interval, parse_interval
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Physical: TypeAlias = bool | int | float | bytes
+
+_DAY_SECONDS = 86_400
+_INFINITE_DATE = 2**31 - 1
+_INFINITE_TIMESTAMP = 2**63 - 1
+_UNITS_PER_SECOND = {
+    "time": 10**6,
+    "timetz": 10**6,
+    "time_ns": 10**9,
+    "timestamp": 10**6,
+    "timestamp_s": 10**6,  # stored in micros: Parquet has no seconds
+    "timestamptz": 10**6,
+    "timestamp_ms": 10**3,
+    "timestamp_ns": 10**9,
+}
+
+
+def civil_from_days(days: int) -> tuple[int, int, int]:
+    """Return (year, month, day) of the proleptic Gregorian calendar for days since 1970-01-01.
+
+    Year 0 is 1 BC. Works for any day, unlike ``datetime``. *Source:* the era arithmetic of Howard Hinnant's
+    "chrono calendar" paper.
+    """
+    shifted = days + 719_468  # days since 0000-03-01
+    era, day_of_era = divmod(shifted, 146_097)
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month_from_march = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * month_from_march + 2) // 5 + 1
+    month = month_from_march + 3 if month_from_march < 10 else month_from_march - 9  # noqa: PLR2004 - March is 0
+    return era * 400 + year_of_era + (month <= 2), month, day  # noqa: PLR2004 - January and February
+
+
+def _date_parts(days: int) -> tuple[str, str]:
+    """Return the date's digits and its suffix, ``" (BC)"`` before year 1."""
+    year, month, day = civil_from_days(days)
+    suffix = "" if year > 0 else " (BC)"
+    return f"{year if year > 0 else 1 - year:04d}-{month:02d}-{day:02d}", suffix
+
+
+def is_infinite(type_: DuckLakeType, value: int) -> bool:
+    """Whether a date or timestamp in physical form is DuckDB's ``infinity`` or ``-infinity``."""
+    return abs(value) == (_INFINITE_DATE if str(type_) == "date" else _INFINITE_TIMESTAMP)
+
+
+def physical_range(type_: DuckLakeType) -> tuple[int, int]:
+    """Return the least and the greatest physical form of a number or time; those of dates are infinite.
+
+    >>> physical_range(ScalarType("uint8")), physical_range(DecimalType(3, 1))
+    ((0, 255), (-999, 999))
+    """
+    match type_:
+        case DecimalType(precision):
+            return 1 - 10**precision, 10**precision - 1
+        case ScalarType("date"):
+            return -_INFINITE_DATE, _INFINITE_DATE
+        case ScalarType(name) if name in _CLOCKS:
+            return 0, _DAY_SECONDS * _UNITS_PER_SECOND[name]
+        case ScalarType(name) if name in _UNITS_PER_SECOND:
+            return -_INFINITE_TIMESTAMP, _INFINITE_TIMESTAMP
+        case ScalarType(name) if name.startswith("uint"):
+            return 0, 2 ** int(name.removeprefix("uint")) - 1
+        case _:
+            bits = int(str(type_).removeprefix("int"))
+            return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+
+def units_per_second(type_: DuckLakeType) -> Fraction:
+    """Return how many units of a date's or timestamp's physical form a second has."""
+    return Fraction(1, _DAY_SECONDS) if str(type_) == "date" else Fraction(_UNITS_PER_SECOND[str(type_)])
+
+
+def format_date(days: int) -> str:
+    """Return DuckDB's text of a date.
+
+    >>> format_date(0), format_date(-719529), format_date(2**31 - 1)
+    ('1970-01-01', '0002-12-31 (BC)', 'infinity')
+    """
+    if abs(days) == _INFINITE_DATE:
+        return "infinity" if days > 0 else "-infinity"
+    return "".join(_date_parts(days))
+
+
+def _format_clock(units: int, per_second: int) -> str:
+    seconds, fraction = divmod(units, per_second)
+    text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    if not fraction:
+        return text
+    digits = len(str(per_second)) - 1
+    return f"{text}.{fraction:0{digits}d}".rstrip("0")
+
+
+def format_timestamp(units: int, per_second: int, *, zone: str = "") -> str:
+    """Return DuckDB's text of ``per_second`` units since 1970; ``zone`` is ``+00`` for timestamptz.
+
+    >>> format_timestamp(-1, 10**6), format_timestamp(0, 10**6, zone="+00")
+    ('1969-12-31 23:59:59.999999', '1970-01-01 00:00:00+00')
+    """
+    if abs(units) == _INFINITE_TIMESTAMP:
+        return "infinity" if units > 0 else "-infinity"
+    days, clock = divmod(units, _DAY_SECONDS * per_second)
+    digits, suffix = _date_parts(days)
+    return f"{digits}{suffix} {_format_clock(clock, per_second)}{zone}"
+
+
+def format_float64(value: float) -> str:
+    """Return the shortest text that reads back as the same double, in DuckDB's spelling.
+
+    >>> format_float64(1e15), format_float64(1e16), format_float64(-0.0), format_float64(float("inf"))
+    ('1000000000000000.0', '1e+16', '-0.0', 'inf')
+    """
+    return repr(value)
+
+
+def format_float32(value: float) -> str:
+    """Return the shortest text that reads back as the same single-precision float."""
+    if not math.isfinite(value):
+        return repr(value)
+    bits = struct.pack("<f", value)
+    for digits in range(1, 10):
+        candidate = float(f"{value:.{digits}g}")
+        if abs(candidate) < _FLOAT32_OVERFLOW and struct.pack("<f", candidate) == bits:
+            return repr(candidate)
+    return repr(value)
+
+
+_FLOAT32_OVERFLOW = 3.4028235677973366e38  # half a step above the largest float32
+
+
+def format_decimal(unscaled: int, precision: int, scale: int) -> str:
+    """Return a decimal's text with its full scale; ``.5`` where no digit before the point is possible.
+
+    >>> format_decimal(-700, 9, 2), format_decimal(5, 4, 3), format_decimal(5, 3, 3), format_decimal(12, 2, 0)
+    ('-7.00', '0.005', '.005', '12')
+    """
+    whole_digits = 1 if precision > scale else 0
+    sign, digits = ("-" if unscaled < 0 else ""), str(abs(unscaled)).zfill(scale + whole_digits)
+    return f"{sign}{digits[:-scale]}.{digits[-scale:]}" if scale else f"{sign}{digits}"
+
+
+def _bytes(value: Physical) -> bytes:
+    assert isinstance(value, bytes)
+    return value
+
+
+def _text(value: Physical) -> str:
+    return _bytes(value).decode("utf-8")
+
+
+def _format_temporal(name: str, value: int) -> str:
+    if name == "date":
+        return format_date(value)
+    zone = "+00" if name in ("timetz", "timestamptz") else ""
+    if name in _CLOCKS:
+        return _format_clock(value, _UNITS_PER_SECOND[name]) + zone
+    return format_timestamp(value, _UNITS_PER_SECOND[name], zone=zone)
+
+
+_FORMATTERS: dict[str, Callable[[Physical], str]] = {
+    "boolean": lambda value: str(int(value)),
+    "float32": lambda value: format_float32(float(value)),
+    "float64": lambda value: format_float64(float(value)),
+    "varchar": _text,
+    "json": _text,
+    "blob": lambda value: _bytes(value).hex().upper(),
+    "uuid": lambda value: str(uuid.UUID(bytes=_bytes(value))),
+    "interval": lambda value: format_interval(_bytes(value)),
+}
+_TEMPORAL = ("date", *_UNITS_PER_SECOND)
+_CLOCKS = ("time", "timetz", "time_ns")
+
+
+def format_physical(type_: DuckLakeType, value: Physical) -> str:
+    """Return the statistics text of ``value``, which is in the physical form of ``type_``.
+
+    >>> format_physical(DecimalType(9, 2), 150), format_physical(ScalarType("boolean"), True)
+    ('1.50', '1')
+    """
+    match type_:
+        case DecimalType(precision, scale):
+            unscaled = int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) else int(value)
+            return format_decimal(unscaled, precision, scale)
+        case ScalarType(name) if name in _FORMATTERS:
+            return _FORMATTERS[name](value)
+        case ScalarType(name) if name in _TEMPORAL:
+            return _format_temporal(name, int(value))
+        case _:
+            return str(int(value))
+
+
+def parse_physical(type_: DuckLakeType, text: str) -> Physical:
+    """Return the physical form of a value from its text; the inverse of ``format_physical``.
+
+    Also reads ``true`` and ``false``, and timestamps with another offset than ``+00``, as defaults are
+    stored.
+
+    >>> parse_physical(DecimalType(9, 2), "1.50"), parse_physical(ScalarType("date"), "0002-12-31 (BC)")
+    (150, -719529)
+
+    Raises:
+        ValueError: the text is not one of that type.
+    """
+    match type_:
+        case DecimalType(scale=scale):
+            return int(Decimal(text).scaleb(scale, _ENOUGH_DIGITS))
+        case ScalarType(name) if name in _PARSERS:
+            return _PARSERS[name](text)
+        case ScalarType(name) if name in _TEMPORAL:
+            return _parse_temporal(name, text)
+        case _:
+            return int(text)
+
+
+_ENOUGH_DIGITS = Context(prec=80)
+_BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
+
+
+def _parse_boolean(text: str) -> bool:
+    if text not in _BOOLEANS:
+        raise ValueError(f"{text!r} is no boolean")
+    return _BOOLEANS[text]
+
+
+def as_float32(value: float) -> float:
+    """Return the nearest single-precision float."""
+    if math.isfinite(value) and abs(value) >= _FLOAT32_OVERFLOW:
+        return math.copysign(math.inf, value)
+    return float(struct.unpack("<f", struct.pack("<f", value))[0])
+
+
+def _parse_float32(text: str) -> float:
+    """Return the single-precision float of a text, which may have too few digits to name it as a double."""
+    return as_float32(float(text))
+
+
+_PARSERS: dict[str, Callable[[str], Physical]] = {
+    "boolean": _parse_boolean,
+    "float32": _parse_float32,
+    "float64": float,
+    "varchar": str.encode,
+    "json": str.encode,
+    "blob": bytes.fromhex,
+    "uuid": lambda text: uuid.UUID(text).bytes,
+    "interval": parse_interval,
+}
+_MOMENT = re.compile(
+    r"(?:(?P<year>\d{4,})-(?P<month>\d\d)-(?P<day>\d\d)(?P<bc> \(BC\))?)?"
+    r"(?:[ T]?(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:\.(?P<fraction>\d{1,9}))?)?"
+    r"(?:(?P<sign>[+-])(?P<zone_hour>\d\d)(?::?(?P<zone_minute>\d\d)(?::(?P<zone_second>\d\d))?)?)?"
+)
+
+
+def _parse_temporal(name: str, text: str) -> int:
+    if text in ("infinity", "-infinity"):
+        limit = _INFINITE_DATE if name == "date" else _INFINITE_TIMESTAMP
+        return limit if text == "infinity" else -limit
+    match = _MOMENT.fullmatch(text)
+    if match is None or not text:
+        raise ValueError(f"{text!r} is no {name}")
+    days = _parsed_days(match)
+    if name == "date":
+        return days
+    per_second = _UNITS_PER_SECOND[name]
+    units = _parsed_units(match, days, per_second)
+    return units % (_DAY_SECONDS * per_second) if name == "timetz" else units
+
+
+def _parsed_days(match: re.Match[str]) -> int:
+    if match["year"] is None:
+        return 0
+    year = 1 - int(match["year"]) if match["bc"] else int(match["year"])
+    return days_from_civil(year, int(match["month"]), int(match["day"]))
+
+
+def _parsed_units(match: re.Match[str], days: int, per_second: int) -> int:
+    parts = ("hour", "minute", "second", "zone_hour", "zone_minute", "zone_second")
+    hour, minute, second, zone_hour, zone_minute, zone_second = (int(match[part] or 0) for part in parts)
+    offset = (zone_hour * 3600 + zone_minute * 60 + zone_second) * (-1 if match["sign"] == "-" else 1)
+    seconds = days * _DAY_SECONDS + hour * 3600 + minute * 60 + second - offset
+    return seconds * per_second + int((match["fraction"] or "").ljust(9, "0")) * per_second // 10**9
+
+
+def days_from_civil(year: int, month: int, day: int) -> int:
+    """Return the days since 1970-01-01 of a date of the proleptic Gregorian calendar; year 0 is 1 BC."""
+    from_march = year - (month <= 2)  # noqa: PLR2004 - January and February
+    era, year_of_era = divmod(from_march, 400)
+    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    day_of_era = year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year
+    return era * 146_097 + day_of_era - 719_468
+
+
+OrderKey: TypeAlias = Any  # comparable among keys of one type
+
+
+def order_key(type_: DuckLakeType, text: str) -> OrderKey:
+    """Return a value that orders two statistics texts of one type as the reference does.
+
+    Numbers and times by value, strings and blobs by bytes. A float32's text is read as the float32 that it
+    means: ``34061770.0`` is 34061768.
+    """
+    match type_:
+        case DecimalType():
+            return Decimal(text)
+        case ScalarType("boolean"):
+            return int(text in ("1", "true"))
+        case ScalarType("float32"):
+            return _parse_float32(text)
+        case ScalarType("float64"):
+            return float(text)
+        case ScalarType("varchar" | "json" | "blob" | "uuid"):
+            return text.encode("utf-8", "surrogatepass")
+        case ScalarType(name) if name in _TEMPORAL:
+            return _temporal_key(text)
+        case _:
+            return Decimal(text)
+
+
+def _temporal_key(text: str) -> tuple[int, ...]:
+    """Return comparable digits: (±infinity, year, month, day, hour, minute, second, nanosecond)."""
+    if text in ("infinity", "-infinity"):
+        return (1 if text == "infinity" else -1,)
+    before_christ = " (BC)" in text
+    text = text.replace(" (BC)", "").removesuffix("+00")
+    date_text, _, clock = text.partition(" ") if "-" in text else ("1970-01-01", "", text)
+    year, month, day = (int(part) for part in date_text.split("-"))
+    seconds, _, fraction = (clock or "00:00:00").partition(".")
+    return (
+        0,
+        1 - year if before_christ else year,
+        month,
+        day,
+        *(int(part) for part in seconds.split(":")),
+        int(fraction.ljust(9, "0") or "0"),
+    )

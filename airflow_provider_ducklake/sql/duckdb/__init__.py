@@ -1,0 +1,1 @@
+"""What DDL of DuckDB's SQL says."""

@@ -1,0 +1,176 @@
+"""Column types as DuckDB's SQL spells them.
+
+Not the spelling of ``spec.types``: SQL's ``int8`` has eight bytes, the catalog's eight bits. *Source:* the
+reference's ``duckdb_types()``, with which a test compares.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.errors import InvalidTypeError
+from airflow_provider_ducklake.spec.names.identifiers import fold
+from airflow_provider_ducklake.spec.types.ducklake_types import (
+    MAX_DECIMAL_PRECISION,
+    DecimalType,
+    DuckLakeType,
+    Field,
+    ListType,
+    MapType,
+    ScalarType,
+    StructType,
+    check_storable,
+)
+from airflow_provider_ducklake.sql.lexer import Kind
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.sql.duckdb.cursor import Cursor
+
+_SPELLINGS = {
+    "boolean": "boolean bool logical",
+    "int8": "tinyint int1",
+    "int16": "smallint int2 int16 short",
+    "int32": "integer int int4 int32 integral signed",
+    "int64": "bigint int8 int64 long oid",
+    "int128": "hugeint int128",
+    "uint8": "utinyint uint8",
+    "uint16": "usmallint uint16",
+    "uint32": "uinteger uint32",
+    "uint64": "ubigint uint64",
+    "uint128": "uhugeint uint128",
+    "float32": "float float4 real",
+    "float64": "double float8",
+    "varchar": "varchar bpchar char nvarchar string text",
+    "json": "json",
+    "blob": "blob bytea binary varbinary",
+    "uuid": "uuid guid",
+    "date": "date",
+    "time": "time",
+    "timetz": "timetz",
+    "time_ns": "time_ns",
+    "timestamp": "timestamp datetime timestamp_us",
+    "timestamp_s": "timestamp_s",
+    "timestamp_ms": "timestamp_ms",
+    "timestamp_ns": "timestamp_ns",
+    "timestamptz": "timestamptz",
+    "interval": "interval",
+    "variant": "variant",
+    "geometry": "geometry",
+}
+SCALAR_SPELLINGS = {word: name for name, words in _SPELLINGS.items() for word in words.split()}
+DECIMAL_SPELLINGS = frozenset({"decimal", "dec", "numeric"})
+STRUCT_SPELLINGS = frozenset({"struct", "row"})
+_TEXTS = frozenset({"varchar", "bpchar", "char", "nvarchar", "text", "string"})
+_DEFAULT_DECIMAL = (18, 3)
+NOT_IN_THE_FORMAT = {
+    "enum": "DuckLake has no enum types. Use VARCHAR.",
+    "union": "DuckLake has no union types. Use a STRUCT with a field for each kind.",
+    "bit": "DuckLake has no bit strings. Use VARCHAR or BLOB.",
+    "bitstring": "DuckLake has no bit strings. Use VARCHAR or BLOB.",
+    "bignum": "DuckLake has no numbers of any length. Use DECIMAL(38, 0) or VARCHAR.",
+    "varint": "DuckLake has no numbers of any length. Use DECIMAL(38, 0) or VARCHAR.",
+    "array": "a list is written with the type of its elements: INTEGER[].",
+    "list": "a list is written with the type of its elements: INTEGER[].",
+    "null": "a column of nothing but nulls has no type in DuckLake. Name one.",
+    "type": "DuckLake stores no types as values. Use VARCHAR.",
+    "serial": "DuckLake has no sequences. Use BIGINT.",
+    "bigserial": "DuckLake has no sequences. Use BIGINT.",
+}
+
+
+def read_column_type(cursor: Cursor, column: str) -> DuckLakeType:
+    """Read the type of a column, and refuse one whose values do not survive."""
+    start = cursor.position
+    type_ = read_type(cursor)
+    try:
+        check_storable(type_, column)
+    except InvalidTypeError as error:
+        raise cursor.error(str(error), at=start) from error
+    return type_
+
+
+def read_type(cursor: Cursor) -> DuckLakeType:
+    """Read a type, nested ones too."""
+    parsed = _read_element(cursor)
+    while cursor.accept_symbol("["):
+        if cursor.token is not None and cursor.token.kind is Kind.NUMBER:
+            raise cursor.error("DuckLake has no lists of fixed length. Leave the number out: INTEGER[].")
+        cursor.expect_symbol("]")
+        parsed = ListType(parsed)
+    if cursor.word == "ARRAY":
+        raise cursor.error("write a list with brackets: INTEGER[].")
+    return parsed
+
+
+def _read_element(cursor: Cursor) -> DuckLakeType:
+    word = cursor.word.lower()
+    if not word or word in NOT_IN_THE_FORMAT:
+        raise cursor.error(NOT_IN_THE_FORMAT.get(word, "expected a type, such as BIGINT or VARCHAR."))
+    cursor.advance()
+    if word in STRUCT_SPELLINGS:
+        return _read_struct(cursor)
+    if word == "map":
+        return _read_map(cursor)
+    if word in DECIMAL_SPELLINGS:
+        return _read_decimal(cursor)
+    return _read_scalar(cursor, word)
+
+
+def _read_scalar(cursor: Cursor, word: str) -> ScalarType:
+    if word == "character":
+        word = "varchar" if cursor.accept("VARYING") else "char"
+    name = SCALAR_SPELLINGS.get(word)
+    if name is None:
+        raise cursor.error(
+            "DuckLake has no such type. Types look like BIGINT, DECIMAL(18, 2), VARCHAR[], "
+            "STRUCT(a BIGINT, b VARCHAR), MAP(VARCHAR, BIGINT).",
+            back=1,
+        )
+    if word == "double":
+        cursor.accept("PRECISION")
+    elif word in ("time", "timestamp"):
+        cursor.accept("WITHOUT", "TIME", "ZONE")
+        name += "tz" if cursor.accept("WITH", "TIME", "ZONE") else ""
+    elif word in _TEXTS and cursor.accept_symbol("("):
+        _read_integer(cursor)  # DuckDB allows a length and does not keep it
+        cursor.expect_symbol(")")
+    return ScalarType(name)
+
+
+def _read_integer(cursor: Cursor) -> int:
+    text = cursor.accept_kind(Kind.NUMBER)
+    if text is None or not text.isdigit():
+        raise cursor.error("expected a whole number.", back=0 if text is None else 1)
+    return int(text)
+
+
+def _read_decimal(cursor: Cursor) -> DecimalType:
+    start = cursor.position - 1
+    numbers = cursor.list_of(lambda: _read_integer(cursor)) if cursor.sees("(") else _DEFAULT_DECIMAL
+    precision, scale = (*numbers, 0)[:2]
+    if len(numbers) > 2 or not 1 <= precision <= MAX_DECIMAL_PRECISION or scale > precision:  # noqa: PLR2004
+        raise cursor.error(
+            f"write a decimal as DECIMAL(18, 2): 1 to {MAX_DECIMAL_PRECISION} digits, at most all of them "
+            "after the point.",
+            at=start,
+        )
+    return DecimalType(precision, scale)
+
+
+def _read_map(cursor: Cursor) -> MapType:
+    start = cursor.position - 1
+    types = cursor.list_of(lambda: read_type(cursor))
+    if len(types) != 2:  # noqa: PLR2004 - key and value
+        raise cursor.error("a map has a type for keys and one for values: MAP(VARCHAR, BIGINT).", at=start)
+    return MapType(*types)
+
+
+def _read_struct(cursor: Cursor) -> StructType:
+    start = cursor.position - 1
+    fields = cursor.list_of(lambda: Field(cursor.name("field"), read_type(cursor)))
+    names = [fold(field.name) for field in fields]
+    if len(set(names)) != len(names):
+        raise cursor.error(
+            "two fields of this struct have the same name (letter case does not count).", at=start
+        )
+    return StructType(fields)

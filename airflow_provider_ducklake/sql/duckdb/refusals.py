@@ -1,0 +1,74 @@
+"""What DuckDB's SQL has and DuckLake, or the DDL operator, has not: one plain sentence each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.errors import DuckLakeError
+    from airflow_provider_ducklake.sql.duckdb.cursor import Cursor
+
+_NO_KEYS = "DuckLake has no primary keys and no unique constraints. Leave it out."
+CONSTRAINTS = {
+    "PRIMARY": _NO_KEYS,
+    "UNIQUE": _NO_KEYS,
+    "CHECK": "DuckLake has no CHECK constraints. Leave it out.",
+    "FOREIGN": "DuckLake has no foreign keys. Leave it out.",
+    "REFERENCES": "DuckLake has no foreign keys. Leave it out.",
+    "GENERATED": "DuckLake has no generated columns. Use a view.",
+    "AS": "DuckLake has no generated columns. Use a view.",
+    "COLLATE": "DuckLake has no collations. Leave it out.",
+    "CONSTRAINT": "DuckLake has no named constraints. Leave the name out; NOT NULL is the only one there is.",
+    "USING": "DuckLake does not let a column choose its compression. Leave it out.",
+}
+COLUMN_OPTIONS = {
+    **CONSTRAINTS,
+    "COMMENT": "write a comment as a statement of its own: COMMENT ON COLUMN schema.table.column IS 'text'.",
+}
+_ROWS = "this operator changes tables, not rows. Use the operator of that verb."
+STATEMENTS = {
+    "INSERT": "this operator changes tables, not rows. Use the insert operator.",
+    "UPDATE": _ROWS,
+    "DELETE": _ROWS,
+    "MERGE": _ROWS,
+    "COPY": _ROWS,
+    "SELECT": "this operator changes tables and returns no rows. Use the SQL operator.",
+    "FROM": "this operator changes tables and returns no rows. Use the SQL operator.",
+    "WITH": "this operator changes tables and returns no rows. Use the SQL operator.",
+    "CALL": "DuckDB's maintenance calls are not DDL. Use the operator of that task.",
+    "BEGIN": "transactions are the operator's. Leave it out.",
+    "COMMIT": "transactions are the operator's. Leave it out.",
+    "ROLLBACK": "transactions are the operator's. Leave it out.",
+    "SET": "there is no session to set anything in. Leave it out, and name tables with their schema.",
+    "USE": "there is no session to set anything in. Leave it out, and name tables with their schema.",
+}
+ANY_STATEMENT = (
+    "not a statement that this operator runs. They are CREATE, ALTER and DROP of SCHEMA, TABLE and VIEW, "
+    "COMMENT ON and TRUNCATE."
+)
+_TEMPORARY = "a temporary table or view lives in a session, not in a lake. Leave the word out."
+OBJECTS = {
+    "TEMP": _TEMPORARY,
+    "TEMPORARY": _TEMPORARY,
+    "UNLOGGED": "DuckLake has no unlogged tables. Leave the word out.",
+    "PERSISTENT": "every table of a lake is persistent. Leave the word out.",
+    "INDEX": "DuckLake has no indexes. Partition or sort the table.",
+    "UNIQUE": "DuckLake has no indexes. Partition or sort the table.",
+    "SEQUENCE": "DuckLake has no sequences. Use uuid() as a default.",
+    "TYPE": "DuckLake has no types of one's own. Name the type at each column.",
+    "RECURSIVE": "write the recursion inside: CREATE VIEW v AS WITH RECURSIVE …",
+    "MATERIALIZED": "DuckLake has no materialized views. Create a table and insert into it.",
+    "SECRET": "secrets belong to the Airflow connection.",
+    "FUNCTION": "macros are not supported yet. Create them with DuckDB.",
+    "MACRO": "macros are not supported yet. Create them with DuckDB.",
+    "DATABASE": "a lake is one database. Create another lake with its own connection.",
+}
+_NOT_YET = frozenset({"FUNCTION", "MACRO"})
+EXISTING = "IF EXISTS is not supported here yet. Leave it out; the statement fails if the name is not there."
+
+
+def refuse_object(cursor: Cursor, verb: str) -> DuckLakeError:
+    """Return the error for an object after CREATE, ALTER, DROP or COMMENT ON that is none of ours."""
+    word = cursor.word
+    problem = OBJECTS.get(word, f"{verb} of this is not DDL of a lake: expected SCHEMA, TABLE or VIEW.")
+    return cursor.unsupported(problem) if word in _NOT_YET else cursor.error(problem)

@@ -1,0 +1,1 @@
+"""What texts of Spark SQL say."""

@@ -1,0 +1,133 @@
+"""What of a condition in Spark SQL a filter of ours says just so: to leave out files without such rows.
+
+The two differ in what a text in quotes is, in casts, in times and zones. Parts of a condition that Spark
+could read in another way are left out: the filter may let too many rows pass, never too few.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidPredicateError
+from airflow_provider_ducklake.planning.reading.predicates import column_ids
+from airflow_provider_ducklake.spec.names.identifiers import fold, quote
+from airflow_provider_ducklake.spec.types.ducklake_types import DecimalType, is_float
+from airflow_provider_ducklake.sql.predicate import read_predicate
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from sqlglot import Token
+
+    from airflow_provider_ducklake.planning.reading.predicates import Predicate
+    from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
+
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?")
+_PLAIN_TEXT = re.compile(r"'[^'\\]*'")
+_MOMENT = re.compile(r"'[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?)?'")
+_UNLIKE = ("CAST", "TRY_CAST", "TIMESTAMP", "TIME", "::")
+_VALUE_WORDS = ("TRUE", "FALSE", "DATE")
+
+
+def readable_filter(
+    condition: str, schema: TableSchema, table: str, *, alias: str, others: Collection[str] = ()
+) -> str | None:
+    """Return the filter that is true wherever a condition is, None: there is none but the one that always is.
+
+    ``alias`` is what the condition may call the table, ``others`` what it may call other tables.
+    """
+    tokens = _tokens(condition)
+    foreign = {fold(name) for name in others}
+    found = []
+    for part in _parts(condition, tokens):
+        words = _without_alias(part, alias)
+        if words is not None and not foreign & {fold(token.text) for token in words}:
+            text = " ".join(_spelled(condition, token) for token in words)
+            if _says_the_same(text, condition, words, schema, table):
+                found.append(f"({text})")
+    return " AND ".join(found) or None
+
+
+def _tokens(text: str) -> list[Token]:
+    from sqlglot.dialects.spark import Spark  # noqa: PLC0415 - a second, and DAG files import operators over and over
+    from sqlglot.errors import TokenError  # noqa: PLC0415
+
+    try:
+        return list(Spark().tokenize(text))
+    except TokenError:
+        return []  # Spark will say what is wrong
+
+
+def _parts(condition: str, tokens: Sequence[Token]) -> Iterator[list[Token]]:
+    """Yield what the ANDs of a condition connect; all of it where it has an OR."""
+    part: list[Token] = []
+    parts = [part]
+    depth = betweens = 0
+    for token in tokens:
+        word = _spelled(condition, token).upper()
+        depth += (word in ("(", "[", "CASE")) - (word in (")", "]", "END"))
+        if depth == 0 and word == "OR":
+            yield list(tokens)
+            return
+        if depth == 0 and word == "AND" and not betweens:
+            part = []
+            parts.append(part)
+            continue
+        if depth == 0:
+            betweens += (word == "BETWEEN") - (word == "AND")
+        part.append(token)
+    yield from (part for part in parts if part)
+
+
+def _without_alias(tokens: Sequence[Token], alias: str) -> list[Token] | None:
+    """Return the tokens without the table's name; None where the name means something else, too."""
+    words: list[Token] = []
+    rest = iter(tokens)
+    for token in rest:
+        if fold(token.text) != fold(alias):
+            words.append(token)
+        elif getattr(next(rest, None), "text", None) != "." or (words and words[-1].text == "."):
+            return None
+    return words
+
+
+def _spelled(condition: str, token: Token) -> str:
+    """Return a token as it was written; a name in backticks as filters quote it."""
+    text = condition[token.start : token.end + 1]
+    return quote(token.text) if text.startswith("`") else text
+
+
+def _says_the_same(
+    text: str, condition: str, words: Sequence[Token], schema: TableSchema, table: str
+) -> bool:
+    """Whether Spark means what our filter means by a text."""
+    try:
+        predicate = read_predicate(text, schema, table)
+    except (InvalidPredicateError, ColumnNotFoundError):
+        return False
+    written = [condition[token.start : token.end + 1] for token in words]
+    if any(one.upper() in _UNLIKE for one in written):
+        return False
+    values = [one for one in written if one[0] in "'\"0123456789." and one != "."]
+    values += [one.upper() for one in written if one.upper() in _VALUE_WORDS]
+    return all(_means_the_same(values, type_) for type_ in _types(predicate, schema))
+
+
+def _types(predicate: Predicate, schema: TableSchema) -> set[DuckLakeType]:
+    ids = set(column_ids(predicate))
+    return {column.type for column in schema.walk() if column.id in ids}
+
+
+def _means_the_same(values: Sequence[str], type_: DuckLakeType) -> bool:
+    name = str(type_)
+    if not values:  # a test for NULL
+        return True
+    if isinstance(type_, DecimalType) or is_float(type_) or name.startswith(("int", "uint")):
+        return all(_NUMBER.fullmatch(one) for one in values)
+    if name == "varchar":
+        return all(_PLAIN_TEXT.fullmatch(one) for one in values)
+    if name in ("date", "timestamp"):
+        return all(one == "DATE" or _MOMENT.fullmatch(one) for one in values)
+    return name == "boolean" and all(one in ("TRUE", "FALSE") for one in values)

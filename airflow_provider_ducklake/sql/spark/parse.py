@@ -1,0 +1,418 @@
+"""Spark SQL that reads and writes lake tables: which tables, how, and the query of each statement.
+
+sqlglot says what a text means. The text itself is cut, and names of lake tables in it are replaced; nothing
+is rewritten, so Spark runs what the user wrote.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.spec.names.identifiers import DEFAULT_SCHEMA, FoldedName, QualifiedName, fold
+from airflow_provider_ducklake.sql.lexer import error_at
+from airflow_provider_ducklake.sql.spark.statements import (
+    Reference,
+    SparkQuery,
+    SparkStatement,
+    ViewStatement,
+    WriteMode,
+    WriteStatement,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from sqlglot import Token, exp
+
+    from airflow_provider_ducklake.errors import InvalidStatementError
+
+
+def parse_spark_sql(
+    statements: str | Sequence[str], views: Collection[str] = (), default_schema: str = DEFAULT_SCHEMA
+) -> tuple[SparkStatement, ...]:
+    """Return the statements of one or more texts; each text may hold several, with semicolons between them.
+
+    ``views`` are names that stand for something else than a table of the lake. A table without a schema lies
+    in ``default_schema``.
+
+    Raises:
+        InvalidStatementError: one neither writes a table nor makes a temporary view; says where.
+        UnsupportedFeatureError: this release cannot do it.
+    """
+    known = {fold(view) for view in views}
+    parsed: list[SparkStatement] = []
+    for text in [statements] if isinstance(statements, str) else statements:
+        for start, end in _split(text, len(parsed) + 1):
+            reader = _Reader(text, (start, end), len(parsed) + 1, known, default_schema)
+            one = reader.statement()
+            _check_order(one, parsed, reader)
+            if isinstance(one, ViewStatement):
+                known.add(fold(one.view))
+            parsed.append(one)
+    return tuple(parsed)
+
+
+def parse_query(text: str, default_schema: str = DEFAULT_SCHEMA) -> SparkQuery:
+    """Return a query alone, as that of a view.
+
+    Raises:
+        InvalidStatementError: it is none.
+    """
+    return _Reader(text, (0, len(text)), 1, set(), default_schema).query_alone()
+
+
+_MAKES_TABLE = (WriteMode.CREATE, WriteMode.CREATE_IF_MISSING, WriteMode.REPLACE)
+
+
+def _check_order(one: SparkStatement, earlier: Sequence[SparkStatement], reader: _Reader) -> None:
+    """Refuse what looks at or replaces the rows that an earlier statement writes: all is one snapshot."""
+    written: dict[FoldedName, WriteStatement] = {}
+    for other in earlier:
+        if isinstance(other, WriteStatement):
+            written.setdefault(other.table.folded, other)
+    for key, name in one.query.reads.items():
+        if key in written:
+            raise reader.error(
+                0,
+                f"reads {name}, which statement {written[key].number} writes; all of them read the snapshot "
+                "before. Make a temporary view of that query and use it in both.",
+            )
+    first = written.get(one.table.folded) if isinstance(one, WriteStatement) else None
+    if first is None or not isinstance(one, WriteStatement):
+        return
+    if one.mode is not WriteMode.APPEND or first.mode in _MAKES_TABLE:
+        problem = f"{one.table} is written by statement {first.number} already. Join both with UNION ALL."
+        raise reader.error(0, problem)
+
+
+def _split(text: str, number: int) -> Iterator[tuple[int, int]]:
+    """Yield where each statement starts and ends; those between two semicolons with nothing else are none."""
+    tokens = _tokens(text, number)
+    start: int | None = None
+    for token in tokens:
+        if token.token_type.name == "SEMICOLON":
+            if start is not None:
+                yield start, token.start
+            start = None
+        elif start is None:
+            start = token.start
+    if start is not None:
+        yield start, len(text)
+
+
+def _tokens(text: str, number: int) -> list[Token]:
+    from sqlglot.dialects.spark import Spark  # noqa: PLC0415 - a second, and DAG files import operators over and over
+    from sqlglot.errors import TokenError  # noqa: PLC0415
+
+    try:
+        return list(Spark().tokenize(text))
+    except TokenError as error:
+        raise error_at(number, text, 0, repr(text[:20]), f"cannot be read: {error}.") from None
+
+
+_USE = "Use INSERT INTO, INSERT OVERWRITE or CREATE TABLE … AS, or CREATE TEMPORARY VIEW for what they share."
+_OPERATORS = {
+    "Merge": "DuckLakeSparkMergeOperator",
+    "Update": "DuckLakeSparkUpdateOperator",
+    "Delete": "DuckLakeSparkDeleteOperator",
+    "Alter": "DuckLakeDDLOperator",
+    "Drop": "DuckLakeDDLOperator",
+    "TruncateTable": "DuckLakeDDLOperator",
+}
+_PROPERTIES = {
+    "FileFormatProperty": "USING: a lake's files are Parquet. Leave it out.",
+    "LocationProperty": "LOCATION: the lake knows where its files lie. Leave it out.",
+    "SchemaCommentProperty": "COMMENT: comment on the table with the DDL operator.",
+}
+
+
+class _Reader:
+    """Reads one statement of a text."""
+
+    def __init__(
+        self, text: str, span: tuple[int, int], number: int, views: set[str], default_schema: str
+    ) -> None:
+        self._text = text
+        self._offset = span[0]
+        self._sql = text[slice(*span)]
+        self._number = number
+        self._views = views
+        self._default_schema = default_schema
+
+    def statement(self) -> SparkStatement:
+        """Return what the statement says."""
+        from sqlglot import exp  # noqa: PLC0415
+
+        tree = self._tree()
+        if isinstance(tree, exp.Insert):
+            return self._insert(tree)
+        if isinstance(tree, exp.Create) and tree.kind in ("TABLE", "VIEW"):
+            return self._create(tree)
+        if (operator := _OPERATORS.get(type(tree).__name__)) is not None:
+            raise self.error(0, f"this is the work of another operator: use {operator}.")
+        raise self.error(0, f"this writes no table of the lake. {_USE}")
+
+    def query_alone(self) -> SparkQuery:
+        """Return the whole text as a query."""
+        from sqlglot import exp  # noqa: PLC0415
+
+        tree = self._tree()
+        if not isinstance(tree, exp.Query):
+            raise self.error(0, "this is no query.")
+        return self._query(tree, self._sql, 0)
+
+    def error(self, position: int, problem: str) -> InvalidStatementError:
+        """Return the error for what stands at a position of the statement."""
+        near = self._sql[position:].split(maxsplit=1)
+        place = self._offset + position
+        return error_at(self._number, self._text, place, repr(near[0] if near else ""), problem)
+
+    def _unsupported(self, position: int, problem: str) -> UnsupportedFeatureError:
+        return UnsupportedFeatureError(str(self.error(position, problem)))
+
+    def _tree(self) -> exp.Expr:
+        import sqlglot  # noqa: PLC0415
+
+        try:
+            tree = sqlglot.parse_one(self._sql, dialect="spark")
+        except sqlglot.errors.ParseError as error:
+            found = error.errors[0]
+            line = self._sql.splitlines(keepends=True)[: (found.get("line") or 1) - 1]
+            position = min(sum(map(len, line)), len(self._sql))
+            raise self.error(
+                position, f"cannot be read near {found.get('highlight')!r}; correct it there."
+            ) from None
+        return tree
+
+    # INSERT
+
+    def _insert(self, tree: exp.Insert) -> WriteStatement:
+        from sqlglot import exp  # noqa: PLC0415
+
+        target = tree.this
+        columns: tuple[str, ...] = ()
+        if isinstance(target, exp.Schema):
+            columns = tuple(column.name for column in target.expressions)
+            target = target.this
+        table, end = self._target(target)
+        for key in ("where", "exists", "partition", "settings"):
+            if tree.args.get(key) or target.args.get(key):
+                raise self._unsupported(end, "only whole tables are overwritten, and appended to, here.")
+        tokens = self._after(end)
+        if columns:
+            tokens = _behind_parentheses(tokens)
+        by_name = bool(tree.args.get("by_name"))
+        if by_name:
+            tokens = tokens[2:]
+        before = "" if tree.args.get("with_") is None else self._with_text()
+        if not tokens:
+            raise self.error(end, "no query follows.")
+        start = tokens[0].start
+        query = self._insert_query(tree, before, start)
+        mode = WriteMode.OVERWRITE if tree.args.get("overwrite") else WriteMode.APPEND
+        return WriteStatement(self._number, table, mode, query, columns, by_name=by_name)
+
+    def _insert_query(self, tree: exp.Insert, before: str, start: int) -> SparkQuery:
+        """Return the query of an INSERT; a WITH clause may stand before the INSERT itself."""
+        rest = self._sql[start:]
+        parts = [part for part in (tree.expression, tree.args.get("source")) if part]
+        references = [one for part in parts for one in self._references(part, -start)]
+        if before:
+            references = [_moved(one, len(before)) for one in references]
+            references = [*self._references(tree.args["with_"], 0), *references]
+        return SparkQuery(before + rest, tuple(references))
+
+    def _with_text(self) -> str:
+        """Return what stands before INSERT."""
+        depth = 0
+        for token in _tokens(self._sql, self._number):
+            depth += _depth(token)
+            if depth == 0 and token.text.upper() == "INSERT":
+                return self._sql[: token.start]
+        raise self.error(0, f"cannot be read. {_USE}")
+
+    # CREATE
+
+    def _create(self, tree: exp.Create) -> SparkStatement:
+        from sqlglot import exp  # noqa: PLC0415
+
+        is_view = tree.kind == "VIEW"
+        properties = tree.args.get("properties")
+        kinds = {type(one).__name__ for one in properties.expressions} if properties else set()
+        target = tree.this
+        if isinstance(target, exp.Schema):
+            raise self.error(0, "give names to columns in the query, with AS.")
+        if is_view and "TemporaryProperty" not in kinds:
+            raise self.error(0, "a view of the lake is made by the DDL operator; here, write TEMPORARY VIEW.")
+        if not isinstance(tree.expression, exp.Query):
+            raise self.error(0, f"no query follows; an empty table is made by the DDL operator. {_USE}")
+        query = self._create_query(tree, target)
+        if is_view:
+            if target.args.get("db"):
+                raise self.error(_start(target), "a temporary view lies in no schema. Leave it out.")
+            return ViewStatement(self._number, target.name, query)
+        for kind in sorted(kinds - {"PartitionedByProperty"}):
+            raise self._unsupported(0, _PROPERTIES.get(kind, f"{kind}: no table of a lake has it."))
+        table, end = self._target(target)
+        keys = self._partition_keys(end) if "PartitionedByProperty" in kinds else ()
+        return WriteStatement(self._number, table, _create_mode(tree), query, by_name=True, partition_by=keys)
+
+    def _create_query(self, tree: exp.Create, target: exp.Table) -> SparkQuery:
+        _, end = self._target(target)
+        depth = 0
+        for token in self._after(end):
+            depth += _depth(token)
+            if depth == 0 and token.token_type.name == "ALIAS":
+                return self._query(tree.expression, self._sql[token.end + 1 :], token.end + 1)
+        raise self.error(end, "expected AS and a query.")
+
+    def _partition_keys(self, end: int) -> tuple[str, ...]:
+        """Return the keys between the parentheses of PARTITIONED BY, as written."""
+        tokens = self._after(end)
+        first = next(place for place, token in enumerate(tokens) if token.text == "(")
+        keys, depth, start = [], 0, tokens[first].end + 1
+        for token in tokens[first:]:
+            depth += _depth(token)
+            if depth == 0 or (depth == 1 and token.text == ","):
+                keys.append(self._sql[start : token.start].strip())
+                start = token.end + 1
+            if depth == 0:
+                break
+        return tuple(keys)
+
+    # Names
+
+    def _target(self, table: exp.Expr) -> tuple[QualifiedName, int]:
+        """Return a table's name, and where it ends."""
+        from sqlglot import exp  # noqa: PLC0415
+
+        if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+            raise self.error(0, f"this writes no table of the lake. {_USE}")
+        return self._name(table), _end(table)
+
+    def _name(self, table: exp.Table) -> QualifiedName:
+        if table.catalog:
+            raise self.error(
+                _start(table), "names a catalog. Name tables as schema.table: the connection tells the lake."
+            )
+        return QualifiedName(table.db or self._default_schema, table.name)
+
+    def _after(self, end: int) -> list[Token]:
+        return [token for token in _tokens(self._sql, self._number) if token.start >= end]
+
+    def _query(self, tree: exp.Expr, text: str, start: int) -> SparkQuery:
+        return SparkQuery(text, tuple(self._references(tree, -start)))
+
+    def _references(self, tree: exp.Expr, shift: int) -> Iterator[Reference]:
+        """Yield the tables of the lake that a query names, at their places moved by ``shift``."""
+        from sqlglot import exp  # noqa: PLC0415
+
+        for table in tree.find_all(exp.Table):
+            if not isinstance(table.this, exp.Identifier) or self._is_local(table):
+                continue
+            if table.find_ancestor(exp.Hint):  # names an alias, and has its place in the hint's own text
+                continue
+            if table.args.get("version") or table.args.get("when"):
+                raise self._unsupported(_end(table), "give the snapshot to the operator instead, as at=….")
+            has_alias = bool(table.alias) or isinstance(table.parent, exp.Insert)  # TABLE takes none
+            if not has_alias and table.args.get("sample"):
+                raise self._unsupported(_end(table), "give the table an alias behind TABLESAMPLE (…).")
+            start, end = _start(table), _end(table)
+            in_columns = _in_columns(table)
+            if in_columns and _is_ambiguous(table):
+                raise self._unsupported(
+                    start,
+                    f"another {table.name} is named in the query: give both an alias, and their columns.",
+                )
+            yield _moved(Reference(self._name(table), start, end, has_alias, in_columns), shift)
+
+    def _is_local(self, table: exp.Table) -> bool:
+        """Whether a name is that of a common table expression, or of a view that the user made."""
+        if table.db:
+            return False
+        return fold(table.name) in {*self._views, *_common_names(table)}
+
+
+def _create_mode(tree: exp.Create) -> WriteMode:
+    if tree.args.get("replace"):
+        return WriteMode.REPLACE
+    return WriteMode.CREATE_IF_MISSING if tree.args.get("exists") else WriteMode.CREATE
+
+
+def _common_names(table: exp.Expr) -> Iterator[str]:
+    """Yield the common table expressions that can be named there: those before the one it stands in."""
+    above: list[exp.Expr] = [table]
+    while above[-1].parent is not None:
+        above.append(above[-1].parent)
+    for node in above:
+        clause = node.args.get("with_")
+        if clause is None:
+            continue
+        for one in clause.expressions:
+            if not clause.recursive and any(one is other for other in above):
+                break
+            yield fold(one.alias)
+
+
+def _start(table: exp.Expr) -> int:
+    first = table.args.get("catalog") or table.args.get("db") or table.this
+    return int(first.meta["start"])
+
+
+def _end(table: exp.Expr) -> int:
+    return int(table.this.meta["end"]) + 1
+
+
+def _in_columns(table: exp.Table) -> tuple[tuple[int, int], ...]:
+    """Return where columns are named with the table's schema before it, which its view does not have."""
+    from sqlglot import exp  # noqa: PLC0415
+
+    if table.alias or not table.db:
+        return ()
+    wanted = fold(table.db), fold(table.name)
+    found = [column.parts for column in table.root().find_all(exp.Column)]
+    return tuple(  # schema, table, column, and perhaps fields in it
+        (int(parts[0].meta["start"]), int(parts[1].meta["start"]))
+        for parts in found
+        if len(parts) > 2 and (fold(parts[0].name), fold(parts[1].name)) == wanted  # noqa: PLR2004
+    )
+
+
+def _is_ambiguous(table: exp.Table) -> bool:
+    """Whether something else in the query goes by the table's name: a column's schema tells them apart."""
+    from sqlglot import exp  # noqa: PLC0415
+
+    wanted = fold(table.db), fold(table.name)
+    named = table.root().find_all(exp.Table, exp.Subquery, exp.CTE, exp.Lateral)
+    return any(
+        fold(one.alias_or_name) == wanted[1]
+        and (bool(one.alias) or (fold(one.text("db")), fold(one.name)) != wanted)
+        for one in named
+        if one is not table and not _is_written(one)
+    )
+
+
+def _is_written(named: exp.Expr) -> bool:
+    """Whether a table is the one that the statement writes."""
+    from sqlglot import exp  # noqa: PLC0415
+
+    return named.arg_key == "this" and isinstance(named.parent, exp.Insert | exp.Create | exp.Schema)
+
+
+def _moved(one: Reference, by: int) -> Reference:
+    columns = tuple((start + by, end + by) for start, end in one.in_columns)
+    return Reference(one.name, one.start + by, one.end + by, one.has_alias, columns)
+
+
+def _depth(token: Token) -> int:
+    return {"(": 1, ")": -1}.get(token.text, 0) if token.token_type.name in ("L_PAREN", "R_PAREN") else 0
+
+
+def _behind_parentheses(tokens: list[Token]) -> list[Token]:
+    depth = 0
+    for place, token in enumerate(tokens):
+        depth += _depth(token)
+        if depth == 0:
+            return tokens[place + 1 :]
+    return []

@@ -1,0 +1,98 @@
+"""What a statement of Spark SQL over the lake says: the query, and what becomes of its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_provider_ducklake.spec.names.identifiers import FoldedName, QualifiedName
+
+
+class WriteMode(Enum):
+    """What becomes of a table with the rows of a query."""
+
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    CREATE = "create"
+    CREATE_IF_MISSING = "create_if_missing"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A table's name in a query, from ``start`` to before ``end``; without ``alias`` it is its own.
+
+    ``in_columns`` are the places of the schema before a column, ``sales.`` in ``sales.orders.price``.
+    """
+
+    name: QualifiedName
+    start: int
+    end: int
+    has_alias: bool
+    in_columns: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SparkQuery:
+    """A query as written, and the tables of the lake that it names."""
+
+    text: str
+    references: tuple[Reference, ...] = ()
+
+    @property
+    def reads(self) -> dict[FoldedName, QualifiedName]:
+        """The tables, by their names as names are compared."""
+        return {one.name.folded: one.name for one in self.references}
+
+    def with_views(self, views: Mapping[FoldedName, str]) -> str:
+        """Return the text with views, whose names are given as Spark reads them, in place of the tables."""
+        edits: list[tuple[int, int, str]] = []
+        for one in self.references:
+            alias = "" if one.has_alias else f" AS {quoted(one.name.name)}"
+            edits.append((one.start, one.end, views[one.name.folded] + alias))
+            edits.extend((start, end, "") for start, end in one.in_columns)
+        text = self.text
+        for start, end, new in sorted(set(edits), reverse=True):
+            text = text[:start] + new + text[end:]
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStatement:
+    """A query whose rows go to a table; ``columns`` are named, or else taken in the table's order.
+
+    With ``by_name`` the query's own names count.
+    """
+
+    number: int
+    table: QualifiedName
+    mode: WriteMode
+    query: SparkQuery
+    columns: tuple[str, ...] = ()
+    by_name: bool = False
+    partition_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ViewStatement:
+    """A query that later statements can name."""
+
+    number: int
+    view: str
+    query: SparkQuery
+
+
+SparkStatement: TypeAlias = WriteStatement | ViewStatement
+
+
+def quoted(name: str) -> str:
+    """Return a name as Spark reads it whatever it is.
+
+    >>> quoted("a`b")
+    '`a``b`'
+    """
+    return "`" + name.replace("`", "``") + "`"

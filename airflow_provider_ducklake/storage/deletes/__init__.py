@@ -1,0 +1,1 @@
+"""Delete files and deletion vectors."""

@@ -1,0 +1,151 @@
+"""What a data file lost before and loses now, together: the rows of its next delete file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.spec.ids import SnapshotId
+from airflow_provider_ducklake.spec.names.paths import relative_to
+from airflow_provider_ducklake.storage.deletes.delete_files import deleted_rows, write_delete_file
+from airflow_provider_ducklake.transaction.changes import FileDeletes, Positions, PositionsFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from airflow_provider_ducklake.spec.files import LiveDataFile, LiveDeleteFile
+    from airflow_provider_ducklake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.transaction.changes import RowPositions, UnwrittenDeletes
+
+_POSITION_BYTES = 8
+
+
+def positions_of(array: pa.Array) -> Positions:
+    """Return int64 positions (ascending, unique, no NULL) as a change has them."""
+    values = memoryview(array.buffers()[1] or b"")
+    start = array.offset * _POSITION_BYTES
+    return Positions(values[start : start + len(array) * _POSITION_BYTES].tobytes())
+
+
+def read_positions(positions: RowPositions, locate: Callable[[str], Location]) -> pa.ChunkedArray:
+    """Return the positions of a change (int64, ascending).
+
+    Raises:
+        StorageError: the file that they lie in is missing or damaged.
+    """
+    match positions:
+        case Positions(data):
+            buffers = [None, pa.py_buffer(data)]
+            return pa.chunked_array([pa.Array.from_buffers(pa.int64(), positions.count, buffers)])
+        case PositionsFile(path):
+            return deleted_rows(locate(path), "parquet", 0)["pos"]
+
+
+def deleted_before(
+    old: LiveDeleteFile | None, marks: Mapping[int, int], locate: Callable[[str], Location]
+) -> pa.Table:
+    """Return the rows that a data file has lost: ``pos``, unique, and ``snapshot_id`` (both int64).
+
+    ``marks`` are its inlined deletes: positions, with the snapshots that deleted them.
+
+    Raises:
+        StorageError: the delete file is missing or damaged.
+    """
+    marked = pa.table(
+        {"pos": pa.array(marks.keys(), pa.int64()), "snapshot_id": pa.array(marks.values(), pa.int64())}
+    )
+    if old is None:
+        return marked
+    in_file = deleted_rows(locate(old.path), old.format, old.begin_snapshot)
+    if not marks:
+        return in_file
+    first = pa.concat_tables([in_file, marked]).group_by("pos").aggregate([("snapshot_id", "min")])
+    return first.select(["pos", "snapshot_id_min"]).rename_columns(["pos", "snapshot_id"])
+
+
+def joined_deletes(files: Sequence[tuple[Location, str, int]]) -> pa.Table | None:
+    """Return the rows of delete files that each repeat the one before: (place, format, snapshot), in order.
+
+    ``pos`` (ascending, unique) and ``snapshot_id``, the first that deleted it (both int64). None where the
+    last file lacks a row of an earlier one.
+
+    Raises:
+        StorageError: a delete file is missing or damaged.
+    """
+    parts = [deleted_rows(*file) for file in files]
+    first = pa.concat_tables(parts).group_by("pos").aggregate([("snapshot_id", "min")])
+    if first.num_rows != parts[-1].num_rows:
+        return None
+    return first.select(["pos", "snapshot_id_min"]).rename_columns(["pos", "snapshot_id"]).sort_by("pos")
+
+
+def without(positions: pa.Array, deleted: pa.Table) -> pa.Array:
+    """Return those of the positions that are not deleted, in their order."""
+    return positions.filter(pc.invert(pc.is_in(positions, value_set=deleted["pos"].combine_chunks())))
+
+
+def live_positions(
+    file: LiveDataFile,
+    marks: Mapping[int, int],
+    places: Collection[int],
+    locate: Callable[[str], Location],
+) -> Positions:
+    """Return positions of a data file that somebody gave, checked; ``marks`` are its inlined deletes.
+
+    Raises:
+        InvalidInputError: the file does not have such a row, or has lost it already.
+        StorageError: its delete file is missing or damaged.
+    """
+    chosen = pa.array(sorted(set(places)), pa.int64())
+    outside = chosen.filter(pc.or_(pc.less(chosen, 0), pc.greater_equal(chosen, file.record_count)))
+    if len(outside):
+        raise InvalidInputError(
+            f"Data file {file.path} has the positions 0 to {file.record_count - 1}, not {outside[0]}."
+        )
+    before = deleted_before(file.delete_file, marks, locate)
+    twice = chosen.filter(pc.is_in(chosen, value_set=before["pos"].combine_chunks()))
+    if len(twice):
+        raise InvalidInputError(f"Position {twice[0]} of data file {file.path} is deleted already.")
+    return positions_of(chosen)
+
+
+def write_deletes(
+    deletes: UnwrittenDeletes, path: str, snapshot_id: SnapshotId, locate: Callable[[str], Location]
+) -> FileDeletes:
+    """Write a delete file as that snapshot is to have it.
+
+    Raises:
+        StorageError: it cannot be written, or what it repeats not be read.
+        InvalidInputError: a row was deleted before.
+    """
+    new = read_positions(deletes.positions, locate)
+    rows, begin, newest = pa.table({"pos": new}), None, None
+    if deletes.holds_ids:
+        before = deleted_before(deletes.old, deletes.marks, locate)
+        rows = _together(before, new, snapshot_id, deletes.data_file_path)
+        begin, newest = (SnapshotId(one.as_py()) for one in pc.min_max(rows["snapshot_id"]).values())
+    size, footer_size = write_delete_file(locate(path), deletes.data_file_path, rows)
+    return FileDeletes(
+        deletes.data_file_id,
+        relative_to(path, deletes.root).path or "",
+        delete_count=rows.num_rows,
+        file_size_bytes=size,
+        footer_size=footer_size,
+        replaces=deletes.replaces,
+        begin_snapshot=begin,
+        stamped_for=snapshot_id if deletes.holds_ids and len(new) else None,
+        partial_max=newest,
+    )
+
+
+def _together(before: pa.Table, new: pa.ChunkedArray, snapshot_id: SnapshotId, file: str) -> pa.Table:
+    stamps = pa.repeat(pa.scalar(snapshot_id, pa.int64()), len(new))
+    rows = pa.concat_tables([before, pa.table({"pos": new, "snapshot_id": stamps})]).sort_by("pos")
+    places = rows["pos"].combine_chunks()
+    repeated = places.slice(1).filter(pc.equal(places.slice(1), places.slice(0, max(len(places) - 1, 0))))
+    if len(repeated):
+        raise InvalidInputError(f"Position {repeated[0]} of data file {file} is deleted already.")
+    return rows

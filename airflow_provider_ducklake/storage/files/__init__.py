@@ -1,0 +1,1 @@
+"""Stores: local disks and object stores behind one surface."""

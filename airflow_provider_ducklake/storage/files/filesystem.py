@@ -1,0 +1,414 @@
+"""Where files lie: one small surface over local disks and object stores.
+
+Remote stores are reached through fsspec where its driver for the scheme is installed, else through
+``pyarrow.fs``: a Spark executor may have only the latter. Paths are the catalog's: absolute local paths,
+taken literally (a percent sign is a percent sign), or URIs such as ``s3://bucket/key``. Storage options are
+those of fsspec and are never logged. None means the lake of the job that this process runs, whose options
+came with the process; the options of any other lake are given, be they none (an empty mapping).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from airflow_provider_ducklake.errors import StorageError
+from airflow_provider_ducklake.storage.files.process_options import process_options
+
+log = logging.getLogger(__name__)
+
+StorageOptions: TypeAlias = Mapping[str, Any]
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)  # two letters at least: C:/ is a drive
+_FSSPEC_NAMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "wasbs": "abfs", "az": "abfs", "azure": "abfs"}
+_PRIVATE_FILE = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in a file system: ``uri`` is the lake path, ``path`` the same place inside ``filesystem``."""
+
+    filesystem: pafs.FileSystem
+    path: str
+    uri: str
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the place is on this machine's own file system."""
+        return isinstance(self.filesystem, pafs.LocalFileSystem)
+
+
+def open_filesystem(path: str, storage_options: StorageOptions | None = None) -> Location:
+    """Return the file system that holds a lake path, and the path inside it. Nothing is read yet.
+
+    Raises:
+        StorageError: no installed library knows the scheme, or its options are wrong.
+    """
+    scheme, rest = split_scheme(path)
+    if scheme == "file":
+        return Location(pafs.LocalFileSystem(), os.path.abspath(rest), path)  # noqa: PTH100 - resolves no links
+    options = process_options() if storage_options is None else dict(storage_options)
+    with naming_errors(path, "open"):
+        filesystem = _fsspec_filesystem(scheme, options) or _arrow_filesystem(scheme, options)
+    if filesystem is None:
+        raise StorageError(
+            f"Cannot open {path}: no library for {scheme}:// is installed. Install the extra that brings it "
+            "(s3, gcs or azure)."
+        )
+    return Location(filesystem, rest, path)
+
+
+def split_scheme(path: str) -> tuple[str, str]:
+    """Return the scheme of a lake path and what follows it; local paths have the scheme ``file``.
+
+    >>> split_scheme("s3://bucket/a b%20c"), split_scheme("/data/x")
+    (('s3', 'bucket/a b%20c'), ('file', '/data/x'))
+    """
+    match = _URI.match(path)
+    if match is None:
+        return "file", path
+    return match[1].lower(), match[2]
+
+
+def _fsspec_filesystem(scheme: str, options: dict[str, Any]) -> pafs.FileSystem | None:
+    try:
+        import fsspec  # noqa: PLC0415 - absent on Spark clusters
+
+        # Others write too: a remembered listing would hide their files.
+        options = {"use_listings_cache": False, **options}
+        filesystem = fsspec.filesystem(_FSSPEC_NAMES.get(scheme, scheme), **options)
+    except (ImportError, ValueError):  # the driver is not installed, or fsspec does not know the scheme
+        return None
+    return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
+
+
+def _arrow_filesystem(scheme: str, options: dict[str, Any]) -> pafs.FileSystem | None:
+    match _FSSPEC_NAMES.get(scheme, scheme):
+        case "s3" if hasattr(pafs, "S3FileSystem"):
+            return pafs.S3FileSystem(**arrow_s3_options(options))
+        case "gs" if hasattr(pafs, "GcsFileSystem"):
+            return pafs.GcsFileSystem()
+        case _:
+            return None
+
+
+def arrow_s3_options(options: StorageOptions) -> dict[str, Any]:
+    """Return fsspec's options for S3 under the names that Arrow has for them."""
+    client = options.get("client_kwargs") or {}
+    endpoint = options.get("endpoint_url") or client.get("endpoint_url")
+    given = {
+        "access_key": options.get("key"),
+        "secret_key": options.get("secret"),
+        "session_token": options.get("token"),
+        "region": client.get("region_name"),
+        "endpoint_override": endpoint,
+        "anonymous": options.get("anon"),
+    }
+    return {name: value for name, value in given.items() if value}
+
+
+@contextmanager
+def naming_errors(path: str, verb: str) -> Iterator[None]:
+    """Turn whatever a file system raises into a StorageError that names the path."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except Exception as error:
+        reason = reason_of(error).rstrip(". ")
+        raise StorageError(
+            f"Cannot {verb} {path}: {reason}. Check the path, and your rights on it."
+        ) from error
+
+
+def reason_of(error: Exception) -> str:
+    """Return what an error of a file system says, in a line."""
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file, directory or bucket"
+    return str(error).strip().split("\n")[0] or type(error).__name__
+
+
+def child(location: Location, name: str) -> Location:
+    """Return the place ``name`` below a directory."""
+    return Location(
+        location.filesystem, f"{location.path.rstrip('/')}/{name}", f"{location.uri.rstrip('/')}/{name}"
+    )
+
+
+def exists(path: str, storage_options: StorageOptions | None = None) -> bool:
+    """Whether a file or directory exists.
+
+    Raises:
+        StorageError: the store cannot be reached.
+    """
+    location = open_filesystem(path, storage_options)
+    with naming_errors(path, "look at"):
+        return bool(location.filesystem.get_file_info(location.path).type != pafs.FileType.NotFound)
+
+
+def read_bytes(path: str, storage_options: StorageOptions | None = None) -> bytes:
+    """Return the whole content of a file.
+
+    Raises:
+        StorageError: it does not exist or cannot be read.
+    """
+    location = open_filesystem(path, storage_options)
+    with naming_errors(path, "read"), location.filesystem.open_input_stream(location.path) as stream:
+        content: bytes = stream.readall()
+        return content
+
+
+def write_bytes(
+    path: str, content: bytes, storage_options: StorageOptions | None = None, *, private: bool = False
+) -> None:
+    """Write a file whole or not at all; an existing one is replaced. Missing parent directories are made.
+
+    ``private`` keeps a local file to its owner (mode 0600); object stores have their own rules.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    location = open_filesystem(path, storage_options)
+    with naming_errors(path, "write"):
+        if location.is_local:
+            _write_local(Path(location.path), content, private=private)
+            return
+        with location.filesystem.open_output_stream(location.path) as stream:
+            stream.write(content)
+
+
+def _write_local(path: Path, content: bytes, *, private: bool) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    mode = _PRIVATE_FILE if private else 0o666
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def make_directory(path: str, storage_options: StorageOptions | None = None) -> None:
+    """Make a directory and its parents where the store has directories.
+
+    Raises:
+        StorageError: it cannot be made.
+    """
+    location = open_filesystem(path, storage_options)
+    if location.is_local:  # an object store needs none, and making one may try to make the bucket
+        with naming_errors(path, "make directory"):
+            Path(location.path).mkdir(parents=True, exist_ok=True)
+
+
+def delete_file(path: str, storage_options: StorageOptions | None = None) -> bool:
+    """Delete a file; return whether it was there.
+
+    Raises:
+        StorageError: it cannot be deleted.
+    """
+    return delete_file_at(open_filesystem(path, storage_options))
+
+
+def delete_file_at(location: Location) -> bool:
+    """Delete a file; return whether it was there.
+
+    Raises:
+        StorageError: it cannot be deleted.
+    """
+    with naming_errors(location.uri, "delete"):
+        if location.filesystem.get_file_info(location.path).type == pafs.FileType.NotFound:
+            return False
+        location.filesystem.delete_file(location.path)
+        return True
+
+
+def move_file(source: str, target: str, storage_options: StorageOptions | None = None) -> None:
+    """Move a file to another place in the same store, where it is whole at once.
+
+    Raises:
+        StorageError: it cannot be moved.
+    """
+    start, end = open_filesystem(source, storage_options), open_filesystem(target, storage_options)
+    with naming_errors(target, "write"):
+        if end.is_local:
+            Path(end.path).parent.mkdir(parents=True, exist_ok=True)
+        start.filesystem.move(start.path, end.path)
+
+
+def delete_by_name(path: str, prefix: str, storage_options: StorageOptions | None = None) -> None:
+    """Delete all files below a directory whose names begin with ``prefix``; it is listed for that.
+
+    Raises:
+        StorageError: one could not be deleted.
+    """
+    for name in file_sizes(path, storage_options):
+        if name.rpartition("/")[2].startswith(prefix):
+            delete_file(path + name, storage_options)
+
+
+def delete_tree(path: str, storage_options: StorageOptions | None = None) -> None:
+    """Delete a directory or prefix with all that it holds; nothing there is fine.
+
+    Raises:
+        StorageError: something could not be deleted.
+    """
+    location = open_filesystem(path, storage_options)
+    directory = location.path.rstrip("/")
+    if "/" not in directory.strip("/"):
+        raise StorageError(f"Refusing to delete {path}: it is a whole bucket or a top-level directory.")
+    with naming_errors(path, "delete"):
+        if location.filesystem.get_file_info(directory).type == pafs.FileType.Directory:
+            location.filesystem.delete_dir(directory)
+
+
+def file_sizes(path: str, storage_options: StorageOptions | None = None) -> dict[str, int]:
+    """Return the sizes of all files below a directory by their paths from there; none where it is missing.
+
+    Raises:
+        StorageError: it cannot be listed.
+    """
+    location = open_filesystem(path, storage_options)
+    root = location.path.rstrip("/")
+    with naming_errors(path, "list"):
+        infos = location.filesystem.get_file_info(
+            pafs.FileSelector(root, allow_not_found=True, recursive=True)
+        )
+    return {
+        info.path.removeprefix(f"{root}/"): int(info.size)
+        for info in infos
+        if info.type == pafs.FileType.File
+    }
+
+
+def check_writable(data_path: str, storage_options: StorageOptions | None = None) -> None:
+    """Write a small object below ``data_path`` and remove it again.
+
+    A local directory that does not exist is not made: it is enough that it could be.
+
+    Raises:
+        StorageError: names the path and why it cannot be written.
+    """
+    location = open_filesystem(data_path, storage_options)
+    if location.is_local and not Path(location.path).exists():
+        _check_can_be_made(Path(location.path))
+        return
+    probe = f"{data_path.rstrip('/')}/.ducklake-write-check-{secrets.token_hex(8)}"
+    write_bytes(probe, b"", storage_options)
+    with suppress(StorageError):
+        delete_file(probe, storage_options)
+
+
+def _check_can_be_made(directory: Path) -> None:
+    parent = next(path for path in directory.parents if path.exists())
+    if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
+        raise StorageError(
+            f"Cannot make the directory {directory}: {parent} is not a directory that this process may write "
+            "to. Make the directory and give it to the user that runs the tasks."
+        )
+
+
+def open_input(location: Location) -> pa.NativeFile:
+    """Return the file for random reads.
+
+    Raises:
+        StorageError: it does not exist or cannot be opened.
+    """
+    with naming_errors(location.uri, "read"):
+        return location.filesystem.open_input_file(location.path)
+
+
+class OutputFile:
+    """A new file that appears complete or, after ``abort``, not at all as far as the store allows.
+
+    ``size`` counts the bytes written, ``tail`` keeps the last few. pyarrow takes it for a Python file object.
+    """
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self.closed = False
+        self.size = 0
+        self.tail = b""
+        self._stream: Any = _open_output(location)
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Append bytes."""
+        if self.closed:
+            raise StorageError(f"{self._location.uri} was given up.")
+        written = bytes(data)
+        self._stream.write(written)
+        self.size += len(written)
+        self.tail = (
+            (self.tail + written)[-_TAIL_BYTES:] if len(written) < _TAIL_BYTES else written[-_TAIL_BYTES:]
+        )
+        return len(written)
+
+    def tell(self) -> int:
+        """Return the number of bytes written."""
+        return self.size
+
+    def flush(self) -> None:
+        """Do nothing: only ``finish`` makes the file visible."""
+
+    def close(self) -> None:
+        """Do nothing: a Parquet writer that closes its file may do so because of an error."""
+
+    def finish(self) -> None:
+        """Make the file complete and lasting."""
+        self.closed = True
+        if self._location.is_local:
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
+        self._stream.close()
+
+    def abort(self) -> None:
+        """Drop the file. A store that published it half written is asked to delete it."""
+        self.closed = True
+        stream, self._stream = self._stream, None
+        with suppress(Exception):
+            _discard(stream)
+        with suppress(StorageError):
+            delete_file_at(self._location)
+
+
+_TAIL_BYTES = 8
+
+
+def _open_output(location: Location) -> Any:  # noqa: ANN401
+    if location.is_local:
+        path = Path(location.path)
+        try:
+            return path.open("xb")
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return path.open("xb")
+    fsspec_filesystem = fsspec_of(location)
+    if fsspec_filesystem is not None:
+        return fsspec_filesystem.open(location.path, "wb")
+    return location.filesystem.open_output_stream(location.path)
+
+
+def fsspec_of(location: Location) -> Any:  # noqa: ANN401
+    """Return the fsspec file system of a location; None: it is Arrow's own."""
+    handler = getattr(location.filesystem, "handler", None)
+    return handler.fs if isinstance(handler, pafs.FSSpecHandler) else None
+
+
+def _discard(stream: Any) -> None:  # noqa: ANN401
+    if hasattr(stream, "discard"):  # fsspec: cancels the upload
+        stream.discard()
+        stream.closed = True  # else it uploads when it is collected
+    else:  # Arrow cannot cancel an upload, and its destructor would publish it after we deleted it
+        stream.close()

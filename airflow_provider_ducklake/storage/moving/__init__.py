@@ -1,0 +1,1 @@
+"""Rows rewritten: compacted, flushed, restored, verified."""

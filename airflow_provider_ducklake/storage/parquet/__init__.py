@@ -1,0 +1,1 @@
+"""Data files: Parquet with DuckLake's field ids and statistics."""

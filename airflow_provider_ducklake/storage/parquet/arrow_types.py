@@ -1,0 +1,406 @@
+"""DuckLake types ↔ Arrow types, and tables reshaped to a schema.
+
+*Source:* the Arrow types of results are this package's contract (``docs/api.md``); field ids lie where Arrow
+itself keeps them when it reads and writes Parquet, in the metadata key ``PARQUET:field_id``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Context, Decimal
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_ducklake.errors import InvalidTypeError, SchemaMismatchError, UnsupportedFeatureError
+from airflow_provider_ducklake.spec.names.identifiers import fold
+from airflow_provider_ducklake.spec.types.ducklake_types import (
+    MAX_DECIMAL_PRECISION,
+    DecimalType,
+    DuckLakeType,
+    Field,
+    ListType,
+    MapType,
+    ScalarType,
+    StructType,
+    can_promote,
+)
+from airflow_provider_ducklake.spec.types.intervals import INTERVAL
+from airflow_provider_ducklake.spec.types.values import is_infinite
+from airflow_provider_ducklake.storage.parquet.reshape import (
+    FIELD_ID_KEY,
+    Reshaping,
+    by_name,
+    is_list,
+    nulls,
+    reshape,
+)
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.spec.types.values import Physical
+
+_ARROW = {
+    "boolean": pa.bool_(),
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "uint8": pa.uint8(),
+    "uint16": pa.uint16(),
+    "uint32": pa.uint32(),
+    "uint64": pa.uint64(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timetz": pa.time64("us"),
+    "time_ns": pa.time64("ns"),
+    "timestamp_s": pa.timestamp("s"),
+    "timestamp_ms": pa.timestamp("ms"),
+    "timestamp": pa.timestamp("us"),
+    "timestamp_ns": pa.timestamp("ns"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "interval": pa.month_day_nano_interval(),
+    "varchar": pa.string(),
+    "json": pa.string(),
+    "blob": pa.binary(),
+    "geometry": pa.binary(),
+    "uuid": pa.uuid(),
+}
+
+TypeOf: TypeAlias = Callable[[ScalarType], pa.DataType]
+
+
+def _scalar_type(type_: ScalarType) -> pa.DataType:
+    if type_.name not in _ARROW:
+        raise UnsupportedFeatureError(f"Values of type {type_} cannot be read or written by this release.")
+    return _ARROW[type_.name]
+
+
+def arrow_type(type_: DuckLakeType) -> pa.DataType:
+    """Return the Arrow type in which values of a DuckLake type come back, without field ids.
+
+    Raises:
+        UnsupportedFeatureError: a type whose values this release cannot handle (``int128``, ``variant``, …).
+    """
+    match type_:
+        case ScalarType():
+            return _scalar_type(type_)
+        case DecimalType(precision, scale):
+            return pa.decimal128(precision, scale)
+        case ListType(element):
+            return pa.list_(pa.field("element", arrow_type(element)))
+        case StructType(fields):
+            return pa.struct([pa.field(field.name, arrow_type(field.type)) for field in fields])
+        case MapType(key, value):
+            return pa.map_(arrow_type(key), arrow_type(value))
+
+
+@lru_cache
+def arrow_schema(schema: TableSchema, *, field_ids: bool = True) -> pa.Schema:
+    """Return the Arrow schema of a table's rows: names, order, types, nullability and field ids."""
+    return pa.schema([arrow_field(column, field_ids=field_ids) for column in schema.columns])
+
+
+def arrow_field(column: Column, *, field_ids: bool = True, type_of: TypeOf = _scalar_type) -> pa.Field:
+    """Return the Arrow field of a column; ``type_of`` chooses the type of scalars."""
+    return _field(column, field_ids, type_of, nullable=column.nullable)
+
+
+def _field(column: Column, field_ids: bool, type_of: TypeOf, *, nullable: bool = True) -> pa.Field:  # noqa: FBT001
+    metadata = {FIELD_ID_KEY: str(column.id).encode()} if field_ids else None
+    return pa.field(column.name, _nested_type(column, field_ids, type_of), nullable, metadata)
+
+
+def _nested_type(column: Column, field_ids: bool, type_of: TypeOf) -> pa.DataType:  # noqa: FBT001
+    # Nullability of nested fields is advisory in the catalog (dossier §3.1).
+    match column.type:
+        case ScalarType():
+            return type_of(column.type)
+        case ListType():
+            return pa.list_(_field(column.children[0], field_ids, type_of))
+        case StructType():
+            return pa.struct([_field(child, field_ids, type_of) for child in column.children])
+        case MapType():
+            key, value = column.children
+            return pa.map_(_field(key, field_ids, type_of, nullable=False), _field(value, field_ids, type_of))
+        case _:
+            return arrow_type(column.type)
+
+
+_PLAIN: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (pa.types.is_boolean, "boolean"),
+    (pa.types.is_int8, "int8"),
+    (pa.types.is_int16, "int16"),
+    (pa.types.is_int32, "int32"),
+    (pa.types.is_int64, "int64"),
+    (pa.types.is_uint8, "uint8"),
+    (pa.types.is_uint16, "uint16"),
+    (pa.types.is_uint32, "uint32"),
+    (pa.types.is_uint64, "uint64"),
+    (pa.types.is_float16, "float32"),
+    (pa.types.is_float32, "float32"),
+    (pa.types.is_float64, "float64"),
+    (pa.types.is_date, "date"),
+    (pa.types.is_time, "time"),
+    (pa.types.is_string, "varchar"),
+    (pa.types.is_large_string, "varchar"),
+    (pa.types.is_string_view, "varchar"),
+    (pa.types.is_binary, "blob"),
+    (pa.types.is_large_binary, "blob"),
+    (pa.types.is_binary_view, "blob"),
+    (pa.types.is_fixed_size_binary, "blob"),
+)
+_TIMESTAMP_OF_UNIT = {"s": "timestamp_s", "ms": "timestamp_ms", "us": "timestamp", "ns": "timestamp_ns"}
+_EXTENSIONS = {"arrow.uuid": "uuid", "arrow.json": "json", "arrow.bool8": "boolean"}
+
+
+def fields_of_arrow(schema: pa.Schema) -> tuple[Field, ...]:
+    """Return the columns that a table for such Arrow data has.
+
+    Raises:
+        InvalidTypeError: names the column whose values DuckLake cannot store.
+    """
+    return tuple(Field(field.name, ducklake_type(field.type, field.name)) for field in schema)
+
+
+def ducklake_type(type_: pa.DataType, where: str) -> DuckLakeType:
+    """Return the DuckLake type for an Arrow type; ``where`` names the column in errors.
+
+    Raises:
+        InvalidTypeError: values of that Arrow type cannot be stored.
+    """
+    nested = _nested_ducklake_type(type_, where)
+    if nested is not None:
+        return nested
+    if isinstance(type_, pa.BaseExtensionType) and type_.extension_name in _EXTENSIONS:
+        return ScalarType(_EXTENSIONS[type_.extension_name])
+    if pa.types.is_decimal(type_) and type_.precision <= MAX_DECIMAL_PRECISION:
+        if 0 <= type_.scale <= type_.precision:
+            return DecimalType(type_.precision, type_.scale)
+    elif pa.types.is_timestamp(type_):
+        return ScalarType("timestamptz" if type_.tz is not None else _TIMESTAMP_OF_UNIT[type_.unit])
+    for is_type, name in _PLAIN:
+        if is_type(type_):
+            return ScalarType(name)
+    raise InvalidTypeError(
+        f"Column {where} has Arrow type {type_}, which DuckLake cannot store; cast it to another type first "
+        "(a duration to int64, a null column to the type it is to have)."
+    )
+
+
+def _nested_ducklake_type(type_: pa.DataType, where: str) -> DuckLakeType | None:
+    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+        return ducklake_type(type_.value_type, where)
+    if is_list(type_):
+        return ListType(ducklake_type(type_.value_type, f"{where}.element"))
+    if pa.types.is_map(type_):
+        key = ducklake_type(type_.key_type, f"{where}.key")
+        return MapType(key, ducklake_type(type_.item_type, f"{where}.value"))
+    if pa.types.is_struct(type_):
+        return StructType(_struct_fields(type_, where))
+    return None
+
+
+def _struct_fields(type_: pa.StructType, where: str) -> tuple[Field, ...]:
+    fields = tuple(Field(field.name, ducklake_type(field.type, f"{where}.{field.name}")) for field in type_)
+    if not fields:
+        raise InvalidTypeError(f"Column {where} is a struct without fields, which Parquet cannot store.")
+    if len({fold(field.name) for field in fields}) != len(fields):
+        raise InvalidTypeError(f"Column {where} is a struct with two fields of one name (letter case aside).")
+    return fields
+
+
+def check_and_cast(table: pa.Table, schema: TableSchema, table_name: str) -> pa.Table:
+    """Return ``table`` as ``schema`` has it: columns matched by name, reordered, cast where no value changes.
+
+    Raises:
+        SchemaMismatchError: lists every column that is missing, unknown, of an unfitting type, or has nulls
+            where none are allowed.
+    """
+    pairs, differences = _pair(table, schema)
+    for column, values in pairs:
+        if not pa.types.is_null(values.type):
+            differences += _type_differences(column, values.type, column.name)
+        if not column.nullable and values.null_count:
+            differences.append(f"column {column.name} is NOT NULL but has {values.null_count} null value(s)")
+    if differences:
+        raise SchemaMismatchError(table_name, differences)
+    arrays, failures = _cast_all(pairs)
+    if failures:
+        raise SchemaMismatchError(table_name, failures)
+    return pa.Table.from_arrays(arrays, schema=arrow_schema(schema))
+
+
+def _pair(table: pa.Table, schema: TableSchema) -> tuple[list[tuple[Column, pa.ChunkedArray]], list[str]]:
+    given: dict[str, list[int]] = {}
+    for index, name in enumerate(table.column_names):
+        given.setdefault(fold(name), []).append(index)
+    wanted = {fold(column.name): column for column in schema.columns}
+    differences = [
+        f"column {name} is not in the table" for name in table.column_names if fold(name) not in wanted
+    ]
+    pairs: list[tuple[Column, pa.ChunkedArray]] = []
+    for folded, column in wanted.items():
+        indices = given.get(folded, [])
+        if len(indices) == 1:
+            pairs.append((column, table.column(indices[0])))
+        else:
+            differences.append(f"column {column.name} {'is missing' if not indices else 'appears twice'}")
+    return pairs, differences
+
+
+def _type_differences(column: Column, given: pa.DataType, where: str) -> list[str]:
+    """Return what keeps values of an Arrow type from being stored in ``column``; nested fields one by one."""
+    given = _value_type(given)
+    if pa.types.is_null(given):
+        return []
+    match column.type:
+        case StructType() if pa.types.is_struct(given):
+            return list(_struct_differences(column, given, where))
+        case ListType() if is_list(given):
+            return _type_differences(column.children[0], given.value_type, f"{where}.element")
+        case MapType() if pa.types.is_map(given):
+            key, value = column.children
+            return [
+                *_type_differences(key, given.key_type, f"{where}.key"),
+                *_type_differences(value, given.item_type, f"{where}.value"),
+            ]
+        case _:
+            return _scalar_differences(column, given, where)
+
+
+def _value_type(given: pa.DataType) -> pa.DataType:
+    """Return the type behind a dictionary or run-end encoding."""
+    while pa.types.is_dictionary(given) or pa.types.is_run_end_encoded(given):
+        given = given.value_type
+    return given
+
+
+def _scalar_differences(column: Column, given: pa.DataType, where: str) -> list[str]:
+    try:
+        found = ducklake_type(given, where)
+    except InvalidTypeError:
+        found = None
+    if found is not None and (can_promote(found, column.type) or (found, column.type) in _EQUIVALENT):
+        return []
+    return [f"column {where} is {column.type} in the table; {given} does not fit without loss"]
+
+
+_EQUIVALENT = {
+    (ScalarType("varchar"), ScalarType("json")),
+    (ScalarType("json"), ScalarType("varchar")),
+    (ScalarType("timestamp_s"), ScalarType("timestamp_ms")),
+    (ScalarType("timestamp_s"), ScalarType("timestamp")),
+    (ScalarType("timestamp_ms"), ScalarType("timestamp")),
+    # a unit too fine for the column, as pandas gives it: the cast fails if a value needs it
+    (ScalarType("timestamp"), ScalarType("timestamp_s")),
+    (ScalarType("timestamp"), ScalarType("timestamp_ms")),
+    (ScalarType("timestamp_ns"), ScalarType("timestamp_s")),
+    (ScalarType("timestamp_ns"), ScalarType("timestamp_ms")),
+    (ScalarType("timestamp_ns"), ScalarType("timestamp")),
+    # ... and too coarse: fails for years that do not fit 64 bits of nanoseconds
+    (ScalarType("timestamp_s"), ScalarType("timestamp_ns")),
+    (ScalarType("timestamp_ms"), ScalarType("timestamp_ns")),
+    (ScalarType("timestamp"), ScalarType("timestamp_ns")),
+}
+
+
+def _struct_differences(column: Column, given: pa.StructType, where: str) -> Iterator[str]:
+    fields = {fold(field.name): field for field in given}
+    wanted = {fold(child.name) for child in column.children}
+    for folded, field in fields.items():
+        if folded not in wanted:
+            yield f"column {where}.{field.name} is not in the table"
+    for child in column.children:
+        if fold(child.name) not in fields:
+            yield f"column {where}.{child.name} is missing"
+        else:
+            yield from _type_differences(child, fields[fold(child.name)].type, f"{where}.{child.name}")
+
+
+def _cast_all(pairs: Iterable[tuple[Column, pa.ChunkedArray]]) -> tuple[list[pa.ChunkedArray], list[str]]:
+    arrays: list[pa.ChunkedArray] = []
+    failures: list[str] = []
+    for column, values in pairs:
+        try:
+            arrays.append(
+                reshape(values, column, arrow_field(column).type, Reshaping(by_name, nulls, cast_leaf))
+            )
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            failures.append(f"column {column.name} ({column.type}): {error}")
+    return arrays, failures
+
+
+def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return values of a scalar column in another type; never changes a value.
+
+    Raises:
+        pa.ArrowInvalid: a value does not fit.
+    """
+    if isinstance(array.type, pa.BaseExtensionType) and array.type != target:
+        array = array.storage
+    if array.type == target:
+        return array
+    if isinstance(target, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(target, array.cast(target.storage_type))
+    if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(target):
+        return _in_unit(array, target)
+    return array.cast(target)
+
+
+def _in_unit(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return times in another unit; the infinite ones are the same number in every unit."""
+    units = array.cast(pa.int64())
+    is_infinite = pc.is_in(units, value_set=pa.array(_INFINITE))
+    finite = pc.if_else(is_infinite, pa.scalar(None, array.type), array).cast(target)
+    return pc.if_else(is_infinite, units.cast(target), finite)
+
+
+_INFINITE = (1 - 2**63, 2**63 - 1)
+
+
+def from_physical(type_: DuckLakeType, values: Sequence[Physical | None]) -> pa.Array:
+    """Return scalar values, given in the physical form of ``spec.values``, as an Arrow array of their type.
+
+    Raises:
+        UnsupportedFeatureError: a type whose values this release cannot handle.
+    """
+    target = arrow_type(type_)
+    if isinstance(type_, DecimalType):
+        return pa.array([_decimal(value, type_.scale) for value in values], target)
+    if type_ == ScalarType("interval"):
+        return pa.array([None if value is None else _interval(value) for value in values], target)
+    if type_ == ScalarType("timestamp_s"):
+        values = [None if value is None else _seconds(int(value)) for value in values]
+    return cast_leaf(pa.array(values, _physical_type(target)), target)
+
+
+def _seconds(micros: int) -> int:
+    return micros if is_infinite(ScalarType("timestamp_s"), micros) else micros // 10**6
+
+
+def _interval(value: Physical) -> pa.MonthDayNano:
+    assert isinstance(value, bytes)
+    months, days, microseconds = INTERVAL.unpack(value)
+    return pa.MonthDayNano([months, days, microseconds * 1000])
+
+
+def _physical_type(target: pa.DataType) -> pa.DataType:
+    if isinstance(target, pa.BaseExtensionType):
+        return target.storage_type
+    if pa.types.is_string(target):
+        return pa.binary()
+    if pa.types.is_date(target):
+        return pa.int32()
+    return pa.int64() if pa.types.is_temporal(target) else target
+
+
+def _decimal(unscaled: Physical | None, scale: int) -> Decimal | None:
+    return None if unscaled is None else Decimal(int(unscaled)).scaleb(-scale, _ENOUGH_DIGITS)
+
+
+_ENOUGH_DIGITS = Context(prec=80)

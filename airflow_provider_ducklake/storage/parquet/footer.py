@@ -1,0 +1,437 @@
+"""DuckLake ↔ Parquet footers: sizes, counts and column statistics, by field id.
+
+*Source:* texts and counts as the reference's ``ducklake_file_column_stats`` (dossier §4.1, §4.2). What a
+footer does not say is unknown (None), never a guess.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.spec.files import DataFile
+from airflow_provider_ducklake.spec.stats import ColumnStats, blob_bounds, string_bounds
+from airflow_provider_ducklake.spec.types.ducklake_types import (
+    TIMESTAMPS,
+    DecimalType,
+    DuckLakeType,
+    ScalarType,
+    is_float,
+)
+from airflow_provider_ducklake.spec.types.values import Physical, format_physical
+from airflow_provider_ducklake.storage.files.filesystem import Location, open_input
+from airflow_provider_ducklake.storage.parquet.reshape import Matcher, by_field_id, field_id
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.spec.ids import ColumnId
+    from airflow_provider_ducklake.spec.schema import Column, TableSchema
+
+MAGIC = b"PAR1"
+ENCRYPTED_MAGIC = b"PARE"
+TAIL_BYTES = 8  # footer length word and magic
+FIRST_RESERVED_FIELD_ID = 2**31 - 201  # Iceberg's; row ids and the like lie above and have no statistics
+_FIRST_READ_BYTES = 64 * 1024  # most footers fit: one request to an object store
+_UUID_BYTES = 16
+_WITHOUT_STATS = frozenset({"timetz", "interval", "geometry", "variant"})
+
+
+class NanRule(Enum):
+    """What a writer's float statistics say about NaN."""
+
+    GREATEST = "greatest"  # parquet-mr (Spark): NaN sorts above all numbers, so the bounds tell
+    UNKNOWN = "unknown"  # pyarrow, DuckDB and others leave NaN out of the bounds
+
+    @classmethod
+    def of_writer(cls, created_by: str | None) -> NanRule:
+        """Return the rule of the writer named in a footer."""
+        return cls.GREATEST if (created_by or "").startswith("parquet-mr") else cls.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkFacts:
+    """What is known of one leaf column in one row group; None is unknown.
+
+    ``slot_count`` counts values and nulls, as Parquet does. Bounds are physical values and leave NaN out.
+    """
+
+    slot_count: int
+    null_count: int | None
+    min_value: Physical | None
+    max_value: Physical | None
+    contains_nan: bool | None = None
+    only_nan: bool = False
+    size_bytes: int | None = None
+
+    @property
+    def value_count(self) -> int | None:
+        """Number of values that are not null."""
+        return None if self.null_count is None else self.slot_count - self.null_count
+
+
+KnownChunks: TypeAlias = Mapping[
+    tuple[int, int], ChunkFacts
+]  # (row group, column) → facts of its values, no nulls
+
+
+def read_footer(
+    location: Location, schema: TableSchema, nan_rule: NanRule | None = None, *, match: Matcher = by_field_id
+) -> DataFile:
+    """Return what a finished file's footer says; partition values are for the caller to add.
+
+    Without ``nan_rule`` the writer's name in the footer decides. Files registered by name need another
+    ``match``.
+
+    Raises:
+        StorageError: the file is missing, truncated, or no Parquet file.
+        UnsupportedFeatureError: it is encrypted, or has columns without field ids.
+    """
+    metadata, file_size, footer_size = read_metadata(location)
+    rule = nan_rule or NanRule.of_writer(metadata.created_by)
+    return DataFile(
+        path=location.uri,
+        record_count=metadata.num_rows,
+        file_size_bytes=file_size,
+        footer_size=footer_size,
+        column_stats=footer_stats(metadata, schema, rule, match=match, where=location.uri),
+    )
+
+
+def read_metadata(location: Location) -> tuple[pq.FileMetaData, int, int]:
+    """Return a file's Parquet metadata, its size, and the length word of its footer.
+
+    Raises:
+        StorageError: the file is missing, truncated, or no Parquet file.
+        UnsupportedFeatureError: it is encrypted.
+    """
+    with open_input(location) as source:
+        try:
+            size = source.size()
+            tail = source.read_at(min(size, _FIRST_READ_BYTES), max(0, size - _FIRST_READ_BYTES))
+            footer_size = footer_length(tail[-TAIL_BYTES:], location.uri)
+            if footer_size + TAIL_BYTES > size:
+                raise StorageError(f"{location.uri} is truncated: its footer is longer than the file.")
+            whole_footer = footer_size + TAIL_BYTES <= len(tail)
+            metadata = pq.read_metadata(pa.BufferReader(tail) if whole_footer else source)
+        except (OSError, pa.ArrowException) as error:
+            raise StorageError(f"Cannot read the Parquet footer of {location.uri}: {error}") from error
+    return metadata, size, footer_size
+
+
+def footer_length(tail: bytes, where: str) -> int:
+    """Return the length word of a file that ends with ``tail``.
+
+    Raises:
+        StorageError: these are not the last bytes of a Parquet file.
+        UnsupportedFeatureError: the file is encrypted.
+    """
+    if tail[-4:] == ENCRYPTED_MAGIC:
+        raise UnsupportedFeatureError(
+            f"{where} is an encrypted Parquet file, which this release cannot read."
+        )
+    if len(tail) < TAIL_BYTES or tail[-4:] != MAGIC:
+        raise StorageError(f"{where} is no complete Parquet file: it does not end with a footer.")
+    return int.from_bytes(tail[-TAIL_BYTES:-4], "little")
+
+
+def footer_stats(  # noqa: PLR0913 - two say how, two what else is known
+    metadata: pq.FileMetaData,
+    schema: TableSchema,
+    nan_rule: NanRule,
+    *,
+    match: Matcher = by_field_id,
+    known: KnownChunks | None = None,
+    where: str = "the file",
+) -> dict[ColumnId, ColumnStats]:
+    """Return the statistics of each leaf column of ``schema`` that the file has, over all row groups.
+
+    Columns with reserved field ids, such as stored row ids, have none.
+
+    ``known`` replaces single chunks of the footer by what the writer itself knows.
+
+    Raises:
+        UnsupportedFeatureError: matching by field id, and the file has columns without one.
+    """
+    file_schema = metadata.schema.to_arrow_schema()
+    if match is by_field_id:
+        check_field_ids(file_schema, where)
+    stats: dict[ColumnId, ColumnStats] = {}
+    for index, (column, file_type) in enumerate(leaf_columns(file_schema, schema, match)):
+        if column is not None and column.id < FIRST_RESERVED_FIELD_ID:
+            decode = decoder(column.type, file_type)
+            read = [
+                chunk_facts(
+                    metadata.row_group(group).column(index),
+                    decode,
+                    nan_rule,
+                    (known or {}).get((group, index)),
+                )
+                for group in range(metadata.num_row_groups)
+            ]
+            stats[column.id] = merge_chunks(column, read)
+    return stats
+
+
+def _in_chunk(facts: ChunkFacts, chunk: pq.ColumnChunkMetaData) -> ChunkFacts:
+    """Complete facts about a chunk's values by its nulls: whatever slot holds none of the values."""
+    null_count = chunk.num_values - facts.slot_count
+    return replace(
+        facts, slot_count=chunk.num_values, null_count=null_count, size_bytes=chunk.total_compressed_size
+    )
+
+
+def check_field_ids(file_schema: pa.Schema, where: str) -> None:
+    """Refuse a file in which some column or nested field has no field id: readers would match it by position.
+
+    Raises:
+        UnsupportedFeatureError: names the file and the first such column.
+    """
+    for path, field in _walk_fields(file_schema, ""):
+        if field_id(field) is None:
+            raise UnsupportedFeatureError(
+                f"{where}: column {path} has no Parquet field id. Without ids a file needs a name mapping "
+                "as ducklake_add_data_files makes it; here it would be read by position."
+            )
+
+
+def _walk_fields(fields: Iterable[pa.Field], prefix: str) -> Iterator[tuple[str, pa.Field]]:
+    for field in fields:
+        path = f"{prefix}{field.name}"
+        yield path, field
+        yield from _walk_fields(children_of_field(field.type), f"{path}.")
+
+
+def children_of_field(type_: pa.DataType) -> tuple[pa.Field, ...]:
+    """Return the fields right below an Arrow type, in the order of Parquet's leaves."""
+    if pa.types.is_struct(type_):
+        return tuple(type_)
+    if pa.types.is_map(type_):
+        return type_.key_field, type_.item_field
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
+        return (type_.value_field,)
+    return ()
+
+
+def leaf_columns(
+    file_schema: Sequence[pa.Field], schema: TableSchema, match: Matcher
+) -> list[tuple[Column | None, pa.DataType]]:
+    """Return for each Parquet column, in order, the leaf of ``schema`` it holds and its Arrow type."""
+    return list(_leaf_columns(list(file_schema), schema.columns, match))
+
+
+def _leaf_columns(
+    fields: Sequence[pa.Field], columns: Sequence[Column], match: Matcher
+) -> Iterator[tuple[Column | None, pa.DataType]]:
+    owner = dict(zip(match(fields, columns), columns, strict=True))
+    for place, field in enumerate(fields):
+        yield from _leaves_of(field.type, owner.get(place), match)
+
+
+def _leaves_of(
+    type_: pa.DataType, column: Column | None, match: Matcher
+) -> Iterator[tuple[Column | None, pa.DataType]]:
+    below = children_of_field(type_)
+    if not below:
+        yield (column if column is not None and not column.children else None), type_
+    elif column is not None and pa.types.is_struct(type_):
+        yield from _leaf_columns(below, column.children, match)
+    else:  # an element, or key and value: there is nothing to choose from
+        children = column.children if column is not None and len(column.children) == len(below) else ()
+        for place, field in enumerate(below):
+            yield from _leaves_of(field.type, children[place] if children else None, match)
+
+
+Decoder: TypeAlias = Callable[[Any], Physical | None]
+
+
+def decoder(type_: DuckLakeType, file_type: pa.DataType) -> Decoder | None:
+    """Return how raw statistics of a Parquet column become physical values of ``type_``.
+
+    A file's type may be narrower than the column's, and may count time in other units. None where no value of
+    the column can be told from the statistics.
+    """
+    if isinstance(type_, DecimalType):
+        return _decimal_decoder(type_.scale, file_type)
+    if not isinstance(type_, ScalarType) or type_.name in _WITHOUT_STATS:
+        return None
+    choose = _DECODERS.get(type_.name)
+    if choose is not None:
+        return choose(file_type)
+    if type_.name in (*TIMESTAMPS, "timestamptz"):
+        return _timestamp_decoder(type_.name, file_type)
+    return _integer_decoder(file_type)
+
+
+def _decimal_decoder(scale: int, file_type: pa.DataType) -> Decoder | None:
+    if pa.types.is_decimal(file_type) and file_type.scale <= scale:
+        return _scaled(10 ** (scale - file_type.scale))
+    return None
+
+
+def _scaled(factor: int) -> Decoder:
+    def decode(raw: int | bytes) -> int:
+        unscaled = int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else raw
+        return unscaled * factor
+
+    return decode
+
+
+def _float_decoder(file_type: pa.DataType) -> Decoder | None:
+    if pa.types.is_float16(file_type):
+        return lambda raw: float(struct.unpack("<e", raw)[0])
+    return float if pa.types.is_floating(file_type) else None
+
+
+def _text_decoder(file_type: pa.DataType) -> Decoder | None:
+    file_type = _storage_type(file_type)
+    return _unchanged if pa.types.is_string(file_type) or pa.types.is_binary(file_type) else None
+
+
+def _blob_decoder(file_type: pa.DataType) -> Decoder | None:
+    file_type = _storage_type(file_type)
+    return _text_decoder(file_type) or (_unchanged if pa.types.is_fixed_size_binary(file_type) else None)
+
+
+def _uuid_decoder(file_type: pa.DataType) -> Decoder | None:
+    return _unchanged if _storage_type(file_type) == pa.binary(_UUID_BYTES) else None
+
+
+def _storage_type(file_type: pa.DataType) -> pa.DataType:
+    return file_type.storage_type if isinstance(file_type, pa.BaseExtensionType) else file_type
+
+
+def _unchanged(raw: bytes) -> bytes:
+    return raw
+
+
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def _time_decoder(file_type: pa.DataType) -> Decoder | None:
+    if not pa.types.is_time(file_type) or file_type.unit == "ns":
+        return None
+    return _scaled(10**6 // _PER_SECOND[file_type.unit])
+
+
+def _timestamp_decoder(name: str, file_type: pa.DataType) -> Decoder | None:
+    wanted = {"timestamp_ms": 10**3, "timestamp_ns": 10**9}.get(name, 10**6)
+    if not pa.types.is_timestamp(file_type) or (file_type.tz is not None) != (name == "timestamptz"):
+        return None
+    found = _PER_SECOND[file_type.unit]
+    return _scaled(wanted // found) if wanted >= found else None
+
+
+def _integer_decoder(file_type: pa.DataType) -> Decoder | None:
+    if pa.types.is_unsigned_integer(file_type):  # the raw statistics are the signed reading of the same bits
+        mask = 2**64 - 1 if pa.types.is_uint64(file_type) else 2**32 - 1
+        return lambda raw: raw & mask
+    return int if pa.types.is_signed_integer(file_type) else None
+
+
+_DECODERS: Mapping[str, Callable[[pa.DataType], Decoder | None]] = {
+    "boolean": lambda file_type: bool if pa.types.is_boolean(file_type) else None,
+    "float32": _float_decoder,
+    "float64": _float_decoder,
+    "varchar": _text_decoder,
+    "json": _text_decoder,
+    "blob": _blob_decoder,
+    "uuid": _uuid_decoder,
+    "date": lambda file_type: int if pa.types.is_date32(file_type) else None,
+    "time": _time_decoder,
+}
+
+
+def chunk_facts(
+    chunk: pq.ColumnChunkMetaData, decode: Decoder | None, nan_rule: NanRule, known: ChunkFacts | None = None
+) -> ChunkFacts:
+    """Return what the footer says of one column chunk, or what is known better."""
+    if known is not None:
+        return _in_chunk(known, chunk)
+    statistics = chunk.statistics if chunk.is_stats_set else None
+    slots, size = chunk.num_values, chunk.total_compressed_size
+    if statistics is None:
+        return ChunkFacts(slots, None, None, None, size_bytes=size)
+    null_count = statistics.null_count if statistics.has_null_count else None
+    if decode is None or not statistics.has_min_max or chunk.physical_type == "INT96":
+        return ChunkFacts(slots, null_count, None, None, size_bytes=size)
+    facts = ChunkFacts(
+        slots, null_count, decode(statistics.min_raw), decode(statistics.max_raw), size_bytes=size
+    )
+    return _without_nan(facts, nan_rule) if isinstance(facts.max_value, float) else facts
+
+
+def _without_nan(facts: ChunkFacts, nan_rule: NanRule) -> ChunkFacts:
+    """Return facts of a float chunk, with NaN taken out of the bounds."""
+    low, high = facts.min_value, facts.max_value
+    assert isinstance(low, float)
+    assert isinstance(high, float)
+    found = math.isnan(high)
+    return replace(
+        facts,
+        min_value=None if math.isnan(low) else low,
+        max_value=None if found else high,
+        contains_nan=found if found or nan_rule is NanRule.GREATEST else None,
+        only_nan=math.isnan(low) and nan_rule is NanRule.GREATEST,
+    )
+
+
+def merge_chunks(column: Column, chunks: Sequence[ChunkFacts]) -> ColumnStats:
+    """Return a file's statistics of a leaf column from those of its row groups; unknown absorbs."""
+    nulls = [chunk.null_count for chunk in chunks]
+    null_count = None if None in nulls else sum(count for count in nulls if count is not None)
+    slots = sum(chunk.slot_count for chunk in chunks)
+    with_values = [chunk for chunk in chunks if chunk.value_count != 0]
+    numbers = [chunk for chunk in with_values if not chunk.only_nan]
+    low, high = _bounds(column.type, _least(numbers), _greatest(numbers))
+    stats_exist = not (isinstance(column.type, ScalarType) and column.type.name in _WITHOUT_STATS)
+    return ColumnStats(
+        column.id,
+        value_count=None if null_count is None or not stats_exist else slots - null_count,
+        null_count=null_count if stats_exist else None,
+        min_value=low,
+        max_value=high,
+        contains_nan=_contains_nan(with_values) if is_float(column.type) else None,
+        column_size_bytes=sum(chunk.size_bytes or 0 for chunk in chunks),
+        only_nan=bool(with_values) and not numbers,
+    )
+
+
+def _least(chunks: Sequence[ChunkFacts]) -> Physical | None:
+    values = [chunk.min_value for chunk in chunks]
+    known: list[Any] = [value for value in values if value is not None]
+    return min(known) if known and len(known) == len(values) else None
+
+
+def _greatest(chunks: Sequence[ChunkFacts]) -> Physical | None:
+    values = [chunk.max_value for chunk in chunks]
+    known: list[Any] = [value for value in values if value is not None]
+    return max(known) if known and len(known) == len(values) else None
+
+
+def _contains_nan(chunks: Sequence[ChunkFacts]) -> bool | None:
+    found = [chunk.contains_nan for chunk in chunks]
+    if True in found:
+        return True
+    return None if None in found else False
+
+
+def _bounds(
+    type_: DuckLakeType, low: Physical | None, high: Physical | None
+) -> tuple[str | None, str | None]:
+    if isinstance(low, bytes) and isinstance(high, bytes) and isinstance(type_, ScalarType):
+        if type_.name in ("varchar", "json"):
+            return string_bounds(low, high)
+        if type_.name == "blob":
+            return blob_bounds(low, high)
+    return _text(type_, low), _text(type_, high)
+
+
+def _text(type_: DuckLakeType, value: Physical | None) -> str | None:
+    return None if value is None else format_physical(type_, value)

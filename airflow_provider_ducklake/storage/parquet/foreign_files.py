@@ -1,0 +1,402 @@
+"""Parquet files that others wrote, as a table's data files: mapped by name, judged by their footers alone.
+
+*Source:* what the reference's ``ducklake_add_data_files`` accepts and writes (dossier §4.3, §12; probed on
+1.5.5). It adds some files that it then misreads; those are refused, or their bounds left unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from airflow_provider_ducklake.errors import InvalidPartitionError, InvalidTypeError, SchemaMismatchError
+from airflow_provider_ducklake.spec.files import DataFile, MappedColumn
+from airflow_provider_ducklake.spec.names.identifiers import fold
+from airflow_provider_ducklake.spec.partitioning import (
+    CALENDAR,
+    calendar_values,
+    hive_value,
+    identity_text,
+    partition_value,
+)
+from airflow_provider_ducklake.spec.stats import ColumnStats
+from airflow_provider_ducklake.spec.types.ducklake_types import (
+    DuckLakeType,
+    ListType,
+    MapType,
+    ScalarType,
+    StructType,
+    can_promote,
+    is_float,
+)
+from airflow_provider_ducklake.spec.types.values import is_infinite, parse_physical
+from airflow_provider_ducklake.storage.parquet.arrow_types import ducklake_type
+from airflow_provider_ducklake.storage.parquet.footer import (
+    NanRule,
+    children_of_field,
+    chunk_facts,
+    decoder,
+    merge_chunks,
+    read_metadata,
+)
+from airflow_provider_ducklake.storage.parquet.reshape import is_list
+from airflow_provider_ducklake.storage.parquet.string_checks import bad_bound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow.parquet as pq
+
+    from airflow_provider_ducklake.spec.ids import ColumnId
+    from airflow_provider_ducklake.spec.partitioning import PartitionField, Transform
+    from airflow_provider_ducklake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.spec.types.values import Physical
+    from airflow_provider_ducklake.storage.files.filesystem import Location
+
+
+def inspect_file(  # noqa: PLR0913 - what the file may be is three of them
+    location: Location,
+    schema: TableSchema,
+    table: str,
+    *,
+    hive_values: Mapping[str, str | None],
+    allow_missing: bool = False,
+    ignore_extra_columns: bool = False,
+) -> DataFile:
+    """Return a file as a data file of a table, by its footer; partition values are for the caller to add.
+
+    ``hive_values`` are those of the folders that it lies in; such a value is in force where the file has the
+    column too, and one that names no column is passed over.
+
+    Raises:
+        SchemaMismatchError: lists everything in which the file does not fit.
+        StorageError, UnsupportedFeatureError: no Parquet file, or an encrypted one.
+    """
+    metadata, size, footer_size = read_metadata(location)
+    reading = _Reading(metadata, hive_values, allow_missing, ignore_extra_columns)
+    reading.read(schema)
+    if reading.differences:
+        raise SchemaMismatchError(f"{table} (file {location.uri})", tuple(dict.fromkeys(reading.differences)))
+    return DataFile(
+        path=location.uri,
+        record_count=metadata.num_rows,
+        file_size_bytes=size,
+        footer_size=footer_size,
+        column_stats=reading.stats,
+        mapping=tuple(reading.mapping),
+    )
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One pass over a file's schema: its leaves are counted as they come, as Parquet numbers its columns."""
+
+    metadata: pq.FileMetaData
+    hive_values: Mapping[str, str | None]
+    allow_missing: bool
+    ignore_extra_columns: bool
+    mapping: list[MappedColumn] = field(default_factory=list)
+    stats: dict[ColumnId, ColumnStats] = field(default_factory=dict)
+    differences: list[str] = field(default_factory=list)
+    next_leaf: int = 0
+
+    def read(self, schema: TableSchema) -> None:
+        """Map the file's columns, then the folders', and note what is missing."""
+        fields = list(self.metadata.schema.to_arrow_schema())
+        by_name = {fold(column.name): column for column in schema.columns}
+        hive = {
+            by_name[fold(name)].id: (name, value)
+            for name, value in self.hive_values.items()
+            if fold(name) in by_name
+        }
+        self._fields(
+            fields, [one for one in schema.columns if one.id not in hive], None, 0, "", hive_ids=hive
+        )
+        for column in schema.columns:
+            if column.id in hive:
+                self._hive(column, *hive[column.id])
+        self._forbid_nulls(fields, schema)
+
+    def _fields(  # noqa: PLR0913 - the place in both trees
+        self,
+        fields: Sequence[pa.Field],
+        columns: Sequence[Column],
+        parent: int | None,
+        depth: int,
+        prefix: str,
+        *,
+        hive_ids: Mapping[ColumnId, tuple[str, str | None]] | None = None,
+    ) -> None:
+        wanted = {fold(column.name): column for column in columns}
+        from_folders = {fold(name) for name, _ in (hive_ids or {}).values()}
+        seen: set[str] = set()
+        for one in fields:
+            folded, where = fold(one.name), f"{prefix}{one.name}"
+            if folded in from_folders:
+                self._skip(one.type)
+            elif folded not in wanted:
+                self._skip(one.type)
+                if not self.ignore_extra_columns:
+                    self.differences.append(f"column {where} of the file is not in the table")
+            elif folded in seen:
+                self._skip(one.type)
+                self.differences.append(f"column {where} appears twice in the file (letter case aside)")
+            else:
+                seen.add(folded)
+                self._field(one.type, wanted[folded], one.name, parent, depth + 1, where)
+        for folded, column in wanted.items():
+            if folded not in seen:
+                self._missing(column, f"{prefix}{column.name}")
+
+    def _field(  # noqa: PLR0913, PLR0917 - the place in both trees
+        self, type_: pa.DataType, column: Column, name: str, parent: int | None, depth: int, where: str
+    ) -> None:
+        """Map one field of the file; ``depth`` is the number of names of its Parquet path."""
+        self.mapping.append(MappedColumn(name, column.id, parent))
+        ordinal = len(self.mapping) - 1
+        type_ = _value_type(type_)
+        match column.type:
+            case StructType() if pa.types.is_struct(type_):
+                self._fields(children_of_field(type_), column.children, ordinal, depth, f"{where}.")
+            case ListType() if is_list(type_):
+                (element,) = children_of_field(type_)
+                middle = self._middle_group(depth, element.type, where)
+                child = column.children[0]
+                self._field(element.type, child, middle, ordinal, depth + 2, f"{where}.element")
+            case MapType() if pa.types.is_map(type_):
+                fields = children_of_field(type_)
+                for one, child, word in zip(fields, column.children, ("key", "value"), strict=True):
+                    self._field(one.type, child, word, ordinal, depth + 2, f"{where}.{word}")
+            case _:
+                self._leaf(type_, column, where)
+
+    def _middle_group(self, depth: int, element: pa.DataType, where: str) -> str:
+        """Return the name of a list's repeated group, which stands between the list and its element."""
+        path = self.metadata.schema.column(self.next_leaf).path.split(".")
+        if len(path) < depth + 2 + _levels_above_first_leaf(element):
+            self.differences.append(
+                f"column {where} of the file is a list in the old layout without a group of its own"
+            )
+            return "list"
+        return str(path[depth])
+
+    def _leaf(self, type_: pa.DataType, column: Column, where: str) -> None:
+        if column.children or children_of_field(type_):
+            self._skip(type_)
+            self.differences.append(f"column {where} is {column.type} in the table, {type_} in the file")
+            return
+        index, self.next_leaf = self.next_leaf, self.next_leaf + 1
+        if _fits(_leaf_type(self.metadata.schema.column(index), type_, where), column.type):
+            self.stats[column.id] = _safe(column, self._file_stats(index, column, type_))
+            self.differences += self._bad_bounds(index, column, where)
+        else:
+            self.differences.append(
+                f"column {where} is {column.type} in the table; {type_} of the file does not fit"
+            )
+
+    def _file_stats(self, index: int, column: Column, type_: pa.DataType) -> ColumnStats:
+        rule, decode = NanRule.of_writer(self.metadata.created_by), decoder(column.type, type_)
+        groups = [self.metadata.row_group(group) for group in range(self.metadata.num_row_groups)]
+        return merge_chunks(column, [chunk_facts(group.column(index), decode, rule) for group in groups])
+
+    def _bad_bounds(self, index: int, column: Column, where: str) -> list[str]:
+        """Return what is wrong with strings that the footer shows; the file's own rows are not read."""
+        groups = (
+            self.metadata.row_group(group).column(index) for group in range(self.metadata.num_row_groups)
+        )
+        known = [one.statistics for one in groups if one.is_stats_set and one.statistics.has_min_max]
+        bounds = [raw for one in known for raw in (one.min_raw, one.max_raw) if isinstance(raw, bytes)]
+        found = (bad_bound(raw, column.type, where) for raw in bounds)
+        return [
+            f"column {where} has values that are not valid {one.rule}, such as {one.example}"
+            for one in found
+            if one
+        ]
+
+    def _skip(self, type_: pa.DataType) -> None:
+        self.next_leaf += _leaf_count(type_)
+
+    def _missing(self, column: Column, where: str) -> None:
+        if not self.allow_missing:
+            self.differences.append(f"column {where} of the table is not in the file")
+            return
+        if column.initial_default is None:
+            self.stats.update(_all_null(column, self.metadata.num_rows))
+
+    def _hive(self, column: Column, name: str, text: str | None) -> None:
+        rows = self.metadata.num_rows
+        try:
+            value = None if text is None else hive_value(column.type, text)
+        except (ValueError, ArithmeticError):
+            self.differences.append(
+                f"column {column.name} is {column.type}; folder {name}={text} does not fit"
+            )
+            return
+        self.mapping.append(MappedColumn(name, column.id, is_partition=True))
+        self.stats[column.id] = _constant(column, value, rows)
+
+    def _forbid_nulls(self, fields: Sequence[pa.Field], schema: TableSchema) -> None:
+        required = {fold(one.name) for one in fields if not one.nullable}
+        mapped = {one.column_id for one in self.mapping if one.parent is None}
+        for column in schema.columns:
+            if column.nullable:
+                continue
+            if column.id not in mapped:
+                if self.allow_missing and column.initial_default is None:
+                    self.differences.append(f"column {column.name} is NOT NULL but not in the file")
+            elif fold(column.name) not in required or column.id in {
+                one.column_id for one in self.mapping if one.is_partition
+            }:
+                self._forbid_nulls_in(column)
+
+    def _forbid_nulls_in(self, column: Column) -> None:
+        """Note NULLs of a column; a nested one that is NULL makes all its leaves so."""
+        counts = [self.stats[leaf.id].null_count for leaf in column.leaves() if leaf.id in self.stats]
+        if not counts or 0 in counts:
+            return
+        if column.children or None in counts:
+            self.differences.append(
+                f"column {column.name} is NOT NULL, and the footer does not rule out NULL in it"
+            )
+        else:
+            self.differences.append(f"column {column.name} is NOT NULL but has {counts[0]} null value(s)")
+
+
+def _value_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type behind what only Arrow knows: dictionaries, extensions, and large and viewed texts."""
+    while isinstance(type_, pa.BaseExtensionType) or pa.types.is_dictionary(type_):
+        type_ = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_.value_type
+    if pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
+        return pa.string()
+    return pa.binary() if pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_) else type_
+
+
+def _leaf_count(type_: pa.DataType) -> int:
+    below = children_of_field(_value_type(type_))
+    return sum(_leaf_count(one.type) for one in below) if below else 1
+
+
+def _levels_above_first_leaf(type_: pa.DataType) -> int:
+    """Return how many more names the Parquet path of a type's first leaf has, in the layout of today."""
+    type_ = _value_type(type_)
+    below = children_of_field(type_)
+    if not below:
+        return 0
+    return (1 if pa.types.is_struct(type_) else 2) + _levels_above_first_leaf(below[0].type)
+
+
+def _leaf_type(leaf: pq.ColumnSchema, type_: pa.DataType, where: str) -> DuckLakeType | None:
+    """Return the type as which the reference reads a Parquet column, None where that is none of ours."""
+    logical = leaf.logical_type.type
+    if logical in _NAMED_BY_PARQUET:
+        return ScalarType(_NAMED_BY_PARQUET[logical])
+    if pa.types.is_float16(type_) or logical in _UNREAD:
+        return None
+    if leaf.physical_type == "INT96":  # Spark's instants; the reference reads them without zone
+        return ScalarType("timestamp") if pa.types.is_timestamp(type_) else None
+    if pa.types.is_time(type_):
+        return ScalarType("time") if type_.unit == "us" else None
+    if pa.types.is_timestamp(type_) and type_.tz is not None:
+        return ScalarType("timestamptz") if type_.unit != "ns" else None
+    try:
+        return ducklake_type(type_, where)
+    except InvalidTypeError:
+        return None
+
+
+_NAMED_BY_PARQUET = {"JSON": "json", "UUID": "uuid"}
+_UNREAD = frozenset({"INTERVAL", "BSON", "GEOMETRY", "GEOGRAPHY", "VARIANT", "FLOAT16"})
+
+
+def _fits(found: DuckLakeType | None, wanted: DuckLakeType) -> bool:
+    """Whether each value of a file's type is read as that value; a date is not read as a timestamp."""
+    if found is None:
+        return False
+    if (str(found), str(wanted)) in _READ_AS:
+        return True
+    return (can_promote(found, wanted) and str(found) != "date") or found == wanted
+
+
+_READ_AS = {
+    ("timestamp_ms", "timestamp"),
+    ("timestamp_ms", "timestamp_s"),
+    ("timestamp", "timestamp_s"),  # Parquet has no seconds
+}
+
+
+def _safe(column: Column, stats: ColumnStats) -> ColumnStats:
+    """Return statistics without bounds that DuckDB would lose rows by.
+
+    NaN is greater than any bound of a writer that leaves it out, and seconds with a fraction are read as
+    other values than those the file has.
+    """
+    bounds = (stats.min_value or "", stats.max_value or "")
+    hides_nan = is_float(column.type) and stats.contains_nan is None and stats.value_count != 0
+    is_cut = str(column.type) == "timestamp_s" and any("." in bound for bound in bounds)
+    return replace(stats, min_value=None, max_value=None) if hides_nan or is_cut else stats
+
+
+def _all_null(column: Column, rows: int, *, in_list: bool = False) -> Iterator[tuple[ColumnId, ColumnStats]]:
+    """Yield the statistics of a column that the file lacks; how many there are of a list's is unknown."""
+    if not column.children:
+        yield column.id, ColumnStats(column.id, 0, None if in_list else rows, None, None, None, 0)
+    for child in column.children:
+        yield from _all_null(child, rows, in_list=in_list or not isinstance(column.type, StructType))
+
+
+def _constant(column: Column, value: Physical | None, rows: int) -> ColumnStats:
+    nulls = rows if value is None else 0
+    is_nan = isinstance(value, float) and math.isnan(value)
+    text = None if value is None or is_nan else identity_text(column.type, value)
+    return ColumnStats(
+        column.id,
+        value_count=rows - nulls,
+        null_count=nulls,
+        min_value=text,
+        max_value=text,
+        contains_nan=is_nan if is_float(column.type) else None,
+        column_size_bytes=0,
+        only_nan=is_nan,
+    )
+
+
+def partition_values(
+    file: DataFile, fields: Sequence[PartitionField], schema: TableSchema, table: str
+) -> tuple[str | None, ...]:
+    """Return a file's value for each partition key, from its folder's value or bounds that are equal.
+
+    Raises:
+        InvalidPartitionError: the rows of the file may have several values of a key.
+    """
+    return tuple(_partition_value(file, key, schema, table) for key in fields)
+
+
+def _partition_value(file: DataFile, key: PartitionField, schema: TableSchema, table: str) -> str | None:
+    column = schema.by_id(key.column_id)
+    stats = file.column_stats.get(column.id)
+    if stats is not None and stats.value_count == 0 and stats.null_count == file.record_count:
+        return None
+    if stats is not None and stats.null_count == 0 and None not in (stats.min_value, stats.max_value):
+        texts = (str(stats.min_value), str(stats.max_value))
+        low, high = (parse_physical(column.type, one) for one in texts)
+        if texts[0] == texts[1]:
+            return partition_value(key.transform, column.type, low)
+        values = _values_between(key.transform, column.type, low, high)
+        if values is not None and len(values) == 1:
+            return next(iter(values))
+    raise InvalidPartitionError(
+        f"{file.path} may have several values of {key.transform} of column {column.name}, by which {table} "
+        "is partitioned. A file lies in one partition: split it, or name its folder column=value and set "
+        "hive_partitioning."
+    )
+
+
+def _values_between(
+    transform: Transform, type_: DuckLakeType, low: Physical, high: Physical
+) -> frozenset[str | None] | None:
+    if transform.kind not in CALENDAR or is_infinite(type_, int(low)) or is_infinite(type_, int(high)):
+        return None
+    return calendar_values(transform, type_, int(low), int(high))

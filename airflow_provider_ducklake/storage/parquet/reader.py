@@ -1,0 +1,241 @@
+"""Small reads without Spark: one data file into an Arrow table of the table's current schema.
+
+Columns are matched by field id at every nesting level. A column that the file lacks has its initial default,
+one that was promoted since is cast. *Source:* what the reference reads from the same files (dossier §4.3).
+"""
+
+from __future__ import annotations
+
+import struct
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider_ducklake.errors import DuckLakeError, StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.spec.partitioning import hive_value, hive_values
+from airflow_provider_ducklake.spec.types.literals import parse_scalar
+from airflow_provider_ducklake.storage.files.filesystem import Location, open_filesystem, open_input
+from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field, cast_leaf, from_physical
+from airflow_provider_ducklake.storage.parquet.file_ids import with_field_ids
+from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_field_id, field_id, reshape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from airflow_provider_ducklake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.spec.ids import ColumnId, SnapshotId
+    from airflow_provider_ducklake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.spec.types.values import Physical
+
+_SMALL = 2 * 2**20  # bytes of a file of which threads would cost more than they bring
+
+
+def read_data_file(  # noqa: PLR0913 - table and snapshot are for the messages
+    file: LiveDataFile,
+    schema: TableSchema,
+    *,
+    table: str,
+    snapshot_id: SnapshotId,
+    columns: Sequence[str] | None = None,
+    locate: Callable[[str], Location] = open_filesystem,
+) -> pa.Table:
+    """Return all rows of a data file, in file order, with the columns of ``schema``; deletes are not applied.
+
+    ``columns`` chooses top-level columns by name, in that order. A caller that wants the row ids that a file
+    may hold adds their column to ``schema``: it is NULL where the file has none.
+
+    Raises:
+        StorageError: the file is missing or damaged; names file, table and snapshot.
+        UnsupportedFeatureError: it is encrypted, has neither ids nor a mapping, or types that cannot be cast.
+        ColumnNotFoundError: ``columns`` names one that the table does not have.
+    """
+    wanted = schema.columns if columns is None else tuple(schema.find(name, table) for name in columns)
+    location = locate(file.path)
+    with naming_file(file, table, snapshot_id), open_input(location) as source:
+        return _read(pq.ParquetFile(source, pre_buffer=not location.is_local), wanted, file)
+
+
+def read_row_groups(
+    file: LiveDataFile,
+    schema: TableSchema,
+    *,
+    table: str,
+    snapshot_id: SnapshotId,
+    locate: Callable[[str], Location] = open_filesystem,
+) -> Iterator[pa.Table]:
+    """Yield what ``read_data_file`` returns with all columns, a row group at a time.
+
+    Raises:
+        StorageError, UnsupportedFeatureError: as ``read_data_file``.
+    """
+    location = locate(file.path)
+    with naming_file(file, table, snapshot_id), open_input(location) as source:
+        parquet = pq.ParquetFile(source, pre_buffer=not location.is_local)
+        for group in range(parquet.num_row_groups):
+            yield _read(parquet, schema.columns, file, [group])
+
+
+@contextmanager
+def naming_file(file: LiveDataFile, table: str, snapshot_id: SnapshotId) -> Iterator[None]:
+    """Name the data file, its table and the snapshot in errors of whoever reads the file."""
+    try:
+        yield
+    except DuckLakeError as error:
+        if isinstance(error, StorageError):
+            raise unreadable(file, table, snapshot_id, error) from error
+        raise
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(file, table, snapshot_id, error) from error
+
+
+def unreadable(
+    file: LiveDataFile, table: str, snapshot_id: SnapshotId, error: Exception | str
+) -> StorageError:
+    """Return the error of a data file that is missing or damaged."""
+    return StorageError(
+        f"Cannot read data file {file.path} of {table} at snapshot {snapshot_id}: "
+        f"{str(error).rstrip('. ')}. It may have been removed or cut off behind the catalog's back; restore "
+        "it from a backup."
+    )
+
+
+def file_schema(
+    file: LiveDataFile, table: TableSnapshot, locate: Callable[[str], Location] = open_filesystem
+) -> pa.Schema:
+    """Return the Arrow schema of a data file, with the id of a table's column on each field that is one.
+
+    Raises:
+        StorageError: the file is missing or damaged; names file, table and snapshot.
+        UnsupportedFeatureError: it is encrypted, or has neither ids nor a mapping.
+    """
+    with naming_file(file, str(table.name), table.snapshot.id), open_input(locate(file.path)) as source:
+        return _identified(pq.ParquetFile(source).schema_arrow, file)
+
+
+def _identified(schema: pa.Schema, file: LiveDataFile) -> pa.Schema:
+    if file.mapping_id is not None and file.mapping is None:
+        raise UnsupportedFeatureError(
+            f"{file.path} is registered with name mapping {file.mapping_id}, which the catalog does not have."
+        )
+    return with_field_ids(schema, file.mapping, file.path)
+
+
+def _read(
+    source: pq.ParquetFile, columns: Sequence[Column], file: LiveDataFile, row_groups: list[int] | None = None
+) -> pa.Table:
+    """Return the rows of a file, or of some of its row groups."""
+    stored = _identified(source.schema_arrow, file)
+    names = {field_id(field): field.name for field in stored}
+    wanted = [names[column.id] for column in columns if column.id in names]
+    threads = file.file_size_bytes > _SMALL
+    rows = (
+        source.read(columns=wanted, use_threads=threads)
+        if row_groups is None
+        else source.read_row_groups(row_groups, columns=wanted, use_threads=threads)
+    )
+    identified = pa.schema([stored.field(name) for name in rows.column_names])
+    rows = rows if rows.schema.equals(identified, check_metadata=True) else rows.cast(identified)
+    return in_schema(rows, columns, file.path, folder_values(file, columns))
+
+
+def folder_values(file: LiveDataFile, columns: Sequence[Column]) -> dict[ColumnId, Physical | None]:
+    """Return the values of columns that lie in the names of a file's folders."""
+    from_folders = {one.column_id: one.source_name for one in file.mapping or () if one.is_partition}
+    if not from_folders:
+        return {}
+    folders = hive_values(file.path)
+    found: dict[ColumnId, Physical | None] = {}
+    for column in columns:
+        if (name := from_folders.get(column.id)) is not None:
+            if name not in folders:
+                raise StorageError(f"{file.path} lies in no folder {name}=…, which holds its {column.name}.")
+            text = folders[name]
+            found[column.id] = None if text is None else hive_value(column.type, text)
+    return found
+
+
+def in_schema(
+    rows: pa.Table,
+    columns: Sequence[Column],
+    source: str,
+    constants: Mapping[ColumnId, Physical | None] = MappingProxyType({}),
+) -> pa.Table:
+    """Return rows whose fields have field ids with ``columns``, as their types are now.
+
+    ``constants`` are the values (in physical form) of columns that the rows themselves do not have.
+
+    Raises:
+        UnsupportedFeatureError: values that cannot be cast; names ``source``.
+    """
+    if not columns:
+        return rows.select([])  # still knows the number of rows
+    places = by_field_id(list(rows.schema), columns)
+    fields = [arrow_field(column) for column in columns]
+    arrays: list[pa.ChunkedArray | pa.Array] = []
+    for column, field, place in zip(columns, fields, places, strict=True):
+        if column.id in constants:
+            arrays.append(_repeated(column, constants[column.id], field.type, rows.num_rows))
+        elif place is None:
+            arrays.append(initial_values(column, field.type, rows.num_rows))
+        else:
+            arrays.append(_in_column(rows.column(place), column, field.type, source))
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def initial_values(column: Column, target: pa.DataType, length: int) -> pa.Array:
+    """Return the values of rows that were written before ``column`` existed."""
+    if column.initial_default is None or column.children:
+        return pa.nulls(length, target)
+    return _repeated(column, parse_scalar(column.type, column.initial_default), target, length)
+
+
+def _repeated(column: Column, value: Physical | None, target: pa.DataType, length: int) -> pa.Array:
+    if value is None:
+        return pa.nulls(length, target)
+    one = from_physical(column.type, [value])
+    if isinstance(target, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(target, pa.repeat(one.storage[0], length))
+    return pa.repeat(one[0], length)
+
+
+def _in_column(values: pa.ChunkedArray, column: Column, target: pa.DataType, source: str) -> pa.ChunkedArray:
+    try:
+        return reshape(values, column, target, Reshaping(by_field_id, initial_values, _promoted))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise UnsupportedFeatureError(
+            f"{source}: column {column.name} is stored as {values.type}, which this release cannot read "
+            f"as {column.type}: {error}"
+        ) from error
+
+
+_INTERVAL_BYTES = 12
+
+
+def _promoted(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return a leaf as the type its column was promoted to since the file was written."""
+    if array.type == pa.binary(_INTERVAL_BYTES) and target == pa.month_day_nano_interval():
+        return pa.array([_interval(value) for value in array.to_pylist()], target)
+    if pa.types.is_integer(array.type) and pa.types.is_floating(target):
+        return array.cast(target, safe=False)  # rounds, as the reference does
+    if pa.types.is_date(array.type) and pa.types.is_timestamp(target):
+        return array.cast(pa.timestamp(target.unit)).cast(target)
+    if pa.types.is_decimal(array.type) and pa.types.is_floating(target):
+        return array.cast(pa.string()).cast(target)  # Arrow's own cast is off by a last digit
+    stored = getattr(array.type, "storage_type", array.type)
+    if pa.types.is_string(target) and not any(is_text(stored) for is_text in _TEXTS):
+        raise pa.ArrowNotImplementedError("its text form is DuckDB's own")
+    return cast_leaf(array, target)
+
+
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+
+
+def _interval(value: bytes | None) -> pa.MonthDayNano | None:
+    if value is None:
+        return None
+    months, days, milliseconds = struct.unpack("<3I", value)
+    return pa.MonthDayNano([months, days, milliseconds * 10**6])

@@ -1,0 +1,69 @@
+"""Rows in the order of a table's sort keys, as DuckDB sorts them: NaN is the greatest number.
+
+Keys that are more than a column are SQL of another engine: they end the keys that count here, and the log
+says so, as it does where Spark sorts.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_ducklake.spec.names.identifiers import fold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from airflow_provider_ducklake.spec.sorting import SortField
+
+log = logging.getLogger(__name__)
+
+
+def sorted_rows(rows: pa.Table, keys: Sequence[SortField], table: str) -> pa.Table:
+    """Return the rows sorted by the keys; equal ones keep their order. ``table`` is for the log."""
+    columns: dict[str, pa.ChunkedArray] = {}
+    order: list[tuple[str, str]] = []
+    for key in keys:
+        found = _find(rows, key)
+        if found is None:
+            log.warning(
+                "%s is sorted by %s, which cannot be computed here: by the keys before it only",
+                *(table, key.expression),
+            )
+            break
+        for values, direction in _sort_columns(found, key):
+            name = str(len(columns))
+            columns[name] = values
+            order.append((name, direction))
+    if not order:
+        return rows
+    return rows.take(pc.sort_indices(pa.table(columns), order))  # which is stable
+
+
+def _find(rows: pa.Table, key: SortField) -> pa.ChunkedArray | None:
+    """Return the values of a key that is a column with an order; None for any other."""
+    name = fold(key.column_name or "")
+    found = next((column for column in rows.column_names if fold(column) == name), None)
+    if found is None:
+        return None
+    values = rows[found]
+    if isinstance(values.type, pa.BaseExtensionType):
+        values = values.cast(values.type.storage_type)
+    return None if _is_without_order(values.type) else values
+
+
+def _is_without_order(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_nested(type_) or pa.types.is_interval(type_))
+
+
+def _sort_columns(values: pa.ChunkedArray, key: SortField) -> Iterator[tuple[pa.ChunkedArray, str]]:
+    """Yield what to sort by, in turn: whether it is NULL, whether it is NaN, and the value."""
+    direction = "descending" if key.direction == "DESC" else "ascending"
+    nulls = "descending" if key.null_order == "NULLS_FIRST" else "ascending"
+    yield pc.is_null(values), nulls
+    if pa.types.is_floating(values.type):
+        yield pc.fill_null(pc.is_nan(values), False), direction  # noqa: FBT003 - the filling
+    yield values, direction

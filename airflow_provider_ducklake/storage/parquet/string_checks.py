@@ -1,0 +1,150 @@
+"""Strings that no reader could read again: bytes that are not UTF-8, ``json`` values that are not JSON.
+
+Neither Arrow nor Spark looks at them, and DuckDB refuses all rows of a file with one. So rows are looked at
+before they are written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from airflow_provider_ducklake.errors import InvalidValueError
+from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
+from airflow_provider_ducklake.spec.types.json_texts import MOST_LEVELS, is_json, is_too_deep
+from airflow_provider_ducklake.storage.parquet.writer import leaves_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from airflow_provider_ducklake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
+
+UTF8, JSON, SHALLOW_JSON = "UTF-8", "JSON", f"JSON of at most {MOST_LEVELS} levels"
+SHOWN_BYTES = 40
+_STRINGS = (ScalarType("varchar"), ScalarType("json"))
+_WAYS_OUT = {
+    UTF8: "Read the source in its own encoding: the option encoding of csv and json files, "
+    "decode(…, 'ISO-8859-1') for binary values.",
+    JSON: "Make them JSON or NULL before, as to_json does, or make the column varchar.",
+    SHALLOW_JSON: "Keep JSON of more levels in a varchar column.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BadStrings:
+    """Values of one column that break a rule; ``example`` is one of them, cut and escaped."""
+
+    column: str
+    rule: str
+    count: int
+    example: str
+
+    def __str__(self) -> str:
+        values = "1 value is" if self.count == 1 else f"{self.count} values are"
+        return f"column {self.column}: {values} not valid {self.rule}, such as {self.example}"
+
+
+def refuse_bad_strings(rows: pa.Table, schema: TableSchema, table: str) -> None:
+    """Refuse rows, whose columns are those of ``schema`` in order, with strings that could not be read.
+
+    Raises:
+        InvalidValueError: names the columns, with an example of each.
+    """
+    if found := bad_strings(rows, schema):
+        raise error_of(found, table)
+
+
+def error_of(found: Sequence[BadStrings], table: str) -> InvalidValueError:
+    """Return the error that names what was found, and what helps."""
+    ways_out = [_WAYS_OUT[rule] for rule in dict.fromkeys(one.rule for one in found)]
+    return InvalidValueError(table, [str(one) for one in found], ways_out)
+
+
+def bad_strings(rows: pa.Table | pa.RecordBatch, schema: TableSchema) -> list[BadStrings]:
+    """Return what is wrong with strings of any nesting."""
+    return [
+        one
+        for column, values in zip(schema.columns, rows.columns, strict=True)
+        if any(leaf.type in _STRINGS for leaf in column.leaves())
+        for one in _of_column(column, values)
+    ]
+
+
+def together(parts: Iterable[BadStrings]) -> list[BadStrings]:
+    """Return what was found in parts of the rows as of all of them."""
+    found: dict[tuple[str, str], BadStrings] = {}
+    for one in parts:
+        key = (one.column, one.rule)
+        found[key] = replace(found[key], count=found[key].count + one.count) if key in found else one
+    return list(found.values())
+
+
+def string_leaves(column: Column, above: tuple[Column, ...] = ()) -> Iterator[tuple[Column, ...]]:
+    """Yield the path to each field of a column, or the column itself, that holds strings."""
+    if column.type in _STRINGS:
+        yield (*above, column)
+    for child in column.children:
+        yield from string_leaves(child, (*above, column))
+
+
+def shown(value: bytes) -> str:
+    r"""Return a value that is not UTF-8 for an error.
+
+    >>> shown("café".encode("latin-1"))
+    "b'caf\\xe9'"
+    """
+    return repr(value[:SHOWN_BYTES]) + (" …" if len(value) > SHOWN_BYTES else "")
+
+
+_NO_BOUND_IS_CUT_BELOW = 64  # bytes: the shortest to which a Parquet writer cuts unless it is told to
+
+
+def bad_bound(bound: bytes, type_: DuckLakeType, where: str) -> BadStrings | None:
+    """Return what is wrong with a value that a Parquet footer gives as a bound; None where it may be cut."""
+    if type_ not in _STRINGS or len(bound) >= _NO_BOUND_IS_CUT_BELOW:
+        return None
+    values = pa.chunked_array([pa.array([bound], pa.binary()).view(pa.string())])
+    return next(_of_leaf(where, type_, values), None)
+
+
+def _of_column(column: Column, values: pa.Array | pa.ChunkedArray) -> Iterator[BadStrings]:
+    whole = pa.chunked_array([values]) if isinstance(values, pa.Array) else values
+    paths = {path[-1].id: ".".join(one.name for one in path) for path in string_leaves(column)}
+    for leaf, found in zip(column.leaves(), leaves_of(whole), strict=True):
+        if leaf.id in paths:
+            yield from _of_leaf(paths[leaf.id], leaf.type, found)
+
+
+def _of_leaf(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
+    wrong = _not_utf8(values)
+    if wrong:
+        yield BadStrings(path, UTF8, len(wrong), shown(wrong[0]))
+    elif type_ == ScalarType("json"):
+        refused = [one for one in values.to_pylist() if one is not None and not is_json(one)]
+        yield from _of_texts(path, JSON, [one for one in refused if not is_too_deep(one)])
+        yield from _of_texts(path, SHALLOW_JSON, [one for one in refused if is_too_deep(one)])
+
+
+def _of_texts(path: str, rule: str, refused: Sequence[str]) -> Iterator[BadStrings]:
+    if refused:
+        cut = refused[0][:SHOWN_BYTES]
+        yield BadStrings(path, rule, len(refused), repr(cut) + (" …" if cut != refused[0] else ""))
+
+
+def _not_utf8(values: pa.ChunkedArray) -> list[bytes]:
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        return [one for one in values.cast(pa.binary()).to_pylist() if one is not None and not _is_utf8(one)]
+    return []
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,425 @@
+"""The one Parquet writer: Arrow batches in, finished data files with exact statistics out.
+
+Used by the hook, by Spark's Arrow engine and by compaction. It needs pyarrow only, neither pandas nor numpy.
+*Source:* types and field ids as the reference's files (dossier §4.1, §4.2); encodings from measurement.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from airflow_provider_ducklake.planning.writing.write import ParquetSettings
+from airflow_provider_ducklake.spec.files import DataFile
+from airflow_provider_ducklake.storage.files.filesystem import (
+    Location,
+    OutputFile,
+    naming_errors,
+    open_filesystem,
+)
+from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field, arrow_type, cast_leaf
+from airflow_provider_ducklake.storage.parquet.footer import (
+    ChunkFacts,
+    NanRule,
+    children_of_field,
+    footer_length,
+    footer_stats,
+)
+from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_position, nulls, reshape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from types import TracebackType
+
+    from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
+
+_SAMPLE_ROWS = 16_384  # the first rows decide the encodings of a file
+_REPEATING = 0.5  # share of distinct values up to which a dictionary pays
+_FOOTER_KEEPS_BYTES = 2_000  # pyarrow leaves out bounds of more than 4096 bytes together
+_CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
+_LEVELLED_CODECS = frozenset({"zstd", "gzip", "brotli"})
+_INTEGER_DECIMAL_DIGITS = 18
+
+
+@lru_cache
+def parquet_schema(schema: TableSchema) -> pa.Schema:
+    """Return the Arrow schema of files like the reference's: ids everywhere, all fields optional."""
+    return pa.schema(
+        [arrow_field(column, type_of=_stored_type).with_nullable(nullable=True) for column in schema.columns]
+    )
+
+
+def _stored_type(type_: ScalarType) -> pa.DataType:
+    if type_.name == "timestamp_s":
+        return pa.timestamp("us")  # Parquet has no seconds
+    if type_.name == "json" and hasattr(pa, "json_"):
+        return pa.json_()
+    return arrow_type(type_)
+
+
+class RollingWriter:
+    """Writes record batches of one table to as many files as the target size asks for.
+
+    Use it as a context manager: leaving it normally finishes the last file, leaving it by an exception
+    removes the unfinished one; finished files stay and are listed in ``files``. Batches have the table's
+    columns in order, in the types of ``arrow_types.arrow_schema`` or others that cast to them without loss.
+    No rows, no file.
+    """
+
+    def __init__(
+        self,
+        schema: TableSchema,
+        next_path: Callable[[], str],
+        settings: ParquetSettings | None = None,
+        *,
+        locate: Callable[[str], Location] = open_filesystem,
+    ) -> None:
+        self._schema = schema
+        self._parquet_schema = parquet_schema(schema)
+        self._next_path = next_path
+        self._settings = settings or ParquetSettings()
+        self._locate = locate
+        self._buffered: list[pa.RecordBatch] = []
+        self._buffered_rows = self._buffered_bytes = 0
+        self._file: _OpenFile | None = None
+        self.files: list[DataFile] = []
+
+    def write(self, data: pa.RecordBatch | pa.Table) -> None:
+        """Take rows; they reach a file when a row group is full.
+
+        Raises:
+            StorageError: the file cannot be written.
+            pa.ArrowInvalid: a value does not fit its column.
+        """
+        for batch in self._conform(data).to_batches(max_chunksize=self._settings.row_group_rows):
+            if batch.num_rows:
+                self._buffered.append(batch)
+                self._buffered_rows += batch.num_rows
+                self._buffered_bytes += batch.nbytes
+        while self._buffered_rows >= self._settings.row_group_rows or self._buffer_is_large():
+            self._flush()
+
+    @property
+    def bytes_written(self) -> int:
+        """How many bytes have been written to the file that is open."""
+        return 0 if self._file is None else self._file.bytes_written
+
+    @property
+    def bytes_waiting(self) -> int:
+        """How much memory the rows take that wait for their row group to be full."""
+        return self._buffered_bytes
+
+    def write_waiting(self) -> None:
+        """Write the rows that wait as a row group, full or not.
+
+        Raises:
+            StorageError: the file cannot be written.
+        """
+        while self._buffered_rows:
+            self._flush()
+
+    def close(self) -> tuple[DataFile, ...]:
+        """Finish the last file and return all of them, in order.
+
+        Raises:
+            StorageError: the file cannot be written.
+        """
+        self.write_waiting()
+        self._finish_file()
+        return tuple(self.files)
+
+    def abort(self) -> None:
+        """Give up: drop buffered rows and remove the unfinished file as far as possible."""
+        self._buffered, self._buffered_rows, self._buffered_bytes = [], 0, 0
+        file, self._file = self._file, None
+        if file is not None:
+            file.abort()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.abort()
+            return
+        try:
+            self.close()
+        except BaseException:
+            self.abort()
+            raise
+
+    def _conform(self, data: pa.RecordBatch | pa.Table) -> pa.Table:
+        table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
+        if table.num_columns != len(self._schema.columns):
+            raise ValueError(
+                f"got {table.num_columns} columns for a table of {len(self._schema.columns)}: {table.schema}"
+            )
+        columns = [
+            reshape(values, column, field.type, Reshaping(by_position, nulls, cast_leaf))
+            for values, column, field in zip(
+                table.columns, self._schema.columns, self._parquet_schema, strict=True
+            )
+        ]
+        return pa.Table.from_arrays(columns, schema=self._parquet_schema)
+
+    def _buffer_is_large(self) -> bool:
+        """Whether the rows waiting take so much memory that they had better make a row group of their own."""
+        if not self._buffered_rows:
+            return False
+        limit = self._settings.row_group_bytes or self._settings.target_file_size_bytes
+        return self.bytes_waiting >= min(limit, self._settings.target_file_size_bytes)
+
+    def _flush(self) -> None:
+        table = pa.Table.from_batches(self._buffered, schema=self._parquet_schema)
+        group = table.slice(0, self._settings.row_group_rows)
+        rest = table.slice(group.num_rows)
+        self._buffered, self._buffered_rows = rest.to_batches(), rest.num_rows
+        self._buffered_bytes = rest.nbytes
+        if self._file is None:
+            location = self._locate(self._next_path())
+            self._file = _OpenFile(location, self._parquet_schema, group, self._settings)
+        self._file.write(group)
+        if self._file.bytes_written >= self._settings.target_file_size_bytes:
+            self._finish_file()
+
+    def _finish_file(self) -> None:
+        if self._file is not None:
+            self.files.append(self._file.finish(self._schema))
+            self._file = None
+
+
+class _OpenFile:
+    """One file being written, with what its rows say beyond the footer."""
+
+    def __init__(
+        self, location: Location, schema: pa.Schema, first_rows: pa.Table, settings: ParquetSettings
+    ) -> None:
+        self._location = location
+        self._known: dict[tuple[int, int], ChunkFacts] = {}
+        self._groups = 0
+        self._rows = 0
+        encodings = _encodings(schema, first_rows, use_delta=settings.page_version == "V2")
+        with naming_errors(location.uri, "write"):
+            self._sink = OutputFile(location)
+        self._writer = _parquet_writer(self._sink, schema, encodings, settings)
+
+    @property
+    def bytes_written(self) -> int:
+        return self._sink.size
+
+    def write(self, rows: pa.Table) -> None:
+        with naming_errors(self._location.uri, "write"):
+            self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+        for index, values in enumerate(_leaves(rows)):
+            facts = _exact_facts(values)
+            if facts is not None:
+                self._known[self._groups, index] = facts
+        self._groups += 1
+        self._rows += rows.num_rows
+
+    def finish(self, schema: TableSchema) -> DataFile:
+        with naming_errors(self._location.uri, "write"):
+            self._writer.close()
+            self._sink.finish()
+        where = self._location.uri
+        return DataFile(
+            path=where,
+            record_count=self._rows,
+            file_size_bytes=self._sink.size,
+            footer_size=footer_length(self._sink.tail, where),
+            column_stats=footer_stats(
+                self._writer.writer.metadata, schema, NanRule.UNKNOWN, known=self._known, where=where
+            ),
+        )
+
+    def abort(self) -> None:
+        self._sink.abort()  # first: whatever the Parquet writer still says goes nowhere
+        with suppress(Exception):
+            self._writer.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Encodings:
+    """Dotted paths of the columns that get a dictionary, and named encodings of others."""
+
+    dictionaries: tuple[str, ...]
+    named: Mapping[str, str]
+
+
+def _parquet_writer(
+    sink: OutputFile, schema: pa.Schema, encodings: Encodings, settings: ParquetSettings
+) -> pq.ParquetWriter:
+    codec = settings.compression.lower()
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        version="2.6",
+        compression=_CODECS.get(codec, codec),
+        compression_level=settings.compression_level if codec in _LEVELLED_CODECS else None,
+        write_statistics=columns_with_statistics(schema),
+        use_dictionary=list(encodings.dictionaries),
+        column_encoding=dict(encodings.named) or None,
+        data_page_version="2.0" if settings.page_version == "V2" else "1.0",
+        store_decimal_as_integer=True,
+        store_schema=False,  # readers need no trace of Arrow's own types
+    )
+
+
+def columns_with_statistics(schema: pa.Schema) -> list[str]:
+    """Return the dotted paths of the columns whose statistics go into the footer: all but floats.
+
+    Arrow leaves NaN out of the bounds without a word; DuckDB takes them to cover NaN, which it orders above
+    all numbers, and skips row groups where ``c > max`` holds for a NaN. The catalog knows better.
+    """
+    leaves = list(_leaf_types(schema))
+    floats = {path for path, type_ in leaves if pa.types.is_floating(type_)}
+    return sorted({path for path, _ in leaves} - floats)
+
+
+def _encodings(schema: pa.Schema, rows: pa.Table, *, use_delta: bool) -> Encodings:
+    """Choose by the first rows: a dictionary where they repeat, deltas for other integers."""
+    dictionaries: set[str] = set()
+    integers: set[str] = set()
+    others: set[str] = set()
+    sample = _leaves(rows.slice(0, _SAMPLE_ROWS))
+    for (path, _), values in zip(_leaf_types(schema), sample, strict=True):
+        if _repeats(values):
+            dictionaries.add(path)
+        elif use_delta and _is_stored_as_integer(values.type):
+            integers.add(path)
+        else:
+            others.add(path)  # two columns share a dotted path when one has a dot in its name
+    named = dict.fromkeys(sorted(integers - dictionaries - others), "DELTA_BINARY_PACKED")
+    return Encodings(tuple(sorted(dictionaries)), named)
+
+
+def _leaf_types(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType]]:
+    """Yield the dotted Parquet path and the type of each leaf column, in file order."""
+    for field in schema:
+        yield from _types_below(field.type, field.name)
+
+
+def _types_below(type_: pa.DataType, path: str) -> Iterator[tuple[str, pa.DataType]]:
+    below = children_of_field(type_)
+    if not below:
+        yield path, type_
+    group = "" if pa.types.is_struct(type_) else ".key_value" if pa.types.is_map(type_) else ".list"
+    for child in below:
+        yield from _types_below(child.type, f"{path}{group}.{child.name}")
+
+
+def _repeats(values: pa.ChunkedArray) -> bool:
+    if pa.types.is_boolean(values.type):
+        return False
+    count = len(values) - values.null_count
+    return count * _REPEATING >= 1 and bool(pc.count_distinct(values).as_py() <= count * _REPEATING)
+
+
+def _is_stored_as_integer(type_: pa.DataType) -> bool:
+    if pa.types.is_decimal(type_):
+        return bool(type_.precision <= _INTEGER_DECIMAL_DIGITS)
+    return bool(pa.types.is_integer(type_) or pa.types.is_temporal(type_))
+
+
+def _leaves(rows: pa.Table) -> Iterator[pa.ChunkedArray]:
+    """Yield the values of each Parquet column, in file order, without slots that hold no list element."""
+    for column in rows.columns:
+        yield from leaves_of(column)
+
+
+def leaves_of(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
+    """Yield the values of each Parquet column that a column becomes, as ``_leaves`` does."""
+    stored = _without_extensions(column.type)  # Arrow cannot flatten lists of extension types
+    yield from _leaves_of(column if stored == column.type else column.cast(stored))
+
+
+def _without_extensions(type_: pa.DataType) -> pa.DataType:
+    """Return the type with every extension type in it, as uuid, replaced by what it is stored as."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return type_.storage_type
+    if pa.types.is_struct(type_):
+        return pa.struct([_plain_field(field) for field in type_])
+    if pa.types.is_map(type_):
+        return pa.map_(_plain_field(type_.key_field), _plain_field(type_.item_field))
+    if pa.types.is_list(type_):
+        return pa.list_(_plain_field(type_.value_field))
+    return type_
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_without_extensions(field.type))
+
+
+def _leaves_of(values: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
+    type_ = values.type
+    if pa.types.is_struct(type_):
+        for child in values.flatten():
+            yield from _leaves_of(child)
+    elif pa.types.is_map(type_):
+        entries = pa.struct([type_.key_field, type_.item_field])
+        yield from _leaves_of(_map_chunks(values, _entries, entries))
+    elif pa.types.is_list(type_):
+        yield from _leaves_of(_map_chunks(values, lambda chunk: chunk.flatten(), type_.value_type))
+    else:
+        yield values
+
+
+def _entries(maps: pa.MapArray) -> pa.StructArray:
+    fields = [maps.type.key_field, maps.type.item_field]
+    entries = pa.StructArray.from_arrays([maps.keys, maps.items], fields=fields)
+    lists = pa.list_(pa.field("key_value", entries.type, nullable=False))
+    offsets = maps.buffers()[:2]
+    return pa.ListArray.from_buffers(
+        lists, len(maps), offsets, offset=maps.offset, children=[entries]
+    ).flatten()
+
+
+def _map_chunks(
+    values: pa.ChunkedArray, function: Callable[[pa.Array], pa.Array], type_: pa.DataType
+) -> pa.ChunkedArray:
+    return pa.chunked_array([function(chunk) for chunk in values.chunks], type=type_)
+
+
+def _exact_facts(values: pa.ChunkedArray) -> ChunkFacts | None:
+    """Return what the footer will not say of a row group's values, or None where it says enough."""
+    if pa.types.is_floating(values.type):
+        return _float_facts(values.drop_null())
+    if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
+        return _long_text_facts(values)
+    return None
+
+
+def _float_facts(values: pa.ChunkedArray) -> ChunkFacts:
+    is_nan = pc.is_nan(values)
+    contains_nan = bool(pc.any(is_nan).as_py())
+    numbers = values.filter(pc.invert(is_nan)) if contains_nan else values
+    if not len(numbers):
+        return ChunkFacts(len(values), 0, None, None, contains_nan, only_nan=contains_nan)
+    extremes = pc.min_max(numbers).as_py()
+    low, high = (
+        _first_zero(numbers) if extremes[end] == 0 else float(extremes[end]) for end in ("min", "max")
+    )
+    return ChunkFacts(len(values), 0, low, high, contains_nan)
+
+
+def _first_zero(numbers: pa.ChunkedArray) -> float:
+    """Return 0.0 or -0.0, whichever comes first, as the reference keeps it: they compare equal."""
+    zero = pa.scalar(0, numbers.type)
+    return float(numbers[pc.index(pc.equal(numbers, zero), True).as_py()].as_py())
+
+
+def _long_text_facts(values: pa.ChunkedArray) -> ChunkFacts | None:
+    longest = pc.max(pc.binary_length(values)).as_py()
+    if longest is None or longest <= _FOOTER_KEEPS_BYTES:
+        return None
+    extremes = pc.min_max(values.cast(pa.binary())).as_py()
+    return ChunkFacts(len(values) - values.null_count, 0, extremes["min"], extremes["max"])

@@ -1,0 +1,1 @@
+"""Rows of a table at a snapshot, in Arrow."""

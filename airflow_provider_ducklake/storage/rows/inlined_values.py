@@ -1,0 +1,273 @@
+"""Rows as the cells of an inlined table, the way back, and what they add to a table's statistics.
+
+*Source:* what the reference stores for each type on SQLite and PostgreSQL, and reads back (dossier §6). Row
+counts are small: everything here goes value by value.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.spec.schema import TableSchema
+from airflow_provider_ducklake.spec.stats import ColumnStats, TableColumnStats, blob_bounds
+from airflow_provider_ducklake.spec.types.ducklake_types import (
+    NOT_STORABLE,
+    DecimalType,
+    DuckLakeType,
+    ListType,
+    MapType,
+    ScalarType,
+    StructType,
+    is_float,
+)
+from airflow_provider_ducklake.spec.types.literals import (
+    Value,
+    format_literal,
+    parse_literal,
+    parse_scalar,
+    scalar_text,
+)
+from airflow_provider_ducklake.spec.types.values import Physical, format_physical, is_infinite
+from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field, arrow_schema
+from airflow_provider_ducklake.storage.parquet.arrow_values import array_of, values_of
+from airflow_provider_ducklake.storage.parquet.reader import in_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from airflow_provider_ducklake.planning.reading.scan import InlinedRows
+    from airflow_provider_ducklake.spec.ids import ColumnId
+    from airflow_provider_ducklake.spec.schema import Column
+
+_TEXTS = ("varchar", "json")
+_SMALL_INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
+_NATIVE_IN_POSTGRES = ("boolean", "float32", "float64", *_TEXTS, "blob", *_SMALL_INTEGERS)
+_NATIVE_IN_SQLITE = ("blob", *_SMALL_INTEGERS)
+
+
+def cells(rows: pa.Table, schema: TableSchema, dialect_name: str) -> list[dict[str, object]]:
+    """Return what to bind for each row, by column name; ``rows`` have the Arrow types of ``schema``.
+
+    ``dialect_name`` is SQLAlchemy's name of the catalog database.
+
+    Raises:
+        UnsupportedFeatureError: a value that the database cannot hold, or the reference not read back.
+    """
+    for column in schema.walk():
+        if str(column.type) in NOT_STORABLE:
+            raise _refused(column, f"type {column.type}")
+    columns = {
+        column.name: [_cell(column, value, dialect_name) for value in values_of(chunked, column.type)]
+        for column, chunked in zip(schema.columns, rows.columns, strict=True)
+    }
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def why_rows_not_inlined(rows: pa.Table, schema: TableSchema, dialect_name: str) -> str | None:
+    """Return why these rows must go to a Parquet file, although their table can be inlined; None if not."""
+    try:
+        cells(rows, schema, dialect_name)
+    except UnsupportedFeatureError as error:
+        return str(error)
+    return None
+
+
+def rows_of(rows: Iterable[Mapping[str, Any]], schema: TableSchema) -> pa.Table:
+    """Return cells read from an inlined table, whoever wrote them, as a table with the types of ``schema``.
+
+    Raises:
+        UnsupportedFeatureError: a type whose values this release cannot read.
+        ValueError: a text that is no value of its type.
+    """
+    rows = list(rows)
+    arrays = [_array(column, [row[column.name] for row in rows]) for column in schema.columns]
+    return pa.Table.from_arrays(arrays, schema=arrow_schema(schema))
+
+
+def _array(column: Column, cells: list[Any]) -> pa.Array:
+    """Return the values of a column's cells: by Arrow where it takes them as they are, else one by one."""
+    target = arrow_field(column).type
+    if column.type in _TAKEN_BY_ARROW or isinstance(column.type, DecimalType):
+        try:
+            return _taken(cells, target)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            pass
+    return array_of(column, [_parsed(column.type, cell) for cell in cells], target)
+
+
+# The order of a text's parts and their widths are DuckDB's; what Arrow reads otherwise, it refuses.
+_TAKEN_BY_ARROW = frozenset(
+    ScalarType(name)
+    for name in (*_SMALL_INTEGERS, *_TEXTS, "blob", "float64", "date", "timestamp", "timestamp_ns")
+)
+
+
+def _taken(cells: list[Any], target: pa.DataType) -> pa.Array:
+    """Return the cells as an array of ``target``; raises where Arrow does not know how."""
+    if pa.types.is_integer(target):
+        return pa.array(cells, target)
+    if pa.types.is_binary(target):
+        return pa.array(cells, pa.binary())
+    if pa.types.is_string(target):
+        return pa.array(cells, pa.binary()).cast(target)
+    is_text = any(isinstance(cell, str) for cell in cells)
+    return pa.array(cells, pa.string()).cast(target) if is_text else pa.array(cells, target)
+
+
+def inlined_in_schema(parts: Iterable[InlinedRows], schema: TableSchema) -> pa.Table:
+    """Return rows of inlined tables of whatever layout with the columns of today, in the order given.
+
+    Raises:
+        UnsupportedFeatureError: values that this release cannot read, or not cast.
+    """
+    wanted = {column.id for column in schema.columns}
+    tables = [rows_of([], schema)]
+    for part in parts:
+        had = TableSchema(tuple(column for column in part.schema.columns if column.id in wanted))
+        if part.rows:
+            rows = rows_of(part.rows, had) if had.columns else pa.table({"row_id": part.row_ids})
+            tables.append(in_schema(rows, schema.columns, part.table_name))
+    return pa.concat_tables(tables)
+
+
+def _cell(column: Column, value: Value, dialect_name: str) -> object:
+    if value is None:
+        return None
+    if isinstance(value, list | dict):
+        _check_nested(column, value, dialect_name)
+        return format_literal(column.type, value)
+    _check_range(column, value)
+    native = _NATIVE_IN_SQLITE if dialect_name == "sqlite" else _NATIVE_IN_POSTGRES
+    if str(column.type) in native:
+        return value
+    if isinstance(column.type, DecimalType) and dialect_name != "sqlite":
+        return Decimal(scalar_text(column.type, value))
+    if column.type == ScalarType("boolean"):
+        return int(value)
+    return scalar_text(column.type, value)
+
+
+_FIRST_MICROSECOND = -9_223_372_022_400_000_000  # 290309-12-22 (BC)
+_MICROSECONDS = (_FIRST_MICROSECOND, 2**63 - 1)
+# Physical values that DuckDB reads back from their text; the infinities too.
+_READABLE = {
+    "date": (-(2**31) + 2, 2**31 - 1),
+    "time": (0, 86_400 * 10**6),
+    **dict.fromkeys(("timestamp", "timestamptz", "timestamp_s"), _MICROSECONDS),
+    "timestamp_ms": (_FIRST_MICROSECOND // 1000, (2**63 - 1) // 1000),
+    "timestamp_ns": (-9_223_286_400_000_000_000, 2**63 - 1),
+}
+
+
+def _check_range(column: Column, value: Physical) -> None:
+    limits = _READABLE.get(str(column.type))
+    if limits is None or not isinstance(value, int):
+        return
+    if not limits[0] <= value <= limits[1] and not is_infinite(column.type, value):
+        raise _refused(column, "a time outside the range that DuckDB can read from text")
+
+
+def _check_nested(column: Column, value: Value, dialect_name: str) -> None:
+    for inner in column.walk():
+        if isinstance(inner.type, ListType) and inner.type.element == ScalarType("json"):
+            raise _refused(column, "a list of JSON, which the reference cannot read from text")
+    for leaf, found in _leaf_values(column, value):
+        if found is None:
+            continue
+        _check_range(leaf, found)
+        if dialect_name == "postgresql" and str(leaf.type) in _TEXTS and b"\0" in _bytes(found):
+            raise _refused(column, "a NUL in a nested text, which PostgreSQL cannot hold")
+
+
+def _refused(column: Column, what: str) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(f"Column {column.name} has {what}: its rows cannot be inlined.")
+
+
+def _bytes(value: Physical) -> bytes:
+    assert isinstance(value, bytes)
+    return value
+
+
+def _parsed(type_: DuckLakeType, cell: Any) -> Value:  # noqa: ANN401 - whatever the driver gives
+    """Return the value of a cell; its Python type says how it was stored."""
+    if cell is None:
+        return None
+    if isinstance(cell, memoryview):
+        cell = bytes(cell)
+    if isinstance(type_, ListType | StructType | MapType):
+        return parse_literal(type_, cell.decode() if isinstance(cell, bytes) else str(cell))
+    name = str(type_)
+    if name in _TEXTS or name == "blob":
+        return cell if isinstance(cell, bytes) else str(cell).encode()
+    if name == "boolean" and isinstance(cell, int):
+        return bool(cell)
+    if is_float(type_) and isinstance(cell, float | int):
+        return float(cell)
+    return parse_scalar(type_, str(cell))
+
+
+def inlined_stats(rows: pa.Table, schema: TableSchema) -> dict[ColumnId, TableColumnStats | None]:
+    """Return what inlined rows say of each leaf column; None where no bounds can cover the values.
+
+    Bounds of floats leave NaN out, which the reference takes for a bound. Booleans are ``true`` and
+    ``false`` as the reference has them; blobs are hexadecimal as in the statistics of files, since the text
+    that the reference has for inlined ones is in no order.
+    """
+    found: dict[ColumnId, list[Physical | None]] = {leaf.id: [] for leaf in schema.leaves()}
+    for column, chunked in zip(schema.columns, rows.columns, strict=True):
+        for value in values_of(chunked, column.type):
+            for leaf, one in _leaf_values(column, value):
+                found[leaf.id].append(one)
+    return {leaf.id: TableColumnStats.of_file(_stats(leaf, found[leaf.id])) for leaf in schema.leaves()}
+
+
+def _leaf_values(column: Column, value: Any) -> Iterator[tuple[Column, Physical | None]]:  # noqa: ANN401
+    """Yield the leaf values of one value: none for a list that is NULL, NULLs for a struct that is."""
+    match column.type:
+        case ListType():
+            for item in value or ():
+                yield from _leaf_values(column.children[0], item)
+        case MapType():
+            for pair in value or ():
+                for child, one in zip(column.children, pair, strict=True):
+                    yield from _leaf_values(child, one)
+        case StructType():
+            for child in column.children:
+                yield from _leaf_values(child, None if value is None else value[child.name])
+        case _:
+            yield column, value
+
+
+def _stats(leaf: Column, values: list[Any]) -> ColumnStats:
+    known = [value for value in values if value is not None]
+    numbers = [value for value in known if not (isinstance(value, float) and math.isnan(value))]
+    low, high = _bounds(leaf.type, min(numbers), max(numbers)) if numbers else (None, None)
+    return ColumnStats(
+        leaf.id,
+        value_count=len(known),
+        null_count=len(values) - len(known),
+        min_value=low,
+        max_value=high,
+        contains_nan=len(numbers) < len(known) if is_float(leaf.type) else None,
+        only_nan=bool(known) and not numbers,
+    )
+
+
+def _bounds(type_: DuckLakeType, low: Physical, high: Physical) -> tuple[str | None, str | None]:
+    if str(type_) in _TEXTS:
+        return _text_bound(_bytes(low)), _text_bound(_bytes(high))
+    if type_ == ScalarType("blob"):
+        return blob_bounds(_bytes(low), _bytes(high))
+    if type_ == ScalarType("boolean"):
+        return scalar_text(type_, low), scalar_text(type_, high)
+    return format_physical(type_, low), format_physical(type_, high)
+
+
+def _text_bound(value: bytes) -> str | None:
+    """Return the whole text, unlike in the statistics of files; the catalog holds none with a NUL."""
+    return None if b"\0" in value else value.decode()
