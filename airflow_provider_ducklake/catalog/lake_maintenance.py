@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.catalog.committing.commit import PlannedCommit, Stage
+from airflow_provider_ducklake.catalog.committing.planned import PlannedCommit, Stage
 from airflow_provider_ducklake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.catalog.drafting.base_lake import Definitions
 from airflow_provider_ducklake.catalog.lake_writes import STAGE_TTL, LakeWrites
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import datetime, timedelta
 
-    from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit
+    from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit
     from airflow_provider_ducklake.catalog.restoring.plan import RestoreResult
     from airflow_provider_ducklake.catalog.upkeep.cleanup import CleanupResult
     from airflow_provider_ducklake.catalog.upkeep.expiry import ExpireResult

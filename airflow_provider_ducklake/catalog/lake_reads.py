@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from uuid6 import uuid7
 
 from airflow_provider_ducklake.catalog.drafting.base_lake import CatalogBase
-from airflow_provider_ducklake.catalog.drafting.staged import table_to_read
 from airflow_provider_ducklake.catalog.ledger import restore_log
 from airflow_provider_ducklake.catalog.open_lake import At, OpenLake, aware, translated
 from airflow_provider_ducklake.catalog.reports import watch
@@ -26,6 +25,7 @@ from airflow_provider_ducklake.catalog.reports.table_info import (
 from airflow_provider_ducklake.catalog.snapshot import read, read_snapshots
 from airflow_provider_ducklake.catalog.snapshot.registered_files import registered
 from airflow_provider_ducklake.catalog.snapshot.scan import plan_table
+from airflow_provider_ducklake.catalog.snapshot.staged import table_to_read
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import find_table, load_table
 from airflow_provider_ducklake.errors import (
     AlreadyExistsError,

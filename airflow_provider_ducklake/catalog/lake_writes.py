@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit, PlannedCommit, Stage, commit
+from airflow_provider_ducklake.catalog.committing.commit import commit
+from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit, PlannedCommit, Stage
 from airflow_provider_ducklake.catalog.database.options import write_option
 from airflow_provider_ducklake.catalog.dialects.indexes import create_indexes
 from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, RetryPolicy, with_retries

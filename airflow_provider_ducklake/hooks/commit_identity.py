@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import BaseOperator, Context
 
-    from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit
+    from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.spec.snapshots import JsonValue
 

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.catalog.committing.commit import PlannedCommit, Stage
+from airflow_provider_ducklake.catalog.committing.planned import PlannedCommit, Stage
 from airflow_provider_ducklake.errors import (
     FilesGivenUpError,
     SparkJobError,

@@ -16,7 +16,7 @@ from airflow_provider_ducklake.spec.types.times import parse_time
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit
+    from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
 

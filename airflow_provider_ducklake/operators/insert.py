@@ -38,7 +38,7 @@ from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit
+    from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
@@ -227,7 +227,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
     def _create(
         self, lake: Lake, target: NewTable, result: WriteResult, info: CommitInfo, keyed: KeyedCommit
     ) -> CommittedSnapshot | None:
-        from airflow_provider_ducklake.catalog.committing.commit import Stage  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.catalog.committing.planned import Stage  # noqa: PLC0415 - heavy
 
         base = target.snapshot.id
         changes = [*_replaced(lake, keyed, base), *create_and_append(target, result)]
@@ -249,7 +249,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
     def _append(
         self, lake: Lake, target: TableSnapshot, result: WriteResult, info: CommitInfo, keyed: KeyedCommit
     ) -> CommittedSnapshot | None:
-        from airflow_provider_ducklake.catalog.committing.commit import Stage  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.catalog.committing.planned import Stage  # noqa: PLC0415 - heavy
         from airflow_provider_ducklake.catalog.drafting.row_changes import unused_files  # noqa: PLC0415 - heavy
 
         base = target.snapshot.id

@@ -23,7 +23,7 @@ from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, spli
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit, Stage
+    from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit, Stage
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords

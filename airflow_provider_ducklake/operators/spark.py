@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit
+    from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.planning.writing.staged import Target
     from airflow_provider_ducklake.planning.writing.write import WriteResult

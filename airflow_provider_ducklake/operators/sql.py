@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit
+    from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.catalog.ledger.consumers import Consumed
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
@@ -303,7 +303,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         self, lake: Lake, results: Sequence[WriteResult], info: CommitInfo, keyed: KeyedCommit
     ) -> CommittedSnapshot | None:
         """Commit all results as one snapshot, and what was consumed for them."""
-        from airflow_provider_ducklake.catalog.committing.commit import Stage  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.catalog.committing.planned import Stage  # noqa: PLC0415 - heavy
         from airflow_provider_ducklake.operators.sql_plan import rows_read, table_changes  # noqa: PLC0415
 
         replaced = lake.replaced_rows(keyed.seen, self._head.id) if self._replaces else ()

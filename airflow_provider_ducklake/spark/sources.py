@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
@@ -18,6 +17,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import InvalidInputError, SourceNotFoundError, SparkJobError
+from airflow_provider_ducklake.spark.job.errors import message_of
 from airflow_provider_ducklake.spark.job.request import (
     CompactionSource,
     Dataset,
@@ -200,12 +200,3 @@ def carrier_or_text(column: Column) -> t.DataType:
     if column.type == ScalarType("timestamp_ns"):
         return t.TimestampNTZType()  # which knows the user's own timestamp format
     return carrier_type(column)
-
-
-_OUR_COLUMN = re.compile(r"(?:(?<=\[)|, )(?:`\w+`\.)?`_+ducklake_\w+`")
-
-
-def message_of(error: AnalysisException) -> str:
-    """Return what Spark says is wrong, in few words and without the columns that we add."""
-    text = _OUR_COLUMN.sub("", str(error).split("\nJVM stacktrace")[0].split(";\n")[0].strip())
-    return f"{text}. A string stands in single quotes." if "[UNRESOLVED_COLUMN" in text else text

@@ -20,7 +20,6 @@ from typing import TypeAlias
 from uuid import UUID
 
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spec.partitioning import identity_text
 from airflow_provider_ducklake.spec.schema import NO_DEFAULT, Default
 from airflow_provider_ducklake.spec.types.ducklake_types import (
     FLOATS,
@@ -32,7 +31,13 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     children_of,
 )
 from airflow_provider_ducklake.spec.types.json_texts import MOST_LEVELS, is_json, is_too_deep
-from airflow_provider_ducklake.spec.types.values import Physical, format_date, format_float64, parse_physical
+from airflow_provider_ducklake.spec.types.values import (
+    Physical,
+    format_date,
+    format_float64,
+    identity_text,
+    parse_physical,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from airflow_provider_ducklake.spec.types.values import (
     Physical,
     civil_from_days,
     format_physical,
+    identity_text,
     is_infinite,
     order_key,
     parse_physical,
@@ -240,22 +241,6 @@ def _calendar_part(kind: TransformKind, type_: DuckLakeType, unit: int) -> str:
 
 _DAY_SECONDS = 86_400
 _PER_SECOND = {"timestamp_ms": 10**3, "timestamp_ns": 10**9}
-
-
-def identity_text(type_: DuckLakeType, value: Physical) -> str:
-    """Return DuckDB's cast of a value to text, which identity partitions store."""
-    match type_:
-        case ScalarType("boolean"):
-            return "true" if value else "false"
-        case ScalarType("blob"):
-            assert isinstance(value, bytes)
-            return "".join(chr(byte) if _shown(byte) else f"\\x{byte:02X}" for byte in value)
-        case _:
-            return format_physical(type_, value)
-
-
-def _shown(byte: int) -> bool:
-    return 32 <= byte <= 126 and chr(byte) not in "\"'\\"  # noqa: PLR2004 - printable ASCII
 
 
 _C1, _C2, _MASK = 0xCC9E2D51, 0x1B873593, 0xFFFFFFFF

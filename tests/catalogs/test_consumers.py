@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_provider_ducklake.catalog.committing.commit import Stage
+from airflow_provider_ducklake.catalog.committing.planned import Stage
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.catalog.ledger.consumers import Consumed
 from airflow_provider_ducklake.errors import ChangesExpiredError, TransactionConflictError

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.committing.commit import Stage
+from airflow_provider_ducklake.catalog.committing.planned import Stage
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.planning.writing.write import append_to_existing, plan_write
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear

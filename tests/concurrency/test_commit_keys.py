@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import event
 
-from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit, Stage
+from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit, Stage
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,

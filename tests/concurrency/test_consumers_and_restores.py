@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit
+from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import ChangesExpiredError, ChangesUndoneError
 from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity

@@ -7,7 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.committing.commit import PlannedCommit, commit
+from airflow_provider_ducklake.catalog.committing.commit import commit
+from airflow_provider_ducklake.catalog.committing.planned import PlannedCommit
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import (
     InvalidInputError,

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_provider_ducklake.catalog.committing.commit import Stage
+from airflow_provider_ducklake.catalog.committing.planned import Stage
 from airflow_provider_ducklake.catalog.drafting.row_changes import unused_files
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.operators.insert_modes import InsertChoice

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_ducklake.catalog.committing.commit import Stage
+from airflow_provider_ducklake.catalog.committing.planned import Stage
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import TransactionConflictError
 from airflow_provider_ducklake.planning.writing.write import plan_write

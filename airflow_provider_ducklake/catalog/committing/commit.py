@@ -11,9 +11,8 @@ from __future__ import annotations
 import json
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import DBAPIError
@@ -21,6 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from airflow_provider_ducklake.catalog.committing.delete_writer import DeleteWriter, OtherSnapshotError
 from airflow_provider_ducklake.catalog.committing.ended_files import with_marks_in_files
 from airflow_provider_ducklake.catalog.committing.known_stats import known_stats, stats_questions
+from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit, PlannedCommit, Stage
 from airflow_provider_ducklake.catalog.committing.unused_files import remove_unused
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, RetryPolicy, with_retries
@@ -32,11 +32,10 @@ from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
     TransactionConflictError,
 )
-from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.spec.ids import SnapshotId
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
-from airflow_provider_ducklake.transaction.change_set import changes_catalog, ordered
-from airflow_provider_ducklake.transaction.changes import InlineRows, NoteRestored
+from airflow_provider_ducklake.transaction.change_set import changes_catalog
+from airflow_provider_ducklake.transaction.changes import InlineRows
 from airflow_provider_ducklake.transaction.changes_made import format_changes
 from airflow_provider_ducklake.transaction.commit_state import CommitState
 from airflow_provider_ducklake.transaction.conflicts import (
@@ -48,7 +47,6 @@ from airflow_provider_ducklake.transaction.conflicts import (
     check_sources,
     check_targets,
 )
-from airflow_provider_ducklake.transaction.replay import Replay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -60,62 +58,13 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.catalog.dialects.writer import Writer
-    from airflow_provider_ducklake.catalog.ledger.consumers import Consumed
     from airflow_provider_ducklake.catalog.snapshot.read_snapshots import Progress, RecordedSnapshot
-    from airflow_provider_ducklake.spec.commit_key import CommitKey, CommitRecord
+    from airflow_provider_ducklake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.spec.snapshots import Snapshot
     from airflow_provider_ducklake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.transaction.changes import Change
     from airflow_provider_ducklake.transaction.commit_state import KnownStats
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class KeyedCommit:
-    """A commit that is to be made once; ``seen`` is what its key's records said when it was planned."""
-
-    key: CommitKey
-    on_clear: OnClear = OnClear.REPLACE
-    seen: Replay = field(default_factory=Replay)
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """Changes that were planned on snapshot ``base``: they conflict with what came after it.
-
-    ``unused`` are files (absolute paths) that nobody needs once they are committed.
-    """
-
-    base: SnapshotId
-    changes: Collection[Change]
-    unused: Collection[str] = ()
-
-
-@dataclass(frozen=True)
-class PlannedCommit:
-    """Stages that become one snapshot, what they say of themselves, and how to make them once.
-
-    ``releases`` are the ids of registered jobs whose files these are; those ``open_jobs`` have more of them,
-    and go on. ``consumed`` is what the changes were made of.
-    """
-
-    stages: Sequence[Stage]
-    info: CommitInfo
-    keyed: KeyedCommit | None = None
-    releases: Sequence[str] = ()
-    open_jobs: Sequence[str] = ()
-    consumed: Consumed | None = None
-
-    @property
-    def makes_snapshot(self) -> bool:
-        """Whether anything changes; what is consumed, or was found restored, is noted without a snapshot."""
-        return any(not isinstance(change, NoteRestored) for change in self.changes)
-
-    @cached_property
-    def changes(self) -> tuple[Change, ...]:
-        """The changes of all stages, in the order of their effects."""
-        return ordered([change for stage in self.stages for change in stage.changes])
 
 
 def commit(

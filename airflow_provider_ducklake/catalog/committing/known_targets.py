@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.catalog.snapshot import read_files
 from airflow_provider_ducklake.catalog.snapshot.inlined_layouts import rows_of_layout
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import inlined_delete_table
-from airflow_provider_ducklake.catalog.upkeep.compaction import mark_counts, mergeable_files
+from airflow_provider_ducklake.catalog.snapshot.lost_rows import mark_counts, mergeable_files
 from airflow_provider_ducklake.transaction.changes import (
     AddDeletes,
     Change,

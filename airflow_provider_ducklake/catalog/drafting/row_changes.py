@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import true
 
-from airflow_provider_ducklake.catalog.committing.commit import Stage
+from airflow_provider_ducklake.catalog.committing.planned import Stage
 from airflow_provider_ducklake.catalog.database.questions import in_parts
 from airflow_provider_ducklake.catalog.snapshot import read_files
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_snapshots, missing_row_ids

@@ -1,29 +1,23 @@
-"""Commit writes that several jobs staged, as one snapshot; read a table as it would be then."""
+"""Commit writes that several jobs staged, as one snapshot."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.catalog.committing.commit import Stage
-from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
-from airflow_provider_ducklake.errors import NotFoundError, TableNotFoundError
-from airflow_provider_ducklake.planning.writing.staged import plan_stages, with_staged
+from airflow_provider_ducklake.catalog.committing.planned import Stage
+from airflow_provider_ducklake.errors import NotFoundError
+from airflow_provider_ducklake.planning.writing.staged import plan_stages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sqlalchemy import Connection
-
-    from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit
-    from airflow_provider_ducklake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.planning.writing.staged import StagedWrite
-    from airflow_provider_ducklake.spec.names.identifiers import FoldedName, QualifiedName
+    from airflow_provider_ducklake.spec.names.identifiers import FoldedName
     from airflow_provider_ducklake.spec.snapshots import (
         CommitInfo,
         CommittedSnapshot,
-        Snapshot,
         TableSnapshot,
     )
 
@@ -64,27 +58,3 @@ def _made_since(lake: Lake, staged: Iterable[StagedWrite]) -> dict[FoldedName, T
             except NotFoundError:
                 continue
     return made
-
-
-def table_to_read(
-    connection: Connection,
-    catalog: Catalog,
-    snapshot: Snapshot,
-    name: QualifiedName,
-    staged: Sequence[StagedWrite],
-) -> TableSnapshot:
-    """Return a table without its own files, with those that staged writes would add or create it with.
-
-    Raises:
-        SchemaNotFoundError, TableNotFoundError: it did not exist at that snapshot, and no write creates it.
-        InvalidInputError, TransactionConflictError: the writes could not be committed to it.
-    """
-    table: TableSnapshot | None
-    try:
-        table = load_table(connection, catalog, snapshot, name, with_files=False)
-    except TableNotFoundError:
-        table = None
-    table, files = with_staged(table, name, staged)
-    if table is None:
-        raise TableNotFoundError(str(name), snapshot.id)
-    return replace(table, files=files)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.catalog.committing.commit import PlannedCommit, Stage
+from airflow_provider_ducklake.catalog.committing.planned import PlannedCommit, Stage
 from airflow_provider_ducklake.catalog.committing.unused_files import remove_unused
 from airflow_provider_ducklake.catalog.drafting.row_changes import delete_changes
 from airflow_provider_ducklake.catalog.drafting.table_definition import table_definition
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit
+    from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit
     from airflow_provider_ducklake.catalog.lake_writes import LakeWrites
     from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.catalog.ledger.restore_notes import RestoreNote, doubtful_part
+from airflow_provider_ducklake.catalog.ledger.restore_notes import RestoreNote
+from airflow_provider_ducklake.catalog.restoring.notes import doubtful_part
 from airflow_provider_ducklake.catalog.restoring.read_restore import read_history
 from airflow_provider_ducklake.catalog.restoring.scope import scope_of_schemas, scope_of_table
 from airflow_provider_ducklake.catalog.restoring.views import in_words, macro_changes, view_changes

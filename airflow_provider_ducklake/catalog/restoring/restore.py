@@ -8,7 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from airflow_provider_ducklake.catalog.committing.commit import Stage
+from airflow_provider_ducklake.catalog.committing.planned import Stage
 from airflow_provider_ducklake.catalog.committing.unused_files import remove_unused
 from airflow_provider_ducklake.catalog.drafting.row_changes import delete_changes, read_targets
 from airflow_provider_ducklake.catalog.ledger import restore_log
@@ -28,7 +28,7 @@ from airflow_provider_ducklake.transaction.changes import DropTable, EndFiles, R
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from airflow_provider_ducklake.catalog.committing.commit import KeyedCommit
+    from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.catalog.lake_writes import LakeWrites
     from airflow_provider_ducklake.catalog.restoring.plan import Planned, PlannedTable, RestoreRequest

@@ -14,9 +14,12 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException
 
 from airflow_provider_ducklake import errors
-from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError
+from airflow_provider_ducklake.errors import (
+    DuckLakeError,
+    InvalidInputError,
+    SparkJobError,
+)
 from airflow_provider_ducklake.spark.output.causes import OF_EXCEPTIONS, told_by
-from airflow_provider_ducklake.spark.sources import message_of
 
 _LONGEST = 2_000
 _MOST_CAUSES = 20
@@ -89,3 +92,12 @@ def _shortened(text: str) -> str:
     text = text.split("\n\nJVM stacktrace:", maxsplit=1)[0]
     text = "\n".join(line for line in text.splitlines() if not line.startswith("\tat ")).strip()
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+
+
+_OUR_COLUMN = re.compile(r"(?:(?<=\[)|, )(?:`\w+`\.)?`_+ducklake_\w+`")
+
+
+def message_of(error: AnalysisException) -> str:
+    """Return what Spark says is wrong, in few words and without the columns that we add."""
+    text = _OUR_COLUMN.sub("", str(error).split("\nJVM stacktrace")[0].split(";\n")[0].strip())
+    return f"{text}. A string stands in single quotes." if "[UNRESOLVED_COLUMN" in text else text

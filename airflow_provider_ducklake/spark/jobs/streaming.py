@@ -19,9 +19,9 @@ from airflow_provider_ducklake.errors import InvalidInputError, StorageError
 from airflow_provider_ducklake.planning.writing.batches import StagedBatch
 from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult
 from airflow_provider_ducklake.spark.job import stream_io
+from airflow_provider_ducklake.spark.job.errors import message_of
 from airflow_provider_ducklake.spark.job.request import job_directory
 from airflow_provider_ducklake.spark.jobs.insert import write
-from airflow_provider_ducklake.spark.sources import message_of
 from airflow_provider_ducklake.spark.types.object_store import require_file_system
 from airflow_provider_ducklake.spark.types.session import adaptive_as_in, prepare
 from airflow_provider_ducklake.spark.writing.assignment import assign

@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spark.sources import message_of
+from airflow_provider_ducklake.spark.job.errors import message_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -19,10 +19,11 @@ from airflow_provider_ducklake.spark.job import job_json
 from airflow_provider_ducklake.spark.job.compaction_json import decode_compaction, encode_compaction
 from airflow_provider_ducklake.spark.job.request import CompactionSource
 from airflow_provider_ducklake.spark.reading.read_arrow import carrier_types, from_tasks
+from airflow_provider_ducklake.spark.types.arrow_batches import BatchFunction, map_in_arrow
 from airflow_provider_ducklake.spark.types.identifiers import free_prefix
 from airflow_provider_ducklake.spark.writing.bin_files import file_path, write_record
 from airflow_provider_ducklake.spark.writing.row_order import clustered, ordered
-from airflow_provider_ducklake.spark.writing.write_arrow import BatchFunction, map_in_arrow, runs
+from airflow_provider_ducklake.spark.writing.write_arrow import runs
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.storage.moving.compact_files import Rewriting, compactor, in_one_file
 from airflow_provider_ducklake.storage.parquet.carriers import carrier_schema, in_carriers

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -18,11 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import types as t
-from pyspark.sql.udf import UserDefinedFunction
-from pyspark.util import PythonEvalType
 
 from airflow_provider_ducklake.spark.job import job_json
 from airflow_provider_ducklake.spark.job.data_file_json import decode_data_file, encode_data_file
+from airflow_provider_ducklake.spark.types.arrow_batches import BatchFunction, map_in_arrow
 from airflow_provider_ducklake.spark.writing.row_order import ordered
 from airflow_provider_ducklake.storage.parquet.partition_split import values_of_row
 from airflow_provider_ducklake.storage.parquet.string_checks import (
@@ -34,11 +32,12 @@ from airflow_provider_ducklake.storage.parquet.string_checks import (
 from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from airflow_provider_ducklake.planning.writing.write import WritePlan
     from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.spec.schema import TableSchema
 
-BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Key = tuple[pa.Scalar, ...]
 _RESULT = t.StructType([t.StructField("file", t.StringType()), t.StructField("bad", t.StringType())])
 _ARROW_RESULT = pa.schema([pa.field("file", pa.string()), pa.field("bad", pa.string())])
@@ -56,14 +55,6 @@ def write(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> list[DataFile]
     if found:
         raise error_of(found, plan.table)
     return [decode_data_file(json.loads(row.file)) for row in rows]
-
-
-def map_in_arrow(df: DataFrame, function: BatchFunction, schema: t.StructType) -> DataFrame:
-    """Return what ``DataFrame.mapInArrow`` returns; that one asks for pandas, which the call does not use."""
-    udf = UserDefinedFunction(function, returnType=schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
-    arguments = udf(*(df[f"`{name.replace('`', '``')}`"] for name in df.columns))
-    mapped = df._jdf.mapInArrow(arguments._jc, False, None)  # noqa: FBT003, SLF001 - no public way without pandas
-    return DataFrame(mapped, df.sparkSession)
 
 
 def _task(plan: WritePlan, key_count: int) -> BatchFunction:

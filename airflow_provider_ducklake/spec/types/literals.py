@@ -17,7 +17,6 @@ import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_provider_ducklake.spec.names.identifiers import fold
-from airflow_provider_ducklake.spec.partitioning import identity_text
 from airflow_provider_ducklake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
@@ -27,7 +26,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     ScalarType,
     StructType,
 )
-from airflow_provider_ducklake.spec.types.values import Physical, parse_physical
+from airflow_provider_ducklake.spec.types.values import Physical, identity_text, parse_physical
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,11 +16,16 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from airflow_provider_ducklake.spec.types.ducklake_types import DecimalType, DuckLakeType, ScalarType
+from airflow_provider_ducklake.spec.types.ducklake_types import (
+    DecimalType,
+    DuckLakeType,
+    ScalarType,
+)
 from airflow_provider_ducklake.spec.types.intervals import format_interval, parse_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 Physical: TypeAlias = bool | int | float | bytes
 
@@ -356,3 +361,19 @@ def _temporal_key(text: str) -> tuple[int, ...]:
         *(int(part) for part in seconds.split(":")),
         int(fraction.ljust(9, "0") or "0"),
     )
+
+
+def identity_text(type_: DuckLakeType, value: Physical) -> str:
+    """Return DuckDB's cast of a value to text, which identity partitions store."""
+    match type_:
+        case ScalarType("boolean"):
+            return "true" if value else "false"
+        case ScalarType("blob"):
+            assert isinstance(value, bytes)
+            return "".join(chr(byte) if _shown(byte) else f"\\x{byte:02X}" for byte in value)
+        case _:
+            return format_physical(type_, value)
+
+
+def _shown(byte: int) -> bool:
+    return 32 <= byte <= 126 and chr(byte) not in "\"'\\"  # noqa: PLR2004 - printable ASCII

@@ -15,13 +15,7 @@ import pyarrow as pa
 from airflow_provider_ducklake.errors import InvalidPartitionError, InvalidTypeError, SchemaMismatchError
 from airflow_provider_ducklake.spec.files import DataFile, MappedColumn
 from airflow_provider_ducklake.spec.names.identifiers import fold
-from airflow_provider_ducklake.spec.partitioning import (
-    CALENDAR,
-    calendar_values,
-    hive_value,
-    identity_text,
-    partition_value,
-)
+from airflow_provider_ducklake.spec.partitioning import CALENDAR, calendar_values, hive_value, partition_value
 from airflow_provider_ducklake.spec.stats import ColumnStats
 from airflow_provider_ducklake.spec.types.ducklake_types import (
     DuckLakeType,
@@ -32,7 +26,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     can_promote,
     is_float,
 )
-from airflow_provider_ducklake.spec.types.values import is_infinite, parse_physical
+from airflow_provider_ducklake.spec.types.values import identity_text, is_infinite, parse_physical
 from airflow_provider_ducklake.storage.parquet.arrow_types import ducklake_type
 from airflow_provider_ducklake.storage.parquet.footer import (
     NanRule,

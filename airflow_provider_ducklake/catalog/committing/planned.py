@@ -1,0 +1,68 @@
+"""What is to be committed: changes with the snapshots they were planned on, and how to make them once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.spec.commit_key import OnClear
+from airflow_provider_ducklake.transaction.change_set import ordered
+from airflow_provider_ducklake.transaction.changes import NoteRestored
+from airflow_provider_ducklake.transaction.replay import Replay
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from airflow_provider_ducklake.catalog.ledger.consumers import Consumed
+    from airflow_provider_ducklake.spec.commit_key import CommitKey
+    from airflow_provider_ducklake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.spec.snapshots import CommitInfo
+    from airflow_provider_ducklake.transaction.changes import Change
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedCommit:
+    """A commit that is to be made once; ``seen`` is what its key's records said when it was planned."""
+
+    key: CommitKey
+    on_clear: OnClear = OnClear.REPLACE
+    seen: Replay = field(default_factory=Replay)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Changes that were planned on snapshot ``base``: they conflict with what came after it.
+
+    ``unused`` are files (absolute paths) that nobody needs once they are committed.
+    """
+
+    base: SnapshotId
+    changes: Collection[Change]
+    unused: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class PlannedCommit:
+    """Stages that become one snapshot, what they say of themselves, and how to make them once.
+
+    ``releases`` are the ids of registered jobs whose files these are; those ``open_jobs`` have more of them,
+    and go on. ``consumed`` is what the changes were made of.
+    """
+
+    stages: Sequence[Stage]
+    info: CommitInfo
+    keyed: KeyedCommit | None = None
+    releases: Sequence[str] = ()
+    open_jobs: Sequence[str] = ()
+    consumed: Consumed | None = None
+
+    @property
+    def makes_snapshot(self) -> bool:
+        """Whether anything changes; what is consumed, or was found restored, is noted without a snapshot."""
+        return any(not isinstance(change, NoteRestored) for change in self.changes)
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """The changes of all stages, in the order of their effects."""
+        return ordered([change for stage in self.stages for change in stage.changes])
