@@ -118,12 +118,12 @@ class Ours(Duck):
 
     def compact(self) -> None:
         from airflow_provider_ducklake.catalog.lake import Lake
-        from airflow_provider_ducklake.hooks.compaction import commit_compacted
         from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule
         from airflow_provider_ducklake.planning.writing.write import plan_write
         from airflow_provider_ducklake.spark.job.request import CompactionSource, JobRequest, job_directory
         from airflow_provider_ducklake.spark.jobs.compact import compact
         from airflow_provider_ducklake.spec.snapshots import CommitInfo
+        from airflow_provider_ducklake.writes.compacted import commit_compacted
 
         with Lake.connect(self.catalog.sqlalchemy_url) as lake:
             planned = lake.plan_merge("t", MergeRule())

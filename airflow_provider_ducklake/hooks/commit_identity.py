@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+from uuid import NAMESPACE_URL, uuid5
 
 from airflow.providers.common.compat.sdk import conf
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spec.commit_key import FIRST_GENERATION, CommitKey, OnClear
+from airflow_provider_ducklake.spec.consumption import Consumer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,6 +78,18 @@ class CommitIdentity:
         """What a snapshot says of itself where nobody says more: the DAG's and the task's id."""
         airflow: Any = self.extra["airflow"]
         return f"{airflow['dag_id']}.{airflow['task_id']}"
+
+    def attempt_id(self, try_number: int) -> str:
+        """Return the id under which a try of the task keeps its files: the tries after it know it."""
+        names = [*self.key.names, self.key.generation, try_number]
+        return str(uuid5(NAMESPACE_URL, json.dumps(names)))
+
+    def consumer(self, name: str | None = None) -> Consumer:
+        """Return who consumes changes: the task, unless there is a name that tasks may share."""
+        if name is not None:
+            return Consumer(name)
+        airflow: Any = self.extra["airflow"]
+        return Consumer(self.task, airflow["namespace"])
 
     @contextmanager
     def made_once(self, lake: Lake) -> Iterator[CommitIdentity]:

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.catalog.reports.column_bounds import ColumnBounds
     from airflow_provider_ducklake.catalog.reports.table_info import TableInfo
-    from airflow_provider_ducklake.hooks.staged_writes import Staged
     from airflow_provider_ducklake.spec.commit_key import CommitKey
     from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot, JsonValue
+    from airflow_provider_ducklake.writes.staged import Staged
 
 _TEST_TIMEOUT_SECONDS = 5
 
@@ -161,7 +161,7 @@ class DuckLakeHook(BaseHook):
         With ``staged``, what tasks with ``stage_only=True`` returned, as the newest snapshot would have the
         table were those of them to this table committed.
         """
-        from airflow_provider_ducklake.hooks.staged_writes import read_staged  # noqa: PLC0415 - not always
+        from airflow_provider_ducklake.writes.staged import read_staged  # noqa: PLC0415 - not always
 
         lake = self.lake()
         return lake.read_arrow(table, at=at, columns=columns, where=where, staged=read_staged(lake, staged))

@@ -5,18 +5,11 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import (
-    DuckLakeError,
-    FilesGivenUpError,
-    InvalidInputError,
-    TransactionConflictError,
-)
-from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity, commit_identity
+from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.hooks.task_log import verbs_logged_by
 from airflow_provider_ducklake.operators.base import (
     DuckLakeOperator,
-    announce_earlier,
-    announce_replaced,
     check_on_clear,
     no_retry_on_user_errors,
     parse_on_clear,
@@ -29,11 +22,8 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.planning.writing.staged import StagedWrite
-    from airflow_provider_ducklake.spec.commit_key import CommitRecord
-    from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
+    from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
 
 
 class DuckLakeCommitOperator(DuckLakeOperator):
@@ -72,86 +62,22 @@ class DuckLakeCommitOperator(DuckLakeOperator):
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:
         """Commit, or find that an earlier try did."""
-        from airflow_provider_ducklake.hooks.staged_writes import uris_of  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.writes.commit_staged import check_given  # noqa: PLC0415 - heavy
+
+        check_given(self.staged)
+        with closing(DuckLakeHook(self.ducklake_conn_id)) as hook, verbs_logged_by(self.log):
+            identity = commit_identity(context, self, hook.settings().commit_namespace)
+            return self.run(hook.lake(), identity)
+
+    def run(self, lake: Lake, identity: CommitIdentity) -> dict[str, Any]:
+        """Commit on an open lake."""
+        from airflow_provider_ducklake.writes.commit_staged import commit_staged  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.writes.verb import Commit  # noqa: PLC0415 - heavy
 
         on_clear = parse_on_clear(self.on_clear)
-        if not uris_of(self.staged):
-            raise InvalidInputError(
-                "Nothing is given to commit: staged is empty. Give what tasks with stage_only=True returned."
-            )
-        with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:
-            identity = commit_identity(context, self, hook.settings().commit_namespace)
-            lake = hook.lake()
-            with identity.made_once(lake) as once:
-                keyed = once.keyed_commit(lake, on_clear)
-                if keyed.seen.done:
-                    return self._already_committed(lake, keyed.seen.done)
-                announce_replaced(self.log, lake, keyed)
-                return self._commit(lake, identity, keyed)
-
-    def _already_committed(self, lake: Lake, records: Sequence[CommitRecord]) -> dict[str, Any]:
-        announce_earlier(self.log, records)
-        self._tidy_up(lake)
-        ids = {record.table_id for record in records}
-        return {
-            "tables": [str(row.qualified) for row in lake.table_rows() if row.id in ids],
-            "snapshot_id": int(records[0].snapshot_id),
-            "rows_added": sum(record.row_count for record in records),
-            "files_added": None,
-            "bytes_added": None,
-            "already_committed": True,
-        }
-
-    def _commit(self, lake: Lake, identity: CommitIdentity, keyed: KeyedCommit) -> dict[str, Any]:
-        from airflow_provider_ducklake.catalog.drafting.staged import commit_staged  # noqa: PLC0415 - heavy
-        from airflow_provider_ducklake.hooks.staged_writes import read_staged  # noqa: PLC0415 - heavy
-
-        staged = read_staged(lake, self.staged)
         info = CommitInfo("airflow", self.commit_message or identity.message, identity.extra)
-        try:
-            committed = commit_staged(lake, staged, info, keyed)
-        except FilesGivenUpError as error:
-            raise InvalidInputError(f"{error} That is the task that staged it: clear it.") from error
-        except TransactionConflictError:
-            self.log.error(  # noqa: TRY400 - the exception itself is logged by Airflow
-                "Nothing was committed; everything is still staged. Clear the task that staged the table "
-                "of the conflict: it plans again."
-            )
-            raise
-        if committed is not None and committed.is_earlier:
-            return self._already_committed(lake, committed.records)
-        summary = self._summary(staged, committed)
-        self._tidy_up(lake)
-        return summary
-
-    def _summary(self, staged: Sequence[StagedWrite], committed: CommittedSnapshot | None) -> dict[str, Any]:
-        files = [file for one in staged for file in one.result.data_files]
-        summary = {
-            "tables": list(dict.fromkeys(str(one.target.name) for one in staged)),
-            "snapshot_id": int(committed.id) if committed is not None else None,
-            "rows_added": sum(one.result.rows_written for one in staged),
-            "files_added": len(files),
-            "bytes_added": sum(file.file_size_bytes for file in files),
-            "already_committed": False,
-        }
-        if committed is None:
-            self.log.info("No rows were staged: the lake is as before, no snapshot was made.")
-        else:
-            self.log.info(
-                "Committed snapshot %d: %d rows, %d data files, %d bytes to %s",
-                *(summary[key] for key in ("snapshot_id", "rows_added", "files_added", "bytes_added")),
-                ", ".join(dict.fromkeys(str(one.target.name) for one in staged)),
-            )
-        return summary
-
-    def _tidy_up(self, lake: Lake) -> None:
-        """Remove what only the commit needed. It has landed: no failure here may fail the task."""
-        from airflow_provider_ducklake.hooks.staged_writes import tidy_up  # noqa: PLC0415 - heavy
-
-        try:
-            tidy_up(lake, self.staged)
-        except DuckLakeError as error:
-            self.log.warning("Cannot remove the files that only the commit needed: %s", error)
+        with identity.made_once(lake) as once:
+            return commit_staged(lake, self.staged, Commit(info, once.keyed_commit(lake, on_clear)))
 
 
 class DuckLakeDiscardStagedOperator(DuckLakeOperator):
@@ -176,7 +102,7 @@ class DuckLakeDiscardStagedOperator(DuckLakeOperator):
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
         """Discard, and say what was."""
-        from airflow_provider_ducklake.hooks.staged_writes import discard, uris_of_ended  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.writes.staged import discard, uris_of_ended  # noqa: PLC0415 - heavy
 
         uris = uris_of_ended(self.staged)
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:

@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.hooks.commit_identity import commit_identity
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.operators.base import no_retry_on_user_errors, parse_at
-from airflow_provider_ducklake.operators.spark_job import DuckLakeSparkJobOperator
+from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule, RewriteRule
-from airflow_provider_ducklake.planning.writing.job_target import target_of_compaction
-from airflow_provider_ducklake.spark.job.request import CompactionSource, JobRequest, job_directory
-from airflow_provider_ducklake.spec.options import parse_bytes
+from airflow_provider_ducklake.writes.arguments import parse_at, parse_count, parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
     from airflow.sdk import Context
 
     from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.catalog.ledger.jobs import RegisteredJob
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
-    from airflow_provider_ducklake.hooks.compaction import CommittedCompaction
-    from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
-    from airflow_provider_ducklake.planning.upkeep.compaction import Compaction
-    from airflow_provider_ducklake.planning.writing.write import RowOrder
-    from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot
+    from airflow_provider_ducklake.writes.compaction import Compact
 
 
-class DuckLakeSparkCompactionOperator(DuckLakeSparkJobOperator):
-    """Make files of others, which stay what they are to whoever reads the table.
+class DuckLakeSparkCompactionOperator(DuckLakeSparkOperator):
+    """Make fewer files of a table's files. Readers see the same rows at every snapshot.
 
     What is complete is committed also where the job fails, or by the next try where the worker was killed.
 
@@ -49,7 +38,6 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkJobOperator):
         other within each new file, in place of the sort keys. (templated)
     """
 
-    verb: ClassVar[str]
     template_fields: Sequence[str] = (
         "table",
         "target_file_size",
@@ -57,7 +45,7 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkJobOperator):
         "max_output_files",
         "commit_every",
         "zorder_by",
-        *DuckLakeSparkJobOperator.template_fields,
+        *DuckLakeSparkOperator.template_fields,
     )
 
     def __init__(
@@ -82,139 +70,46 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkJobOperator):
         self.zorder_by = zorder_by
 
     @abstractmethod
-    def plan(self, lake: Lake) -> Compaction:
-        """Return which files of the table are to become which, as the newest snapshot has them."""
+    def rule(self) -> MergeRule | RewriteRule:
+        """Return which files are taken.
+
+        Raises:
+            InvalidInputError: an argument cannot be read.
+        """
+
+    def narrowed(self) -> dict[str, Any]:
+        """Return what else says which files are taken."""
+        return {}
 
     def limits(self) -> dict[str, Any]:
-        """Return what was given of the limits, read.
-
-        Raises:
-            InvalidInputError: one cannot be.
-        """
-        sizes = {name: _size(name, getattr(self, name, None)) for name in _SIZES}
-        counts = {name: _count(name, getattr(self, name)) for name in _COUNTS}
+        """Return what was given of the limits, read."""
+        sizes = {name: parse_size(name, getattr(self, name, None)) for name in _SIZES}
+        counts = {name: parse_count(name, getattr(self, name)) for name in _COUNTS}
         return {name: value for name, value in {**sizes, **counts}.items() if value is not None}
 
-    @no_retry_on_user_errors()
-    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the parent returns nothing
-        """Commit what earlier tries left, compact what is left to compact, and commit that."""
-        commit_every = _count("commit_every", self.commit_every)
-        hook = DuckLakeHook(self.ducklake_conn_id)
-        try:
-            lake = hook.lake()
-            identity = commit_identity(context, self, hook.settings().commit_namespace)
-            info = self._commit_info(context, identity)
-            self._staging_id = _staging_id(identity, context["ti"].try_number)
-            committed = [*self._left_behind(lake, identity, context, info, commit_every)]
-            request, _ = self._plan(lake)
-            if request is not None:
-                committed += self._compact(context, lake, request, info, commit_every)
-            return self._summary(committed)
-        finally:
-            hook.close()
-
-    def make_request(self, lake: Lake, passwords: JdbcPasswords) -> JobRequest | None:  # noqa: ARG002
-        """Look for files to compact; None: there are none."""
-        from airflow_provider_ducklake.planning.writing.write import plan_write  # noqa: PLC0415 - not needed to parse a DAG
-
-        compaction = self.plan(lake)
-        table = lake.table_snapshot(self.table)
-        if not compaction.bins:
-            self.log.info("No file of %s needs it", table.name)
-            return None
-        self.log.info(
-            "%s: %d files of %s, %d bytes, become %d",
-            self.verb,
-            *(compaction.file_count, table.name, compaction.file_size_bytes, len(compaction.bins)),
-        )
-        job_id = _other_id()
-        partition_id = None if table.partition_spec is None else table.partition_spec.id
-        source = CompactionSource(compaction, self._staging_id, partition_id)
-        plan = replace(plan_write(table, job_directory(table.root, job_id)), row_order=self._row_order(table))
-        return JobRequest(job_id, source, (plan,), verb=self.verb)
-
-    def _row_order(self, table: TableSnapshot) -> RowOrder:
-        """Return how rows are to lie in each file.
+    def compaction(self) -> Compact:
+        """Return what is to be done.
 
         Raises:
-            ColumnNotFoundError: ``zorder_by`` names no column.
+            InvalidInputError: an argument cannot be read.
         """
-        from airflow_provider_ducklake.planning.writing.write import RowOrder  # noqa: PLC0415 - not needed to parse a DAG
+        from airflow_provider_ducklake.writes.compaction import Compact  # noqa: PLC0415 - heavy
 
-        wanted = (self.zorder_by,) if isinstance(self.zorder_by, str) else self.zorder_by
-        names = tuple(table.schema.find(name, str(table.name)).name for name in wanted)
-        if names or not self.sort or table.sort_spec is None:
-            return RowOrder(zorder_by=names)
-        return RowOrder(table.sort_spec.fields)
+        return Compact(
+            self.table,
+            self.rule(),
+            commit_every=parse_count("commit_every", self.commit_every),
+            sort=self.sort,
+            zorder_by=self.zorder_by,
+            **self.narrowed(),
+        )
 
-    def _left_behind(
-        self,
-        lake: Lake,
-        identity: CommitIdentity,
-        context: Context,
-        info: CommitInfo,
-        commit_every: int | None,
-    ) -> Iterator[CommittedCompaction]:
-        """Commit what tries before made and did not commit, as they were killed."""
-        ids = [_staging_id(identity, number) for number in range(1, context["ti"].try_number + 1)]
-        known = lake.registered_jobs(ids)
-        if self._staging_id in known:  # of a run of that name which was deleted
-            self._staging_id = _other_id()
-        for job in known.values():
-            if job.released_at is None:
-                self.log.info("An earlier try left files in %s", job.prefix)
-                table = lake.table_snapshot(self.table)
-                if _is_for(lake, job, table):
-                    yield from self._commit(lake, table, job.id, info, commit_every)
-                lake.release_job(job.id)
+    def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
+        """Commit what earlier tries left, compact what is left to compact, and commit that."""
+        from airflow_provider_ducklake.writes.compaction import compact  # noqa: PLC0415 - heavy
 
-    def _compact(
-        self, context: Context, lake: Lake, request: JobRequest, info: CommitInfo, commit_every: int | None
-    ) -> list[CommittedCompaction]:
-        """Run the job; where it fails, what is complete is committed nevertheless."""
-        table = lake.table_snapshot(self.table)
-        directory = job_directory(table.root, self._staging_id)
-        lake.register_job(self._staging_id, directory, target_of_compaction(table))
-        lake.close()  # no idle connection during the job; the next use opens one again
-        try:
-            self._run_job(context, request, _no_passwords(), lake.storage_options)
-        except Exception:
-            try:
-                list(self._commit(lake, table, self._staging_id, info, commit_every))
-                lake.release_job(self._staging_id)
-            except Exception as error:  # noqa: BLE001 - why the job failed counts; the next try meets this
-                self.log.warning("What the job had made cannot be committed: %s", error)
-            raise
-        committed = list(self._commit(lake, table, self._staging_id, info, commit_every))
-        lake.release_job(self._staging_id)
-        self._remove_files(request, lake.storage_options, has_files=False)
-        return committed
-
-    def _commit(
-        self, lake: Lake, table: TableSnapshot, job_id: str, info: CommitInfo, commit_every: int | None
-    ) -> Iterator[CommittedCompaction]:
-        from airflow_provider_ducklake.hooks.compaction import commit_compacted  # noqa: PLC0415 - heavy
-
-        directory = job_directory(table.root, job_id)
-        for one in commit_compacted(lake, table, directory, info, commit_every, job_id=job_id):
-            self.log.info(
-                "Committed snapshot %d of %s: %d files in the place of %d",
-                *(one.snapshot.id, table.name, len(one.files), sum(len(file.sources) for file in one.files)),
-            )
-            yield one
-
-    def _summary(self, committed: Sequence[CommittedCompaction]) -> dict[str, Any]:
-        from airflow_provider_ducklake.spec.names.identifiers import QualifiedName  # noqa: PLC0415
-
-        compacted = [file for one in committed for file in one.files]
-        files = [one.file for one in compacted if one.file is not None]
-        return {
-            "table": str(QualifiedName.of(self.table)),
-            "snapshot_ids": [int(one.snapshot.id) for one in committed],
-            "files_compacted": sum(len(one.sources) for one in compacted),
-            "files_created": len(files),
-            "bytes_created": sum(file.file_size_bytes for file in files),
-        }
+        attempts = [identity.attempt_id(number) for number in range(1, context["ti"].try_number + 1)]
+        return compact(self.compaction(), lake, self.submitter(context), self.commit_info(identity), attempts)
 
 
 class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkCompactionOperator):
@@ -238,7 +133,6 @@ class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkCompactionOperator):
         "bytes_created": 900}``; no snapshots where there was nothing to do.
     """
 
-    verb = "merge_adjacent"
     template_fields: Sequence[str] = (
         "where",
         "min_file_size",
@@ -262,13 +156,16 @@ class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkCompactionOperator):
         self.max_file_size = max_file_size
         self.older_than = older_than
 
-    def plan(self, lake: Lake) -> Compaction:
-        """Return which small files are to become one."""
+    def narrowed(self) -> dict[str, Any]:
+        """Return which of the small files are taken."""
         older_than = parse_at(self.older_than)
         if isinstance(older_than, int):
             raise InvalidInputError(f"older_than={older_than}: give an aware time.")
-        rule = MergeRule(**self.limits())
-        return lake.plan_merge(self.table, rule, where=self.where, older_than=older_than)
+        return {"where": self.where, "older_than": older_than}
+
+    def rule(self) -> MergeRule:
+        """Return which small files become one."""
+        return MergeRule(**self.limits())
 
 
 class DuckLakeSparkRewriteDataFilesOperator(DuckLakeSparkCompactionOperator):
@@ -286,7 +183,6 @@ class DuckLakeSparkRewriteDataFilesOperator(DuckLakeSparkCompactionOperator):
     :return: as ``DuckLakeSparkMergeAdjacentFilesOperator``.
     """
 
-    verb = "rewrite"
     template_fields: Sequence[str] = ("delete_threshold", *DuckLakeSparkCompactionOperator.template_fields)
 
     def __init__(
@@ -298,8 +194,8 @@ class DuckLakeSparkRewriteDataFilesOperator(DuckLakeSparkCompactionOperator):
         super().__init__(**kwargs)
         self.delete_threshold = delete_threshold
 
-    def plan(self, lake: Lake) -> Compaction:
-        """Return which files are to be rewritten."""
+    def rule(self) -> RewriteRule:
+        """Return which files are rewritten."""
         given = self.delete_threshold
         try:
             threshold = None if given in (None, "None") else float(given)
@@ -307,51 +203,8 @@ class DuckLakeSparkRewriteDataFilesOperator(DuckLakeSparkCompactionOperator):
             raise InvalidInputError(
                 f"delete_threshold is {self.delete_threshold!r}. Give a share from 0 to 1."
             ) from None
-        return lake.plan_rewrite(self.table, RewriteRule(threshold, **self.limits()))
+        return RewriteRule(threshold, **self.limits())
 
 
 _SIZES = ("target_file_size", "min_file_size", "max_file_size")
 _COUNTS = ("max_input_files", "max_output_files")
-
-
-def _size(name: str, value: int | str | None) -> int | None:
-    if value is None or value == "None":
-        return None
-    try:
-        return parse_bytes(str(value))
-    except ValueError:
-        raise InvalidInputError(f"{name} is {value!r}. Give bytes, or a text as '256MB'.") from None
-
-
-def _count(name: str, value: int | str | None) -> int | None:
-    if value is None or value == "None":
-        return None
-    if not str(value).strip().isdecimal() or int(value) < 1:
-        raise InvalidInputError(f"{name} is {value!r}. Give a whole number, 1 or more.")
-    return int(value)
-
-
-def _staging_id(identity: CommitIdentity, try_number: int) -> str:
-    """Return the id under which a try of the task keeps its files: the tries after it know it."""
-    import json  # noqa: PLC0415 - not needed to parse a DAG
-    from uuid import NAMESPACE_URL, uuid5  # noqa: PLC0415
-
-    return str(uuid5(NAMESPACE_URL, json.dumps([*identity.key.names, identity.key.generation, try_number])))
-
-
-def _is_for(lake: Lake, job: RegisteredJob, table: TableSnapshot) -> bool:
-    """Whether a try before compacted this table: the operator may be given another one since."""
-    noted = lake.target_of_job(job.id)  # an older release noted the directory only
-    return job.prefix == job_directory(table.root, job.id) and noted in (None, target_of_compaction(table))
-
-
-def _other_id() -> str:
-    from uuid6 import uuid7  # noqa: PLC0415 - not needed to parse a DAG
-
-    return str(uuid7())
-
-
-def _no_passwords() -> JdbcPasswords:
-    from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords  # noqa: PLC0415
-
-    return JdbcPasswords()

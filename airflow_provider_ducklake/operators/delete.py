@@ -2,46 +2,69 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.operators.row_changes import DuckLakeSparkRowChangeOperator, plan_target
-from airflow_provider_ducklake.spark.job.request import Action, Clause, RowChangeSource
+from airflow_provider_ducklake.operators.base import check_on_clear, refuse_staging
+from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
+from airflow_provider_ducklake.spec.commit_key import OnClear
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from airflow.sdk import Context
+
     from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
+    from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+    from airflow_provider_ducklake.writes.delete import Delete
 
 
-class DuckLakeSparkDeleteOperator(DuckLakeSparkRowChangeOperator):
+class DuckLakeSparkDeleteOperator(DuckLakeSparkOperator):
     """Delete the rows of a table for which a condition is true, as one snapshot.
 
     No such row: no snapshot. Where the catalog's statistics tell that there is none, no Spark job runs
     either.
 
+    Data files stay, and rows keep their row ids (merge-on-read). A task that was cleared runs again, on the
+    rows that are there by then.
+
+    :param table: the table, as ``"schema.table"`` or ``("schema", "table")``. (templated)
     :param where: a condition in Spark SQL on the table's columns, which may be called ``target.column``, too.
         (templated, also from a ``.sql`` file)
+    :param engine: which engine writes new data files, as ``DuckLakeSparkInsertOperator``.
+    :param on_clear: see ``DuckLakeSparkOperator``. (templated)
     :return: ``{"table": "sales.orders", "snapshot_id": 43, "read_snapshot_id": 42, "rows_deleted": 3,
         "rows_updated": 0, "rows_inserted": 0, "files_added": 0, "bytes_added": 0, "delete_files_added": 1,
         "already_committed": False}``; ``snapshot_id`` is None where nothing was hit. Where an earlier try had
         committed it is that try's, and the numbers are None.
     """
 
-    verb = "delete"
-    template_fields: Sequence[str] = ("where", *DuckLakeSparkRowChangeOperator.template_fields)
+    template_fields: Sequence[str] = ("where", "table", "on_clear", *DuckLakeSparkOperator.template_fields)
     template_fields_renderers = {"where": "sql"}  # noqa: RUF012 - Airflow's
 
-    def __init__(self, *, where: str, **kwargs: Any) -> None:  # noqa: ANN401 - the parent's
+    def __init__(
+        self,
+        *,
+        table: str | tuple[str, str],
+        where: str,
+        engine: str = "auto",
+        on_clear: str = OnClear.REPLACE.value,
+        stage_only: bool = False,
+        **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
+    ) -> None:
+        check_on_clear(on_clear)
+        refuse_staging(stage_only)
         super().__init__(**kwargs)
+        self.table = table
         self.where = where
+        self.engine = engine
+        self.on_clear = on_clear
 
-    def changes(self, lake: Lake, passwords: JdbcPasswords) -> RowChangeSource:  # noqa: ARG002 - no source
-        """Return the rows that may be hit."""
-        if not str(self.where or "").strip():
-            raise InvalidInputError(f"where is {self.where!r}; say which rows. All of them: where='true'.")
-        plan = plan_target(lake, self.table, self.where)
-        clause = Clause(Action.DELETE, self.where)
-        return RowChangeSource(replace(plan, where=None), not_matched_by_source=(clause,))
+    def verb(self, identity: CommitIdentity) -> Delete:  # noqa: ARG002 - of no use here
+        """Return what is to be done."""
+        from airflow_provider_ducklake.writes.delete import Delete  # noqa: PLC0415 - heavy
+
+        return Delete(self.table, self.where, self.engine)
+
+    def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
+        """Delete, exactly once."""
+        return self.run_once(lake, identity, context, self.on_clear)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.hooks.commit_identity import commit_identity
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.operators.base import no_retry_on_user_errors, parse_flag
-from airflow_provider_ducklake.operators.spark_job import DuckLakeSparkJobOperator
+from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
+from airflow_provider_ducklake.writes.arguments import parse_flag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,12 +14,11 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
+    from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.planning.upkeep.flush import FlushResult
-    from airflow_provider_ducklake.spark.job.request import JobRequest
 
 
-class DuckLakeSparkFlushInlinedDataOperator(DuckLakeSparkJobOperator):
+class DuckLakeSparkFlushInlinedDataOperator(DuckLakeSparkOperator):
     """Move rows and deletes that small writes left in the catalog into Parquet files, as one snapshot.
 
     No reader sees a difference, at any snapshot, and the change feed does not show it. What others insert
@@ -51,7 +48,7 @@ class DuckLakeSparkFlushInlinedDataOperator(DuckLakeSparkJobOperator):
         "schema",
         "min_rows",
         "is_dry_run",
-        *DuckLakeSparkJobOperator.template_fields,
+        *DuckLakeSparkOperator.template_fields,
     )
 
     def __init__(
@@ -69,27 +66,17 @@ class DuckLakeSparkFlushInlinedDataOperator(DuckLakeSparkJobOperator):
         self.min_rows = min_rows
         self.is_dry_run = dry_run  # "dry_run" is a method of every operator
 
-    def make_request(self, lake: Lake, passwords: JdbcPasswords) -> JobRequest | None:  # noqa: ARG002
-        """Return None: there is nothing for a job to do."""
-        return None
-
-    @no_retry_on_user_errors()
-    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the parent returns nothing
+    def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:  # noqa: ARG002
         """Flush, and say what was."""
         min_rows = parse_min_rows(self.min_rows)
         dry_run = parse_flag("dry_run", self.is_dry_run)
-        hook = DuckLakeHook(self.ducklake_conn_id)
-        try:
-            identity = commit_identity(context, self, hook.settings().commit_namespace)
-            found = hook.lake().flush_inlined_data(
-                self.table or None,
-                schema=self.schema or None,
-                min_rows=min_rows,
-                info=self._commit_info(context, identity),
-                dry_run=dry_run,
-            )
-        finally:
-            hook.close()
+        found = lake.flush_inlined_data(
+            self.table or None,
+            schema=self.schema or None,
+            min_rows=min_rows,
+            info=self.commit_info(identity),
+            dry_run=dry_run,
+        )
         self._report(found, dry_run=dry_run)
         return _summary(found, dry_run=dry_run)
 

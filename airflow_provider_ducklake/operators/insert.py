@@ -2,53 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import (
-    InvalidInputError,
-    NotFoundError,
-    TableNotFoundError,
-    TransactionConflictError,
-)
 from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
-from airflow_provider_ducklake.operators.base import is_template
-from airflow_provider_ducklake.operators.insert_modes import InsertChoice, parse_word
+from airflow_provider_ducklake.operators.base import check_on_clear
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-from airflow_provider_ducklake.planning.writing.write import (
-    InsertMode,
-    NewTable,
-    RowOrder,
-    SchemaEvolution,
-    append_to_existing,
-    create_and_append,
-    plan_create,
-    plan_write,
-)
-from airflow_provider_ducklake.spark.job import job_io
-from airflow_provider_ducklake.spark.job.request import (
-    JobRequest,
-    OverwriteSource,
-    found_rows,
-    job_directory,
-    source_of,
-)
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.planning.writing.write import InsertMode, SchemaEvolution
+from airflow_provider_ducklake.spec.commit_key import OnClear
+from airflow_provider_ducklake.writes.arguments import is_template
+from airflow_provider_ducklake.writes.given_rows import GivenRows
+from airflow_provider_ducklake.writes.insert_choice import InsertChoice, check_partition_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit
+    from airflow.sdk import Context
+
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
-    from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
-    from airflow_provider_ducklake.planning.writing.row_changes import FoundRows
-    from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult
-    from airflow_provider_ducklake.spark.job.request import GivenSource
-    from airflow_provider_ducklake.spec.commit_key import CommitRecord
-    from airflow_provider_ducklake.spec.ids import SnapshotId
-    from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
-    from airflow_provider_ducklake.transaction.changes import Change
+    from airflow_provider_ducklake.writes.insert import Insert
 
 
 class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
@@ -82,6 +54,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
     :param zorder_by: up to eight columns by which rows that are near each other in all of them come into the
         same files, instead of by the table's sort keys; the job reads the source three times. (templated)
     :param engine: ``auto``, ``native`` (Spark's Parquet writer) or ``arrow`` (for lists, maps, uuids, …).
+    :param on_clear: see ``DuckLakeSparkOperator``; so is ``stage_only``. (templated)
     :return: ``{"table": "sales.orders", "snapshot_id": 43, "rows_added": 3, "files_added": 1,
         "bytes_added": 700, "already_committed": False}``; ``snapshot_id`` is None where nothing was
         committed. Where an earlier try had committed it is that try's, with files and bytes None. With
@@ -99,6 +72,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         "overwrite_where",
         "schema_evolution",
         "zorder_by",
+        "on_clear",
         *DuckLakeSparkOperator.template_fields,
     )
     template_fields_renderers = {"sql": "sql", "source": "json", "sources": "json"}  # noqa: RUF012 - Airflow's
@@ -118,16 +92,12 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         schema_evolution: str = SchemaEvolution.STRICT.value,
         zorder_by: str | Sequence[str] = (),
         engine: str = "auto",
+        on_clear: str = OnClear.REPLACE.value,
+        stage_only: bool = False,
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
+        check_on_clear(on_clear)
         super().__init__(**kwargs)
-        if sum(argument is not None for argument in (source, sql, transform)) != 1:
-            raise InvalidInputError("Give exactly one of source, sql and transform.")
-        if partition_by and not create_table:
-            raise InvalidInputError(
-                "partition_by is for a table to be created: give create_table=True with it."
-            )
-        refuse_secrets(source, sources)
         self.table = table
         self.source = source
         self.sql = sql
@@ -140,178 +110,38 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         self.schema_evolution = schema_evolution
         self.zorder_by = zorder_by
         self.engine = engine
+        self.on_clear = on_clear
+        self.stage_only = stage_only
+        self._rows().check()
+        check_partition_by(partition_by, create_table=create_table)
+        refuse_secrets(source, sources)
         if not any(is_template(word) for word in (mode, schema_evolution)):
             self._choice()
-        self._target: TableSnapshot | NewTable | None = None
-        self._finding: JobRequest | None = None
-        self._found: FoundRows | None = None
+
+    def _rows(self) -> GivenRows:
+        return GivenRows(self.source, self.sql, self.transform, self.sources)
 
     def _choice(self) -> InsertChoice:
-        choice = InsertChoice(
-            parse_word("mode", self.mode, InsertMode),
+        return InsertChoice.of(
+            self.mode,
             self.overwrite_where,
-            parse_word("schema_evolution", self.schema_evolution, SchemaEvolution),
-            (self.zorder_by,) if isinstance(self.zorder_by, str) else tuple(self.zorder_by),
+            self.schema_evolution,
+            self.zorder_by,
+            stage_only=self.stage_only,
         )
-        choice.check(stage_only=self.stage_only)
-        return choice
 
-    def begin(self, lake: Lake, identity: CommitIdentity, keyed: KeyedCommit) -> None:
-        """Look at what the task has committed before; overwriting replaces rows by what they are."""
-        if not self._choice().replaces:
-            super().begin(lake, identity, keyed)
+    def verb(self, identity: CommitIdentity) -> Insert:  # noqa: ARG002 - of no use here
+        """Return what is to be done."""
+        from airflow_provider_ducklake.writes.insert import Insert  # noqa: PLC0415 - heavy
 
-    def make_request(self, lake: Lake, passwords: JdbcPasswords) -> JobRequest:
-        """Look at the table and say where the job is to write."""
-        from uuid6 import uuid7  # noqa: PLC0415 - not needed to parse a DAG
-
-        job_id = str(uuid7())
-        self._target = self._find(lake)
-        directory = job_directory(self._target.root, job_id)
-        if isinstance(self._target, NewTable):
-            expressions = [self.partition_by] if isinstance(self.partition_by, str) else self.partition_by
-            plan = plan_create(self._target, directory, expressions)
-            plan = replace(plan, row_order=RowOrder(zorder_by=self._choice().zorder_by))
-        else:
-            plan = self._choice().plan(lake, self._target, directory)
-            replaced = self._choice().to_be_found(lake, self._target)
-            if replaced is not None:
-                return self._overwrite(job_id, OverwriteSource(self._source(passwords), replaced), plan)
-        return JobRequest(job_id, self._source(passwords), (plan,), engine=self.engine)
-
-    def _overwrite(self, job_id: str, source: OverwriteSource, plan: WritePlan) -> JobRequest:
-        """Have the job find the rows that are to be replaced, too."""
-        target = source.replaced.target
-        self.log.info(
-            "The job looks for the rows of %s to be replaced in %d data files, %d bytes",
-            *(plan.table, len(target.files), sum(file.file_size_bytes for file in target.files)),
+        return Insert(
+            self.table, self._rows(), self._choice(), self.create_table, self.partition_by, self.engine
         )
-        plans = (plan_write(target.table, f"{plan.directory}updated/"), plan)
-        self._finding = JobRequest(job_id, source, plans, verb="overwrite", engine=self.engine)
-        return self._finding
 
-    def _find(self, lake: Lake) -> TableSnapshot | NewTable:
-        try:
-            return lake.table_snapshot(self.table)
-        except TableNotFoundError:
-            if not self.create_table:
-                raise
-        return lake.new_table(QualifiedName.of(self.table))
+    def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
+        """Insert exactly once, or stage."""
+        if self.stage_only:
+            from airflow_provider_ducklake.writes.run import stage  # noqa: PLC0415 - heavy
 
-    def _source(self, passwords: JdbcPasswords) -> GivenSource:
-        source = None if self.source is None else passwords.resolve(self.source)
-        sources = {name: passwords.resolve(item) for name, item in (self.sources or {}).items()}
-        return source_of(source, self.sql, self.transform, sources)
-
-    def target(self) -> TableSnapshot | NewTable:
-        """Return the table as it was planned."""
-        assert self._target is not None
-        return self._target
-
-    def commit(
-        self, lake: Lake, results: Sequence[WriteResult], info: CommitInfo, keyed: KeyedCommit
-    ) -> CommittedSnapshot | None:
-        """Commit the job's files, with the table itself where it is new, in place of rows to be replaced."""
-        *_, result = results
-        if self._finding is not None:
-            self._found = found_rows(
-                self._finding, job_io.read_row_changes(self._finding, lake.storage_options)
-            )
-        target = self.target()
-        if isinstance(target, NewTable):
-            return self._create(lake, target, result, info, keyed)
-        if keyed.seen.replaced and not self._choice().replaces:
-            target = _as_it_is_now(lake, target)
-        return self._append(lake, target, result, info, keyed)
-
-    def _create(
-        self, lake: Lake, target: NewTable, result: WriteResult, info: CommitInfo, keyed: KeyedCommit
-    ) -> CommittedSnapshot | None:
-        from airflow_provider_ducklake.catalog.committing.planned import Stage  # noqa: PLC0415 - heavy
-
-        base = target.snapshot.id
-        changes = [*_replaced(lake, keyed, base), *create_and_append(target, result)]
-        try:
-            return lake.commit_stages([Stage(base, changes)], info, keyed=keyed, job_ids=self.job_ids)
-        except TransactionConflictError:
-            if self._choice().replaces:
-                raise
-            try:
-                existing = lake.table_snapshot(target.name)
-            except TableNotFoundError:
-                pass
-            else:  # the table came to be meanwhile
-                base = existing.snapshot.id
-                changes = [*_replaced(lake, keyed, base), *append_to_existing(existing, result)]
-                return lake.commit_stages([Stage(base, changes)], info, keyed=keyed, job_ids=self.job_ids)
-            raise
-
-    def _append(
-        self, lake: Lake, target: TableSnapshot, result: WriteResult, info: CommitInfo, keyed: KeyedCommit
-    ) -> CommittedSnapshot | None:
-        from airflow_provider_ducklake.catalog.committing.planned import Stage  # noqa: PLC0415 - heavy
-        from airflow_provider_ducklake.catalog.drafting.row_changes import unused_files  # noqa: PLC0415 - heavy
-
-        base = target.snapshot.id
-        choice = self._choice()
-        replaced = () if choice.replaces else _replaced(lake, keyed, base)
-        changes = [*replaced, *choice.changes(lake, target, result, self._found)]
-        unused = unused_files(changes, () if self._found is None else self._found.deletes)
-        return lake.commit_stages([Stage(base, changes, unused)], info, keyed=keyed, job_ids=self.job_ids)
-
-    def has_files(self, results: Sequence[WriteResult]) -> bool:
-        """Whether the snapshot may name a file of the job: a delete file, too."""
-        return super().has_files(results) or (self._found is not None and bool(self._found.deletes))
-
-    def summary(self, results: Sequence[WriteResult], committed: CommittedSnapshot | None) -> dict[str, Any]:
-        """Return the numbers of the insert."""
-        *_, result = results
-        name = self.target().name
-        summary = {
-            "table": str(name),
-            "snapshot_id": int(committed.id) if committed is not None else None,
-            "rows_added": result.rows_written,
-            "files_added": len(result.data_files),
-            "bytes_added": sum(file.file_size_bytes for file in result.data_files),
-            "already_committed": False,
-        }
-        if committed is None:
-            self.log.info("The source has no rows: %s is as before, no snapshot was made.", name)
-        else:
-            self.log.info(
-                "Committed snapshot %d to %s: %d rows, %d data files, %d bytes",
-                *(
-                    summary[key]
-                    for key in ("snapshot_id", "table", "rows_added", "files_added", "bytes_added")
-                ),
-            )
-        return summary
-
-    def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> dict[str, Any]:
-        """Return the numbers that the catalog kept."""
-        ids = {record.table_id for record in records}
-        names = [str(row.qualified) for row in lake.table_rows() if row.id in ids]
-        return {
-            "table": names[0] if names else str(QualifiedName.of(self.table)),
-            "snapshot_id": int(records[0].snapshot_id),
-            "rows_added": sum(record.row_count for record in records),
-            "files_added": None,
-            "bytes_added": None,
-            "already_committed": True,
-        }
-
-
-def _replaced(lake: Lake, keyed: KeyedCommit, base: SnapshotId) -> tuple[Change, ...]:
-    return lake.replaced_rows(keyed.seen, base) if keyed.seen.replaced else ()
-
-
-def _as_it_is_now(lake: Lake, table: TableSnapshot) -> TableSnapshot:
-    """Read the table again: rows to be replaced may have moved to other files while the job ran.
-
-    A table that is another one by now stays as it was planned with, and becomes a conflict.
-    """
-    try:
-        newest = lake.table_snapshot(table.name)
-    except NotFoundError:
-        return table
-    return newest if newest.table_id == table.table_id else table
+            return stage(self.verb(identity), lake, self.submitter(context))
+        return self.run_once(lake, identity, context, self.on_clear)

@@ -27,8 +27,8 @@ from airflow_provider_ducklake.operators.flush_inlined_data import (
     parse_min_rows,
 )
 from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator, table_names
-from airflow_provider_ducklake.operators.insert_modes import parse_word
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.writes.arguments import parse_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.catalog.reports.health import TableHealth
-    from airflow_provider_ducklake.operators.spark_job import DuckLakeSparkJobOperator
+    from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
     from airflow_provider_ducklake.spec.names.identifiers import FoldedName
 
 
@@ -56,7 +56,7 @@ _COMPACTIONS: Mapping[str, type[DuckLakeSparkCompactionOperator]] = {
     MaintenanceStep.MERGE: DuckLakeSparkMergeAdjacentFilesOperator,
     MaintenanceStep.REWRITE: DuckLakeSparkRewriteDataFilesOperator,
 }
-_OF_TABLES: Mapping[str, type[DuckLakeSparkJobOperator]] = {
+_OF_TABLES: Mapping[str, type[DuckLakeSparkOperator]] = {
     MaintenanceStep.FLUSH: DuckLakeSparkFlushInlinedDataOperator,
     **_COMPACTIONS,
 }
@@ -305,7 +305,7 @@ class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
     def _named_if_needed(self, lake: Lake, name: str) -> Iterator[str]:
         operator = _COMPACTIONS[self.step](task_id=self.step, table=name, **self.arguments)
         try:
-            planned = operator.plan(lake)
+            planned = operator.compaction().find(lake)
         except UnsupportedFeatureError as error:
             self.log.warning("%s is left as it is: %s", name, error)
             return

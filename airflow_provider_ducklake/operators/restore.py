@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.hooks.task_log import verbs_logged_by
 from airflow_provider_ducklake.operators.base import (
     DuckLakeOperator,
-    announce_earlier,
     no_retry_on_user_errors,
     parse_at,
     parse_flag,
@@ -92,7 +92,10 @@ class DuckLakeRestoreTableOperator(DuckLakeOperator):
             with identity.made_once(hook.lake()) as once:
                 result = self._restore(hook.lake(), scope, once)
         if result.committed is not None and result.committed.is_earlier:
-            announce_earlier(self.log, result.committed.records)
+            from airflow_provider_ducklake.writes.run import announce_earlier  # noqa: PLC0415 - heavy
+
+            with verbs_logged_by(self.log):
+                announce_earlier(result.committed.records)
         return _summary(result)
 
     def _check_scope(self) -> None:

@@ -2,56 +2,76 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.operators.row_changes import (
-    DuckLakeSparkRowChangeOperator,
-    check_columns,
-    check_values,
-    plan_target,
-)
-from airflow_provider_ducklake.spark.job.request import Action, Clause, RowChangeSource
+from airflow_provider_ducklake.operators.base import check_on_clear, refuse_staging
+from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
+from airflow_provider_ducklake.spec.commit_key import OnClear
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from airflow.sdk import Context
+
     from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
+    from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+    from airflow_provider_ducklake.writes.update import Update
 
 
-class DuckLakeSparkUpdateOperator(DuckLakeSparkRowChangeOperator):
+class DuckLakeSparkUpdateOperator(DuckLakeSparkOperator):
     """Change columns of the rows for which a condition is true, as one snapshot; the rows keep their row ids.
 
     Expressions see the row as it was. They must fit their columns as an insert's values do: without loss,
     or cast by yourself. No row hit: no snapshot.
 
+    Data files stay, and rows keep their row ids (merge-on-read). A task that was cleared runs again, on the
+    rows that are there by then.
+
+    :param table: the table, as ``"schema.table"`` or ``("schema", "table")``. (templated)
     :param set: ``{"price": "price * 2", "address.zip": "NULL"}``: expressions in Spark SQL by columns, or by
         paths of fields in structs. (templated)
     :param where: a condition in Spark SQL on the table's columns; default: all rows. (templated, also from a
         ``.sql`` file)
+    :param engine: which engine writes new data files, as ``DuckLakeSparkInsertOperator``.
+    :param on_clear: see ``DuckLakeSparkOperator``. (templated)
     :return: as ``DuckLakeSparkDeleteOperator``.
     """
 
-    verb = "update"
-    template_fields: Sequence[str] = ("set", "where", *DuckLakeSparkRowChangeOperator.template_fields)
+    template_fields: Sequence[str] = (
+        "set",
+        "where",
+        "table",
+        "on_clear",
+        *DuckLakeSparkOperator.template_fields,
+    )
     template_fields_renderers = {"where": "sql", "set": "json"}  # noqa: RUF012 - Airflow's
 
     def __init__(
         self,
         *,
+        table: str | tuple[str, str],
         set: Mapping[str, str],  # noqa: A002 - SQL's own word
         where: str | None = None,
-        **kwargs: Any,  # noqa: ANN401 - the parent's
+        engine: str = "auto",
+        on_clear: str = OnClear.REPLACE.value,
+        stage_only: bool = False,
+        **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
+        check_on_clear(on_clear)
+        refuse_staging(stage_only)
         super().__init__(**kwargs)
+        self.table = table
         self.set = set
         self.where = where
+        self.engine = engine
+        self.on_clear = on_clear
 
-    def changes(self, lake: Lake, passwords: JdbcPasswords) -> RowChangeSource:  # noqa: ARG002 - no source
-        """Return the rows that may be hit, and their new values."""
-        values = check_values(self.set, "set")
-        plan = plan_target(lake, self.table, self.where)
-        check_columns(plan, values)
-        clause = Clause(Action.UPDATE, self.where, values)
-        return RowChangeSource(replace(plan, where=None), not_matched_by_source=(clause,))
+    def verb(self, identity: CommitIdentity) -> Update:  # noqa: ARG002 - of no use here
+        """Return what is to be done."""
+        from airflow_provider_ducklake.writes.update import Update  # noqa: PLC0415 - heavy
+
+        return Update(self.table, self.set, self.where, self.engine)
+
+    def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
+        """Update, exactly once."""
+        return self.run_once(lake, identity, context, self.on_clear)

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
-from airflow_provider_ducklake.operators.spark_job import DuckLakeSparkJobOperator
+from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 
 TRIES = 5
 
 
 def execute(
-    operator: type[DuckLakeSparkJobOperator], arguments: dict[str, Any], number: int, tries: int
+    operator: type[DuckLakeSparkOperator], arguments: dict[str, Any], number: int, tries: int
 ) -> None:
     """Execute a try of a task's n-th run, as a worker does."""
     ti = SimpleNamespace(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from airflow_provider_ducklake.operators import before_submit
-from airflow_provider_ducklake.operators.before_submit import missing_package
+from airflow_provider_ducklake.hooks import before_submit
+from airflow_provider_ducklake.hooks.before_submit import missing_package
 
 S3 = "s3://lake/files/main/t/ducklake-1/"
 

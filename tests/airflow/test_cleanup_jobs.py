@@ -32,11 +32,24 @@ class CleanedUp(DuckLakeSparkInsertOperator):
     url: str
     stage_ttl: timedelta
 
-    def _run_job(self, *arguments: Any) -> Any:
-        results = super()._run_job(*arguments)
+    def submitter(self, context: Any) -> Any:
+        return _CleaningUp(super().submitter(context), self)
+
+
+class _CleaningUp:
+    """A submitter behind whose jobs orphans are deleted."""
+
+    def __init__(self, submitter: Any, task: CleanedUp) -> None:
+        self._submitter, self._task = submitter, task
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._submitter, name)
+
+    def run(self, *arguments: Any) -> Any:
+        results = self._submitter.run(*arguments)
         time.sleep(0.02)  # the file system's clock goes on
-        with Lake.connect(self.url) as lake:
-            lake.delete_orphaned_files(older_than=timedelta(0), stage_ttl=self.stage_ttl)
+        with Lake.connect(self._task.url) as lake:
+            lake.delete_orphaned_files(older_than=timedelta(0), stage_ttl=self._task.stage_ttl)
         return results
 
 

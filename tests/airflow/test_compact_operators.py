@@ -3,26 +3,27 @@
 import random
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
-from airflow_provider_ducklake.operators.compact import (
-    DuckLakeSparkMergeAdjacentFilesOperator,
-    _staging_id,
-)
+from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjacentFilesOperator
+from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule
 from airflow_provider_ducklake.planning.writing.write import plan_write
 from airflow_provider_ducklake.spark.job.compaction_io import read_records
 from airflow_provider_ducklake.spark.job.request import CompactionSource, job_directory
 from airflow_provider_ducklake.spark.jobs.compact import compact_bin
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.writes.compaction import Compact, compact
 from tests.airflow.killed_workers import execute, run_until_done
 from tests.airflow.spark_submit import recorded
+from tests.concurrency.arrow_jobs import ArrowSubmitter
 from tests.reference.duckdb_lake import open_lake
 
 SIZES = {"ci": 1, "full": 10}  # tasks that are run
@@ -106,25 +107,25 @@ def test_what_a_try_made_of_another_table_is_not_committed(catalog):
         reference.sql("CREATE TABLE u AS FROM t; INSERT INTO u FROM t")
     before = rows_at_every_snapshot(catalog)
     identity = CommitIdentity(CommitKey(("", "nightly", "run", "merge", 0)), starts_over=False, extra={})
-    operator = DuckLakeSparkMergeAdjacentFilesOperator(task_id="merge", table="t")
-    operator._staging_id = _staging_id(identity, 2)
+    attempts = [identity.attempt_id(number) for number in (1, 2)]
     with Lake.connect(catalog.sqlalchemy_url) as lake:
-        planned, job_id = lake.plan_merge("u"), _staging_id(identity, 1)
+        planned, job_id = lake.plan_merge("u"), attempts[0]
         directory = job_directory(planned.table.root, job_id)
         lake.register_job(job_id, directory)
         plan = plan_write(planned.table, job_directory(planned.table.root, str(uuid4())))
         compact_bin(CompactionSource(planned, job_id), plan)
         assert read_records(directory)
 
-        found = operator._left_behind(lake, identity, {"ti": TryNumber(2)}, CommitInfo(), None)
+        with pytest.raises(InvalidInputError, match="no Spark here"):
+            compact(Compact("t", MergeRule()), lake, NoSpark(), CommitInfo(), attempts)
 
-        assert list(found) == []
         assert lake.protected_prefixes() == frozenset()
         assert lake.verify() == []
     assert rows_at_every_snapshot(catalog) == before
 
 
-class TryNumber(NamedTuple):
-    """What is asked of a task instance."""
+class NoSpark(ArrowSubmitter):
+    """Where no job can run; what an earlier try left is committed before."""
 
-    try_number: int
+    def ready(self) -> None:
+        raise InvalidInputError("no Spark here")

@@ -6,8 +6,9 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -33,6 +34,7 @@ from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperat
 from tests.airflow.conftest import connection_fields
 from tests.airflow.dags import mapped_xcoms, parse, rendered_fields, sync_dag, xcom
 from tests.airflow.spark_submit import SparkSubmit, stand_in
+from tests.airflow.unlucky import UnluckyCommits
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
@@ -428,14 +430,10 @@ def command_lines() -> list[str]:
     return found
 
 
-class CommitsThen(DuckLakeSparkInsertOperator):
+class CommitsThen(UnluckyCommits, DuckLakeSparkInsertOperator):
     """The operator with something happening right after its commit."""
 
-    error: BaseException
-
-    def commit(self, *arguments: Any) -> dict[str, Any]:
-        super().commit(*arguments)
-        raise self.error
+    events: ClassVar[list[Any]] = []
 
 
 @pytest.mark.parametrize(
@@ -443,8 +441,13 @@ class CommitsThen(DuckLakeSparkInsertOperator):
     [KeyboardInterrupt(), CommitStateUnknownError(2, "broken")],  # a retry of the task finds out
 )
 def test_files_stay_when_the_commit_may_have_landed(lake, rows, error):
+    @contextmanager
+    def then(_lake: Any) -> Iterator[None]:
+        yield
+        raise error
+
     operator = CommitsThen(task_id="insert", table="main.orders", source=rows)
-    operator.error = error
+    operator.events.append(then)
 
     with pytest.raises(type(error)):
         operator.execute(CONTEXT)

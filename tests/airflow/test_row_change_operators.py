@@ -14,13 +14,15 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
+from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
 from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
-from airflow_provider_ducklake.operators.row_changes import DuckLakeSparkRowChangeOperator
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
 from airflow_provider_ducklake.spark.job.request import Action, Clause, RowChangeSource
+from airflow_provider_ducklake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.writes.verb import Commit
 from tests.airflow.dags import FakeTaskInstance, clear, parse, run_next_try, start_run, sync_dag, xcom
 from tests.airflow.spark_submit import ROOT, SparkSubmit, recorded, stand_in
 from tests.airflow.unlucky import UnluckyCommits, dies_before_commit, loses_the_answer
@@ -167,13 +169,12 @@ def lake(sqlite_catalog: CatalogDatabase) -> Iterator[Lake]:
         yield lake
 
 
-def planned(
-    lake: Lake, class_: type[DuckLakeSparkRowChangeOperator], **arguments: Any
-) -> RowChangeSource | None:
+def planned(lake: Lake, class_: type[DuckLakeSparkOperator], **arguments: Any) -> RowChangeSource | None:
     """Return what a job would be asked."""
     with DAG("rows", schedule=None):
         task = class_(task_id="rows", **{"table": "t", **arguments})
-    request = task.make_request(lake, JdbcPasswords())
+    identity = CommitIdentity(CommitKey(("rows",)), starts_over=False, extra={})
+    request = task.verb(identity).plan(lake, Commit(CommitInfo()), lambda source: source).request
     if request is None:
         return None
     assert isinstance(request.source, RowChangeSource)
@@ -254,7 +255,7 @@ def test_what_a_merge_asks_for(lake):
                 ({"when_matched": [{"delete": True, "update": "*"}]}, "exactly one of"),
                 ({"when_matched": [{"insert": "*"}]}, "a clause is a dict"),
                 ({"when_matched": [{"delete": False}]}, "Leave the clause out"),
-                ({"when_matched": [{"condition": True, "delete": True}]}, "not a text"),
+                ({"when_matched": [{"condition": True, "delete": True}]}, "not a string"),
                 ({"when_matched": "update"}, "give a list"),
                 ({"when_not_matched": [{"delete": True}]}, "a clause is a dict"),
                 ({"when_not_matched_by_source": [{"update": "*"}]}, "name the columns"),
@@ -269,7 +270,7 @@ def test_what_cannot_be_meant_is_refused_before_any_job(lake, class_, arguments,
 
 @pytest.mark.parametrize("class_", OPERATORS)
 def test_each_argument_is_explained_and_what_a_run_may_want_is_templated(class_):
-    of_parents = DuckLakeSparkRowChangeOperator.__doc__ + DuckLakeSparkOperator.__doc__
+    of_parents = DuckLakeSparkOperator.__doc__
     own = set(class_.__init__.__wrapped__.__kwdefaults__ or {}) | set(
         class_.__init__.__wrapped__.__annotations__
     )

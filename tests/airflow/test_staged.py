@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -29,6 +29,7 @@ from airflow_provider_ducklake.operators.commit import DuckLakeCommitOperator, D
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from tests.airflow.dags import clear, mapped_xcoms, parse, run_next_try, start_run, state_of, sync_dag, xcom
 from tests.airflow.spark_submit import SparkSubmit, recorded, stand_in
+from tests.airflow.unlucky import UnluckyCommits, loses_the_answer
 from tests.interop import staging
 from tests.interop.job_columns import another_user, as_before
 from tests.reference.catalogs import CatalogDatabase
@@ -291,16 +292,16 @@ def test_what_was_committed_is_never_discarded(lake):
         discard(staged[0]["staged"].replace("/orders/", "/lines/"))
 
 
-class CommitsThen(DuckLakeCommitOperator):
-    """The operator whose worker dies, or loses the answer, right after its commit."""
+class CommitsThen(UnluckyCommits, DuckLakeCommitOperator):
+    """The operator whose worker loses the answer of its commit."""
 
-    def _tidy_up(self, _lake: Lake) -> None:
-        raise CommitStateUnknownError(3, "broken")
+    events: ClassVar[list[Any]] = []
 
 
 def test_a_retry_finds_the_commit_and_removes_what_was_left(lake):
     staged = [stage(lake, "orders", 1, 2), stage(lake, "lines", 3)]
     unlucky = CommitsThen(task_id="commit", staged=staged, commit_message="both")
+    unlucky.events.append(loses_the_answer)
     with pytest.raises(CommitStateUnknownError):
         unlucky.execute({"ti": Try("commit"), "logical_date": None})
     assert len(files_below(lake)) > 2

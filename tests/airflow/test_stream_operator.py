@@ -24,7 +24,6 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import CommitStateUnknownError, SparkJobError
-from airflow_provider_ducklake.hooks.staged_batches import commit_batches
 from airflow_provider_ducklake.operators.add_files import DuckLakeAddFilesOperator
 from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
 from airflow_provider_ducklake.spark.job import job_io
@@ -32,6 +31,8 @@ from airflow_provider_ducklake.spark.job.errors import typed
 from airflow_provider_ducklake.spark.job.request import JobRequest
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.writes.staged_batches import commit_batches
+from airflow_provider_ducklake.writes.verb import Results
 from tests.airflow import streams
 from tests.airflow.dags import parse
 from tests.airflow.spark_submit import ROOT, recorded
@@ -56,7 +57,20 @@ class InProcess(DuckLakeSparkStreamOperator):
 
     dies = False
 
-    def _submit(self, _context: Any, request: JobRequest, storage_options: dict[str, Any]) -> None:
+    def submitter(self, context: Any) -> Any:
+        return Here(super().submitter(context), dies=self.dies)
+
+
+class Here:
+    """Runs jobs in this process."""
+
+    def __init__(self, submitter: Any, *, dies: bool) -> None:
+        self._submitter, self._dies = submitter, dies
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._submitter, name)
+
+    def run(self, request: JobRequest, storage_options: dict[str, Any]) -> Results:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - the fixture has started it
 
         from airflow_provider_ducklake.spark.jobs.stream import run_stream  # noqa: PLC0415
@@ -66,8 +80,9 @@ class InProcess(DuckLakeSparkStreamOperator):
             job_io.write_results(request, run_stream(SparkSession.active(), request))
         except Exception as error:
             raise typed(error) from error
-        if self.dies:
+        if self._dies:
             raise WorkerKilledError
+        return Results.of(job_io.read_outcome(request, storage_options))
 
 
 class Try:
@@ -276,12 +291,16 @@ def test_batches_before_one_that_fails_are_committed(stream):
 def test_a_table_altered_before_the_commit_takes_the_batch_by_its_files(stream):
     stream.add([(1, "a")], [(3, "poison")])
 
-    class Altered(InProcess):
-        def _submit(self, *arguments: Any) -> None:
+    class Altering(Here):
+        def run(self, *arguments: Any) -> Results:
             try:
-                super()._submit(*arguments)
+                return super().run(*arguments)
             finally:
                 stream.sql("ALTER TABLE events ADD COLUMN note VARCHAR DEFAULT 'none'")
+
+    class Altered(InProcess):
+        def submitter(self, context: Any) -> Any:
+            return Altering(super().submitter(context), dies=False)
 
     with pytest.raises(SparkJobError, match="a poisoned row"):  # which is the first error
         stream.run("with_poison", Altered)

@@ -4,7 +4,7 @@ from importlib import import_module
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from airflow_provider_ducklake.operators.spark_job import DuckLakeSparkJobOperator
+from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.provider import get_provider_info
 
 
@@ -25,7 +25,7 @@ def operators() -> list[type]:
 
 def test_our_fields_come_before_those_of_spark_submit():
     theirs = set(SparkSubmitOperator.template_fields)
-    jobs = [one for one in operators() if issubclass(one, DuckLakeSparkJobOperator)]
+    jobs = [one for one in operators() if issubclass(one, DuckLakeSparkOperator)]
 
     for operator in jobs:
         is_theirs = [field in theirs for field in operator.template_fields]

@@ -46,7 +46,20 @@ class UnluckyCommits:
 
     events: list[Callable[[Lake], Any]]
 
-    def commit(self, lake: Lake, *arguments: Any) -> Any:
-        around = self.events.pop(0) if self.events else nullcontext
-        with around(lake):
-            return super().commit(lake, *arguments)  # type: ignore[misc]
+    def run(self, lake: Lake, *arguments: Any) -> Any:
+        return super().run(UnluckyLake(lake, self.events), *arguments)  # type: ignore[misc]
+
+
+class UnluckyLake:
+    """A lake around whose commits something happens."""
+
+    def __init__(self, lake: Lake, events: list[Callable[[Lake], Any]]) -> None:
+        self._real, self._events = lake, events
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def commit_stages(self, *arguments: Any, **named: Any) -> Any:
+        around = self._events.pop(0) if self._events else nullcontext
+        with around(self._real):
+            return self._real.commit_stages(*arguments, **named)

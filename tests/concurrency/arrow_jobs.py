@@ -4,8 +4,9 @@ Conditions and values are SQL that both dialects read alike.
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -16,7 +17,6 @@ from airflow_provider_ducklake.planning.reading.scan import ScanPlan
 from airflow_provider_ducklake.planning.writing.evolution import evolved
 from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes, RowChanges
 from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult
-from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spark.job.request import (
     Action,
     Clause,
@@ -37,15 +37,26 @@ from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
 from airflow_provider_ducklake.storage.rows.change_reader import read_changes
 from airflow_provider_ducklake.storage.rows.inlined_values import inlined_in_schema
 from airflow_provider_ducklake.storage.rows.table_reader import ROW_ID, read_rows, visible_rows
+from airflow_provider_ducklake.writes.verb import Results
 
 
-def run(request: JobRequest) -> tuple[WriteResult, ...]:
-    """Do what a job is asked for, and leave what it would leave of changed rows."""
-    found = done(request)
-    if isinstance(found, RowChanges):
-        job_io.write_row_changes(request, found)
-        return found.updated, found.inserted
-    return found
+class ArrowSubmitter:
+    """Runs jobs in this process."""
+
+    def ready(self) -> None:
+        pass
+
+    def resolve(self, source: Any) -> Any:
+        return source
+
+    def check(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
+        pass
+
+    def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:  # noqa: ARG002
+        return Results.of(done(request))
+
+    def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
+        pass
 
 
 def done(request: JobRequest) -> RowChanges | tuple[WriteResult, ...]:

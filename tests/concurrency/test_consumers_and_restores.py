@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import ChangesExpiredError, ChangesUndoneError
-from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
-from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from airflow_provider_ducklake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.spec.consumption import Consumer
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.writes.sql import PlannedSql, Sql
+from airflow_provider_ducklake.writes.verb import Commit, Results
 from tests.concurrency import arrow_jobs
 from tests.concurrency.verbs import operate
 
@@ -58,8 +58,7 @@ def consume(lake: Lake, *, full_refresh: bool = False) -> dict[str, list[int | N
     operator = DuckLakeSparkSQLOperator(
         task_id="copy", sql=COPY, incremental=["s.t"], consumer="c", full_refresh=full_refresh
     )
-    operate(operator, lake)
-    return operator.summary((), None)["consumed"]
+    return operate(operator, lake)["consumed"]
 
 
 def results(lake: Lake) -> list[int]:
@@ -154,19 +153,18 @@ def test_changes_from_before_the_drop_that_have_expired_are_refused(lake):
 # --- a run that was made again ---
 
 
-def begun(lake: Lake, *, starts_over: bool) -> tuple[DuckLakeSparkSQLOperator, KeyedCommit]:
+def begun(lake: Lake, *, starts_over: bool) -> tuple[PlannedSql, Commit]:
     """Begin a try as a task does, under the name that every run of this test has."""
     key = CommitKey(("copy",))
-    airflow = {"dag_id": "d", "task_id": "copy", "map_index": -1, "namespace": "test"}
-    operator = DuckLakeSparkSQLOperator(task_id="copy", sql=COPY, incremental=["s.t"], consumer="c")
-    keyed = lake.keyed_commit(key, starts_over=starts_over)
-    operator.begin(lake, CommitIdentity(key, starts_over=starts_over, extra={"airflow": airflow}), keyed)
-    return operator, keyed
+    verb = Sql(sql=COPY, incremental=["s.t"], consumer=Consumer("c"), starts_over=starts_over)
+    commit = Commit(CommitInfo("test", "again"), lake.keyed_commit(key, starts_over=starts_over))
+    return verb.plan(lake, commit, lambda source: source), commit
 
 
-def end(lake: Lake, operator: DuckLakeSparkSQLOperator, keyed: KeyedCommit) -> None:
-    request = operator.make_request(lake, JdbcPasswords())
-    operator.commit(lake, arrow_jobs.run(request), CommitInfo("test", "again"), keyed)
+def end(lake: Lake, planned: PlannedSql, commit: Commit) -> None:
+    done = Results.of(arrow_jobs.done(planned.request))
+    write = planned.write(lake, done, commit.seen)
+    lake.commit_stages(write.stages, commit.info, keyed=commit.keyed, consumed=write.consumed)
 
 
 @pytest.mark.parametrize("tries", [1, 2])

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.operators.sql_plan import Reads, find_target, rows_read, steps_of
 from airflow_provider_ducklake.sql.spark.parse import parse_spark_sql
+from airflow_provider_ducklake.writes.sql_plan import Reads, find_target, rows_read, steps_of
 
 ROWS = pa.table({"id": [1]})
 

@@ -12,11 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.catalog.drafting.ddl import apply_ddl
-from airflow_provider_ducklake.catalog.drafting.staged import commit_staged
 from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
-from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
 from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
@@ -24,10 +22,14 @@ from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
 from airflow_provider_ducklake.planning.upkeep.compaction import Compaction, MergeRule, RewriteRule
-from airflow_provider_ducklake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
+from airflow_provider_ducklake.writes.commit_staged import commit_staged
+from airflow_provider_ducklake.writes.given_rows import GivenRows
+from airflow_provider_ducklake.writes.insert import Insert
+from airflow_provider_ducklake.writes.run import run, stage
+from airflow_provider_ducklake.writes.verb import Commit
 from tests.concurrency import arrow_jobs
 from tests.concurrency.serial_model import Model, RefusedError, needs, sql
 from tests.interop.compacting import compacted_files
@@ -133,15 +135,13 @@ def insert_of(name: str, table: str = "t") -> str:
 # --- operators, whose jobs this process runs ---
 
 
-def operate(operator: DuckLakeSparkOperator, lake: Lake) -> None:
+def operate(operator: Any, lake: Lake) -> dict[str, Any]:
     """Plan, run the job and commit, as ``execute`` does."""
     key = CommitKey((str(uuid.uuid4()),))
-    keyed = lake.keyed_commit(key)
     airflow = {"dag_id": key.names[0], "task_id": "verb", "map_index": -1, "namespace": "test"}
-    operator.begin(lake, CommitIdentity(key, starts_over=False, extra={"airflow": airflow}), keyed)
-    request = operator.make_request(lake, JdbcPasswords())
-    results = () if request is None else arrow_jobs.run(request)
-    operator.commit(lake, results, INFO, keyed)
+    identity = CommitIdentity(key, starts_over=False, extra={"airflow": airflow})
+    commit = Commit(INFO, lake.keyed_commit(key))
+    return run(operator.verb(identity), lake, arrow_jobs.ArrowSubmitter(), commit).summary
 
 
 def insert(name: str, rows: str, model: Model, table: str = "t", **arguments: Any) -> Verb:
@@ -192,27 +192,21 @@ def query(name: str, text: str, model: Model, **arguments: Any) -> Verb:
 
 def staged(lake: PausingLake, pair: Pair) -> None:
     """Stage a write, and commit it later."""
-    operator = DuckLakeSparkInsertOperator(
-        task_id="verb", table=f"{pair.schema}.t", source=str(pair.files / "few.parquet"), stage_only=True
-    )
-    keyed = lake.keyed_commit(CommitKey((str(uuid.uuid4()),)))
-    request = operator.make_request(lake, JdbcPasswords())
-    lake.register_job(request.job_id, request.directory)
-    (result,) = arrow_jobs.run(request)
-    one = StagedWrite(request.job_id, request.directory, request.verb, operator.target(), result)
+    rows = GivenRows(source=str(pair.files / "few.parquet"))
+    summary = stage(Insert(f"{pair.schema}.t", rows), lake, arrow_jobs.ArrowSubmitter())
     lake.pause()
-    commit_staged(lake, [one], INFO, keyed)
+    commit_staged(lake, summary["staged"], Commit(INFO, lake.keyed_commit(CommitKey((str(uuid.uuid4()),)))))
 
 
 # --- the library ---
 
 
 def transaction(name: str, act: Callable[[LakeTransaction, str], object], model: Model) -> Verb:
-    def run(lake: PausingLake, pair: Pair) -> None:
+    def transact(lake: PausingLake, pair: Pair) -> None:
         with lake.transaction() as tx:
             act(tx, pair.schema)
 
-    return Verb(name, run, model)
+    return Verb(name, transact, model)
 
 
 def ddl(text: str, model: Model | None = None) -> Verb:

@@ -7,7 +7,6 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.operators.insert_modes import InsertChoice
 from airflow_provider_ducklake.planning.writing.write import plan_write
 from airflow_provider_ducklake.spark.job.request import (
     Action,
@@ -18,6 +17,7 @@ from airflow_provider_ducklake.spark.job.request import (
 )
 from airflow_provider_ducklake.spark.jobs.row_changes import change_rows
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.writes.insert_choice import InsertChoice
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.inserting import insert
 

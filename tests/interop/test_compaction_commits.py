@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.hooks.compaction import commit_compacted
 from airflow_provider_ducklake.planning.upkeep.compaction import Bin, Compaction, MergeRule
 from airflow_provider_ducklake.planning.writing.write import plan_write
 from airflow_provider_ducklake.spark.job.compaction_io import read_records, write_record
@@ -14,6 +13,7 @@ from airflow_provider_ducklake.spark.job.compaction_json import decode_compactio
 from airflow_provider_ducklake.spark.job.request import CompactionSource, job_directory
 from airflow_provider_ducklake.spark.jobs.compact import compact_bin
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.writes.compacted import commit_compacted
 from tests.reference.duckdb_lake import open_lake
 
 INFO = CommitInfo(message="nightly")

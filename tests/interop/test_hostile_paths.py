@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.catalog.drafting.staged import commit_staged
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import (
     DuckLakeError,
@@ -28,9 +27,6 @@ from airflow_provider_ducklake.errors import (
     InvalidInputError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.hooks.compaction import CommittedCompaction, commit_compacted
-from airflow_provider_ducklake.hooks.staged_batches import commit_batches
-from airflow_provider_ducklake.hooks.staged_writes import discard, read_staged, tidy_up, uris_of_ended
 from airflow_provider_ducklake.planning.upkeep.compaction import Compaction, RewriteRule
 from airflow_provider_ducklake.planning.writing.batches import StagedBatch
 from airflow_provider_ducklake.planning.writing.job_target import (
@@ -55,6 +51,11 @@ from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot
 from airflow_provider_ducklake.storage.deletes.delete_files import write_delete_file
 from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
+from airflow_provider_ducklake.writes.commit_staged import commit_writes
+from airflow_provider_ducklake.writes.compacted import CommittedCompaction, commit_compacted
+from airflow_provider_ducklake.writes.staged import discard, read_staged, tidy_up, uris_of_ended
+from airflow_provider_ducklake.writes.staged_batches import commit_batches
+from airflow_provider_ducklake.writes.verb import Commit
 from tests.interop.compacting import compacted_files
 from tests.interop.hostile import FOREIGN, Place
 from tests.interop.staging import rows_of, stage
@@ -240,7 +241,7 @@ def test_documents_of_staged_writes_lead_nowhere(scene, chosen, kind):
 
     def commit(lake: Lake) -> None:
         found = read_staged(lake, uri)
-        commit_staged(lake, found, INFO, lake.keyed_commit(CommitKey((str(uuid.uuid4()),))))
+        commit_writes(lake, found, Commit(INFO, lake.keyed_commit(CommitKey((str(uuid.uuid4()),)))))
 
     actions: dict[str, Callable[[Lake], object]] = {
         "commit": commit,
@@ -266,7 +267,7 @@ def test_a_committed_stage_is_tidied_up_without_harm(scene):
     with scene.lake() as lake:
         staged = stage(lake, "main.t", rows_of(100, 101))
         uri = job_io.stage_uri(staged.directory)
-        commit_staged(lake, read_staged(lake, uri), INFO, lake.keyed_commit(CommitKey(("once",))))
+        commit_writes(lake, read_staged(lake, uri), Commit(INFO, lake.keyed_commit(CommitKey(("once",)))))
         put(
             Path(staged.directory) / "_DONE",
             lambda document: _deletes(document, "../../../../beside/victim.json"),

@@ -11,13 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.drafting.staged import commit_staged
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import DuckLakeError
-from airflow_provider_ducklake.hooks.staged_writes import discard, read_staged
 from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.writes.commit_staged import commit_writes
+from airflow_provider_ducklake.writes.staged import discard, read_staged
+from airflow_provider_ducklake.writes.verb import Commit
 from tests.interop.staging import stage
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_lake import open_lake
@@ -81,7 +82,7 @@ def commits(lake: Lake, uri: str) -> bool:
     try:
         staged = read_staged(lake, [uri])
         keyed = lake.keyed_commit(CommitKey((uri,)))
-        return commit_staged(lake, staged, CommitInfo("me", "odd"), keyed) is not None
+        return commit_writes(lake, staged, Commit(CommitInfo("me", "odd"), keyed)) is not None
     except DuckLakeError:
         return False
 

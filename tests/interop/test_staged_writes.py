@@ -11,7 +11,6 @@ from threading import Barrier
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.drafting.staged import commit_staged
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import (
     FilesGivenUpError,
@@ -21,11 +20,13 @@ from airflow_provider_ducklake.errors import (
     TransactionConflictError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.hooks.staged_writes import discard, tidy_up
 from airflow_provider_ducklake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
+from airflow_provider_ducklake.writes.commit_staged import commit_writes
+from airflow_provider_ducklake.writes.staged import discard, tidy_up
+from airflow_provider_ducklake.writes.verb import Commit
 from tests.interop.staging import rows_of, stage
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.catalogs import CatalogDatabase
@@ -50,7 +51,7 @@ def lake(request: pytest.FixtureRequest) -> Iterator[Lake]:
 
 def commit(lake: Lake, *staged: StagedWrite, key: str | None = None) -> CommittedSnapshot | None:
     keyed = lake.keyed_commit(CommitKey((key or str(uuid.uuid4()),)))
-    return commit_staged(lake, staged, INFO, keyed)
+    return commit_writes(lake, staged, Commit(INFO, keyed))
 
 
 def duckdb(catalog: CatalogDatabase, sql: str) -> list[tuple]:
@@ -211,7 +212,7 @@ def test_the_same_commit_again_is_the_first_one(sqlite_catalog, lake):
     first = commit(lake, staged, key="one")
     keyed = lake.keyed_commit(CommitKey(("one",)))
 
-    again = commit_staged(lake, [staged], INFO, keyed)
+    again = commit_writes(lake, [staged], Commit(INFO, keyed))
 
     assert (again.id, again.is_earlier) == (first.id, True)
     assert ids(sqlite_catalog) == [1]

@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_provider_ducklake.catalog.committing.planned import Stage
 from airflow_provider_ducklake.catalog.drafting.row_changes import unused_files
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.operators.insert_modes import InsertChoice
 from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
 from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult, plan_write
 from airflow_provider_ducklake.spark.job import job_io
@@ -26,6 +25,7 @@ from airflow_provider_ducklake.spark.job.request import (
 from airflow_provider_ducklake.spark.jobs.insert import write
 from airflow_provider_ducklake.spark.jobs.overwrite import overwrite
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
+from airflow_provider_ducklake.writes.insert_choice import InsertChoice
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from airflow_provider_ducklake.operators.insert_modes import InsertChoice
 from airflow_provider_ducklake.planning.writing.write import InsertMode
 from airflow_provider_ducklake.spark.job.request import Action, Clause, Dataset, DatasetSource
+from airflow_provider_ducklake.writes.insert_choice import InsertChoice
 from tests.spark.inserting import insert, new_lake, rows_of
 from tests.spark.test_row_changes import Twins, update
 

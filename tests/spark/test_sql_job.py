@@ -12,7 +12,6 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError, SchemaMismatchError, StorageError
-from airflow_provider_ducklake.operators.sql_plan import Reads, find_target, steps_of
 from airflow_provider_ducklake.planning.writing.write import plan_write
 from airflow_provider_ducklake.spark.job.job_json import decode_request, encode_request
 from airflow_provider_ducklake.spark.job.request import Dataset, JobRequest, LakeSource, Step, job_directory
@@ -20,6 +19,7 @@ from airflow_provider_ducklake.spark.jobs.sql import run_sql
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.sql.spark.parse import parse_spark_sql
 from airflow_provider_ducklake.sql.spark.statements import WriteMode
+from airflow_provider_ducklake.writes.sql_plan import Reads, find_target, steps_of
 
 ROWS = pa.table(
     {

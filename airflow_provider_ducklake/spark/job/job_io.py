@@ -41,6 +41,8 @@ from airflow_provider_ducklake.spark.job.request import (
     DatasetSource,
     Engine,
     JobRequest,
+    OverwriteSource,
+    RowChangeSource,
     Source,
     SqlSource,
     TransformSource,
@@ -70,6 +72,7 @@ __all__ = [
     "job_directory",
     "job_of_stage",
     "read_error",
+    "read_outcome",
     "read_request",
     "read_results",
     "read_row_changes",
@@ -220,6 +223,19 @@ def read_results(request: JobRequest, storage_options: StorageOptions = None) ->
         check_defaults(result.schema, plan.schema, done)
     check_once(_paths(*results), done)
     return results
+
+
+def read_outcome(
+    request: JobRequest, storage_options: StorageOptions = None
+) -> tuple[WriteResult, ...] | RowChanges:
+    """Return what the job did: all that changes rows, where its request asks for that.
+
+    Raises:
+        DuckLakeError: as ``read_results``.
+    """
+    if isinstance(request.source, RowChangeSource | OverwriteSource):
+        return read_row_changes(request, storage_options)
+    return read_results(request, storage_options)
 
 
 def read_row_changes(request: JobRequest, storage_options: StorageOptions = None) -> RowChanges:

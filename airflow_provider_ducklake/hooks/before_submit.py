@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import (
-    ColumnNotFoundError,
     InvalidInputError,
     SourceNotFoundError,
     StorageError,
@@ -17,9 +16,9 @@ from airflow_provider_ducklake.spark.job.request import datasets_of
 from airflow_provider_ducklake.spec.names.paths import hadoop_uri
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from airflow_provider_ducklake.spark.job.request import Clause, JobRequest, RowChangeSource
+    from airflow_provider_ducklake.spark.job.request import JobRequest
 
 _WILDCARDS = frozenset("*?[]{}\\")
 
@@ -57,27 +56,6 @@ def check_sources(request: JobRequest, master: str, storage_options: Mapping[str
             continue
         if not found:
             raise SourceNotFoundError(name, path)
-
-
-def check_names(changes: RowChangeSource) -> None:
-    """Look for the columns that conditions and values name, as far as it is certain what they mean.
-
-    Raises:
-        ColumnNotFoundError: the table has no such column.
-    """
-    from airflow_provider_ducklake.sql.spark.unknown_columns import unknown_column  # noqa: PLC0415 - heavy
-
-    table, is_alone = changes.target.table, changes.source is None
-    for text in (changes.on, *_texts(changes.clauses)):
-        name = unknown_column(text or "", table.schema.names, alias=changes.target_alias, is_alone=is_alone)
-        if name is not None:
-            raise ColumnNotFoundError(name, str(table.name), table.schema.names, text or "")
-
-
-def _texts(clauses: Iterable[Clause]) -> Iterator[str | None]:
-    for clause in clauses:
-        yield clause.condition
-        yield from (clause.values or {}).values()
 
 
 def _is_seen(path: str, lake: str, master: str) -> bool:

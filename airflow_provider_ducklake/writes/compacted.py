@@ -30,7 +30,7 @@ class CommittedCompaction:
     snapshot: CommittedSnapshot
 
 
-def commit_compacted(
+def commit_compacted(  # noqa: PLR0913 - the last two have defaults
     lake: Lake,
     table: TableSnapshot,
     directory: str,

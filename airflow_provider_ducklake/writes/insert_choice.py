@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.planning.writing.write import (
@@ -14,9 +14,10 @@ from airflow_provider_ducklake.planning.writing.write import (
     append_to_existing,
     plan_write,
 )
+from airflow_provider_ducklake.writes.arguments import names_of, parse_word
 
 if TYPE_CHECKING:
-    from enum import StrEnum
+    from collections.abc import Sequence
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.planning.writing.row_changes import FoundRows
@@ -24,20 +25,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spark.job.request import RowChangeSource
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
     from airflow_provider_ducklake.transaction.changes import Change
-
-    Word = TypeVar("Word", bound=StrEnum)
-
-
-def parse_word(name: str, value: str, words: type[Word]) -> Word:
-    """Return the word that a user gave.
-
-    Raises:
-        InvalidInputError: lists those there are.
-    """
-    try:
-        return words(value)
-    except ValueError:
-        raise InvalidInputError(f"{name} is {value!r}; choose one of {', '.join(words)}.") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +35,30 @@ class InsertChoice:
     where: str | None = None
     evolution: SchemaEvolution = SchemaEvolution.STRICT
     zorder_by: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        mode: str,
+        where: str | None,
+        evolution: str,
+        zorder_by: str | Sequence[str],
+        *,
+        stage_only: bool = False,
+    ) -> InsertChoice:
+        """Return the choice for an operator's arguments.
+
+        Raises:
+            InvalidInputError: a word cannot be read, or some do not go together.
+        """
+        choice = cls(
+            parse_word("mode", mode, InsertMode),
+            where,
+            parse_word("schema_evolution", evolution, SchemaEvolution),
+            names_of(zorder_by),
+        )
+        choice.check(stage_only=stage_only)
+        return choice
 
     @property
     def replaces(self) -> bool:
@@ -159,3 +170,13 @@ class InsertChoice:
         from airflow_provider_ducklake.planning.writing.evolution import evolve_and_append  # noqa: PLC0415
 
         return evolve_and_append(table, result, lake.next_column_id(table))
+
+
+def check_partition_by(partition_by: str | Sequence[str], *, create_table: bool) -> None:
+    """Refuse keys for a table that is not to be created.
+
+    Raises:
+        InvalidInputError: says so.
+    """
+    if partition_by and not create_table:
+        raise InvalidInputError("partition_by is for a table to be created: give create_table=True with it.")

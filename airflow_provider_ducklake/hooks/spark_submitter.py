@@ -1,0 +1,197 @@
+"""Jobs through ``spark-submit``, as a ``SparkSubmitOperator`` runs it.
+
+Secrets reach a driver in the environment of its process alone, never in an argument or a file.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException, BaseHook
+
+from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError, StorageError
+from airflow_provider_ducklake.hooks import before_submit, pyspark_versions
+from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
+from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spark.job.package_zip import application_file, package_zip
+from airflow_provider_ducklake.spark.output.log import JobLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow.sdk import Connection, Context
+
+    from airflow_provider_ducklake.spark.job.request import JobRequest
+    from airflow_provider_ducklake.writes.verb import Results
+
+
+@dataclass
+class Submission:
+    """What the hook of one submission needs beside the operator's arguments."""
+
+    job_log: JobLog = field(default_factory=JobLog)
+    secrets: dict[str, str] = field(default_factory=dict)
+
+    def prepare(self, hook: SparkSubmitHook) -> SparkSubmitHook:
+        """Have the hook's lines go through our log, and its driver get our secrets."""
+        give_to_driver(hook, self.secrets)
+        process, job_log = hook._process_spark_submit_log, self.job_log  # noqa: SLF001 - it has no public way
+
+        def process_shown(itr: Iterator[Any]) -> None:
+            process(job_log.shown(itr))
+
+        hook._process_spark_submit_log = process_shown  # type: ignore[method-assign]  # noqa: SLF001
+        return hook
+
+
+def give_to_driver(hook: SparkSubmitHook, variables: Mapping[str, str]) -> None:
+    """Have the process that the hook starts see the variables; neither this one nor others do.
+
+    The hook's own ``env_vars`` would be arguments on YARN and Kubernetes.
+    """
+    build = hook._build_spark_submit_command  # noqa: SLF001 - it has no public way
+
+    def built(application: str) -> list[str]:
+        command: list[str] = build(application)
+        hook._env = {**(hook._env or {}), **variables}  # noqa: SLF001
+        return command
+
+    hook._build_spark_submit_command = built  # type: ignore[method-assign]  # noqa: SLF001
+
+
+class SparkSubmitter:
+    """The ``Submitter`` of an operator's run; ``submission`` is what the operator's hook is prepared by."""
+
+    def __init__(
+        self, operator: SparkSubmitOperator, context: Context, spark_conn_id: str, submission: Submission
+    ) -> None:
+        self._operator = operator
+        self._context = context
+        self._conn_id = spark_conn_id
+        self._submission = submission
+        self._passwords = JdbcPasswords()
+
+    def ready(self) -> None:
+        """Refuse a Spark connection that could run no job; see ``Submitter``."""
+        before_submit.check_master(_master_of(self._connection()), self._deploy_mode())
+
+    def resolve(self, source: Any) -> Any:  # noqa: ANN401 - as users give it
+        """Complete a jdbc source by the Airflow connection that it names; see ``Submitter``."""
+        return self._passwords.resolve(source)
+
+    def check(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
+        """Look for what the job would fail at, and say what may be wrong; see ``Submitter``."""
+        _check_deploy_mode(self._passwords, self._deploy_mode())
+        before_submit.check_sources(request, _master_of(self._connection()), storage_options)
+        one, conf = self._operator, self._operator.conf or {}
+        packages = (one.packages, one.jars, conf.get("spark.jars.packages"), conf.get("spark.jars"))
+        elsewhere = (one.properties_file, one.driver_class_path, conf.get("spark.driver.extraClassPath"))
+        warning = before_submit.missing_package(request.directory, packages, elsewhere)
+        if warning is not None:
+            one.log.warning(warning)
+
+    def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
+        """Submit the job and read what it left; see ``Submitter``."""
+        from airflow_provider_ducklake.writes.verb import Results  # noqa: PLC0415 - no DAG file needs it
+
+        if mismatch := pyspark_versions.mismatch():
+            self._operator.log.warning(mismatch)
+        uri = job_io.write_request(request, storage_options)
+        with tempfile.TemporaryDirectory(prefix="ducklake-") as folder:
+            self._prepare(
+                request, [uri, job_io.request_digest(request)], str(package_zip(folder)), storage_options
+            )
+            try:
+                SparkSubmitOperator.execute(self._operator, self._context)
+            except FileNotFoundError as error:
+                raise SparkJobError(
+                    f"{error.filename} was not found. Install airflow-provider-ducklake-spark[pyspark] and "
+                    "have its bin folder on the PATH, or name the binary in the Spark connection."
+                ) from error
+            except AirflowException as error:
+                raise self._failure(request, storage_options, str(error)) from None  # it repeats the log
+            except BaseException:  # a time-out, say: the job still runs and writes
+                self._operator.on_kill()
+                raise
+        return Results.of(job_io.read_outcome(request, storage_options))
+
+    def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
+        """Remove the documents of the job; see ``Submitter``."""
+        job_io.delete_job_files(request, storage_options)
+
+    def _prepare(
+        self, request: JobRequest, arguments: list[str], zip_file: str, storage_options: Mapping[str, Any]
+    ) -> None:
+        """Have the operator submit this job: Airflow shows these attributes as what was submitted."""
+        one, submission = self._operator, self._submission
+        one.application = one.application or str(application_file())
+        one.application_args = arguments
+        one.py_files = ",".join(filter(None, [zip_file, one.py_files]))
+        one.conf = {"spark.log.level": "WARN", **(one.conf or {})}
+        one._hook = None  # noqa: SLF001 - the hook of an earlier job would submit that one
+        submission.job_log = JobLog()
+        submission.secrets = self._secrets(request, storage_options)
+
+    def _secrets(self, request: JobRequest, storage_options: Mapping[str, Any]) -> dict[str, str]:
+        """Return what a driver on this machine is to know and nobody else is to see."""
+        from airflow_provider_ducklake.storage.files.process_options import as_environment  # noqa: PLC0415 - not for DAG files
+
+        if self._deploy_mode() != "client":
+            return {}
+        is_remote = "://" in request.directory
+        return self._passwords.variables | (as_environment(storage_options) if is_remote else {})
+
+    def _failure(
+        self, request: JobRequest, storage_options: Mapping[str, Any], hook_error: str
+    ) -> DuckLakeError:
+        """Return why the job failed: what it says itself, else what its log says."""
+        job_log = self._submission.job_log
+        try:
+            typed = job_io.read_error(request, storage_options)
+        except StorageError:  # the store that the job could not reach either
+            typed = None
+        if typed is None:
+            return SparkJobError(job_log.cause() or job_log.end(hook_error))
+        lost = job_log.lost_master() if type(typed) is SparkJobError else None
+        return typed if lost is None else SparkJobError(f"{lost}\n{typed}")
+
+    def _connection(self) -> Connection:
+        """Return the Spark connection. SparkSubmitOperator would take YARN for one that does not exist."""
+        try:
+            return BaseHook.get_connection(self._conn_id)
+        except AirflowNotFoundException:
+            raise InvalidInputError(
+                f"The Spark connection {self._conn_id!r} does not exist. Create it (type spark, host "
+                "local[2], yarn, spark://… or k8s://…) or name another one as spark_conn_id."
+            ) from None
+
+    def _deploy_mode(self) -> str:
+        return (
+            self._operator._deploy_mode  # noqa: SLF001 - it has no public name
+            or self._connection().extra_dejson.get("deploy-mode")
+            or (self._operator.conf or {}).get("spark.submit.deployMode")
+            or "client"
+        )
+
+
+def _master_of(connection: Connection) -> str:
+    """Return the master that SparkSubmitHook makes of a connection."""
+    host = connection.host or ""
+    if connection.conn_type == "spark" and host and ("://" in host or not connection.port):
+        return host
+    return f"{connection.conn_type}://{host}"
+
+
+def _check_deploy_mode(passwords: JdbcPasswords, deploy_mode: str) -> None:
+    if passwords and deploy_mode != "client":
+        raise InvalidInputError(
+            "A jdbc source with a password runs in client mode only; this job's deploy mode is "
+            f"{deploy_mode!r}, where the password would have to travel on a command line. Use Spark's own "
+            "credential providers there: a Hadoop credential store "
+            "(spark.hadoop.hadoop.security.credential.provider.path) or the reader's "
+            "connectionProvider option."
+        )

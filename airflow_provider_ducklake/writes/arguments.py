@@ -1,0 +1,96 @@
+"""Arguments as users and their templates give them.
+
+Imports nothing heavy: operators check them while DAG files are read.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeVar
+
+from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.spec.options import parse_bytes
+from airflow_provider_ducklake.spec.types.times import parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from enum import StrEnum
+
+    Word = TypeVar("Word", bound=StrEnum)
+
+
+def parse_word(name: str, value: str, words: type[Word]) -> Word:
+    """Return the word that a user gave.
+
+    Raises:
+        InvalidInputError: lists the words there are.
+    """
+    try:
+        return words(value)
+    except ValueError:
+        raise InvalidInputError(f"{name} is {value!r}; choose one of {', '.join(words)}.") from None
+
+
+def parse_flag(name: str, value: object) -> bool:
+    """Return a flag, which a template renders as a string.
+
+    Raises:
+        InvalidInputError: neither true nor false.
+    """
+    word = str(value).strip().lower()
+    if word not in ("true", "false"):
+        raise InvalidInputError(f"{name} is {value!r}; give True or False.")
+    return word == "true"
+
+
+def parse_at(value: object) -> int | datetime | None:
+    """Return what names a snapshot: its id or an aware time; a template renders both as strings.
+
+    Raises:
+        InvalidInputError: it names none.
+    """
+    if isinstance(value, str):
+        word = value.strip()
+        if word in ("", "None"):
+            return None
+        return int(word) if word.isdecimal() else parse_time(word)
+    if value is None or (isinstance(value, int | datetime) and not isinstance(value, bool)):
+        return value
+    raise InvalidInputError(f"at={value!r}: give a snapshot id or an aware time.")
+
+
+def parse_size(name: str, value: int | str | None) -> int | None:
+    """Return a number of bytes; None where it is not given.
+
+    Raises:
+        InvalidInputError: it cannot be read.
+    """
+    if value is None or value == "None":
+        return None
+    try:
+        return parse_bytes(str(value))
+    except ValueError:
+        raise InvalidInputError(f"{name} is {value!r}. Give bytes, or a text as '256MB'.") from None
+
+
+def parse_count(name: str, value: int | str | None) -> int | None:
+    """Return a number of 1 or more; None where it is not given.
+
+    Raises:
+        InvalidInputError: it is not a whole number, or less than 1.
+    """
+    if value is None or value == "None":
+        return None
+    if not str(value).strip().isdecimal() or int(value) < 1:
+        raise InvalidInputError(f"{name} is {value!r}. Give a whole number, 1 or more.")
+    return int(value)
+
+
+def is_template(value: object) -> bool:
+    """Whether a template makes the value, which is not known before it runs."""
+    return isinstance(value, str) and ("{{" in value or "{%" in value)
+
+
+def names_of(value: str | Iterable[str]) -> tuple[str, ...]:
+    """Return names of which one may be given alone."""
+    return (value,) if isinstance(value, str) else tuple(value)

@@ -1,0 +1,188 @@
+"""Merge small files of a table, or rewrite files that lost many rows.
+
+The job's files lie in a directory of their own and have records: what is complete is committed also where the
+job fails, or by the next try where the worker was killed.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from uuid6 import uuid7
+
+from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule, RewriteRule
+from airflow_provider_ducklake.planning.writing.job_target import target_of_compaction
+from airflow_provider_ducklake.planning.writing.write import RowOrder, plan_write
+from airflow_provider_ducklake.spark.job.request import CompactionSource, JobRequest, job_directory
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.writes.arguments import names_of
+from airflow_provider_ducklake.writes.compacted import commit_compacted
+from airflow_provider_ducklake.writes.run import check, ran, remove_files
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+    from datetime import datetime
+
+    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.catalog.ledger.jobs import RegisteredJob
+    from airflow_provider_ducklake.planning.upkeep.compaction import Compaction
+    from airflow_provider_ducklake.spec.names.identifiers import TableName
+    from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot
+    from airflow_provider_ducklake.writes.compacted import CommittedCompaction
+    from airflow_provider_ducklake.writes.verb import Submitter, Summary
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """Which files of a table become which; see ``DuckLakeSparkCompactionOperator`` for the arguments.
+
+    ``where`` and ``older_than`` go with a ``MergeRule``.
+    """
+
+    table: TableName
+    rule: MergeRule | RewriteRule
+    where: str | None = None
+    older_than: datetime | None = None
+    commit_every: int | None = None
+    sort: bool = True
+    zorder_by: str | Sequence[str] = ()
+
+    def plan(self, lake: Lake, staging_id: str) -> JobRequest | None:
+        """Look for files to compact; None: there are none.
+
+        Raises:
+            ColumnNotFoundError: ``zorder_by`` names no column.
+            InvalidPredicateError: ``where`` cannot be read.
+        """
+        compaction = self.find(lake)
+        table = lake.table_snapshot(self.table)
+        if not compaction.bins:
+            log.info("No file of %s needs it", table.name)
+            return None
+        verb = "rewrite" if isinstance(self.rule, RewriteRule) else "merge_adjacent"
+        log.info(
+            "%s: %d files of %s, %d bytes, become %d",
+            verb,
+            *(compaction.file_count, table.name, compaction.file_size_bytes, len(compaction.bins)),
+        )
+        job_id = str(uuid7())
+        partition_id = None if table.partition_spec is None else table.partition_spec.id
+        source = CompactionSource(compaction, staging_id, partition_id)
+        plan = replace(plan_write(table, job_directory(table.root, job_id)), row_order=self._row_order(table))
+        return JobRequest(job_id, source, (plan,), verb=verb)
+
+    def find(self, lake: Lake) -> Compaction:
+        """Return which files would become which.
+
+        Raises:
+            TableNotFoundError: there is no such table.
+            InvalidPredicateError: ``where`` cannot be read.
+            UnsupportedFeatureError: the table has columns that this release does not write.
+        """
+        if isinstance(self.rule, RewriteRule):
+            return lake.plan_rewrite(self.table, self.rule)
+        return lake.plan_merge(self.table, self.rule, where=self.where, older_than=self.older_than)
+
+    def _row_order(self, table: TableSnapshot) -> RowOrder:
+        """Return how rows are to lie in each file."""
+        names = tuple(table.schema.find(name, str(table.name)).name for name in names_of(self.zorder_by))
+        if names or not self.sort or table.sort_spec is None:
+            return RowOrder(zorder_by=names)
+        return RowOrder(table.sort_spec.fields)
+
+
+def compact(
+    verb: Compact, lake: Lake, submitter: Submitter, info: CommitInfo, attempts: Sequence[str] = ()
+) -> Summary:
+    """Commit what earlier tries left, compact what is left to compact, and commit that.
+
+    ``attempts`` are the ids under which the tries of this task keep their files, the last one this try's.
+
+    Raises:
+        InvalidInputError, NotFoundError: bad input; no job was started.
+        SparkJobError: the job failed; what was complete is committed.
+    """
+    known = lake.registered_jobs(attempts)
+    committed = list(_left_behind(verb, lake, known.values(), info))
+    is_new = bool(attempts) and attempts[-1] not in known  # else it is of a deleted run of that name
+    staging_id = attempts[-1] if is_new else str(uuid7())
+    submitter.ready()
+    request = verb.plan(lake, staging_id)
+    if request is not None:
+        check(lake, request, submitter)
+        committed += _compacted(verb, lake, submitter, request, info)
+    return _summary(verb.table, committed)
+
+
+def _left_behind(
+    verb: Compact, lake: Lake, jobs: Collection[RegisteredJob], info: CommitInfo
+) -> Iterator[CommittedCompaction]:
+    """Commit files left by earlier tries that were killed before their commit."""
+    for job in jobs:
+        if job.released_at is None:
+            log.info("An earlier try left files in %s", job.prefix)
+            table = lake.table_snapshot(verb.table)
+            if _is_for(lake, job, table):
+                yield from _commit(verb, lake, table, job.id, info)
+            lake.release_job(job.id)
+
+
+def _is_for(lake: Lake, job: RegisteredJob, table: TableSnapshot) -> bool:
+    """Whether an earlier try compacted this table: the task may be given another one since."""
+    noted = lake.target_of_job(job.id)  # an older release noted the directory only
+    return job.prefix == job_directory(table.root, job.id) and noted in (None, target_of_compaction(table))
+
+
+def _compacted(
+    verb: Compact,
+    lake: Lake,
+    submitter: Submitter,
+    request: JobRequest,
+    info: CommitInfo,
+) -> list[CommittedCompaction]:
+    """Run the job; where it fails, what is complete is committed nevertheless."""
+    assert isinstance(request.source, CompactionSource)
+    table, staging_id = lake.table_snapshot(verb.table), request.source.staging_id
+    lake.register_job(staging_id, job_directory(table.root, staging_id), target_of_compaction(table))
+    lake.close()  # no idle connection during the job; the next use opens one again
+    try:
+        ran(lake, request, submitter)
+    except Exception:
+        try:
+            list(_commit(verb, lake, table, staging_id, info))
+            lake.release_job(staging_id)
+        except Exception as error:  # noqa: BLE001 - why the job failed counts; the next try meets this
+            log.warning("What the job had made cannot be committed: %s", error)
+        raise
+    committed = list(_commit(verb, lake, table, staging_id, info))
+    lake.release_job(staging_id)
+    remove_files(lake, request, has_files=False)
+    return committed
+
+
+def _commit(
+    verb: Compact, lake: Lake, table: TableSnapshot, job_id: str, info: CommitInfo
+) -> Iterator[CommittedCompaction]:
+    directory = job_directory(table.root, job_id)
+    for one in commit_compacted(lake, table, directory, info, verb.commit_every, job_id=job_id):
+        log.info(
+            "Committed snapshot %d of %s: %d files in the place of %d",
+            *(one.snapshot.id, table.name, len(one.files), sum(len(file.sources) for file in one.files)),
+        )
+        yield one
+
+
+def _summary(table: TableName, committed: Sequence[CommittedCompaction]) -> Summary:
+    compacted = [file for one in committed for file in one.files]
+    files = [one.file for one in compacted if one.file is not None]
+    return {
+        "table": str(QualifiedName.of(table)),
+        "snapshot_ids": [int(one.snapshot.id) for one in committed],
+        "files_compacted": sum(len(one.sources) for one in compacted),
+        "files_created": len(files),
+        "bytes_created": sum(file.file_size_bytes for file in files),
+    }

@@ -1,0 +1,196 @@
+"""What deletes, updates and merges have in common: rows of one table change, merge-on-read.
+
+Data files stay as they are, and rows keep their row ids. A task that was cleared runs again on the rows that
+are there by then: what it changed before stays changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from uuid6 import uuid7
+
+from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidInputError
+from airflow_provider_ducklake.planning.reading.named_columns import named_columns
+from airflow_provider_ducklake.planning.writing.write import plan_write
+from airflow_provider_ducklake.spark.job.request import (
+    JobRequest,
+    LakeSource,
+    RowChangeSource,
+    job_directory,
+)
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, split_parts
+from airflow_provider_ducklake.sql.spark.filters import readable_filter
+from airflow_provider_ducklake.sql.spark.unknown_columns import unknown_column
+from airflow_provider_ducklake.transaction.changes import AddDeletes, ReadRows
+from airflow_provider_ducklake.writes.merge_arguments import TARGET_ALIAS
+from airflow_provider_ducklake.writes.verb import Write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.planning.reading.scan import ScanPlan
+    from airflow_provider_ducklake.spark.job.request import Clause
+    from airflow_provider_ducklake.spec.commit_key import CommitRecord
+    from airflow_provider_ducklake.spec.names.identifiers import TableName
+    from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
+    from airflow_provider_ducklake.transaction.replay import Replay
+    from airflow_provider_ducklake.writes.verb import Results, Summary
+
+log = logging.getLogger(__name__)
+
+_ROWS = ("rows_deleted", "rows_updated", "rows_inserted")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRowChange:
+    """A change of rows of one table; without a ``request`` the catalog tells that no row can be hit."""
+
+    changes: RowChangeSource
+    request: JobRequest | None
+
+    def write(self, lake: Lake, results: Results, seen: Replay) -> Write | None:  # noqa: ARG002 - see above
+        """Return what the job found and wrote; see ``Verb``."""
+        if results.changes is None:
+            return None
+        table = self.changes.target.table
+        stage = lake.row_changes(table, results.changes)
+        if self._reads_target:  # which rows are hit depends on all rows that the target had
+            stage = replace(stage, changes=(ReadRows(table.table_id, table.name), *stage.changes))
+        return Write((stage,))
+
+    @property
+    def _reads_target(self) -> bool:
+        """Whether the source read the target as well."""
+        source = self.changes.source
+        read = source.tables.values() if isinstance(source, LakeSource) else ()
+        return self.changes.target.table.table_id in {one.table.table_id for one in read}
+
+    def write_again(self, lake: Lake, results: Results, seen: Replay) -> None:
+        """Return None: on other rows the job would have found others."""
+
+    def summary(self, results: Results, write: Write | None, committed: CommittedSnapshot | None) -> Summary:
+        """Return the numbers of the change."""
+        done, table, added = results.changes, self.changes.target.table, results.numbers
+        stages = () if write is None else write.stages
+        deletes = [one for stage in stages for one in stage.changes if isinstance(one, AddDeletes)]
+        summary = {
+            "table": str(table.name),
+            "snapshot_id": int(committed.id) if committed is not None else None,
+            "read_snapshot_id": int(table.snapshot.id),
+            "rows_deleted": done.rows_deleted if done is not None else 0,
+            "rows_updated": done.updated.rows_written if done is not None else 0,
+            "rows_inserted": done.inserted.rows_written if done is not None else 0,
+            "files_added": added["files_added"],
+            "bytes_added": added["bytes_added"],
+            "delete_files_added": sum(len(change.files) for change in deletes),
+            "already_committed": False,
+        }
+        if committed is None:
+            log.info("No row is hit: %s is as before, no snapshot was made.", table.name)
+        else:
+            log.info(
+                "Committed snapshot %d to %s: %d rows deleted, %d updated, %d inserted; %d data files, "
+                "%d delete files",
+                *(summary[key] for key in ("snapshot_id", "table", *_ROWS)),
+                *(summary[key] for key in ("files_added", "delete_files_added")),
+            )
+        return summary
+
+
+def summary_of_records(table: TableName, records: Sequence[CommitRecord]) -> Summary:
+    """Return what is known of a commit that was made before: its snapshot."""
+    unknown = ("read_snapshot_id", *_ROWS, "files_added", "bytes_added", "delete_files_added")
+    return {
+        "table": str(QualifiedName.of(table)),
+        "snapshot_id": int(records[0].snapshot_id),
+        **dict.fromkeys(unknown),
+        "already_committed": True,
+    }
+
+
+def plan_change(verb: str, changes: RowChangeSource, engine: str) -> PlannedRowChange:
+    """Plan a change of rows.
+
+    Raises:
+        ColumnNotFoundError: a text certainly names a column that there is not.
+    """
+    _check_names(changes)
+    plan = changes.target
+    has_rows = bool(plan.files) or any(part.rows for part in plan.inlined_rows)
+    if not has_rows and not changes.not_matched:
+        return PlannedRowChange(changes, None)
+    log.info("Reading %s at snapshot %d", plan.table.name, plan.table.snapshot.id)
+    job_id = str(uuid7())
+    directory = job_directory(plan.table.root, job_id)
+    plans = tuple(plan_write(plan.table, f"{directory}{name}/") for name in ("updated", "inserted"))
+    return PlannedRowChange(changes, JobRequest(job_id, changes, plans, verb=verb, engine=engine))
+
+
+def _check_names(changes: RowChangeSource) -> None:
+    """Look for the columns that conditions and values name, as far as it is certain what they mean."""
+    table, is_alone = changes.target.table, changes.source is None
+    for text in (changes.on, *_texts(changes.clauses)):
+        name = unknown_column(text or "", table.schema.names, alias=changes.target_alias, is_alone=is_alone)
+        if name is not None:
+            raise ColumnNotFoundError(name, str(table.name), table.schema.names, text or "")
+
+
+def _texts(clauses: Iterable[Clause]) -> Iterator[str | None]:
+    for clause in clauses:
+        yield clause.condition
+        yield from (clause.values or {}).values()
+
+
+def find_target(
+    lake: Lake,
+    table: TableName,
+    condition: str | None = None,
+    *,
+    aliases: Sequence[str] = (TARGET_ALIAS,),
+    stats_of: str = "",
+) -> ScanPlan:
+    """Return all columns of the rows for which a condition may hold, as the newest snapshot has them.
+
+    The first of the ``aliases`` is what the condition calls the table, the others are of other tables. The
+    files have the statistics of the columns that the text ``stats_of`` names. The plan has no filter: the
+    job finds the rows itself.
+
+    Raises:
+        TableNotFoundError: there is no such table.
+    """
+    found = lake.table_snapshot(table)
+    where = None
+    if condition is not None:
+        where = readable_filter(
+            condition, found.schema, str(found.name), alias=aliases[0], others=aliases[1:]
+        )
+    names = named_columns([stats_of], [column.name for column in found.schema.columns if not column.children])
+    return replace(lake.scan(table, found.snapshot.id, where=where, stats_of=names), where=None)
+
+
+def check_columns(plan: ScanPlan, paths: Iterable[str]) -> None:
+    """Look for columns before a job does, which takes longer; of a field only its column is looked for.
+
+    Raises:
+        ColumnNotFoundError: the table has no such column.
+    """
+    for path in paths:
+        plan.table.schema.find(split_parts(path)[0], str(plan.table.name))
+
+
+def check_values(values: object, name: str) -> Mapping[str, str]:
+    """Return expressions by the columns that they are for.
+
+    Raises:
+        InvalidInputError: something else.
+    """
+    is_mapping = hasattr(values, "items") and bool(values)
+    if not is_mapping or not all(isinstance(one, str) for pair in values.items() for one in pair):  # type: ignore[attr-defined]  # asked for above
+        raise InvalidInputError(
+            f'{name} is {values!r}; give {{"column": "expression"}}, a string in Spark SQL for each column.'
+        )
+    return dict(values.items())  # type: ignore[attr-defined]

@@ -1,0 +1,233 @@
+"""Carry a verb out: plan, register the job, run it, commit its files, remove what only the job needed."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.errors import CommitStateUnknownError, DuckLakeError, TransactionConflictError
+from airflow_provider_ducklake.planning.writing.job_target import target_of_write
+from airflow_provider_ducklake.planning.writing.staged import StagedWrite
+from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
+from airflow_provider_ducklake.writes.verb import Commit, Outcome, Results
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.spark.job.request import JobRequest
+    from airflow_provider_ducklake.spec.commit_key import CommitRecord
+    from airflow_provider_ducklake.writes.verb import (
+        PlannedWrite,
+        StageableVerb,
+        Submitter,
+        Summary,
+        Verb,
+        Write,
+    )
+
+log = logging.getLogger(__name__)
+
+
+def run(verb: Verb, lake: Lake, submitter: Submitter, commit: Commit) -> Outcome:
+    """Carry a verb out as one snapshot, or find that its commit key was committed before.
+
+    On any failure nothing is visible and the job's files are removed, but where the outcome of COMMIT is
+    unknown: then the files stay, and a retry under the same key finds out.
+
+    Raises:
+        InvalidInputError, NotFoundError: bad input; no job was started.
+        SparkJobError: the job failed.
+        CommitError: nothing was committed.
+        CommitStateUnknownError: the connection broke during COMMIT.
+    """
+    if commit.seen.done:
+        return earlier(verb, lake, commit.seen.done)
+    submitter.ready()
+    planned = verb.plan(lake, commit, submitter.resolve)
+    request = planned.request
+    if request is None:
+        results = Results()
+        write, committed = _commit(lake, planned, results, commit, ())
+        return Outcome(committed, planned.summary(results, write, committed))
+    check(lake, request, submitter)
+    with _registered(lake, request) as registered:
+        results = ran(lake, request, submitter)
+        write, committed = _commit_or_remove(lake, planned, request, results, commit)
+        registered.is_released = committed is not None and not committed.is_earlier
+    if committed is not None and committed.is_earlier:
+        remove_files(lake, request)
+        return earlier(verb, lake, committed.records, committed)
+    summary = planned.summary(results, write, committed)
+    _tidy_up(lake, request, results, submitter)
+    return Outcome(committed, summary)
+
+
+def earlier(
+    verb: Verb, lake: Lake, records: Sequence[CommitRecord], committed: CommittedSnapshot | None = None
+) -> Outcome:
+    """Return the outcome of a commit that was made before."""
+    announce_earlier(records)
+    found = committed or CommittedSnapshot.earlier(tuple(records))
+    return Outcome(found, verb.summary_of_records(lake, records))
+
+
+def announce_earlier(records: Sequence[CommitRecord]) -> None:
+    """Say that the commit was made before."""
+    log.info(
+        "Snapshot %d, committed at %s, is this task's already: nothing is written.",
+        records[0].snapshot_id,
+        records[0].committed_at.isoformat(timespec="seconds"),
+    )
+
+
+def stage(verb: StageableVerb, lake: Lake, submitter: Submitter) -> Summary:
+    """Run the job and write down what its files are for; nothing of them is visible.
+
+    Raises:
+        InvalidInputError, NotFoundError, SparkJobError: as ``run``.
+    """
+    submitter.ready()
+    planned = verb.plan(lake, Commit(CommitInfo()), submitter.resolve)
+    request = planned.request
+    check(lake, request, submitter)
+    noted = job_io.target_of_stage(planned.target)
+    lake.register_job(request.job_id, request.directory, noted, must_note=True)
+    lake.close()  # no idle connection during the job; the next use opens one again
+    try:
+        (result,) = submitter.run(request, lake.storage_options).of_plans
+        staged = StagedWrite(request.job_id, request.directory, request.verb, planned.target, result)
+        uri = job_io.write_stage(staged, lake.storage_options)
+    except BaseException:
+        remove_files(lake, request)
+        _release(lake, request)
+        raise
+    return _summary_of_stage(staged, uri)
+
+
+def _summary_of_stage(staged: StagedWrite, uri: str) -> Summary:
+    summary = {
+        "staged": uri,
+        "table": str(staged.target.name),
+        "rows_staged": staged.result.rows_written,
+        "files_staged": len(staged.result.data_files),
+        "bytes_staged": sum(file.file_size_bytes for file in staged.result.data_files),
+    }
+    log.info(
+        "Staged %d rows, %d data files, %d bytes for %s, planned on snapshot %d: %s",
+        *(summary[key] for key in ("rows_staged", "files_staged", "bytes_staged", "table")),
+        staged.base,
+        uri,
+    )
+    return summary
+
+
+def check(lake: Lake, request: JobRequest, submitter: Submitter) -> None:
+    """Refuse a request whose job would fail, before it is registered.
+
+    Raises:
+        UntrustedValueError: a table has its directory where the lake must not write.
+        InvalidInputError, NotFoundError: this Spark could not run it.
+    """
+    for directory in request.directories:
+        lake.check_writable(directory)
+    submitter.check(request, lake.storage_options)
+
+
+class _Registered:
+    """A registered job; a commit of its files releases it."""
+
+    is_released = False
+
+
+@contextmanager
+def _registered(lake: Lake, request: JobRequest) -> Iterator[_Registered]:
+    """Keep a clean-up of orphaned files away from the job's until it is known what becomes of them."""
+    lake.register_job(request.job_id, request.directory, target_of_write(request.directory))
+    lake.close()  # no idle connection during the job; the next use opens one again
+    registered = _Registered()
+    try:
+        yield registered
+    except CommitStateUnknownError:
+        raise
+    except DuckLakeError:
+        _release(lake, request)
+        raise
+    if not registered.is_released:
+        _release(lake, request)
+
+
+def _release(lake: Lake, request: JobRequest) -> None:
+    try:
+        lake.release_job(request.job_id)
+    except Exception as error:  # noqa: BLE001 - a clean-up must not hide why
+        log.warning("Cannot release job %s: %s", request.job_id, error)
+
+
+def ran(lake: Lake, request: JobRequest, submitter: Submitter) -> Results:
+    """Run the job; where it fails, remove its files.
+
+    Raises:
+        DuckLakeError: the job's own error.
+    """
+    try:
+        return submitter.run(request, lake.storage_options)
+    except BaseException:
+        remove_files(lake, request)
+        raise
+
+
+def _commit_or_remove(
+    lake: Lake, planned: PlannedWrite, request: JobRequest, results: Results, commit: Commit
+) -> tuple[Write | None, CommittedSnapshot | None]:
+    try:
+        return _commit(lake, planned, results, commit, (request.job_id,))
+    except CommitStateUnknownError:  # the snapshot may be there, and name the files; the retry looks
+        raise
+    except DuckLakeError:  # whatever else comes, a time-out say, may come after COMMIT: the files stay
+        remove_files(lake, request)
+        raise
+
+
+def _commit(
+    lake: Lake, planned: PlannedWrite, results: Results, commit: Commit, job_ids: Sequence[str]
+) -> tuple[Write | None, CommittedSnapshot | None]:
+    write = planned.write(lake, results, commit.seen)
+    try:
+        return write, _committed(lake, write, commit, job_ids)
+    except TransactionConflictError:
+        again = planned.write_again(lake, results, commit.seen)
+        if again is None:
+            raise
+        return again, _committed(lake, again, commit, job_ids)
+
+
+def _committed(
+    lake: Lake, write: Write | None, commit: Commit, job_ids: Sequence[str]
+) -> CommittedSnapshot | None:
+    if write is None:
+        return None
+    return lake.commit_stages(
+        write.stages, commit.info, keyed=commit.keyed, job_ids=job_ids, consumed=write.consumed
+    )
+
+
+def _tidy_up(lake: Lake, request: JobRequest, results: Results, submitter: Submitter) -> None:
+    """Remove what only the job needed. The commit has landed: no failure here may fail the task."""
+    if not results.has_files:
+        remove_files(lake, request, has_files=False)
+        return
+    try:
+        submitter.tidy_up(request, lake.storage_options)
+    except Exception as error:  # noqa: BLE001 - a retry would write the rows again
+        log.warning("Cannot remove the job's own files from %s: %s", request.directory, error)
+
+
+def remove_files(lake: Lake, request: JobRequest, *, has_files: bool = True) -> None:
+    """Remove all that the job wrote: no snapshot names it. A failure is logged, not raised."""
+    try:
+        job_io.delete_job_directories(request, lake.storage_options, has_files=has_files)
+    except Exception as error:  # noqa: BLE001 - a clean-up must not hide why
+        log.warning("Cannot remove %s: %s", request.directory, error)
