@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import URL
 
+    from airflow_provider_ducklake.spec.options import OptionRow
+
 
 class Lake(LakeMaintenance):
     """An open lake. Make one with ``Lake.connect`` or ``Lake.create``.
@@ -65,17 +67,15 @@ class Lake(LakeMaintenance):
             # the driver would make an empty file
             raise NotADuckLakeError(shown(parsed), "does not exist: there is no such file")
         dialect = dialect_of(open_engine(parsed), metadata_schema)
-        tables = catalog_tables(CURRENT, metadata_schema)
         try:
-            with translated(parsed), dialect.reading() as connection:
-                found = dialect.has_table(connection, tables["metadata"].name, metadata_schema)
-                version = _version(read.stored_versions(connection, tables) if found else [], shown(parsed))
-                tables = catalog_tables(version, metadata_schema)
-                options = read.option_rows(connection, tables)
+            with translated(parsed):
+                options = read.stored_options(dialect, metadata_schema)
+            version = _version(options, shown(parsed))
         except BaseException:
             dialect.engine.dispose()
             raise
         found_at = None if data_path is None else directory_path(data_path)
+        tables = catalog_tables(version, metadata_schema)
         return cls(dialect, tables, options, storage_options, found_at, foreign_files=foreign_files)
 
     @classmethod
@@ -118,7 +118,8 @@ class Lake(LakeMaintenance):
         )
 
 
-def _version(texts: Sequence[str], catalog: str) -> SpecVersion:
-    if not texts:
+def _version(options: Sequence[OptionRow], catalog: str) -> SpecVersion:
+    stored = [one.value for one in options if one.key == "version" and one.scope is None]
+    if not stored:
         raise NotADuckLakeError(catalog)
-    return min(SpecVersion.parse(text) for text in texts)
+    return min(map(SpecVersion.parse, stored))

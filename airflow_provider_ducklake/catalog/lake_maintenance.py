@@ -13,7 +13,7 @@ from airflow_provider_ducklake.catalog.migrations.migrate import Files, Migratio
 from airflow_provider_ducklake.catalog.open_lake import translated
 from airflow_provider_ducklake.catalog.restoring.plan import RestoreRequest
 from airflow_provider_ducklake.catalog.restoring.restore import restore
-from airflow_provider_ducklake.catalog.snapshot.scan import plan_table
+from airflow_provider_ducklake.catalog.snapshot.scan import find_files
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
 from airflow_provider_ducklake.catalog.upkeep import cleanup, expiry, orphans
 from airflow_provider_ducklake.catalog.upkeep.compaction import (
@@ -82,7 +82,7 @@ class LakeMaintenance(LakeWrites):
                 rule = replace(rule, before=self._first_since(connection, older_than))
             files = None
             if where is not None:
-                files = plan_table(connection, self._catalog, found, (), where).files
+                files = find_files(connection, self._catalog, found, where)
             return plan_merge(connection, self._catalog, found, rule, files)
 
     def plan_rewrite(self, table: TableName, rule: RewriteRule | None = None) -> Compaction:

@@ -14,7 +14,7 @@ from airflow_provider_ducklake.catalog.reports import watch
 from airflow_provider_ducklake.catalog.reports.change_feed import ChangeFeed
 from airflow_provider_ducklake.catalog.reports.column_bounds import ColumnBounds, column_bounds
 from airflow_provider_ducklake.catalog.reports.health import LakeHealth, health
-from airflow_provider_ducklake.catalog.reports.read_changes import check_complete, plan_changes
+from airflow_provider_ducklake.catalog.reports.read_changes import check_complete, find_changes
 from airflow_provider_ducklake.catalog.reports.row_counts import count_rows
 from airflow_provider_ducklake.catalog.reports.table_info import (
     ListedFile,
@@ -24,8 +24,7 @@ from airflow_provider_ducklake.catalog.reports.table_info import (
 )
 from airflow_provider_ducklake.catalog.snapshot import read, read_snapshots
 from airflow_provider_ducklake.catalog.snapshot.registered_files import registered
-from airflow_provider_ducklake.catalog.snapshot.scan import plan_table
-from airflow_provider_ducklake.catalog.snapshot.staged import table_to_read
+from airflow_provider_ducklake.catalog.snapshot.scan import Wanted, find_scan
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import find_table, load_table
 from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
@@ -93,7 +92,7 @@ class LakeReads(OpenLake):
 
     def _first_snapshot(self, connection: Connection, start: int | datetime) -> Snapshot:
         if isinstance(start, datetime):
-            return read_snapshots.snapshot_from_time(connection, self._catalog.tables, aware(start))
+            return read_snapshots.snapshot_from_time(connection, self._catalog, aware(start))
         return self._snapshot(connection, start)
 
     def tables(self, at: At = None) -> list[QualifiedName]:
@@ -281,12 +280,11 @@ class LakeReads(OpenLake):
         self._refuse_unusable()
         if staged and at is not None:
             raise InvalidInputError("Staged writes follow the newest snapshot: leave at out.")
-        name = QualifiedName.of(table)
-        with self._reading() as connection:  # one for all: a flush moves rows between files and the catalog
-            found = self._snapshot(connection, at)
-            without_files = table_to_read(connection, self._catalog, found, name, staged)
-            chosen = None if columns is None else tuple(columns)
-            return plan_table(connection, self._catalog, without_files, chosen, where, stats_of=stats_of)
+        moment = aware(at) if isinstance(at, datetime) else at
+        with translated(self._catalog.dialect.engine.url):
+            return find_scan(
+                self._catalog, QualifiedName.of(table), moment, Wanted(columns, where, stats_of), staged
+            )
 
     def _first_since(self, connection: Connection, time: datetime) -> SnapshotId | None:
         """Return the first snapshot at or after a time; None: there is none yet."""
@@ -374,7 +372,7 @@ class LakeReads(OpenLake):
         with self._reading() as connection:
             first = self._first_snapshot(connection, start)
             last = self._snapshot(connection, end)
-            plan = plan_changes(connection, self._catalog, QualifiedName.of(table), first.id, last)
+            plan = find_changes(connection, self._catalog, QualifiedName.of(table), first.id, last)
         return ChangeFeed(plan, self.locate)
 
     def changes_after(self, table: TableName, after: int, at: At = None) -> ChangeFeed:
@@ -389,7 +387,7 @@ class LakeReads(OpenLake):
         with self._reading() as connection:
             last = self._snapshot(connection, at)
             check_complete(connection, self._catalog.tables, str(name), after, last.id)
-            plan = plan_changes(connection, self._catalog, name, after + 1, last)
+            plan = find_changes(connection, self._catalog, name, after + 1, last)
         return ChangeFeed(plan, self.locate)
 
     def changes_of_source(
@@ -406,7 +404,7 @@ class LakeReads(OpenLake):
             last = self._snapshot(connection, upto)
             rows = read.table_rows(connection, tables, last.id)
             name = next(row.qualified for row in rows if row.id == source_id)
-            plan = plan_changes(connection, self._catalog, name, after + 1, last)
+            plan = find_changes(connection, self._catalog, name, after + 1, last)
         return ChangeFeed(plan, self.locate)
 
     def is_unchanged(self, table_id: TableId, after: SnapshotId, upto: SnapshotId) -> bool:
@@ -441,10 +439,8 @@ class LakeReads(OpenLake):
         ``kinds`` says what to look for (``data`` means insert or delete). None: nothing of it, or no such
         table yet. Compaction and flushes are nothing.
         """
-        with self._reading() as connection:
-            return watch.table_changes(
-                connection, self._catalog.tables, QualifiedName.of(table), since, kinds
-            )
+        with translated(self._catalog.dialect.engine.url):
+            return watch.table_changes(self._catalog, QualifiedName.of(table), since, kinds)
 
     def table_health(self, tables: Collection[TableName] | None = None) -> LakeHealth:
         """Return numbers that say whether tables want maintenance, from the catalog alone; default: of all.

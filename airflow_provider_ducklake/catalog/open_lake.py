@@ -81,11 +81,8 @@ class OpenLake:
             yield connection
 
     def _snapshot(self, connection: Connection, at: At) -> Snapshot:
-        if at is None:
-            return read_snapshots.head(connection, self._catalog.tables)
-        if isinstance(at, datetime):
-            return read_snapshots.snapshot_by_time(connection, self._catalog.tables, aware(at))
-        return read_snapshots.snapshot_by_id(connection, self._catalog.tables, at)
+        moment = aware(at) if isinstance(at, datetime) else at
+        return read_snapshots.snapshot_at(connection, self._catalog, moment)
 
     def locate(self, path: str) -> Location:
         """Return where a lake path lies, with this lake's storage options."""

@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.catalog.database.questions import in_parts
-from airflow_provider_ducklake.catalog.snapshot import read, read_files
+from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_snapshots
+from airflow_provider_ducklake.catalog.snapshot.read_files import WantedFiles
 from airflow_provider_ducklake.errors import TransactionConflictError
 from airflow_provider_ducklake.transaction.changes import (
     AddDeletes,
@@ -87,8 +88,8 @@ def _files(
     found = [
         file
         for part in in_parts(ids)
-        for file in read_files.data_files(
-            connection, tables, base, change.table_id, root, only=file_id.in_(part), stats_of=()
+        for file in WantedFiles(tables, base, change.table_id, root, file_id.in_(part), ()).ask(
+            connection, catalog
         )
     ]
     return root, found

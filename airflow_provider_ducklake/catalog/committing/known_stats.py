@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import column, func, literal, select, table
+from sqlalchemy import func, literal, select
 
 from airflow_provider_ducklake.catalog.committing.known_targets import with_targets
 from airflow_provider_ducklake.catalog.database.questions import in_parts
@@ -15,8 +15,10 @@ from airflow_provider_ducklake.catalog.snapshot import (
     read_snapshots,
     read_statistics,
 )
-from airflow_provider_ducklake.catalog.snapshot.inlined_read import layout_schema
+from airflow_provider_ducklake.catalog.snapshot.inlined_layouts import bare_table
+from airflow_provider_ducklake.catalog.snapshot.inlined_read import live_layouts
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import INLINING_DIALECTS, inlined_table
+from airflow_provider_ducklake.catalog.snapshot.read_layouts import layout_schema
 from airflow_provider_ducklake.catalog.snapshot.registered_files import with_foreign_files
 from airflow_provider_ducklake.spec.ids import TableId
 from airflow_provider_ducklake.transaction.changes import (
@@ -177,11 +179,9 @@ def _columns_with_inlined_values(
 ) -> set[ColumnId]:
     """Return the leaf columns that have, or nested may have, a value in the catalog's inlined rows."""
     found: set[ColumnId] = set()
-    for version in read_layouts.layouts(connection, catalog.tables, table_id):
-        schema = layout_schema(connection, catalog.tables, table_id, version)
-        rows = inlined_table(schema, table_id, version, catalog.tables.metadata_schema)
-        if not catalog.dialect.has_table(connection, rows.name, rows.schema):
-            continue
+    for layout in live_layouts(connection, catalog, table_id):
+        schema = layout_schema(connection, catalog.tables, table_id, layout.schema_version)
+        rows = inlined_table(schema, table_id, layout.schema_version, catalog.tables.metadata_schema)
         counts = connection.execute(select(*(func.count(rows.c[name]) for name in schema.names))).one()
         for top, count in zip(schema.columns, counts, strict=True):
             found.update(leaf.id for leaf in top.leaves() if count)
@@ -190,11 +190,10 @@ def _columns_with_inlined_values(
 
 def live_inlined_tables(connection: Connection, catalog: Catalog, table_id: int) -> tuple[str, ...]:
     """Return the catalog tables that hold live rows of a table."""
-    schema = catalog.tables.metadata_schema
     found: list[str] = []
-    for name in read_layouts.inlined_tables(connection, catalog.tables, table_id):
-        rows = table(name, column("end_snapshot"), schema=schema)
+    for layout in live_layouts(connection, catalog, table_id):
+        rows = bare_table(catalog.tables, table_id, layout.schema_version)
         query = select(literal(1)).select_from(rows).where(rows.c.end_snapshot.is_(None)).limit(1)
-        if catalog.dialect.has_table(connection, name, schema) and connection.execute(query).first():
-            found.append(name)
+        if connection.execute(query).first():
+            found.append(layout.name)
     return tuple(found)

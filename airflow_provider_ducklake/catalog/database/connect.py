@@ -142,12 +142,14 @@ def _postgres_engine(url: URL) -> Engine:
         "prepare_threshold": None,  # of no use for texts that hold their values; and poolers like it
     }
     arguments = {key: value for key, value in arguments.items() if key not in url.query}
-    return _server_engine(url, arguments)
+    return _server_engine(url, arguments, use_native_hstore=False)  # looking for it takes three round trips
 
 
-def _server_engine(url: URL, arguments: dict[str, Any]) -> Engine:
+def _server_engine(url: URL, arguments: dict[str, Any], **options: bool) -> Engine:
     """Return an engine that asks a connection whether it still lives where it lay idle for a moment."""
-    engine = create_engine(url, connect_args=arguments, isolation_level="READ COMMITTED", pool_size=2)
+    engine = create_engine(
+        url, connect_args=arguments, isolation_level="READ COMMITTED", pool_size=2, **options
+    )
     _leave_connections_to_their_process(engine)
 
     @event.listens_for(engine, "checkin")

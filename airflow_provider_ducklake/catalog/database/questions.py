@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from sqlalchemy import ColumnElement, bindparam
+from sqlalchemy import BigInteger, BindParameter, ColumnElement, bindparam
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Column, CompoundSelect, Connection, Select
+    from sqlalchemy.types import TypeEngine
 
 Answer = TypeVar("Answer")
 Value = TypeVar("Value")
@@ -34,14 +35,23 @@ class Question(Generic[Answer]):
         return self.read(connection.execute(self.query, dict(self.parameters)).all())
 
 
+AT = bindparam("at", type_=BigInteger())  # a snapshot
+OF_TABLE = bindparam("table", type_=BigInteger())
+
+
 def one_of(column: Column[Any], count: int) -> ColumnElement[bool]:
     """Return the condition that a column is one of ``count`` parameters, for ``values_of``."""
-    return column.in_([bindparam(f"id_{number}", type_=column.type) for number in range(count)])
+    return column.in_(parameters(count, column.type))
 
 
-def values_of(ids: Collection[int]) -> dict[str, int]:
-    """Return the parameters of ``one_of``."""
-    return {f"id_{number}": one for number, one in enumerate(ids)}
+def parameters(count: int, type_: TypeEngine[Any]) -> list[BindParameter[Any]]:
+    """Return ``count`` parameters, for ``values_of``."""
+    return [bindparam(f"value_{number}", type_=type_) for number in range(count)]
+
+
+def values_of(values: Collection[Any]) -> dict[str, Any]:
+    """Return the values of ``parameters``."""
+    return {f"value_{number}": one for number, one in enumerate(values)}
 
 
 _VALUES_AT_ONCE = 10_000  # databases limit the parameters of a statement: SQLite to 32,766

@@ -101,15 +101,24 @@ class Batches:
             WeakKeyDictionary()
         )
 
-    def ask(self, connection: Connection, questions: Mapping[str, Question[Any]]) -> dict[str, Any]:
-        """Return the answers to the questions by their names."""
+    def ask(
+        self,
+        connection: Connection,
+        questions: Mapping[str, Question[Any]],
+        *,
+        begin: Sequence[str] = (),
+        end: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Return the answers to the questions, asked between statements, by their names."""
+        if not questions:
+            return {}
         literal = _Literals(_driver(connection))
         compiled = [self._of(question.query) for question in questions.values()]
         texts = [
             one.with_values(question.parameters, literal)
             for one, question in zip(compiled, questions.values(), strict=True)
         ]
-        result = _run(connection, texts)
+        result = _run(connection, [*begin, *texts, *end])
         cursor: Any = result.cursor
         answers = {}
         for (name, question), one in zip(questions.items(), compiled, strict=True):
@@ -203,12 +212,15 @@ def _binder(type_: TypeEngine[Any], dialect: Dialect) -> Callable[[Any], Any] | 
     return None if of_item is None else lambda values: [of_item(value) for value in values]
 
 
+_NUMERIC = psycopg.adapters.types["numeric"].oid  # as which a NUMERIC comes; for other types it says nothing
+
+
 def _row_reader(statement: ClauseElement, dialect: Dialect) -> Callable[[Sequence[Any]], Any]:
     """Return what makes a named tuple of Python values of a driver's row."""
     columns = statement.selected_columns if isinstance(statement, Select) else ()
     names = [str(column.key) for column in columns]
     row_type = namedtuple("Row", names, rename=True)  # type: ignore[misc]  # functions have no name
-    readers = [column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns]
+    readers = [column.type.dialect_impl(dialect).result_processor(dialect, _NUMERIC) for column in columns]
     if not any(readers):
         return row_type._make
     return lambda values: row_type._make(

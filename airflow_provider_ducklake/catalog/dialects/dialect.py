@@ -5,22 +5,25 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sqlalchemy import ColumnElement, Connection, Engine, inspect, select
+from sqlalchemy import ColumnElement, Connection, Engine, Select, String, inspect, or_, select, true
 from sqlalchemy.schema import CreateSchema
 
+from airflow_provider_ducklake.catalog.database.questions import Question, parameters, values_of
 from airflow_provider_ducklake.catalog.dialects.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from sqlalchemy import Table
     from sqlalchemy.exc import DBAPIError
 
-    from airflow_provider_ducklake.catalog.database.questions import Question
+    from airflow_provider_ducklake.spec.schema import TableSchema
 
 
 class CatalogDialect(ABC):
@@ -28,12 +31,15 @@ class CatalogDialect(ABC):
 
     ``transactional_ddl``: whether CREATE and DROP are part of the transaction; where they are not, they would
     commit it, and must run before it begins or after it ended. ``initial_options``: rows of
-    ``ducklake_metadata`` that new lakes get there. ``clock`` is the server's time.
+    ``ducklake_metadata`` that new lakes get there. ``clock`` is the server's time. ``reads_inlined``: whether
+    we know its tables of inlined rows. ``compares_decimals``: whether it compares all digits of decimals.
     """
 
     transactional_ddl: ClassVar[bool] = True
     initial_options: ClassVar[Mapping[str, str]] = MappingProxyType({})
     clock: ClassVar[ColumnElement[datetime] | None] = None
+    reads_inlined: ClassVar[bool] = True
+    compares_decimals: ClassVar[bool] = False
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -51,12 +57,46 @@ class CatalogDialect(ABC):
     ) -> Iterator[tuple[Connection, dict[str, Any]]]:
         """Do as ``writing``; beside the connection yield the answers to questions asked under the lock."""
         with self.writing() as connection:
-            yield connection, {name: question.ask(connection) for name, question in questions.items()}
+            yield connection, self.ask(connection, questions)
 
     def ask_at_once(self, questions: Mapping[str, Question[Any]]) -> dict[str, Any]:
         """Return the answers to the questions by their names, each as of its own moment."""
         with self.reading() as connection:
-            return {name: question.ask(connection) for name, question in questions.items()}
+            return self.ask(connection, questions)
+
+    def ask(
+        self,
+        connection: Connection,
+        questions: Mapping[str, Question[Any]],
+        *,
+        is_last: bool = False,  # noqa: ARG002 - the end of a transaction is no round trip of its own everywhere
+    ) -> dict[str, Any]:
+        """Return the answers to the questions by their names, in one round trip where the database can.
+
+        ``is_last``: they are the last thing that the connection's transaction, which wrote nothing, is for.
+        """
+        return {name: question.ask(connection) for name, question in questions.items()}
+
+    @property
+    def name(self) -> str:
+        """SQLAlchemy's name of the database."""
+        return self.engine.dialect.name
+
+    def inlined_cells(self, rows: Table, schema: TableSchema) -> Select[Any]:  # noqa: ARG002 - for DuckDB
+        """Return the query for the rows of a catalog table that inlines rows of those columns."""
+        return select(*rows.c)
+
+    def with_literals(self, row: dict[str, Any], schema: TableSchema) -> dict[str, Any]:  # noqa: ARG002 - as well
+        """Return a row of such a query with its nested values as DuckDB's literals."""
+        return row
+
+    def is_ordered(self, times: ColumnElement[Any]) -> ColumnElement[bool]:  # noqa: ARG002 - for SQLite
+        """Return which of a column's times the database compares by what they are."""
+        return true()
+
+    def bytewise(self, text: ColumnElement[Any]) -> ColumnElement[Any]:
+        """Return a text that compares byte by byte, whatever the database's collation."""
+        return text
 
     def writer(self, connection: Connection) -> Writer:
         """Return what executes the effects of a commit, and ends it."""
@@ -65,6 +105,14 @@ class CatalogDialect(ABC):
     @abstractmethod
     def reading(self) -> AbstractContextManager[Connection]:
         """Yield a connection whose statements all see one state of the catalog."""
+
+    @contextmanager
+    def reading_after(
+        self, questions: Mapping[str, Question[Any]]
+    ) -> Iterator[tuple[Connection, dict[str, Any]]]:
+        """Do as ``reading``; beside the connection yield the answers to the first questions."""
+        with self.reading() as connection:
+            yield connection, self.ask(connection, questions)
 
     def server_time(self, connection: Connection) -> datetime:
         """Return the catalog's clock as an aware time; a file has none of its own."""
@@ -92,18 +140,41 @@ class CatalogDialect(ABC):
     def try_to_create_table(self, schema: str | None) -> None:  # noqa: B027 - a file has no users
         """Create a table where the catalog's are, and take it back, to see whether the user may."""
 
+    @staticmethod
+    @abstractmethod
+    def all_columns(schema: str | None) -> Select[Any]:
+        """Return the query for the columns of all tables of a schema, in order: the two names of each."""
+
+    def which_columns(self, like: Collection[str], schema: str | None) -> Question[dict[str, list[str]]]:
+        """Ask for the columns, in order, of each table whose name is like one of some patterns."""
+        return Question(_columns_like(type(self), schema, len(like)), _by_table, values_of(like))
+
     def has_table(self, connection: Connection, name: str, schema: str | None) -> bool:
         """Whether the database has a table of that name."""
-        return inspect(connection).has_table(name, schema=schema)
+        return name in self.which_columns((name,), schema).ask(connection)
 
     def table_names(self, connection: Connection, schema: str | None) -> set[str]:
         """Return the names of all tables of the database, or of a schema of it."""
         return set(inspect(connection).get_table_names(schema))
 
     def column_names(self, connection: Connection, table: str, schema: str | None) -> list[str]:
-        """Return the names of a table's columns, in order."""
-        return [column["name"] for column in inspect(connection).get_columns(table, schema)]
+        """Return the names of a table's columns, in order; none where there is no such table."""
+        return self.which_columns((table,), schema).ask(connection).get(table, [])
 
     def copy_file(self, connection: Connection, target: Path) -> None:
         """Copy a catalog that is a file, as the connection's transaction, which changed nothing, sees it."""
         raise NotImplementedError
+
+
+@lru_cache
+def _columns_like(dialect: type[CatalogDialect], schema: str | None, count: int) -> Select[Any]:
+    query = dialect.all_columns(schema)
+    name = next(iter(query.selected_columns))
+    return query.where(or_(*(name.like(one) for one in parameters(count, String()))))
+
+
+def _by_table(rows: Iterable[Any]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for table, column in rows:
+        found.setdefault(table, []).append(column)
+    return found

@@ -7,33 +7,44 @@ moment, and then named in an error.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import (
+    VARCHAR,
+    ColumnElement,
+    Connection,
+    Engine,
+    LargeBinary,
+    and_,
+    cast,
+    func,
+    select,
+    text,
+    type_coerce,
+)
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.types import NullType
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from airflow_provider_ducklake.catalog.database.connect import CONNECT_TIMEOUT_SECONDS, duckdb_engine, shown
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
 from airflow_provider_ducklake.catalog.dialects.lock_file import locked
 from airflow_provider_ducklake.errors import CatalogUnavailableError
+from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType, ScalarType
+from airflow_provider_ducklake.spec.types.literals import format_literal, parse_cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_HAS_TABLE = text(
-    "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database()"
-    " AND schema_name = :schema AND table_name = :name"
-)
+    from sqlalchemy import Select, Table
+
+    from airflow_provider_ducklake.spec.schema import TableSchema
+
 _TABLE_NAMES = text(
     "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
     " AND schema_name = :schema"
-)
-_COLUMN_NAMES = text(
-    "SELECT column_name FROM duckdb_columns() WHERE database_name = current_database()"
-    " AND schema_name = :schema AND table_name = :name ORDER BY column_index"
 )
 _CURRENT = text("SELECT current_database()")
 _COPY = "airflow_ducklake_copy"
@@ -76,6 +87,17 @@ class DuckDbDialect(CatalogDialect):
             raise CatalogUnavailableError(shown(engine.url), f"{said} {_ADVICE}") from error
         return connection
 
+    def inlined_cells(self, rows: Table, schema: TableSchema) -> Select[Any]:
+        """Ask for columns of DuckDB's own types as its texts: Python's types end sooner."""
+        kept = [column for column in rows.c if column.name not in schema.names]
+        return select(*kept, *(_cell(rows.c[one.name], one.type) for one in schema.columns))
+
+    def with_literals(self, row: dict[str, Any], schema: TableSchema) -> dict[str, Any]:
+        for column in schema.columns:
+            if column.children and row[column.name] is not None:
+                row[column.name] = format_literal(column.type, parse_cast(column.type, row[column.name]))
+        return row
+
     def is_lost_race(self, error: DBAPIError) -> bool:
         return isinstance(error.orig, duckdb.ConstraintException | duckdb.TransactionException)
 
@@ -93,20 +115,28 @@ class DuckDbDialect(CatalogDialect):
             connection.exec_driver_sql(statement)
             connection.commit()
 
-    def has_table(self, connection: Connection, name: str, schema: str | None) -> bool:
+    @staticmethod
+    def all_columns(schema: str | None) -> Select[Any]:
         """Ask DuckDB's own tables; its SQLAlchemy dialect asks PostgreSQL's, which DuckDB has not all of."""
-        values = {"schema": schema or "main", "name": name}
-        return bool(connection.execute(_HAS_TABLE, values).scalar_one())
+        names = ("database_name", "schema_name", "table_name", "column_name", "column_index")
+        found = func.duckdb_columns().table_valued(*names)
+        is_there = and_(
+            found.c.database_name == func.current_database(), found.c.schema_name == (schema or "main")
+        )
+        query = select(found.c.table_name, found.c.column_name).where(is_there)
+        return query.order_by(found.c.table_name, found.c.column_index)
 
     def table_names(self, connection: Connection, schema: str | None) -> set[str]:
-        """Ask DuckDB's own tables, as ``has_table`` does."""
+        """Ask DuckDB's own tables, as ``all_columns`` does."""
         return set(connection.execute(_TABLE_NAMES, {"schema": schema or "main"}).scalars())
-
-    def column_names(self, connection: Connection, table: str, schema: str | None) -> list[str]:
-        """Ask DuckDB's own tables, as ``has_table`` does."""
-        values = {"schema": schema or "main", "name": table}
-        return list(connection.execute(_COLUMN_NAMES, values).scalars())
 
 
 def _is_io_error(error: BaseException) -> bool:
     return isinstance(error, DBAPIError) and isinstance(error.orig, duckdb.IOException)
+
+
+def _cell(cell: ColumnElement[Any], type_: DuckLakeType) -> ColumnElement[Any]:
+    if type_ == ScalarType("blob"):
+        return type_coerce(cell, LargeBinary)
+    untyped = type_coerce(cell, NullType())
+    return untyped if type_ == ScalarType("varchar") else cast(untyped, VARCHAR)

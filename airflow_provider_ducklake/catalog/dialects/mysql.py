@@ -10,9 +10,9 @@ import hashlib
 import logging
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine, func, text
+from sqlalchemy import Connection, Engine, LargeBinary, cast, column, func, select, table, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from airflow_provider_ducklake.catalog.database.column_types import CatalogTimestamp
@@ -22,6 +22,8 @@ from airflow_provider_ducklake.errors import DuckLakeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from sqlalchemy import ColumnElement, Select
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +59,7 @@ class MySqlDialect(CatalogDialect):
     transactional_ddl = False
     # DuckDB cannot commit most writes to these catalogs, so nobody would flush the rows it inlines.
     initial_options = MappingProxyType({"data_inlining_row_limit": "0"})
+    reads_inlined = False
     clock = func.utc_timestamp(6, type_=CatalogTimestamp)
 
     def __init__(self, engine: Engine, metadata_schema: str | None) -> None:
@@ -100,6 +103,17 @@ class MySqlDialect(CatalogDialect):
     def reading(self) -> Iterator[Connection]:
         with self.engine.connect() as connection, _gone_if_interrupted(connection):
             yield connection.execution_options(isolation_level="REPEATABLE READ")
+
+    def bytewise(self, text: ColumnElement[Any]) -> ColumnElement[Any]:
+        return cast(text, LargeBinary)
+
+    @staticmethod
+    def all_columns(schema: str | None) -> Select[Any]:
+        names = ("table_schema", "table_name", "column_name", "ordinal_position")
+        found = table("columns", *map(column, names), schema="information_schema")
+        is_there = found.c.table_schema == (schema or func.database())
+        query = select(found.c.table_name, found.c.column_name).where(is_there)
+        return query.order_by(found.c.table_name, found.c.ordinal_position)
 
     def is_lost_race(self, error: DBAPIError) -> bool:
         return bool(error.orig and error.orig.args and error.orig.args[0] in _LOST_RACE)

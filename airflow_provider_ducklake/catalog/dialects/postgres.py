@@ -7,7 +7,22 @@ import secrets
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, func, inspect, select
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    Integer,
+    MetaData,
+    Table,
+    collate,
+    column,
+    event,
+    func,
+    inspect,
+    literal,
+    select,
+    table,
+)
 from sqlalchemy.schema import CreateTable
 
 from airflow_provider_ducklake.catalog.database.column_types import CatalogTimestamp
@@ -18,6 +33,8 @@ from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    import psycopg
+    from sqlalchemy import ColumnElement, Select
     from sqlalchemy.exc import DBAPIError
 
     from airflow_provider_ducklake.catalog.dialects.writer import Writer
@@ -31,12 +48,28 @@ _LOST_RACE = {
 _MISSING_RIGHT = "42501"  # insufficient_privilege: "must be owner of table …"
 # Connection lost, completion unknown, shutdown, trouble of the system: a pooler may say so and stay open.
 _OPEN = ("08", "40003", "57P", "58")
+_BEGIN, _END = "BEGIN ISOLATION LEVEL REPEATABLE READ", "ROLLBACK"
+
+
+# Not ``information_schema``, which leaves out what the user may not read: rows would be missing silently.
+_CLASS = table("pg_class", *map(column, ("oid", "relname", "relnamespace", "relkind")), schema="pg_catalog")
+_NAMESPACE = table("pg_namespace", *map(column, ("oid", "nspname")), schema="pg_catalog")
+_ATTRIBUTE = table(
+    "pg_attribute", *map(column, ("attrelid", "attname", "attnum", "attisdropped")), schema="pg_catalog"
+)
+
+
+def _pass_begin(_: Connection, cursor: psycopg.Cursor[Any], statement: str, *_rest: object) -> None:
+    """Go on to the first answer: SQLAlchemy closes a cursor whose first result has no rows."""
+    if statement.startswith(_BEGIN):
+        cursor.nextset()
 
 
 class PostgresDialect(CatalogDialect):
     """A catalog in one schema of a PostgreSQL database."""
 
     # clock_timestamp() and not now(): the transaction began before we waited for the lock.
+    compares_decimals = True
     clock = func.clock_timestamp(type_=CatalogTimestamp)
 
     def __init__(self, engine: Engine, metadata_schema: str | None) -> None:
@@ -46,6 +79,7 @@ class PostgresDialect(CatalogDialect):
         # A statement of its own: together with the head, the waiter would read the state before its wait.
         self._lock = Question(select(func.pg_advisory_xact_lock(self.lock_key)), len)
         self._batches = Batches(engine.dialect)
+        event.listen(engine, "after_cursor_execute", _pass_begin)
 
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
@@ -83,6 +117,37 @@ class PostgresDialect(CatalogDialect):
     def reading(self) -> Iterator[Connection]:
         with self._connection() as connection:
             yield connection.execution_options(isolation_level="REPEATABLE READ")
+
+    @contextmanager
+    def reading_after(
+        self, questions: Mapping[str, Question[Any]]
+    ) -> Iterator[tuple[Connection, dict[str, Any]]]:
+        with self._connection() as connection:  # BEGIN goes with the questions, not in a round trip before
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+            yield connection, self._batches.ask(connection, questions, begin=(_BEGIN,))
+
+    def ask(
+        self, connection: Connection, questions: Mapping[str, Question[Any]], *, is_last: bool = False
+    ) -> dict[str, Any]:
+        return self._batches.ask(connection, questions, end=(_END,) if is_last else ())
+
+    def bytewise(self, text: ColumnElement[Any]) -> ColumnElement[Any]:
+        return collate(text, "C")
+
+    @staticmethod
+    def all_columns(schema: str | None) -> Select[Any]:
+        of_table, of_schema = _CLASS.c.oid == _ATTRIBUTE.c.attrelid, _NAMESPACE.c.oid == _CLASS.c.relnamespace
+        is_there = (
+            func.pg_table_is_visible(_CLASS.c.oid) if schema is None else _NAMESPACE.c.nspname == schema
+        )
+        return (
+            select(_CLASS.c.relname, _ATTRIBUTE.c.attname)
+            .join_from(_ATTRIBUTE, _CLASS, of_table)
+            .join(_NAMESPACE, of_schema)
+            .where(is_there, _ATTRIBUTE.c.attnum > 0, ~_ATTRIBUTE.c.attisdropped)
+            .where(_CLASS.c.relkind.in_([literal(one) for one in "rpvmf"]))  # tables and views
+            .order_by(_CLASS.c.relname, _ATTRIBUTE.c.attnum)
+        )
 
     def create_metadata_schema(self, connection: Connection, name: str | None) -> None:
         # IF NOT EXISTS takes the right to create one also where it exists.

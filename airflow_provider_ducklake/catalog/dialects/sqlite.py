@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import String, and_, column, func, select, table, type_coerce
 
 from airflow_provider_ducklake.catalog.database.connect import WRITES
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
@@ -14,11 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection, Select
     from sqlalchemy.exc import DBAPIError
 
 _BUSY, _LOCKED = 5, 6
 _CONSTRAINT_PRIMARY_KEY, _CONSTRAINT_UNIQUE = 1555, 2067
+
+_OWN_FORM = "____-__-__ __:__:__%+00"  # LIKE patterns; texts of this form are in the order of their times
+_WITH_LAST_ZERO = "%.%0+00"
 
 
 class SqliteDialect(CatalogDialect):
@@ -45,6 +50,18 @@ class SqliteDialect(CatalogDialect):
         source = sqlite3.connect(self.engine.url.database or "")
         with closing(source), closing(sqlite3.connect(target)) as copy:
             source.backup(copy)
+
+    def is_ordered(self, times: ColumnElement[Any]) -> ColumnElement[bool]:
+        """Return which are of our form, as times are texts, which others may have written in another form."""
+        text = type_coerce(times, String)
+        return and_(text.like(_OWN_FORM), text.not_like(_WITH_LAST_ZERO))
+
+    @staticmethod
+    def all_columns(schema: str | None) -> Select[Any]:
+        of_schema = table("sqlite_master", column("name"), column("type"), schema=schema)
+        info = func.pragma_table_info(of_schema.c.name).table_valued("cid", "name", joins_implicitly=True)
+        query = select(of_schema.c.name, info.c.name.label("column_name")).select_from(of_schema, info)
+        return query.where(of_schema.c.type == "table").order_by(of_schema.c.name, info.c.cid)
 
     def is_lost_race(self, error: DBAPIError) -> bool:
         code = getattr(error.orig, "sqlite_errorcode", 0)

@@ -11,9 +11,9 @@ from airflow_provider_ducklake.catalog.drafting.row_changes import (
     positions_files,
     read_targets,
 )
-from airflow_provider_ducklake.catalog.snapshot import read, read_files
+from airflow_provider_ducklake.catalog.snapshot import read_files
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import read_inlined
-from airflow_provider_ducklake.catalog.snapshot.table_snapshot import has_inlined_data
+from airflow_provider_ducklake.catalog.snapshot.read_keys import partition_specs
 from airflow_provider_ducklake.errors import (
     InvalidInputError,
     TransactionConflictError,
@@ -103,7 +103,7 @@ def _split(
     assert plan.where is not None
     types = {column.id: column.type for column in plan.table.schema.walk()}
     with reading() as connection:
-        specs = read.partition_specs(connection, catalog.tables, plan.table.table_id)
+        specs = partition_specs(connection, catalog.tables, plan.table.table_id)
     whole = tuple(file for file in plan.files if all_match(plan.where, file, types, specs))
     ended = {file.id for file in whole}
     return whole, tuple(file for file in plan.files if file.id not in ended)
@@ -139,12 +139,9 @@ def changes_of_partitions(
     types = {column.id: column.type for column in table.schema.walk()}
     keys = frozenset(field.column_id for field in fields)
     with reading() as connection:
-        specs = read.partition_specs(connection, catalog.tables, table.table_id)
-        files = read_files.data_files(
-            connection, catalog.tables, table.snapshot.id, table.table_id, table.root, stats_of=keys
-        )
-        inlined = has_inlined_data(connection, catalog, table.snapshot, table.table_id)
-        rows = read_inlined(connection, catalog, replace(table, has_inlined_data=inlined))
+        specs = partition_specs(connection, catalog.tables, table.table_id)
+        files = read_files.data_files(connection, catalog, table, stats_of=keys)
+        rows = read_inlined(connection, catalog, table)
     found = Partitions(fields, wanted, types, specs).replaced(files)
     if found.partly:
         raise _shared(table, found.partly)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from sqlalchemy import and_, or_, select
 
 from airflow_provider_ducklake.catalog.drafting.row_changes import delete_changes, read_targets_where
-from airflow_provider_ducklake.catalog.snapshot import read, read_layouts, read_snapshots
-from airflow_provider_ducklake.catalog.snapshot.inlined_tables import inlined_table
+from airflow_provider_ducklake.catalog.snapshot import read, read_snapshots
+from airflow_provider_ducklake.catalog.snapshot.inlined_layouts import bare_table
+from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_of
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
-from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.transaction.changes import AddDeletes, EndFiles, InlineDeletes
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind
 
@@ -126,15 +126,12 @@ def _rows_moved(connection: Connection, catalog: Catalog, table: TableSnapshot, 
 def _inlined_row_ids(
     connection: Connection, catalog: Catalog, table: TableSnapshot, record: CommitRecord
 ) -> Iterator[int]:
-    schema = catalog.tables.metadata_schema
     first, last = record.row_id_start, record.row_id_start + record.row_count - 1
-    for version in read_layouts.layouts(connection, catalog.tables, table.table_id):
-        rows = inlined_table(TableSchema(()), table.table_id, version, schema)
-        if catalog.dialect.has_table(connection, rows.name, schema):
-            alive = read.visible(rows, table.snapshot.id)
-            yield from connection.execute(
-                select(rows.c.row_id).where(alive, rows.c.row_id.between(first, last))
-            ).scalars()
+    for layout in inlined_of(connection, catalog, table).layouts:
+        rows = bare_table(catalog.tables, table.table_id, layout.schema_version)
+        alive = read.visible(rows, table.snapshot.id)
+        query = select(rows.c.row_id).where(alive, rows.c.row_id.between(first, last))
+        yield from connection.execute(query).scalars()
 
 
 def replaced_rows(found: EarlierRows, locate: Locate) -> tuple[Change, ...]:

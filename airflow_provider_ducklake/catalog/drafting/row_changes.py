@@ -119,10 +119,7 @@ def _targets(
 def _files(
     connection: Connection, catalog: Catalog, table: TableSnapshot, condition: ColumnElement[bool]
 ) -> tuple[LiveDataFile, ...]:
-    tables, at = catalog.tables, table.snapshot.id
-    return read_files.data_files(
-        connection, tables, at, table.table_id, table.root, only=condition, stats_of=()
-    )
+    return read_files.data_files(connection, catalog, table, only=condition, stats_of=())
 
 
 def _check_has_one_delete_file(table: TableSnapshot, file: LiveDataFile) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 
 from airflow_provider_ducklake.catalog.snapshot import read_files
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_marks, read_inlined
-from airflow_provider_ducklake.catalog.snapshot.table_snapshot import has_inlined_data
 from airflow_provider_ducklake.planning.reading.bounds import (
     ColumnHistory,
     InexactError,
@@ -62,16 +61,12 @@ def column_bounds(
 def _bounds(connection: Connection, catalog: Catalog, table: TableSnapshot, column: Column) -> Bounds:
     at = table.snapshot.id
     history = _history(connection, catalog, table, column)
-    files = read_files.data_files(
-        connection, catalog.tables, at, table.table_id, table.root, stats_of=(column.id,)
-    )
+    files = read_files.data_files(connection, catalog, table, stats_of=(column.id,))
     found = bounds_of_files(history, files, at)
-    if not has_inlined_data(connection, catalog, table.snapshot, table.table_id):
-        return found
     marked = inlined_delete_marks(connection, catalog, table.table_id, at)
     if any(file.id in marked for file in files):
         raise InexactError
-    inlined = read_inlined(connection, catalog, replace(table, has_inlined_data=True))
+    inlined = read_inlined(connection, catalog, table)
     return widened(found, _of_inlined(inlined, column))
 
 

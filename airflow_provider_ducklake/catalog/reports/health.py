@@ -93,7 +93,7 @@ def health(connection: Connection, catalog: Catalog, names: Collection[TableName
     return LakeHealth(
         head.id,
         count,
-        read_snapshots.snapshot_by_id(connection, tables, oldest).time,
+        read_snapshots.snapshot_at(connection, catalog, oldest).time,
         connection.execute(select(func.count()).select_from(scheduled)).scalar_one(),
         tuple(
             _of_table(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.catalog.snapshot import read_files, read_statistics
-from airflow_provider_ducklake.catalog.snapshot.table_snapshot import has_inlined_rows
+from airflow_provider_ducklake.catalog.snapshot import read_statistics
+from airflow_provider_ducklake.catalog.snapshot.inlined_read import has_inlined_rows
+from airflow_provider_ducklake.catalog.snapshot.read_files import WantedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,7 +37,7 @@ def may_hold_null(
         return False
     if has_inlined_rows(connection, catalog, table.table_id):
         return True
-    files = read_files.data_files(connection, catalog.tables, at, table.table_id, table.root)
+    files = WantedFiles(catalog.tables, at, table.table_id, table.root).ask(connection, catalog)
     return files_may_hold_null(files, column)
 
 

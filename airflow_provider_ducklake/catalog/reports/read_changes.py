@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import func, or_, select
 
 from airflow_provider_ducklake.catalog.snapshot import read_snapshots
+from airflow_provider_ducklake.catalog.snapshot.column_versions import which_columns
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_snapshots, inlined_history
 from airflow_provider_ducklake.catalog.snapshot.read import select_all
-from airflow_provider_ducklake.catalog.snapshot.read_column_ages import columns_since
 from airflow_provider_ducklake.catalog.snapshot.read_files import SINCE_0_2, live_data_file, live_delete_file
 from airflow_provider_ducklake.catalog.snapshot.read_mappings import name_mappings
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.transaction.changes_made import ChangeRecord
 
 
-def plan_changes(
+def find_changes(
     connection: Connection, catalog: Catalog, name: QualifiedName, start: int, end: Snapshot
 ) -> ChangeFeedPlan:
     """Return the plan for a table's changes from one snapshot to another, both included.
@@ -53,7 +53,7 @@ def plan_changes(
         tuple(_histories(connection, catalog, table, start)),
         inlined_history(connection, catalog, table),
         _rewrites(connection, catalog, table, start),
-        columns_since(connection, catalog.tables, end.id, table.table_id),
+        which_columns(catalog.tables, table.table_id).ask(connection).since(end.id),
     )
 
 

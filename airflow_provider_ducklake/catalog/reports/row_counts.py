@@ -35,9 +35,7 @@ def count_rows(connection: Connection, catalog: Catalog, table: TableSnapshot) -
     known += inlined_row_counts(connection, catalog, {table.table_id}, table.snapshot.id).get(
         table.table_id, 0
     )
-    files = read_files.data_files(
-        connection, catalog.tables, at, table_id, table.root, only=doubtful, stats_of=()
-    )
+    files = read_files.data_files(connection, catalog, table, only=doubtful, stats_of=())
     deletes = {}
     if files and marks is not None:
         deletes = inlined_delete_marks(connection, catalog, table_id, at)

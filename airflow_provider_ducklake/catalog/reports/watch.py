@@ -2,62 +2,104 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, select
 
+from airflow_provider_ducklake.catalog.database.questions import Question
 from airflow_provider_ducklake.catalog.snapshot import read, read_snapshots
-from airflow_provider_ducklake.planning.reading.watch import TableChanges, is_flush, wanted_words, words_of
+from airflow_provider_ducklake.planning.reading.watch import (
+    DELETE,
+    TableChanges,
+    is_flush,
+    wanted_words,
+    words_of,
+)
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator, Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Row
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.catalog.snapshot.read_snapshots import RecordedSnapshot
+    from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 
 
 def table_changes(
-    connection: Connection, tables: CatalogTables, name: QualifiedName, since: int, kinds: Collection[str]
+    catalog: Catalog, name: QualifiedName, since: int, kinds: Collection[str]
 ) -> TableChanges | None:
-    """Return the wanted changes after snapshot ``since``; None if there are none, or no such table (yet)."""
-    wanted = wanted_words(kinds)
-    head = read_snapshots.head(connection, tables)
-    rows = read.table_rows(connection, tables, head.id, name)
-    if not rows:
+    """Return the wanted changes after snapshot ``since``; None if there are none, or no such table (yet).
+
+    In PostgreSQL it takes two round trips, whatever it finds.
+    """
+    wanted, tables = wanted_words(kinds), catalog.tables
+    first: dict[str, Question[Any]] = {
+        "head": read_snapshots.which_head(tables),
+        "rows": read.which_tables(tables, None, name),
+        "newer": read_snapshots.which_newer(tables, since),
+    }
+    with catalog.dialect.reading_after(first) as (connection, answers):
+        if not answers["rows"]:
+            return None
+        row, newer, head = answers["rows"][0], answers["newer"], answers["head"]
+        deleting = [one for one in newer if _deletes(one.changes, row.id)]
+        asked = _which_made(tables, row.id, deleting) if deleting and DELETE in wanted else {}
+        made = catalog.dialect.ask(connection, asked, is_last=True)
+    flushes = set(_flushes(newer, deleting, **made)) if made else set()
+    found = {
+        word
+        for one in newer
+        for word in words_of(one.changes, row.id, name, deletes_are_flush=one.id in flushes)
+    }
+    if found.isdisjoint(wanted):
         return None
-    table_id = rows[0].id
-    found: set[str] = set()
-    for one in read_snapshots.which_newer(tables, since).ask(connection):
-        flush = _deletes(one.changes, table_id) and _is_flush(connection, tables, one, table_id)
-        found |= words_of(one.changes, table_id, name, deletes_are_flush=flush) & wanted
-    if not found:
-        return None
-    return TableChanges(str(rows[0].qualified), since, head.id, tuple(sorted(found)))
+    return TableChanges(str(row.qualified), since, head.id, tuple(sorted(found & wanted)))
 
 
 def _deletes(records: Collection[ChangeRecord], table_id: int) -> bool:
     return any(one.kind is ChangeKind.DELETED_FROM_TABLE and one.object_id == table_id for one in records)
 
 
-def _is_flush(
-    connection: Connection, tables: CatalogTables, one: read_snapshots.RecordedSnapshot, table_id: int
-) -> bool:
-    """Look at the delete files whose ids that snapshot handed out, and at the data files it ended."""
+def _which_made(
+    tables: CatalogTables, table_id: int, deleting: Sequence[RecordedSnapshot]
+) -> dict[str, Question[Any]]:
+    """Ask which delete files got their ids from snapshots, and which snapshots ended data files."""
     snapshot, delete, data = tables["snapshot"], tables["delete_file"], tables["data_file"]
-    previous = connection.execute(
-        select(func.max(snapshot.c.next_file_id)).where(snapshot.c.snapshot_id < one.id)
-    ).scalar()
-    created = connection.execute(
-        select(delete.c.begin_snapshot, delete.c.partial_max).where(
-            delete.c.table_id == table_id,
-            delete.c.delete_file_id >= (previous or 0),
-            delete.c.delete_file_id < one.snapshot.next_file_id,
-        )
+    first, last = deleting[0], deleting[-1]
+    before = select(func.coalesce(func.max(snapshot.c.next_file_id), 0).label("id")).where(
+        snapshot.c.snapshot_id < first.id
     )
-    ended = connection.execute(
-        select(func.count()).where(data.c.table_id == table_id, data.c.end_snapshot == one.id)
-    ).scalar_one()
-    return is_flush(one.id, [(row.begin_snapshot, row.partial_max) for row in created], ended_files=ended > 0)
+    created = select(delete.c.delete_file_id, delete.c.begin_snapshot, delete.c.partial_max).where(
+        delete.c.table_id == table_id,
+        delete.c.delete_file_id >= before.scalar_subquery(),
+        delete.c.delete_file_id < last.snapshot.next_file_id,
+    )
+    ended = (
+        select(data.c.end_snapshot.label("id"))
+        .distinct()
+        .where(data.c.table_id == table_id, data.c.end_snapshot >= first.id)
+    )
+    return {
+        "before": Question(before, lambda rows: int(rows[0].id)),
+        "created": Question(created, list),
+        "ended": Question(ended, lambda rows: {row.id for row in rows}),
+    }
+
+
+def _flushes(
+    newer: Sequence[RecordedSnapshot],
+    deleting: Sequence[RecordedSnapshot],
+    before: int,
+    created: Sequence[Row[Any]],
+    ended: Collection[int],
+) -> Iterator[SnapshotId]:
+    for one in deleting:
+        first = max([before, *(other.snapshot.next_file_id for other in newer if other.id < one.id)])
+        files = [row for row in created if first <= row.delete_file_id < one.snapshot.next_file_id]
+        ages = [(row.begin_snapshot, row.partial_max) for row in files]
+        if is_flush(one.id, ages, ended_files=one.id in ended):
+            yield one.id

@@ -239,7 +239,7 @@ def _as_they_were(
 
 def _snapshot(connection: Connection, catalog: Catalog, at: int | datetime) -> Snapshot:
     if not isinstance(at, datetime):
-        return read_snapshots.snapshot_by_id(connection, catalog.tables, at)
+        return read_snapshots.snapshot_at(connection, catalog, at)
     if at.tzinfo is None:
         raise InvalidInputError(f"The time {at} has no time zone; give an aware time.")
     now = catalog.dialect.server_time(connection)
@@ -247,7 +247,7 @@ def _snapshot(connection: Connection, catalog: Catalog, at: int | datetime) -> S
         raise InvalidInputError(
             f"at={at} lies in the future: the catalog's clock says {now:%Y-%m-%d %H:%M} UTC."
         )
-    return read_snapshots.snapshot_by_time(connection, catalog.tables, at)
+    return read_snapshots.snapshot_at(connection, catalog, at)
 
 
 def _scope(

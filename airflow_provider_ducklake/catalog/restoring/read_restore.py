@@ -5,22 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy import case, column, func, select, table
+from sqlalchemy import case, func, select
 
 from airflow_provider_ducklake.catalog.database.questions import in_parts
-from airflow_provider_ducklake.catalog.snapshot import read, read_files, read_layouts
+from airflow_provider_ducklake.catalog.snapshot import read, read_files
+from airflow_provider_ducklake.catalog.snapshot.column_versions import which_columns
+from airflow_provider_ducklake.catalog.snapshot.inlined_layouts import bare_table
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import (
     inlined_delete_marks,
     inlined_ended_since,
-    layout_schema,
+    inlined_of,
     read_inlined,
 )
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
     BEGIN_SNAPSHOT,
     END_SNAPSHOT,
-    ROW_ID,
 )
-from airflow_provider_ducklake.catalog.snapshot.read_column_ages import columns_since
+from airflow_provider_ducklake.catalog.snapshot.read_files import which_file_stats
+from airflow_provider_ducklake.catalog.snapshot.read_layouts import layout_schema, which_newest_layouts
 from airflow_provider_ducklake.catalog.snapshot.read_statistics import which_statistics
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
 from airflow_provider_ducklake.planning.reading.scan import ScanPlan
@@ -95,14 +97,10 @@ def read_history(  # noqa: PLR0913 - what is restored, from when to when
     return replace(
         history,
         inlined=(),
-        returning=_filled(read_inlined(connection, catalog, replace(old, has_inlined_data=True))),
+        returning=read_inlined(connection, catalog, old),
         retyped=_ever_retyped(connection, catalog.tables, old),
         counters=_counters(connection, catalog.tables, old.table_id),
     )
-
-
-def _filled(parts: Iterable[InlinedRows]) -> tuple[InlinedRows, ...]:
-    return tuple(part for part in parts if part.rows)
 
 
 def _counters(connection: Connection, tables: CatalogTables, table_id: TableId) -> Counters:
@@ -127,7 +125,7 @@ def _history(
         TableState(old, comments(connection, catalog.tables, then.id, old.table_id)),
         None if new is None else TableState(new, comments(connection, catalog.tables, head.id, new.table_id)),
         compare_files(old, new, marks_then, marks_now),
-        columns_since(connection, catalog.tables, then.id, old.table_id),
+        which_columns(catalog.tables, old.table_id).ask(connection).since(then.id),
         inlined,
         inlined_ended_since(connection, catalog, old) if is_returning else (),
         _retyped(connection, catalog.tables, old),
@@ -137,7 +135,7 @@ def _history(
 
 def _with_files(connection: Connection, catalog: Catalog, at: Snapshot, row: TableRow) -> TableSnapshot:
     found = load_table(connection, catalog, at, row.qualified, with_files=False)
-    files = read_files.data_files(connection, catalog.tables, at.id, found.table_id, found.root, stats_of=())
+    files = read_files.data_files(connection, catalog, found, stats_of=())
     return replace(found, files=files)
 
 
@@ -162,12 +160,9 @@ def comment(connection: Connection, tables: CatalogTables, at: int, object_id: i
 
 def _inlined(connection: Connection, catalog: Catalog, then: TableSnapshot) -> Iterable[RestoredRows]:
     """Yield the catalog tables with rows that came since, or went."""
-    at, schema = then.snapshot.id, catalog.tables.metadata_schema
-    system = (ROW_ID, BEGIN_SNAPSHOT, END_SNAPSHOT)
-    for name in read_layouts.inlined_tables(connection, catalog.tables, then.table_id):
-        if not catalog.dialect.has_table(connection, name, schema):
-            continue
-        rows = table(name, *map(column, system), schema=schema)
+    inlined, at = inlined_of(connection, catalog, then), then.snapshot.id
+    for layout in inlined.layouts:
+        rows = bare_table(catalog.tables, then.table_id, layout.schema_version)
         begin, end = rows.c[BEGIN_SNAPSHOT], rows.c[END_SNAPSHOT]
         query = select(
             func.count(case(((begin <= at) & (end > at), 1))),
@@ -175,8 +170,8 @@ def _inlined(connection: Connection, catalog: Catalog, then: TableSnapshot) -> I
         ).select_from(rows)
         returning, leaving = connection.execute(query).one()
         if returning or leaving:
-            names = catalog.dialect.column_names(connection, name, schema)[len(system) :]
-            yield RestoredRows(name, tuple(names), returning, leaving)
+            names = inlined.found[rows.name][len(rows.c) :]
+            yield RestoredRows(rows.name, tuple(names), returning, leaving)
 
 
 def _retyped(connection: Connection, tables: CatalogTables, then: TableSnapshot) -> tuple[ColumnId, ...]:
@@ -208,7 +203,7 @@ def _other_types(
 
 
 def _has_layout(connection: Connection, tables: CatalogTables, then: TableSnapshot) -> bool:
-    newest = read_layouts.which_newest_layouts(tables, [then.table_id]).ask(connection).get(then.table_id)
+    newest = which_newest_layouts(tables, [then.table_id]).ask(connection).get(then.table_id)
     if newest is None:
         return False
     return same_layout(layout_schema(connection, tables, then.table_id, newest), then.schema)
@@ -222,6 +217,6 @@ def with_statistics(
     stats = {
         file_id: known
         for ids in in_parts(file.id for file in given)
-        for file_id, known in read_files.file_stats(connection, catalog.tables, table_id, ids, None).items()
+        for file_id, known in which_file_stats(catalog.tables, table_id, ids, None).ask(connection).items()
     }
     return [replace(file, column_stats=stats.get(file.id, {})) for file in given]

@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
-    LargeBinary,
     Numeric,
     String,
     and_,
     case,
     cast,
-    collate,
     false,
     func,
     literal,
@@ -44,6 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+    from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.spec.ids import ColumnId, TableId
     from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
@@ -53,19 +53,19 @@ _MOST_CONDITIONS = 32  # each is a subquery
 
 
 def may_match(
-    where: Predicate, table_id: TableId, schema: TableSchema, tables: CatalogTables, dialect_name: str
+    where: Predicate, table_id: TableId, schema: TableSchema, catalog: Catalog
 ) -> ColumnElement[bool] | None:
     """Return what holds for the rows of data files that may have a row for which the filter is true.
 
-    None: nothing that the database can judge. ``dialect_name`` is SQLAlchemy's name of it.
+    None: nothing that the database can judge.
     """
     if len(list(column_ids(where))) > _MOST_CONDITIONS:
         return None
     types = {column.id: column.type for column in schema.walk()}
-    condition = _Conditions(table_id, types, tables, dialect_name).of(where)
+    condition = _Conditions(table_id, types, catalog.tables, catalog.dialect).of(where)
     if condition is None:
         return None
-    file = tables["data_file"].c
+    file = catalog.tables["data_file"].c
     if "mapping_id" not in file:  # 0.1 knows no files of others
         return condition
     # the statistics of files of others do not cover what lies in the names of folders
@@ -77,7 +77,7 @@ class _Conditions:
     table_id: TableId
     types: Mapping[ColumnId, DuckLakeType]
     tables: CatalogTables
-    dialect_name: str
+    dialect: CatalogDialect
 
     def of(self, where: Predicate) -> ColumnElement[bool] | None:
         match where:
@@ -138,7 +138,7 @@ class _Conditions:
             return None
         text = format_physical(type_, value)
         fits = re.fullmatch(_SHAPES[name].replace("_", ".").replace("%", ".*"), text, re.DOTALL)
-        return self.bytewise(literal(text, String)) if fits and "\0" not in text else None
+        return self.dialect.bytewise(literal(text, String)) if fits and "\0" not in text else None
 
     def comparable_bound(self, type_: DuckLakeType, bound: ColumnElement[Any]) -> ColumnElement[Any]:
         """Return a bound as the database compares it; NULL where it has another shape."""
@@ -148,17 +148,11 @@ class _Conditions:
         if name not in _SHAPES:
             return case((bound.regexp_match("^-?[0-9]{1,18}$"), cast(bound, BigInteger)), else_=None)
         has_shape = and_(bound.like(_SHAPES[name]), func.length(bound) < _LONG_TEXT)
-        return case((has_shape, self.bytewise(bound)), else_=None)
+        return case((has_shape, self.dialect.bytewise(bound)), else_=None)
 
     def is_exact_decimal(self, type_: DuckLakeType) -> bool:
         """Whether the database compares all of a decimal's digits."""
-        return isinstance(type_, DecimalType) and self.dialect_name == "postgresql"
-
-    def bytewise(self, text: ColumnElement[Any]) -> ColumnElement[Any]:
-        """Return a text that compares byte by byte, whatever the database's collation."""
-        if self.dialect_name == "postgresql":
-            return collate(text, "C")
-        return cast(text, LargeBinary) if self.dialect_name in ("mysql", "mariadb") else text
+        return isinstance(type_, DecimalType) and self.dialect.compares_decimals
 
 
 _WHOLE_NUMBERS_END = 10**18

@@ -10,6 +10,7 @@ from sqlalchemy import BigInteger, and_, case, column, func, select, table
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
     BEGIN_SNAPSHOT,
     END_SNAPSHOT,
+    ROW_ID,
     inlined_table_name,
 )
 from airflow_provider_ducklake.transaction.changes import FlushedLayout
@@ -48,10 +49,10 @@ def rows_of_layout(
 
 
 def bare_table(tables: CatalogTables, table_id: int, schema_version: int) -> TableClause:
-    """Return an inlined table with the columns that say when a row lived, and no others."""
+    """Return an inlined table with the columns that say which row it is and when it lived, and no others."""
     name = inlined_table_name(table_id, schema_version)
-    begin, end = column(BEGIN_SNAPSHOT, BigInteger), column(END_SNAPSHOT, BigInteger)
-    return table(name, begin, end, schema=tables.metadata_schema)
+    columns = (column(one, BigInteger) for one in (ROW_ID, BEGIN_SNAPSHOT, END_SNAPSHOT))
+    return table(name, *columns, schema=tables.metadata_schema)
 
 
 def _number(condition: ColumnElement[bool]) -> ColumnElement[int]:

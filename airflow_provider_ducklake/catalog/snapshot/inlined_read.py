@@ -6,47 +6,126 @@ that had it then. *Source:* observed behaviour of the reference (dossier §6).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sqlalchemy import VARCHAR, LargeBinary, cast, func, select, type_coerce
-from sqlalchemy.types import NullType
+from sqlalchemy import ColumnElement, Table, func, literal, select, true
 
-from airflow_provider_ducklake.catalog.database.questions import in_parts, streamed_parts
+from airflow_provider_ducklake.catalog.database.questions import Question, in_parts, streamed_parts
 from airflow_provider_ducklake.catalog.snapshot import read
+from airflow_provider_ducklake.catalog.snapshot.column_versions import which_columns
+from airflow_provider_ducklake.catalog.snapshot.inlined_layouts import bare_table
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
-    READABLE_DIALECTS,
     inlined_delete_table,
     inlined_table,
+    inlined_table_name,
 )
-from airflow_provider_ducklake.catalog.snapshot.read_layouts import layouts
+from airflow_provider_ducklake.catalog.snapshot.read_layouts import layout_schema, which_layouts
 from airflow_provider_ducklake.errors import CatalogError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.reading.scan import InlinedRows
 from airflow_provider_ducklake.spec.ids import DataFileId
 from airflow_provider_ducklake.spec.names.identifiers import fold
-from airflow_provider_ducklake.spec.schema import TableSchema
-from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
-from airflow_provider_ducklake.spec.types.literals import format_literal, parse_cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from typing import Self
 
-    from sqlalchemy import ColumnElement, Connection, Row, Select, Table
+    from sqlalchemy import Connection, FromClause, Row
 
-    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.catalog.snapshot.column_versions import ColumnVersions
+    from airflow_provider_ducklake.catalog.snapshot.read_layouts import Layout
+    from airflow_provider_ducklake.errors import DuckLakeError
+    from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
+
+Condition: TypeAlias = Callable[[Table], ColumnElement[bool]]
+InlinedDeletes: TypeAlias = dict[DataFileId, dict[int, int]]  # positions with the snapshots that deleted them
+
+
+@dataclass(frozen=True, slots=True)
+class Inlined:
+    """Which catalog tables hold rows and deletes of a table: those registered, with the columns each has."""
+
+    catalog: Catalog
+    table: TableSnapshot
+    layouts: Sequence[Layout]
+    found: Mapping[str, Sequence[str]]
+    columns: ColumnVersions
+
+    @classmethod
+    def of(cls, catalog: Catalog, table: TableSnapshot, answers: Mapping[str, Any]) -> Self:
+        """Return what the answers to ``which_inlined`` say of a table."""
+        return cls(catalog, table, _there(answers), answers["found"], answers["columns"])
+
+    def which_rows(self, condition: Condition) -> dict[str, Question[InlinedRows]]:
+        """Ask for the rows for which a condition holds, oldest layout first.
+
+        The answers raise a CatalogError where the columns that an inlined table was made with are not known
+        any more, an UnsupportedFeatureError in a database whose inlined tables we do not know.
+        """
+        return {one.name: self._which_rows_of(one, condition) for one in self.layouts}
+
+    def _which_rows_of(self, layout: Layout, condition: Condition) -> Question[InlinedRows]:
+        schema = self.columns.at(layout.begin)
+        catalog, version = self.catalog, layout.schema_version
+        rows = inlined_table(schema, layout.table_id, version, catalog.tables.metadata_schema)
+        problem = _why_not_readable(catalog, self.table, rows, self.found[rows.name])
+        if problem is None:
+            query = catalog.dialect.inlined_cells(rows, schema).where(condition(rows))
+            return Question(query.order_by(rows.c.row_id), partial(_inlined_rows, catalog, rows, schema))
+
+        def refuse(counts: Sequence[Row[Any]]) -> InlinedRows:
+            if counts[0][0]:
+                raise problem
+            return InlinedRows(rows.name, schema, ())
+
+        return Question(select(func.count()).select_from(rows).where(condition(rows)), refuse)
+
+    def which_deletes(self) -> dict[str, Question[InlinedDeletes]]:
+        """Ask for the inlined deletes in force at the snapshot, by the name of their catalog table."""
+        deletes = inlined_delete_table(self.table.table_id, self.catalog.tables.metadata_schema)
+        if deletes.name not in self.found:
+            return {}
+        return {deletes.name: _which_deletes(deletes, self.table.snapshot.id)}
+
+
+def which_inlined(catalog: Catalog, table_id: int) -> dict[str, Question[Any]]:
+    """Ask what ``Inlined.of`` needs."""
+    schema = catalog.tables.metadata_schema
+    like = (inlined_delete_table(table_id, schema).name, inlined_table_name(table_id, "%"))
+    return {
+        "layouts": which_layouts(catalog.tables, table_id),
+        "found": catalog.dialect.which_columns(like, schema),
+        "columns": which_columns(catalog.tables, table_id),
+    }
+
+
+def _there(answers: Mapping[str, Any]) -> list[Layout]:
+    """Return the registered tables that exist: a client that dropped one may have left it registered."""
+    return [one for one in answers["layouts"] if one.name in answers["found"]]
+
+
+def live_layouts(connection: Connection, catalog: Catalog, table_id: int) -> list[Layout]:
+    """Return the registered tables of a table's inlined rows that exist, oldest first."""
+    return _there(catalog.dialect.ask(connection, which_inlined(catalog, table_id)))
+
+
+def inlined_of(connection: Connection, catalog: Catalog, table: TableSnapshot) -> Inlined:
+    """Return which catalog tables hold rows and deletes of a table."""
+    return Inlined.of(catalog, table, catalog.dialect.ask(connection, which_inlined(catalog, table.table_id)))
 
 
 def read_inlined(connection: Connection, catalog: Catalog, table: TableSnapshot) -> tuple[InlinedRows, ...]:
-    """Return the rows that the snapshot shows of every inlined table of a table, oldest layout first.
+    """Return the rows that the snapshot shows of every inlined table that has any, oldest layout first.
 
     Raises:
         CatalogError: the columns that an inlined table was made with are not known any more.
         UnsupportedFeatureError: there are rows, in a database whose inlined tables we do not know.
     """
-    if not table.has_inlined_data:
-        return ()
-    return tuple(_rows(connection, catalog, table, lambda rows: read.visible(rows, table.snapshot.id)))
+    return _rows(connection, catalog, table, lambda rows: read.visible(rows, table.snapshot.id))
 
 
 def inlined_history(
@@ -58,8 +137,7 @@ def inlined_history(
         CatalogError, UnsupportedFeatureError: as ``read_inlined``.
     """
     end = table.snapshot.id
-    found = _rows(connection, catalog, table, lambda rows: rows.c.begin_snapshot <= end)
-    return tuple(part for part in found if part.rows)
+    return _rows(connection, catalog, table, lambda rows: rows.c.begin_snapshot <= end)
 
 
 def inlined_ended_since(
@@ -71,29 +149,50 @@ def inlined_ended_since(
         CatalogError, UnsupportedFeatureError: as ``read_inlined``.
     """
     at = table.snapshot.id
-    found = _rows(
+    return _rows(
         connection,
         catalog,
         table,
         lambda rows: (rows.c.begin_snapshot <= at) & (rows.c.end_snapshot > at),
     )
-    return tuple(part for part in found if part.rows)
 
 
 def _rows(
-    connection: Connection,
-    catalog: Catalog,
-    table: TableSnapshot,
-    condition: Callable[[Table], ColumnElement[bool]],
-) -> Iterator[InlinedRows]:
-    for version in layouts(connection, catalog.tables, table.table_id):
-        schema = layout_schema(connection, catalog.tables, table.table_id, version)
-        inlined = inlined_table(schema, table.table_id, version, catalog.tables.metadata_schema)
-        if not catalog.dialect.has_table(connection, inlined.name, inlined.schema):
-            continue  # dropped by a client that left the registration behind
-        query = _query(connection, catalog, table, inlined, schema)
-        found = connection.execute(query.where(condition(inlined)).order_by(inlined.c.row_id))
-        yield _read_rows(catalog, inlined, schema, found)
+    connection: Connection, catalog: Catalog, table: TableSnapshot, condition: Condition
+) -> tuple[InlinedRows, ...]:
+    asked = inlined_of(connection, catalog, table).which_rows(condition)
+    return filled(catalog.dialect.ask(connection, asked).values())
+
+
+def filled(parts: Iterable[InlinedRows]) -> tuple[InlinedRows, ...]:
+    """Return those that have rows."""
+    return tuple(part for part in parts if part.rows)
+
+
+def has_inlined_data(connection: Connection, catalog: Catalog, table: TableSnapshot) -> bool:
+    """Whether rows visible at the snapshot, or deletes in force there, lie in dynamic catalog tables."""
+    at, inlined = table.snapshot.id, inlined_of(connection, catalog, table)
+    deletes = inlined_delete_table(table.table_id, catalog.tables.metadata_schema)
+    asked = {
+        one.name: _which_any(rows, read.visible(rows, at))
+        for one in inlined.layouts
+        for rows in [bare_table(catalog.tables, one.table_id, one.schema_version)]
+    }
+    if deletes.name in inlined.found:
+        asked[deletes.name] = _which_any(deletes, deletes.c.begin_snapshot <= at)
+    return any(catalog.dialect.ask(connection, asked).values())
+
+
+def has_inlined_rows(connection: Connection, catalog: Catalog, table_id: int) -> bool:
+    """Whether dynamic catalog tables hold rows of the table, of whatever snapshot."""
+    layouts = live_layouts(connection, catalog, table_id)
+    rows = (bare_table(catalog.tables, table_id, one.schema_version) for one in layouts)
+    asked = {one.name: _which_any(one, true()) for one in rows}
+    return any(catalog.dialect.ask(connection, asked).values())
+
+
+def _which_any(rows: FromClause, condition: ColumnElement[bool]) -> Question[bool]:
+    return Question(select(literal(1)).select_from(rows).where(condition).limit(1), bool)
 
 
 def inlined_batches(
@@ -110,65 +209,24 @@ def inlined_batches(
     """
     schema = layout_schema(connection, catalog.tables, table.table_id, version)
     inlined = inlined_table(schema, table.table_id, version, catalog.tables.metadata_schema)
-    query = _query(connection, catalog, table, inlined, schema).where(condition(inlined))
+    names = catalog.dialect.column_names(connection, inlined.name, inlined.schema)
+    if (problem := _why_not_readable(catalog, table, inlined, names)) is not None:
+        raise problem
+    query = catalog.dialect.inlined_cells(inlined, schema).where(condition(inlined))
     ordered = query.order_by(inlined.c.row_id, inlined.c.begin_snapshot)
     for part in streamed_parts(connection, ordered, _ROWS_AT_ONCE):
-        yield _read_rows(catalog, inlined, schema, part)
+        yield _inlined_rows(catalog, inlined, schema, part)
 
 
 _ROWS_AT_ONCE = 20_000
 
 
-def _query(
-    connection: Connection, catalog: Catalog, table: TableSnapshot, inlined: Table, schema: TableSchema
-) -> Select[Any]:
-    dialect_name = catalog.dialect.engine.dialect.name
-    if dialect_name not in READABLE_DIALECTS:
-        raise UnsupportedFeatureError(
-            f"{table.name} at snapshot {table.snapshot.id} has rows or deletes inlined in the catalog, "
-            f"which this release cannot read from {dialect_name}. Flush them with DuckDB, or read the "
-            "table there."
-        )
-    _check_columns(connection, catalog, inlined)
-    return select(*(_as_texts(inlined, schema) if dialect_name == "duckdb" else inlined.c))
-
-
-def _read_rows(
+def _inlined_rows(
     catalog: Catalog, inlined: Table, schema: TableSchema, found: Iterable[Row[Any]]
 ) -> InlinedRows:
     names = inlined.c.keys()
-    rows = tuple(dict(zip(names, row, strict=True)) for row in found)
-    if catalog.dialect.engine.dialect.name == "duckdb":
-        rows = tuple(_with_literals(row, schema) for row in rows)
-    return InlinedRows(inlined.name, schema, rows)
-
-
-def _as_texts(inlined: Table, schema: TableSchema) -> list[ColumnElement[Any]]:
-    """Return what to select of columns that have DuckDB's own types: its texts, as Python's end sooner."""
-    kept = [column for column in inlined.c if column.name not in schema.names]
-    own = [inlined.c[column.name] for column in schema.columns]
-    return [
-        *kept,
-        *(
-            type_coerce(cell, LargeBinary if column.type == ScalarType("blob") else NullType())
-            if column.type in _BYTES
-            else cast(type_coerce(cell, NullType()), VARCHAR)
-            for column, cell in zip(schema.columns, own, strict=True)
-        ),
-    ]
-
-
-_BYTES = (ScalarType("blob"), ScalarType("varchar"))
-
-
-def _with_literals(row: Mapping[str, Any], schema: TableSchema) -> dict[str, Any]:
-    """Return a row whose nested values are texts as the other databases hold them."""
-    cells = dict(row)
-    for column in schema.columns:
-        if column.children and cells[column.name] is not None:
-            value = parse_cast(column.type, cells[column.name])
-            cells[column.name] = format_literal(column.type, value)
-    return cells
+    rows = (catalog.dialect.with_literals(dict(zip(names, row, strict=True)), schema) for row in found)
+    return InlinedRows(inlined.name, schema, tuple(rows))
 
 
 def missing_row_ids(
@@ -176,69 +234,64 @@ def missing_row_ids(
 ) -> list[int]:
     """Return those of the ids, ascending, that no row in the catalog has at the table's snapshot."""
     missing = set(row_ids)
-    for version in layouts(connection, catalog.tables, table.table_id) if missing else ():
-        schema = catalog.tables.metadata_schema
-        rows = inlined_table(TableSchema(()), table.table_id, version, schema)
-        if catalog.dialect.has_table(connection, rows.name, schema):
-            for ids in in_parts(row_ids):
-                query = select(rows.c.row_id).where(
-                    read.visible(rows, table.snapshot.id), rows.c.row_id.in_(ids)
-                )
-                missing.difference_update(connection.execute(query).scalars())
+    for layout in inlined_of(connection, catalog, table).layouts if missing else ():
+        rows = bare_table(catalog.tables, layout.table_id, layout.schema_version)
+        for ids in in_parts(row_ids):
+            query = select(rows.c.row_id).where(read.visible(rows, table.snapshot.id), rows.c.row_id.in_(ids))
+            missing.difference_update(connection.execute(query).scalars())
     return sorted(missing)
 
 
-def layout_schema(connection: Connection, tables: CatalogTables, table_id: int, version: int) -> TableSchema:
-    """Return the columns that a table had in a schema version of the lake."""
-    begin = layout_begin(connection, tables, table_id, version)
-    return read.columns(connection, tables, begin, table_id)
+def _why_not_readable(
+    catalog: Catalog, table: TableSnapshot, inlined: Table, names: Sequence[str]
+) -> DuckLakeError | None:
+    """Return why we cannot read an inlined table, which has columns of those names; None if we can.
 
-
-def layout_begin(connection: Connection, tables: CatalogTables, table_id: int, version: int) -> int:
-    """Return the snapshot that made of a table what it was in a schema version; -1: it is not known."""
-    if "schema_versions" not in tables:  # before 0.3: a schema version begins with its first snapshot
-        snapshot = tables["snapshot"]
-        first = select(func.min(snapshot.c.snapshot_id)).where(snapshot.c.schema_version == version)
-        return connection.execute(first).scalar_one() or 0
-    versions = tables["schema_versions"]
-    newest = select(func.max(versions.c.begin_snapshot)).where(versions.c.schema_version <= version)
-    if "table_id" in versions.c:
-        newest = newest.where(versions.c.table_id == table_id)
-    begin = connection.execute(newest).scalar_one()
-    return -1 if begin is None else begin
-
-
-def _check_columns(connection: Connection, catalog: Catalog, inlined: Table) -> None:
-    """Refuse to guess what columns mean; SQLite takes an unknown quoted name for a text."""
-    found = catalog.dialect.column_names(connection, inlined.name, inlined.schema)
-    if [fold(name) for name in found] != [fold(column.name) for column in inlined.c]:
-        raise CatalogError(
-            f"{inlined.name} has the columns {', '.join(found)}, but the catalog says of its schema version "
+    What columns mean is not guessed; SQLite takes an unknown quoted name for a text.
+    """
+    if not catalog.dialect.reads_inlined:
+        return UnsupportedFeatureError(
+            f"{table.name} at snapshot {table.snapshot.id} has rows or deletes inlined in the catalog, "
+            f"which this release cannot read from {catalog.dialect.name}. Flush them with DuckDB, or read "
+            "the table there."
+        )
+    if [fold(name) for name in names] != [fold(column.name) for column in inlined.c]:
+        return CatalogError(
+            f"{inlined.name} has the columns {', '.join(names)}, but the catalog says of its schema version "
             f"{', '.join(inlined.c.keys())}. Flush the table's inlined data with DuckDB, then read again."
         )
+    return None
 
 
 def inlined_delete_marks(
     connection: Connection, catalog: Catalog, table_id: int, snapshot_id: int
 ) -> dict[DataFileId, list[int]]:
     """Return the positions in data files that inlined deletes leave out at a snapshot, ascending."""
-    found = inlined_delete_snapshots(connection, catalog, table_id, snapshot_id)
-    return {file_id: sorted(deleted) for file_id, deleted in found.items()}
+    return positions(inlined_delete_snapshots(connection, catalog, table_id, snapshot_id))
+
+
+def positions(deletes: InlinedDeletes) -> dict[DataFileId, list[int]]:
+    """Return the deleted positions of each data file, ascending."""
+    return {file_id: sorted(deleted) for file_id, deleted in deletes.items()}
 
 
 def inlined_delete_snapshots(
     connection: Connection, catalog: Catalog, table_id: int, snapshot_id: int
-) -> dict[DataFileId, dict[int, int]]:
+) -> InlinedDeletes:
     """Return those positions with the ids of the snapshots that deleted them."""
-    marks = inlined_delete_table(table_id, catalog.tables.metadata_schema)
-    if not catalog.dialect.has_table(connection, marks.name, marks.schema):
+    deletes = inlined_delete_table(table_id, catalog.tables.metadata_schema)
+    if not catalog.dialect.has_table(connection, deletes.name, deletes.schema):
         return {}
-    query = (
-        select(marks.c.file_id, marks.c.row_id, func.min(marks.c.begin_snapshot).label("begin_snapshot"))
-        .where(marks.c.begin_snapshot <= snapshot_id)
-        .group_by(marks.c.file_id, marks.c.row_id)
-    )
-    found: dict[DataFileId, dict[int, int]] = {}
-    for row in connection.execute(query):
-        found.setdefault(DataFileId(row.file_id), {})[row.row_id] = row.begin_snapshot
-    return found
+    return _which_deletes(deletes, snapshot_id).ask(connection)
+
+
+def _which_deletes(deletes: Table, at: int) -> Question[InlinedDeletes]:
+    def read(rows: Sequence[Row[Any]]) -> InlinedDeletes:
+        found: InlinedDeletes = {}
+        for row in rows:
+            found.setdefault(DataFileId(row.file_id), {})[row.row_id] = row.begin_snapshot
+        return found
+
+    begin = func.min(deletes.c.begin_snapshot).label("begin_snapshot")
+    query = select(deletes.c.file_id, deletes.c.row_id, begin).where(deletes.c.begin_snapshot <= at)
+    return Question(query.group_by(deletes.c.file_id, deletes.c.row_id), read)

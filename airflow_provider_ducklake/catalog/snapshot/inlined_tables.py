@@ -96,7 +96,7 @@ class InlinedValue(TypeDecorator[Any]):
 _READ_AS_TEXT = (ScalarType("time"), ScalarType("timetz"), ScalarType("interval"))
 
 
-def inlined_table_name(table_id: int, schema_version: int) -> str:
+def inlined_table_name(table_id: int, schema_version: int | str) -> str:
     """Return the name of the table for rows inlined into one column layout."""
     return f"ducklake_inlined_data_{table_id}_{schema_version}"
 

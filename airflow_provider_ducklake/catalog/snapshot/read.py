@@ -5,57 +5,56 @@ Statements name their columns, so extra columns of newer catalogs do no harm.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
+    BindParameter,
     ColumnElement,
     Connection,
     FromClause,
     Row,
     Select,
+    String,
     Table,
     and_,
+    bindparam,
     func,
     null,
     or_,
     select,
 )
 
-from airflow_provider_ducklake.catalog.database.questions import Question
-from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.catalog.database.questions import AT, Question
+from airflow_provider_ducklake.catalog.database.tables import catalog_tables
+from airflow_provider_ducklake.catalog.snapshot.column_versions import which_columns
 from airflow_provider_ducklake.spec.ids import (
-    ColumnId,
     MacroId,
-    PartitionId,
     SchemaId,
     SnapshotId,
-    SortId,
     TableId,
     ViewId,
 )
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, fold
 from airflow_provider_ducklake.spec.names.paths import CatalogPath
 from airflow_provider_ducklake.spec.options import OptionRow
-from airflow_provider_ducklake.spec.partitioning import PartitionField, PartitionSpec, Transform
-from airflow_provider_ducklake.spec.schema import Column, Default, TableSchema, assemble
-from airflow_provider_ducklake.spec.sorting import SortField, SortSpec
-from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
-from airflow_provider_ducklake.spec.versions import SpecVersion
+from airflow_provider_ducklake.spec.versions import CURRENT, SpecVersion
 from airflow_provider_ducklake.spec.views import ViewDefinition, parse_aliases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+    from airflow_provider_ducklake.spec.schema import TableSchema
 
 
-def visible(table: FromClause, at: int) -> ColumnElement[bool]:
-    """Return the condition that a versioned row is visible at a snapshot."""
+def visible(table: FromClause, at: int | BindParameter[int] | None) -> ColumnElement[bool]:
+    """Return the condition that a versioned row is visible at a snapshot; None: at the newest."""
     end = table.c.end_snapshot
+    if at is None:
+        return end.is_(None)
     return and_(table.c.begin_snapshot <= at, or_(end.is_(None), end > at))
 
 
@@ -130,32 +129,51 @@ def table_rows(
     connection: Connection, tables: CatalogTables, at: int, name: QualifiedName | None = None
 ) -> list[TableRow]:
     """Return the tables at a snapshot, by schema and name; with ``name`` only those that it can mean."""
-    table = tables["table"]
-    by_id = {schema.id: schema for schema in schemas(connection, tables, at)}
-    query = select_all(table, *_FOLDER).where(visible(table, at))
-    if name is not None:
-        query = (
-            query.where(func.lower(table.c.table_name) == name.name.lower()) if name.name.isascii() else query
-        )
-    found = [
-        TableRow(
-            TableId(row.table_id),
-            str(row.table_uuid),
-            by_id[row.schema_id],
-            row.table_name,
-            CatalogPath(row.path, row.path_is_relative),
-            SnapshotId(row.begin_snapshot),
-        )
-        for row in connection.execute(query)
-        if row.schema_id in by_id
-    ]
-    if name is not None:
-        found = [row for row in found if _same_name(row.qualified, name)]
-    return sorted(found, key=lambda row: row.qualified)
+    return which_tables(tables, at, name).ask(connection)
 
 
-def _same_name(left: QualifiedName, right: QualifiedName) -> bool:
-    return fold(left.schema) == fold(right.schema) and fold(left.name) == fold(right.name)
+def which_tables(
+    tables: CatalogTables, at: int | None, name: QualifiedName | None = None
+) -> Question[list[TableRow]]:
+    """Ask for the tables at a snapshot (None: at the newest) by schema and name, as ``table_rows``."""
+
+    def read(rows: Sequence[Row[Any]]) -> list[TableRow]:
+        found = map(_table_row, rows)
+        meant = (row for row in found if name is None or row.qualified.folded == name.folded)
+        return sorted(meant, key=lambda row: row.qualified)
+
+    parameters: dict[str, Any] = {} if at is None else {"at": at}
+    if name is not None and name.name.isascii():  # which the database folds as we do
+        parameters["name"] = name.name.lower()
+    return Question(_tables_at(tables, *parameters), read, parameters)
+
+
+@lru_cache
+def _tables_at(tables: CatalogTables, *parameters: str) -> Select[Any]:
+    table, schema = tables["table"], tables["schema"]
+    at = AT if "at" in parameters else None
+    of_schema = [one.label(f"of_{one.name}") for one in select_all(schema, *_FOLDER).selected_columns]
+    query = (
+        select_all(table, *_FOLDER)
+        .add_columns(*of_schema)
+        .join_from(table, schema, schema.c.schema_id == table.c.schema_id)
+        .where(visible(table, at), visible(schema, at))
+    )
+    if "name" in parameters:
+        query = query.where(func.lower(table.c.table_name) == bindparam("name", type_=String()))
+    return query
+
+
+def _table_row(row: Row[Any]) -> TableRow:
+    place = CatalogPath(row.of_path, row.of_path_is_relative)
+    return TableRow(
+        TableId(row.table_id),
+        str(row.table_uuid),
+        SchemaRow(SchemaId(row.schema_id), row.of_schema_name, place),
+        row.table_name,
+        CatalogPath(row.path, row.path_is_relative),
+        SnapshotId(row.begin_snapshot),
+    )
 
 
 def view_names(
@@ -219,102 +237,7 @@ def next_column_id(connection: Connection, tables: CatalogTables, table_id: int)
 
 def columns(connection: Connection, tables: CatalogTables, at: int, table_id: int) -> TableSchema:
     """Return the columns of a table at a snapshot."""
-    column = tables["column"]
-    rows = connection.execute(
-        select(column)
-        .where(visible(column, at), column.c.table_id == table_id)
-        .order_by(column.c.column_order, column.c.column_id)
-    )
-    return schema_of(rows)
-
-
-def schema_of(rows: Iterable[Row[Any]]) -> TableSchema:
-    """Return the columns that rows of ``ducklake_column`` make, in their order."""
-    return assemble((_column(row), row.parent_column, row.column_type) for row in rows)
-
-
-def _column(row: Row[Any]) -> Column:
-    values = row._mapping  # noqa: SLF001 - SQLAlchemy's public name for a row as a mapping
-    default = Default(
-        row.default_value,
-        values.get("default_value_type", "literal"),
-        values.get("default_value_dialect", "duckdb"),
-    )
-    return Column(
-        ColumnId(row.column_id),
-        row.column_name,
-        ScalarType("unknown"),
-        nullable=row.nulls_allowed,
-        initial_default=row.initial_default,
-        default=default,
-    )
-
-
-def partition_spec(
-    connection: Connection, tables: CatalogTables, at: int, table_id: int
-) -> PartitionSpec | None:
-    """Return the partitioning of a table at a snapshot; None if it has none."""
-    info, key = tables["partition_info"], tables["partition_column"]
-    rows = connection.execute(
-        select(info.c.partition_id, info.c.begin_snapshot, key.c.column_id, key.c.transform)
-        .join(key, and_(key.c.partition_id == info.c.partition_id, key.c.table_id == info.c.table_id))
-        .where(visible(info, at), info.c.table_id == table_id)
-        .order_by(key.c.partition_key_index)
-    ).all()
-    if not rows:
-        return None
-    ids = _ids_of_ordinals(connection, tables, table_id, rows[0].begin_snapshot)
-    fields = (
-        PartitionField(ids.get(row.column_id, ColumnId(row.column_id)), Transform.parse(row.transform))
-        for row in rows
-    )
-    return PartitionSpec(tuple(fields), PartitionId(rows[0].partition_id))
-
-
-def _ids_of_ordinals(
-    connection: Connection, tables: CatalogTables, table_id: int, at: int
-) -> dict[int, ColumnId]:
-    """Return the columns that 0.1 names by their place among the top-level ones, from 0; else nothing."""
-    if tables.version is not SpecVersion.V0_1:
-        return {}
-    return {place: one.id for place, one in enumerate(columns(connection, tables, at, table_id).columns)}
-
-
-def partition_specs(
-    connection: Connection, tables: CatalogTables, table_id: int
-) -> dict[PartitionId, PartitionSpec]:
-    """Return every partitioning that a table ever had; those with transforms we do not know are left out."""
-    if tables.version is SpecVersion.V0_1:
-        return {}  # its keys are ordinals, as they were when each began: the bounds of columns say enough
-    key = tables["partition_column"]
-    rows = connection.execute(
-        select(key.c.partition_id, key.c.column_id, key.c.transform)
-        .where(key.c.table_id == table_id)
-        .order_by(key.c.partition_id, key.c.partition_key_index)
-    ).all()
-    specs: dict[PartitionId, PartitionSpec] = {}
-    for partition_id, keys in groupby(rows, key=lambda row: PartitionId(row.partition_id)):
-        with suppress(UnsupportedFeatureError):
-            fields = (PartitionField(ColumnId(one.column_id), Transform.parse(one.transform)) for one in keys)
-            specs[partition_id] = PartitionSpec(tuple(fields), partition_id)
-    return specs
-
-
-def sort_spec(connection: Connection, tables: CatalogTables, at: int, table_id: int) -> SortSpec | None:
-    """Return the sort keys of a table at a snapshot; None if it has none, as always before 0.4."""
-    if "sort_info" not in tables:
-        return None
-    info, key = tables["sort_info"], tables["sort_expression"]
-    rows = connection.execute(
-        select(info.c.sort_id, key.c.expression, key.c.dialect, key.c.sort_direction, key.c.null_order)
-        .join(key, and_(key.c.sort_id == info.c.sort_id, key.c.table_id == info.c.table_id))
-        .where(visible(info, at), info.c.table_id == table_id)
-        .order_by(key.c.sort_key_index)
-    ).all()
-    if not rows:
-        return None
-    fields = tuple(SortField(row.expression, row.dialect, row.sort_direction, row.null_order) for row in rows)
-    return SortSpec(fields, SortId(rows[0].sort_id))
+    return which_columns(tables, table_id).ask(connection).at(at)
 
 
 def stored_versions(connection: Connection, tables: CatalogTables) -> list[str]:
@@ -335,3 +258,17 @@ def which_options(tables: CatalogTables) -> Question[list[OptionRow]]:
         select_all(tables["metadata"], "scope", "scope_id"),
         lambda rows: [OptionRow(row.key, row.value, row.scope, row.scope_id) for row in rows],
     )
+
+
+def stored_options(dialect: CatalogDialect, metadata_schema: str | None) -> list[OptionRow]:
+    """Return every stored option of a catalog of whatever version, ``version`` among them; none: no lake."""
+    newest = catalog_tables(CURRENT, metadata_schema)
+    name = newest["metadata"].name
+    first = {"columns": dialect.which_columns((name,), metadata_schema)}
+    with dialect.reading_after(first) as (connection, answers):
+        if name not in answers["columns"]:
+            return []
+        has_scopes = "scope" in answers["columns"][name]
+        tables = newest if has_scopes else catalog_tables(SpecVersion.V0_1, metadata_schema)
+        found: list[OptionRow] = dialect.ask(connection, {"all": which_options(tables)}, is_last=True)["all"]
+        return found

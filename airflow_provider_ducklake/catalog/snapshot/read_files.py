@@ -2,77 +2,138 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column as SqlColumn
 from sqlalchemy import Connection, Row, and_, select, true
 
-from airflow_provider_ducklake.catalog.database.questions import in_parts
+from airflow_provider_ducklake.catalog.database.questions import Question, in_parts
 from airflow_provider_ducklake.catalog.snapshot.read import select_all, visible
-from airflow_provider_ducklake.catalog.snapshot.read_mappings import name_mappings
+from airflow_provider_ducklake.catalog.snapshot.read_mappings import which_mappings
 from airflow_provider_ducklake.spec.files import LiveDataFile, LiveDeleteFile
 from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, DeleteFileId, SnapshotId, TableId
 from airflow_provider_ducklake.spec.names.paths import CatalogPath
 from airflow_provider_ducklake.spec.stats import ColumnStats
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
+    from typing import Self
 
-    from sqlalchemy import ColumnElement
+    from sqlalchemy import ColumnElement, FromClause
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.spec.files import NameMapping
     from airflow_provider_ducklake.spec.ids import MappingId
+    from airflow_provider_ducklake.spec.snapshots import TableSnapshot
 
 
 _FEW_FILES = 1000
 SINCE_0_2 = ("mapping_id", "partial_max", "partial_file_info")  # columns of data files, some gone again
 
 
-def data_files(  # noqa: PLR0913 - the last one has a default
+def data_files(
     connection: Connection,
-    tables: CatalogTables,
-    at: int,
-    table_id: int,
-    root: str,
+    catalog: Catalog,
+    table: TableSnapshot,
     *,
     only: ColumnElement[bool] | None = None,
     stats_of: Collection[ColumnId] | None = None,
 ) -> tuple[LiveDataFile, ...]:
-    """Return a table's data files at a snapshot with delete files, statistics and partition values.
+    """Return a table's data files at its snapshot: see ``WantedFiles``."""
+    return WantedFiles.of(catalog, table, only, stats_of).ask(connection, catalog)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedFiles:
+    """Data files of a table at its snapshot, with delete files, statistics and partition values.
 
     ``only``: those rows of ``ducklake_data_file`` for which this holds. ``stats_of``: with the statistics of
-    those columns alone; None: of all.
+    those columns alone; None: of all. First the rows of the files are asked for, then what belongs to them.
     """
-    file = tables["data_file"]
-    rows = connection.execute(
-        select_all(file, *SINCE_0_2)
-        .where(visible(file, at), file.c.table_id == table_id, true() if only is None else only)
-        .order_by(file.c.data_file_id)
-    ).all()
-    if only is not None and len(rows) <= _FEW_FILES:
+
+    tables: CatalogTables
+    at: SnapshotId
+    table_id: TableId
+    root: str
+    only: ColumnElement[bool] | None = None
+    stats_of: Collection[ColumnId] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        catalog: Catalog,
+        table: TableSnapshot,
+        only: ColumnElement[bool] | None,
+        stats_of: Collection[ColumnId] | None,
+    ) -> Self:
+        """Return those of a table's snapshot."""
+        return cls(catalog.tables, table.snapshot.id, table.table_id, table.root, only, stats_of)
+
+    def ask(self, connection: Connection, catalog: Catalog) -> tuple[LiveDataFile, ...]:
+        """Return the files."""
+        rows = self.which_rows().ask(connection)
+        return self.files(rows, catalog.dialect.ask(connection, self.which_parts(rows)))
+
+    def which_rows(self) -> Question[Sequence[Row[Any]]]:
+        """Ask for the rows of the files."""
+        file = self.tables["data_file"]
+        query = select_all(file, *SINCE_0_2).where(self._are_visible(file))
+        query = query.where(true() if self.only is None else self.only)
+        return Question(query.order_by(file.c.data_file_id), lambda rows: rows)
+
+    def _are_visible(self, file: FromClause) -> ColumnElement[bool]:
+        return and_(visible(file, self.at), file.c.table_id == self.table_id)
+
+    def which_parts(self, rows: Sequence[Row[Any]]) -> dict[str, Question[Any]]:
+        """Ask for what belongs to the files of those rows."""
+        if not rows:
+            return {}
         ids: Any = [row.data_file_id for row in rows]
-    else:
-        ids = select(file.c.data_file_id).where(visible(file, at), file.c.table_id == table_id)
-    if not rows:
-        return ()
-    deletes = _delete_files(connection, tables, at, table_id, root, ids=ids)
-    stats = file_stats(connection, tables, table_id, ids, stats_of)
-    values = partition_values(connection, tables, table_id, ids)
-    is_mapped = any(row.mapping_id is not None for row in rows)
-    mappings = name_mappings(connection, tables, table_id) if is_mapped else {}
-    return tuple(
-        live_data_file(
-            row,
-            root,
-            mappings,
-            delete_file=deletes[row.data_file_id][-1] if row.data_file_id in deletes else None,
-            older_delete_files=tuple(deletes.get(row.data_file_id, ())[:-1]),
-            column_stats=stats.get(row.data_file_id, {}),
-            partition_values=tuple(values.get(row.data_file_id, ())),
+        if self.only is None or len(rows) > _FEW_FILES:
+            file = self.tables["data_file"]
+            ids = select(file.c.data_file_id).where(self._are_visible(file))
+        asked: dict[str, Question[Any]] = {
+            "deletes": self._which_delete_files(ids),
+            "values": which_partition_values(self.tables, self.table_id, ids),
+        }
+        if self.stats_of is None or self.stats_of:
+            asked["stats"] = which_file_stats(self.tables, self.table_id, ids, self.stats_of)
+        if any(row.mapping_id is not None for row in rows):
+            asked["mappings"] = which_mappings(self.tables, self.table_id)
+        return asked
+
+    def _which_delete_files(
+        self,
+        ids: Any,  # noqa: ANN401 - numbers, or a subquery
+    ) -> Question[dict[int, list[LiveDeleteFile]]]:
+        delete = self.tables["delete_file"]
+
+        def read(rows: Sequence[Row[Any]]) -> dict[int, list[LiveDeleteFile]]:
+            found: dict[int, list[LiveDeleteFile]] = {}
+            for row in rows:
+                found.setdefault(row.data_file_id, []).append(live_delete_file(row, self.root))
+            return found
+
+        query = select(delete).where(visible(delete, self.at), delete.c.table_id == self.table_id)
+        return Question(query.where(delete.c.data_file_id.in_(ids)).order_by(delete.c.delete_file_id), read)
+
+    def files(self, rows: Sequence[Row[Any]], parts: Mapping[str, Any]) -> tuple[LiveDataFile, ...]:
+        """Return the files."""
+        deletes, stats, values = (parts.get(name, {}) for name in ("deletes", "stats", "values"))
+        return tuple(
+            live_data_file(
+                row,
+                self.root,
+                parts.get("mappings", {}),
+                delete_file=deletes[row.data_file_id][-1] if row.data_file_id in deletes else None,
+                older_delete_files=tuple(deletes.get(row.data_file_id, ())[:-1]),
+                column_stats=stats.get(row.data_file_id, {}),
+                partition_values=tuple(values.get(row.data_file_id, ())),
+            )
+            for row in rows
         )
-        for row in rows
-    )
 
 
 def live_data_file(
@@ -120,27 +181,6 @@ def _counts(text: str | None) -> tuple[tuple[SnapshotId, int], ...]:
     return tuple((SnapshotId(int(snapshot)), int(count)) for snapshot, count in pairs)
 
 
-def _delete_files(  # noqa: PLR0913 - as ``data_files``
-    connection: Connection,
-    tables: CatalogTables,
-    at: int,
-    table_id: int,
-    root: str,
-    *,
-    ids: Any,  # noqa: ANN401 - numbers, or a subquery
-) -> dict[int, list[LiveDeleteFile]]:
-    delete = tables["delete_file"]
-    rows = connection.execute(
-        select(delete)
-        .where(visible(delete, at), delete.c.table_id == table_id, delete.c.data_file_id.in_(ids))
-        .order_by(delete.c.delete_file_id)
-    )
-    found: dict[int, list[LiveDeleteFile]] = {}
-    for row in rows:
-        found.setdefault(row.data_file_id, []).append(live_delete_file(row, root))
-    return found
-
-
 def live_delete_file(row: Row[Any], root: str) -> LiveDeleteFile:
     """Return a row of ``ducklake_delete_file``."""
     return LiveDeleteFile(
@@ -155,23 +195,21 @@ def live_delete_file(row: Row[Any], root: str) -> LiveDeleteFile:
     )
 
 
-def file_stats(
-    connection: Connection,
+def which_file_stats(
     tables: CatalogTables,
     table_id: int,
     ids: Any,  # noqa: ANN401 - numbers, or a subquery
     columns: Collection[ColumnId] | None,
-) -> dict[int, dict[ColumnId, ColumnStats]]:
-    """Return the statistics of data files of a table, of those columns or of all (None)."""
-    if columns is not None and not columns:
-        return {}
+) -> Question[dict[int, dict[ColumnId, ColumnStats]]]:
+    """Ask for the statistics of data files of a table, of those columns or of all (None)."""
     stats = tables["file_column_stats"]
     query = select_all(stats, "extra_stats").where(
         stats.c.table_id == table_id, stats.c.data_file_id.in_(ids)
     )
-    if columns is not None:
-        query = query.where(stats.c.column_id.in_(columns))
-    rows = connection.execute(query).all()
+    return Question(query if columns is None else query.where(stats.c.column_id.in_(columns)), _stats)
+
+
+def _stats(rows: Sequence[Row[Any]]) -> dict[int, dict[ColumnId, ColumnStats]]:
     found: dict[int, dict[ColumnId, ColumnStats]] = {}
     for row in rows:
         found.setdefault(row.data_file_id, {})[ColumnId(row.column_id)] = ColumnStats(
@@ -187,19 +225,18 @@ def file_stats(
     return found
 
 
-def partition_values(
-    connection: Connection,
+def which_partition_values(
     tables: CatalogTables,
     table_id: int,
     ids: Any,  # noqa: ANN401 - numbers, or a subquery
-) -> dict[int, list[str | None]]:
-    """Return the partition values of data files of a table, in the order of the keys."""
+) -> Question[dict[int, list[str | None]]]:
+    """Ask for the partition values of data files of a table, in the order of the keys."""
     value = tables["file_partition_value"]
-    rows = connection.execute(
-        select(value)
-        .where(value.c.table_id == table_id, value.c.data_file_id.in_(ids))
-        .order_by(value.c.data_file_id, value.c.partition_key_index)
-    )
+    query = select(value).where(value.c.table_id == table_id, value.c.data_file_id.in_(ids))
+    return Question(query.order_by(value.c.data_file_id, value.c.partition_key_index), _partition_values)
+
+
+def _partition_values(rows: Sequence[Row[Any]]) -> dict[int, list[str | None]]:
     found: dict[int, list[str | None]] = {}
     for row in rows:
         found.setdefault(row.data_file_id, []).append(row.partition_value)

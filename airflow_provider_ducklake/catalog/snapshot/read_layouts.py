@@ -2,36 +2,85 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import BigInteger, Connection, Row, ScalarSelect, Select, func, literal, select
 
-from airflow_provider_ducklake.catalog.database.questions import Question, one_of, values_of
+from airflow_provider_ducklake.catalog.database.questions import OF_TABLE, Question, one_of, values_of
+from airflow_provider_ducklake.catalog.snapshot.column_versions import which_columns
+from airflow_provider_ducklake.catalog.snapshot.inlined_tables import inlined_table_name
 from airflow_provider_ducklake.spec.ids import TableId
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
+
+    from sqlalchemy import ColumnElement
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.spec.schema import TableSchema
 
 
-def inlined_tables(connection: Connection, tables: CatalogTables, table_id: int) -> list[str]:
-    """Return the names of the registered inlined-data tables of a table, oldest layout first."""
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A registered table for inlined rows: it has the columns of its table at snapshot ``begin``.
+
+    ``begin`` is -1 where it is not known which snapshot that is.
+    """
+
+    table_id: int
+    schema_version: int
+    begin: int
+
+    @property
+    def name(self) -> str:
+        """The name of the catalog table."""
+        return inlined_table_name(self.table_id, self.schema_version)
+
+
+def which_layouts(tables: CatalogTables, table_id: int) -> Question[list[Layout]]:
+    """Ask for the registered tables of a table's inlined rows, oldest first."""
+
+    def read(rows: Sequence[Row[Any]]) -> list[Layout]:
+        found = {row.schema_version: -1 if row.begin is None else row.begin for row in rows}
+        return [Layout(table_id, version, begin) for version, begin in found.items()]
+
+    return Question(_layouts(tables), read, {"table": table_id})
+
+
+@lru_cache
+def _layouts(tables: CatalogTables) -> Select[Any]:
     registry = tables["inlined_data_tables"]
-    rows = connection.execute(
-        select(registry.c.table_name)
-        .where(registry.c.table_id == table_id)
-        .order_by(registry.c.schema_version)
-    )
-    return list(rows.scalars())
+    begin = _begin(tables, registry.c.schema_version).label("begin")
+    query = select(registry.c.schema_version, begin).where(registry.c.table_id == OF_TABLE)
+    return query.order_by(registry.c.schema_version)
 
 
-def layouts(connection: Connection, tables: CatalogTables, table_id: int) -> list[int]:
-    """Return the schema versions that a table has registered inlined tables for, oldest first."""
-    registry = tables["inlined_data_tables"]
-    query = select(registry.c.schema_version).where(registry.c.table_id == table_id)
-    return list(connection.execute(query.distinct().order_by(registry.c.schema_version)).scalars())
+def _begin(tables: CatalogTables, version: ColumnElement[int]) -> ScalarSelect[int]:
+    """Return the snapshot that made of a table what it was in a schema version."""
+    if "schema_versions" not in tables:  # before 0.3: a schema version begins with its first snapshot
+        snapshot = tables["snapshot"]
+        first = select(func.coalesce(func.min(snapshot.c.snapshot_id), 0))
+        return first.where(snapshot.c.schema_version == version).scalar_subquery()
+    versions = tables["schema_versions"]
+    newest = select(func.max(versions.c.begin_snapshot)).where(versions.c.schema_version <= version)
+    if "table_id" in versions.c:
+        newest = newest.where(versions.c.table_id == OF_TABLE)
+    return newest.scalar_subquery()
+
+
+def layout_begin(connection: Connection, tables: CatalogTables, table_id: int, version: int) -> int:
+    """Return the snapshot that made of a table what it was in a schema version; -1: it is not known."""
+    query = select(_begin(tables, literal(version, BigInteger)).label("begin"))
+    found: int | None = connection.execute(query, {"table": table_id}).scalar()
+    return -1 if found is None else found
+
+
+def layout_schema(connection: Connection, tables: CatalogTables, table_id: int, version: int) -> TableSchema:
+    """Return the columns that a table had in a schema version of the lake."""
+    begin = layout_begin(connection, tables, table_id, version)
+    return which_columns(tables, table_id).ask(connection).at(begin)
 
 
 def which_newest_layouts(tables: CatalogTables, table_ids: Collection[int]) -> Question[dict[TableId, int]]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 
+from airflow_provider_ducklake.catalog.database.questions import OF_TABLE, Question
 from airflow_provider_ducklake.spec.files import MappedColumn, NameMapping
 from airflow_provider_ducklake.spec.ids import ColumnId, MappingId
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy import Connection, Row
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
@@ -19,20 +24,31 @@ def name_mappings(
     connection: Connection, tables: CatalogTables, table_id: int
 ) -> dict[MappingId, NameMapping]:
     """Return the mappings by name of a table, by id, ascending."""
+    return which_mappings(tables, table_id).ask(connection)
+
+
+def which_mappings(tables: CatalogTables, table_id: int) -> Question[dict[MappingId, NameMapping]]:
+    """Ask for the mappings by name of a table."""
+    return Question(_mappings(tables), _by_id, {"table": table_id})
+
+
+@lru_cache
+def _mappings(tables: CatalogTables) -> Select[Any]:
     mapping, name = tables["column_mapping"], tables["name_mapping"]
-    rows = connection.execute(
+    return (
         select(name)
         .join(mapping, mapping.c.mapping_id == name.c.mapping_id)
-        .where(mapping.c.table_id == table_id, mapping.c.type == "map_by_name")
+        .where(mapping.c.table_id == OF_TABLE, mapping.c.type == "map_by_name")
         .order_by(name.c.mapping_id, name.c.column_id)
     )
-    by_id: dict[MappingId, list[Row[tuple[object, ...]]]] = {}
-    for row in rows:
-        by_id.setdefault(MappingId(row.mapping_id), []).append(row)
-    return {mapping_id: _mapping(found) for mapping_id, found in by_id.items()}
 
 
-def _mapping(rows: list[Row[tuple[object, ...]]]) -> NameMapping:
+def _by_id(rows: Sequence[Row[Any]]) -> dict[MappingId, NameMapping]:
+    groups = groupby(rows, key=lambda row: MappingId(row.mapping_id))
+    return {mapping_id: _mapping(list(found)) for mapping_id, found in groups}
+
+
+def _mapping(rows: list[Row[Any]]) -> NameMapping:
     places = {row.column_id: place for place, row in enumerate(rows)}
     return tuple(
         MappedColumn(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy import (
     BigInteger,
@@ -12,17 +13,13 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
-    String,
-    and_,
     bindparam,
     func,
     or_,
     select,
-    true,
-    type_coerce,
 )
 
-from airflow_provider_ducklake.catalog.database.questions import Question, in_parts
+from airflow_provider_ducklake.catalog.database.questions import AT, Question, in_parts
 from airflow_provider_ducklake.errors import (
     SnapshotNotFoundError,
     TransactionConflictError,
@@ -33,9 +30,9 @@ from airflow_provider_ducklake.transaction.changes_made import ChangeRecord, par
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
-    from datetime import datetime
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.catalog.dialects.opened import Catalog
 
 
 def head(connection: Connection, tables: CatalogTables) -> Snapshot:
@@ -46,22 +43,49 @@ def head(connection: Connection, tables: CatalogTables) -> Snapshot:
 @lru_cache
 def which_head(tables: CatalogTables) -> Question[Snapshot]:
     """Ask for the newest snapshot."""
-    snapshot = tables["snapshot"]
-    query = select(snapshot).order_by(snapshot.c.snapshot_id.desc()).limit(1)
-    return Question(query, lambda rows: _snapshot(rows[0]))
+    return Question(_by_id(tables, is_newest=True), lambda rows: _snapshot(rows[0]))
 
 
-def snapshot_by_id(connection: Connection, tables: CatalogTables, version: int) -> Snapshot:
-    """Return the snapshot with that id.
+At: TypeAlias = int | datetime | None
+
+
+def snapshot_at(connection: Connection, catalog: Catalog, at: At) -> Snapshot:
+    """Return the snapshot with an id, or the newest at or before an aware time (None: the newest).
+
+    At equal times it is the one with the highest id.
 
     Raises:
-        SnapshotNotFoundError: it expired, or lies in the future.
+        SnapshotNotFoundError: it expired, or lies in the future, or the oldest one is younger.
     """
+    return chosen(connection, catalog.tables, at, which_snapshot(catalog, at).ask(connection))
+
+
+def which_snapshot(catalog: Catalog, at: At) -> Question[list[Snapshot]]:
+    """Ask for ``snapshot_at``: few snapshots, of which ``chosen`` returns it."""
+    if isinstance(at, datetime):
+        return _which_near(catalog, at, newest=True)
+    return Question(
+        _by_id(catalog.tables, is_newest=at is None), _snapshots, {} if at is None else {"at": at}
+    )
+
+
+@lru_cache
+def _by_id(tables: CatalogTables, *, is_newest: bool) -> Select[Any]:
     snapshot = tables["snapshot"]
-    row = connection.execute(select(snapshot).where(snapshot.c.snapshot_id == version)).one_or_none()
-    if row is None:
-        raise _not_found(connection, tables, f"version {version}")
-    return _snapshot(row)
+    if is_newest:
+        return select(snapshot).order_by(snapshot.c.snapshot_id.desc()).limit(1)
+    return select(snapshot).where(snapshot.c.snapshot_id == AT)
+
+
+def chosen(connection: Connection, tables: CatalogTables, at: At, found: Sequence[Snapshot]) -> Snapshot:
+    """Return the one of the answers to ``which_snapshot``; raises as ``snapshot_at``."""
+    if isinstance(at, datetime):
+        found = [one for one in found if one.time <= at]
+    if not found:
+        if isinstance(at, datetime):
+            raise _not_found(connection, tables, f"timestamp {at.isoformat()}", with_times=True)
+        raise _not_found(connection, tables, f"version {at}")
+    return max(found, key=lambda one: (one.time, one.id))
 
 
 def existing(
@@ -76,38 +100,26 @@ def existing(
     )
 
 
-def snapshot_by_time(connection: Connection, tables: CatalogTables, timestamp: datetime) -> Snapshot:
-    """Return the newest snapshot at or before an aware time; at equal times the highest id.
-
-    Raises:
-        SnapshotNotFoundError: the oldest snapshot is younger.
-    """
-    found = [one for one in _near(connection, tables, timestamp, newest=True) if one.time <= timestamp]
-    if not found:
-        raise _not_found(connection, tables, f"timestamp {timestamp.isoformat()}", with_times=True)
-    return max(found, key=lambda one: (one.time, one.id))
-
-
-def snapshot_from_time(connection: Connection, tables: CatalogTables, timestamp: datetime) -> Snapshot:
+def snapshot_from_time(connection: Connection, catalog: Catalog, timestamp: datetime) -> Snapshot:
     """Return the oldest snapshot at or after an aware time; at equal times the lowest id.
 
     Raises:
         SnapshotNotFoundError: the newest snapshot is older.
     """
-    found = [one for one in _near(connection, tables, timestamp, newest=False) if one.time >= timestamp]
+    near = _which_near(catalog, timestamp, newest=False).ask(connection)
+    found = [one for one in near if one.time >= timestamp]
     if not found:
-        raise _not_found(connection, tables, f"or after timestamp {timestamp.isoformat()}", with_times=True)
+        raise _not_found(
+            connection, catalog.tables, f"or after timestamp {timestamp.isoformat()}", with_times=True
+        )
     return min(found, key=lambda one: (one.time, one.id))
 
 
-def _near(connection: Connection, tables: CatalogTables, time: datetime, *, newest: bool) -> list[Snapshot]:
-    """Return few snapshots, among them the newest up to a time, or the oldest from it on."""
-    snapshot = tables["snapshot"]
+def _which_near(catalog: Catalog, time: datetime, *, newest: bool) -> Question[list[Snapshot]]:
+    """Ask for few snapshots, among them the newest up to a time, or the oldest from it on."""
+    snapshot = catalog.tables["snapshot"]
     times, ids = snapshot.c.snapshot_time, snapshot.c.snapshot_id
-    is_comparable: ColumnElement[bool] = true()
-    if connection.dialect.name == "sqlite":  # a text, which others may have written in another form
-        text = type_coerce(times, String)
-        is_comparable = and_(text.like(_OWN_FORM), text.not_like(_WITH_LAST_ZERO))
+    is_comparable = catalog.dialect.is_ordered(times)
     order = (times.desc(), ids.desc()) if newest else (times, ids)
     nearest = (
         select(ids)
@@ -116,12 +128,11 @@ def _near(connection: Connection, tables: CatalogTables, time: datetime, *, newe
         .limit(1)
         .scalar_subquery()
     )
-    query = select(snapshot).where(or_(ids == nearest, ~is_comparable))
-    return [_snapshot(row) for row in connection.execute(query)]
+    return Question(select(snapshot).where(or_(ids == nearest, ~is_comparable)), _snapshots)
 
 
-_OWN_FORM = "____-__-__ __:__:__%+00"  # LIKE patterns; texts of this form are in the order of their times
-_WITH_LAST_ZERO = "%.%0+00"
+def _snapshots(rows: Iterable[Row[Any]]) -> list[Snapshot]:
+    return [_snapshot(row) for row in rows]
 
 
 def _not_found(

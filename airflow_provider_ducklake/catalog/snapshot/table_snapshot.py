@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import column as sql_column
-from sqlalchemy import func, literal, select, table
-
-from airflow_provider_ducklake.catalog.snapshot import read, read_files, read_layouts
-from airflow_provider_ducklake.catalog.snapshot.file_conditions import may_match
+from airflow_provider_ducklake.catalog.snapshot import read, read_files
+from airflow_provider_ducklake.catalog.snapshot.column_versions import which_columns
+from airflow_provider_ducklake.catalog.snapshot.inlined_read import has_inlined_data
+from airflow_provider_ducklake.catalog.snapshot.read_keys import which_partitionings, which_sort
 from airflow_provider_ducklake.errors import SchemaNotFoundError, TableNotFoundError
-from airflow_provider_ducklake.planning.reading.predicates import column_ids
 from airflow_provider_ducklake.spec.options import Options
 from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Mapping, Sequence
 
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import Connection
 
+    from airflow_provider_ducklake.catalog.database.questions import Question
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.planning.reading.predicates import Predicate
-    from airflow_provider_ducklake.spec.ids import ColumnId
     from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 
 
@@ -36,6 +33,17 @@ def find_table(
         SchemaNotFoundError, TableNotFoundError: it did not exist at that snapshot.
     """
     rows = read.table_rows(connection, tables, snapshot.id, name)
+    return only_table(connection, tables, snapshot, name, rows)
+
+
+def only_table(
+    connection: Connection,
+    tables: CatalogTables,
+    snapshot: Snapshot,
+    name: QualifiedName,
+    rows: Sequence[read.TableRow],
+) -> read.TableRow:
+    """Return the one of the rows, which those of the name are; raises as ``find_table``."""
     if rows:
         return rows[0]
     if read.find_schema(connection, tables, snapshot.id, name.schema) is None:
@@ -51,93 +59,47 @@ def load_table(
     *,
     with_files: bool,
 ) -> TableSnapshot:
-    """Return the table with its columns, partitioning, sort keys and options, and with its files if asked."""
+    """Return the table with its columns, partitioning, sort keys and options, and with its files if asked.
+
+    Raises:
+        SchemaNotFoundError, TableNotFoundError: as ``find_table``.
+    """
+    row = find_table(connection, catalog.tables, snapshot, name)
+    questions = {
+        **which_definition(catalog, snapshot.id, row.id),
+        "options": read.which_options(catalog.tables),
+    }
+    found = table_of(catalog, snapshot, row, catalog.dialect.ask(connection, questions))
+    if not with_files:
+        return found
+    files = read_files.data_files(connection, catalog, found)
+    return replace(found, files=files, has_inlined_data=has_inlined_data(connection, catalog, found))
+
+
+def which_definition(catalog: Catalog, at: int, table_id: int) -> dict[str, Question[Any]]:
+    """Ask what a table was at a snapshot, for ``table_of``."""
     tables = catalog.tables
-    row = find_table(connection, tables, snapshot, name)
-    root = row.root(catalog.data_path)
-    found = TableSnapshot(
+    return {
+        "columns": which_columns(tables, table_id),
+        "partitionings": which_partitionings(tables, table_id),
+        **which_sort(tables, at, table_id),
+    }
+
+
+def table_of(
+    catalog: Catalog, snapshot: Snapshot, row: read.TableRow, answers: Mapping[str, Any]
+) -> TableSnapshot:
+    """Return the table, without files, of its row, ``which_definition`` and the ``options`` of the lake."""
+    columns = answers["columns"]
+    return TableSnapshot(
         snapshot=snapshot,
         table_id=row.id,
         table_uuid=row.uuid,
         schema_id=row.schema.id,
         name=row.qualified,
-        schema=read.columns(connection, tables, snapshot.id, row.id),
-        root=root,
-        partition_spec=read.partition_spec(connection, tables, snapshot.id, row.id),
-        sort_spec=read.sort_spec(connection, tables, snapshot.id, row.id),
-        options=Options.effective(read.option_rows(connection, tables), row.schema.id, row.id),
+        schema=columns.at(snapshot.id),
+        root=row.root(catalog.data_path),
+        partition_spec=answers["partitionings"].at(snapshot.id, columns),
+        sort_spec=answers.get("sort"),
+        options=Options.effective(answers["options"], row.schema.id, row.id),
     )
-    return with_live_files(connection, catalog, found) if with_files else found
-
-
-def with_live_files(connection: Connection, catalog: Catalog, table: TableSnapshot) -> TableSnapshot:
-    """Return a table with its data files."""
-    return _with_files(connection, catalog, table)
-
-
-def with_files_to_read(
-    connection: Connection,
-    catalog: Catalog,
-    table: TableSnapshot,
-    where: Predicate | None,
-    stats_of: Collection[ColumnId] = (),
-) -> TableSnapshot:
-    """Return a table with its data files but those that the catalog can exclude by a filter.
-
-    They have the statistics of the columns that the filter names, of ``stats_of``, and no others.
-    """
-    name = catalog.dialect.engine.dialect.name
-    only = None if where is None else may_match(where, table.table_id, table.schema, catalog.tables, name)
-    columns = frozenset((*stats_of, *(() if where is None else column_ids(where))))
-    return _with_files(connection, catalog, table, only, columns)
-
-
-def _with_files(
-    connection: Connection,
-    catalog: Catalog,
-    table: TableSnapshot,
-    only: ColumnElement[bool] | None = None,
-    stats_of: Collection[ColumnId] | None = None,
-) -> TableSnapshot:
-    at, tables = table.snapshot, catalog.tables
-    return replace(
-        table,
-        files=read_files.data_files(
-            connection, tables, at.id, table.table_id, table.root, only=only, stats_of=stats_of
-        ),
-        has_inlined_data=has_inlined_data(connection, catalog, at, table.table_id),
-    )
-
-
-def has_inlined_rows(connection: Connection, catalog: Catalog, table_id: int) -> bool:
-    """Whether dynamic catalog tables hold rows of the table, of whatever snapshot."""
-    schema = catalog.tables.metadata_schema
-    return any(
-        catalog.dialect.has_table(connection, name, schema)
-        and connection.execute(select(literal(1)).select_from(table(name, schema=schema)).limit(1)).first()
-        for name in read_layouts.inlined_tables(connection, catalog.tables, table_id)
-    )
-
-
-def has_inlined_data(connection: Connection, catalog: Catalog, snapshot: Snapshot, table_id: int) -> bool:
-    """Whether rows visible at the snapshot, or delete marks in force there, lie in dynamic catalog tables."""
-    dialect, schema = catalog.dialect, catalog.tables.metadata_schema
-    for name in read_layouts.inlined_tables(connection, catalog.tables, table_id):
-        if dialect.has_table(connection, name, schema) and _counts(
-            connection, schema, name, snapshot, ended=True
-        ):
-            return True
-    marks = f"ducklake_inlined_delete_{table_id}"
-    return dialect.has_table(connection, marks, schema) and _counts(
-        connection, schema, marks, snapshot, ended=False
-    )
-
-
-def _counts(
-    connection: Connection, schema: str | None, name: str, snapshot: Snapshot, *, ended: bool
-) -> bool:
-    rows = table(name, sql_column("begin_snapshot"), sql_column("end_snapshot"), schema=schema)
-    query = select(func.count()).select_from(rows).where(rows.c.begin_snapshot <= snapshot.id)
-    if ended:
-        query = query.where(rows.c.end_snapshot.is_(None) | (rows.c.end_snapshot > snapshot.id))
-    return connection.execute(query).scalar_one() > 0

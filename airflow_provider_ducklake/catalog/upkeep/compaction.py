@@ -48,9 +48,9 @@ def plan_merge(
     files: Collection[LiveDataFile] | None = None,
 ) -> Compaction:
     """Return how small files of a table are to be merged; ``files``: those of them that may be."""
-    tables, at = catalog.tables, table.snapshot.id
+    tables = catalog.tables
     if files is None:
-        files = read_files.data_files(connection, tables, at, table.table_id, table.root, stats_of=())
+        files = read_files.data_files(connection, catalog, table, stats_of=())
     if rule.target_file_size is None:
         rule = replace(rule, target_file_size=table.options.integer("target_file_size"))
     changed = _column_changes(connection, tables, table.table_id)
@@ -70,12 +70,12 @@ def plan_rewrite(
     connection: Connection, catalog: Catalog, table: TableSnapshot, rule: RewriteRule
 ) -> Compaction:
     """Return how those files of a table are to be rewritten that have lost many rows."""
-    tables, at = catalog.tables, table.snapshot.id
+    at = table.snapshot.id
     if rule.target_file_size is None:
         rule = replace(rule, target_file_size=table.options.integer("target_file_size"))
     if rule.delete_threshold is None:
         rule = replace(rule, delete_threshold=table.options.share("rewrite_delete_threshold"))
-    files = read_files.data_files(connection, tables, at, table.table_id, table.root, stats_of=())
+    files = read_files.data_files(connection, catalog, table, stats_of=())
     found = inlined_delete_snapshots(connection, catalog, table.table_id, at)
     marks = {file_id: tuple(sorted(places)) for file_id, places in found.items()}
     bins = [Bin(table.schema, chosen) for chosen in plan_rewrites(files, rule, marks)]

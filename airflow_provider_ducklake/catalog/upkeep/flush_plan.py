@@ -13,10 +13,9 @@ from airflow_provider_ducklake.catalog.snapshot.inlined_layouts import rows_of_l
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import (
     inlined_batches,
     inlined_delete_snapshots,
-    layout_begin,
-    layout_schema,
+    inlined_of,
 )
-from airflow_provider_ducklake.catalog.snapshot.read_layouts import layouts
+from airflow_provider_ducklake.catalog.snapshot.read_keys import which_partitionings
 from airflow_provider_ducklake.planning.upkeep.flush import FlushPlan, LayoutToFlush
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Table
 
-    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.planning.reading.scan import InlinedRows
     from airflow_provider_ducklake.spec.files import LiveDataFile
@@ -61,29 +59,24 @@ def tables_with_inlined_data(
 
 def plan_flush(connection: Connection, catalog: Catalog, found: TableSnapshot) -> FlushPlan:
     """Return what is to be flushed of a table: all of its snapshot and before."""
-    tables, at = catalog.tables, found.snapshot.id
-    marks = inlined_delete_snapshots(connection, catalog, found.table_id, at)
-    files = tuple(_files(connection, tables, found, marks))
+    marks = inlined_delete_snapshots(connection, catalog, found.table_id, found.snapshot.id)
+    files = tuple(_files(connection, catalog, found, marks))
     return FlushPlan(found, tuple(_layouts(connection, catalog, found)), files, marks)
 
 
 def _layouts(connection: Connection, catalog: Catalog, found: TableSnapshot) -> Iterator[LayoutToFlush]:
-    tables, table_id = catalog.tables, found.table_id
-    for version in layouts(connection, tables, table_id):
-        rows = rows_of_layout(connection, catalog, table_id, version, found.snapshot.id)
-        if rows is None:
-            continue  # dropped by a client that left the registration behind
-        begin = layout_begin(connection, tables, table_id, version)
-        yield LayoutToFlush(
-            rows.upto,
-            layout_schema(connection, tables, table_id, version),
-            read.partition_spec(connection, tables, begin, table_id),
-        )
+    inlined = inlined_of(connection, catalog, found)
+    partitionings = which_partitionings(catalog.tables, found.table_id).ask(connection)
+    for layout in inlined.layouts:
+        rows = rows_of_layout(connection, catalog, found.table_id, layout.schema_version, found.snapshot.id)
+        if rows is not None:
+            spec = partitionings.at(layout.begin, inlined.columns)
+            yield LayoutToFlush(rows.upto, inlined.columns.at(layout.begin), spec)
 
 
 def _files(
     connection: Connection,
-    tables: CatalogTables,
+    catalog: Catalog,
     found: TableSnapshot,
     marks: Mapping[DataFileId, Mapping[int, int]],
 ) -> Iterator[LiveDataFile]:
@@ -92,11 +85,10 @@ def _files(
     Those of files that ended stay as they are until these expire, and so do those of a file with two delete
     files, which is for ``Lake.repair`` to mend.
     """
-    file_id = tables["data_file"].c.data_file_id
-    at, table_id, root = found.snapshot.id, found.table_id, found.root
+    file_id = catalog.tables["data_file"].c.data_file_id
     for part in in_parts(marks):
         only = file_id.in_(part)
-        for file in read_files.data_files(connection, tables, at, table_id, root, only=only, stats_of=()):
+        for file in read_files.data_files(connection, catalog, found, only=only, stats_of=()):
             if not file.older_delete_files:
                 yield file
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
-from airflow_provider_ducklake.catalog.snapshot import read
+from airflow_provider_ducklake.catalog.snapshot.column_versions import schema_of
 from airflow_provider_ducklake.catalog.verify.definitions import is_known_type
 from airflow_provider_ducklake.errors import DuckLakeError
 from airflow_provider_ducklake.spec.ids import ColumnId
@@ -73,6 +73,6 @@ def _schema(rows: Sequence[Row[Any]], at: int) -> TableSchema | None:
         if row.begin_snapshot <= at and (row.end_snapshot is None or at < row.end_snapshot)
     ]
     try:
-        return read.schema_of(visible)
+        return schema_of(visible)
     except (DuckLakeError, IndexError):
         return None

@@ -15,10 +15,10 @@ from sqlalchemy import Connection, select, true
 from airflow_provider_ducklake.catalog.snapshot.read import select_all
 from airflow_provider_ducklake.catalog.snapshot.read_files import (
     SINCE_0_2,
-    file_stats,
     live_data_file,
     live_delete_file,
-    partition_values,
+    which_file_stats,
+    which_partition_values,
 )
 from airflow_provider_ducklake.catalog.verify.paths import table_roots
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
@@ -156,8 +156,8 @@ def _of_table(
     from airflow_provider_ducklake.storage.moving.verify_files import FileToVerify  # noqa: PLC0415 - heavy
 
     ids = [row.data_file_id for row in rows]
-    stats = file_stats(connection, contents.tables, table_id, ids, None)
-    values = partition_values(connection, contents.tables, table_id, ids)
+    stats = which_file_stats(contents.tables, table_id, ids, None).ask(connection)
+    values = which_partition_values(contents.tables, table_id, ids).ask(connection)
     types: Mapping[ColumnId, tuple[DuckLakeType, ...]] = contents.columns.types(table_id)
     for row in rows:
         file = live_data_file(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import case, column, func, literal, or_, select, table, union_all
 
-from airflow_provider_ducklake.catalog.snapshot.inlined_read import layout_schema
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import inlined_table
+from airflow_provider_ducklake.catalog.snapshot.read_layouts import layout_schema
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.spec.names.identifiers import fold
 

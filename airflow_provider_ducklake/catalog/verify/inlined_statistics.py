@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlalchemy import select
@@ -54,7 +53,7 @@ def _of_table(look: Look, known: Known, row: TableRow, next_row_id: int | None) 
 
     table = load_table(look.connection, look.catalog, look.head, row.qualified, with_files=False)
     try:
-        parts = read_inlined(look.connection, look.catalog, replace(table, has_inlined_data=True))
+        parts = read_inlined(look.connection, look.catalog, table)
         schema = _with_bounds(table.schema)
         stats = inlined_stats(inlined_in_schema(parts, schema), schema)
     except (CatalogError, UnsupportedFeatureError):

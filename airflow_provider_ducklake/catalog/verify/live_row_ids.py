@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy import column, select, table
+from sqlalchemy import select
 
-from airflow_provider_ducklake.catalog.snapshot import read, read_snapshots
-from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_marks
-from airflow_provider_ducklake.catalog.snapshot.inlined_tables import END_SNAPSHOT, ROW_ID
-from airflow_provider_ducklake.catalog.snapshot.read_layouts import inlined_tables
-from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table, with_files_to_read
+from airflow_provider_ducklake.catalog.snapshot import read, read_files, read_snapshots
+from airflow_provider_ducklake.catalog.snapshot.inlined_layouts import bare_table
+from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_marks, inlined_of
+from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
 from airflow_provider_ducklake.catalog.verify.file_rows import TRANSACTION_LOCAL
 from airflow_provider_ducklake.errors import DuckLakeError
 from airflow_provider_ducklake.planning.reading.scan import ScanPlan
@@ -69,14 +69,12 @@ def _live(connection: Connection, catalog: Catalog, row: TableRow) -> tuple[Scan
     """Return a table's live files with the deletes in them, and the ids of its live rows in the catalog."""
     head = read_snapshots.head(connection, catalog.tables)
     found = load_table(connection, catalog, head, row.qualified, with_files=False)
-    found = with_files_to_read(connection, catalog, found, None)
+    found = replace(found, files=read_files.data_files(connection, catalog, found, stats_of=()))
     marks = inlined_delete_marks(connection, catalog, found.table_id, head.id)
     ids: list[int] = []
-    for name in inlined_tables(connection, catalog.tables, found.table_id):
-        if catalog.dialect.has_table(connection, name, catalog.tables.metadata_schema):
-            inlined = table(name, column(ROW_ID), column(END_SNAPSHOT), schema=catalog.tables.metadata_schema)
-            query = select(inlined.c[ROW_ID]).where(inlined.c[END_SNAPSHOT].is_(None))
-            ids += connection.execute(query).scalars()
+    for layout in inlined_of(connection, catalog, found).layouts:
+        inlined = bare_table(catalog.tables, found.table_id, layout.schema_version)
+        ids += connection.execute(select(inlined.c.row_id).where(read.visible(inlined, None))).scalars()
     return ScanPlan(found, found.files or (), (), inlined_deletes=marks), ids
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import Table as SqlTable
 from sqlalchemy.schema import DropTable
 
 from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
-from airflow_provider_ducklake.catalog.snapshot.table_snapshot import has_inlined_rows
+from airflow_provider_ducklake.catalog.snapshot.inlined_read import has_inlined_rows
 from airflow_provider_ducklake.catalog.verify.look import Look, look_at
 from airflow_provider_ducklake.catalog.verify.paths import full_paths
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
