@@ -255,10 +255,11 @@ def _why_not_readable(
             f"which this release cannot read from {catalog.dialect.name}. Flush them with DuckDB, or read "
             "the table there."
         )
-    if [fold(name) for name in names] != [fold(column.name) for column in inlined.c]:
+    keys = inlined.c.keys()
+    if list(names) != keys and [*map(fold, names)] != [*map(fold, keys)]:
         return CatalogError(
             f"{inlined.name} has the columns {', '.join(names)}, but the catalog says of its schema version "
-            f"{', '.join(inlined.c.keys())}. Flush the table's inlined data with DuckDB, then read again."
+            f"{', '.join(keys)}. Flush the table's inlined data with DuckDB, then read again."
         )
     return None
 

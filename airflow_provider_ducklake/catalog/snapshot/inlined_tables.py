@@ -121,8 +121,9 @@ def _written(name: str) -> str:
 
     So PostgreSQL has ``Total`` in lower case. Names without capitals are the same either way.
     """
-    bare = _PLAIN.fullmatch(name) is not None and fold(name) not in KEYWORDS
-    return quoted_name(name, quote=False) if bare and fold(name) != name else name
+    folded = fold(name)
+    is_bare = folded != name and _PLAIN.fullmatch(name) is not None and folded not in KEYWORDS
+    return quoted_name(name, quote=False) if is_bare else name
 
 
 def inlined_delete_table(table_id: int, metadata_schema: str | None) -> Table:
