@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.catalog.committing.known_stats import live_inlined_tables
+from airflow_provider_ducklake.catalog.committing.locked_facts import live_inlined_tables
 from airflow_provider_ducklake.catalog.drafting.row_changes import read_targets
 from airflow_provider_ducklake.catalog.reports import null_check
 from airflow_provider_ducklake.catalog.snapshot import read_files, read_layouts

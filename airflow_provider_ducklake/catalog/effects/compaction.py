@@ -101,7 +101,7 @@ def add_files(
 
 
 def _remove(change: MergeAdjacent, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
-    paths = state.known.sources
+    paths = state.facts.sources
     yield insert(
         tables["files_scheduled_for_deletion"],
         *(

@@ -43,10 +43,10 @@ def end_files(change: EndFiles, state: CommitState, tables: CatalogTables) -> It
 def truncate(change: Truncate, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the end of all data files of a table, and of its rows in the catalog."""
     file = tables["data_file"]
-    if change.table_id in state.known.with_live_files:
+    if change.table_id in state.facts.with_live_files:
         yield close(file, state, file.c.table_id == change.table_id)
         state.record(ChangeRecord(ChangeKind.DELETED_FROM_TABLE, change.table_id))
-    for name in state.known.live_inlined.get(change.table_id, ()):
+    for name in state.facts.live_inlined.get(change.table_id, ()):
         yield Effect(_end_inlined(name, state, tables)[1])
         state.record(ChangeRecord(ChangeKind.INLINED_DELETE, change.table_id))
 
@@ -86,7 +86,7 @@ def _row(file: FileDeletes | UnwrittenDeletes, change: AddDeletes, state: Commit
 
 def _remove_replaced(ids: list[DeleteFileId], state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     old, scheduled = tables["delete_file"], tables["files_scheduled_for_deletion"]
-    paths = [state.known.delete_file_paths[one] for one in ids]
+    paths = [state.facts.delete_file_paths[one] for one in ids]
     yield insert(
         scheduled,
         *(
@@ -112,10 +112,10 @@ def inline_deletes(change: InlineDeletes, state: CommitState, tables: CatalogTab
         for position in positions
     ]
     if rows:
-        if change.table_id not in state.known.with_delete_marks:
+        if change.table_id not in state.facts.with_inlined_deletes:
             yield Effect(CreateTable(marks))
         yield insert(marks, *rows)
-    for name in state.known.live_inlined.get(change.table_id, ()):
+    for name in state.facts.live_inlined.get(change.table_id, ()):
         rows_of, ended = _end_inlined(name, state, tables)
         for ids in in_parts(change.row_ids):
             yield Effect(ended.where(rows_of.c.row_id.in_(ids)))

@@ -98,7 +98,7 @@ def _delete_row(
 def _is_superseded(change: FlushInlined, schema_version: int, state: CommitState) -> bool:
     """Whether an inlined table is empty now, and gets no rows any more: the table has other columns."""
     is_newest = state.layout(change.table_id) == schema_version
-    return not is_newest and (change.table_id, schema_version) in state.known.emptied
+    return not is_newest and (change.table_id, schema_version) in state.facts.emptied
 
 
 def _forget(change: FlushInlined, schema_version: int, tables: CatalogTables) -> Iterator[Effect]:
