@@ -12,7 +12,8 @@ from airflow_provider_ducklake.catalog.snapshot import read_files, read_layouts
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import why_not_inlined
 from airflow_provider_ducklake.catalog.snapshot.read_layouts import layout_schema
 from airflow_provider_ducklake.transaction.changes import InlinedLayout
-from airflow_provider_ducklake.transaction.table_draft import InlinedBatch, same_layout
+from airflow_provider_ducklake.transaction.definition import same_layout
+from airflow_provider_ducklake.transaction.table_draft import InlinedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
