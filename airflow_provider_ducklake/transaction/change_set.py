@@ -44,9 +44,9 @@ def _appended_once(changes: Iterable[Change]) -> Iterator[Change]:
     yield from appends.values()
 
 
-def changes_catalog(changes: Iterable[Change]) -> bool:
+def changes_catalog(changes: Iterable[Change], facts: LockedFacts) -> bool:
     """Whether the schema version rises: anything but new rows changes what names mean."""
-    return any(change.stage <= Stage.LAYOUT for change in changes)
+    return any(change.stage <= Stage.LAYOUT or change.makes_layout(facts) for change in changes)
 
 
 def check_changes(changes: Iterable[Change], facts: LockedFacts) -> None:

@@ -72,6 +72,10 @@ class Declared(ABC):
         """Whether its targets lose nothing that they had not lost before."""
         return False
 
+    def makes_layout(self, facts: LockedFacts) -> bool:  # noqa: ARG002 - only what adds rows there asks
+        """Whether it makes a catalog table for inlined rows, since none fits."""
+        return False
+
     @property
     def needs(self) -> Needs:
         """What it has to know under the lock."""

@@ -34,7 +34,6 @@ from airflow_provider_ducklake.errors import (
 from airflow_provider_ducklake.spec.ids import SnapshotId
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 from airflow_provider_ducklake.transaction.change_set import changes_catalog, check_changes
-from airflow_provider_ducklake.transaction.changes import InlineRows
 from airflow_provider_ducklake.transaction.changes_made import format_changes
 from airflow_provider_ducklake.transaction.commit_state import CommitState
 from airflow_provider_ducklake.transaction.conflicts import check_conflicts
@@ -260,12 +259,7 @@ def _begin(
         _check_since(stage, head, progress.newer)
     facts = locked_facts(connection, catalog, head.id, planned.needs, answers)
     check_changes(changes, facts)
-    makes_layout = any(
-        isinstance(change, InlineRows)
-        and change.lacks_layout(facts.layouts.get(change.table) if isinstance(change.table, int) else None)
-        for change in changes
-    )
-    return CommitState(head, _now(progress), facts, catalog_changes=changes_catalog(changes) or makes_layout)
+    return CommitState(head, _now(progress), facts, catalog_changes=changes_catalog(changes, facts))
 
 
 def _check_since(stage: Stage, head: Snapshot, newer: Collection[RecordedSnapshot]) -> None:

@@ -9,7 +9,7 @@ from airflow_provider_ducklake.spec.names.paths import relative_to
 from airflow_provider_ducklake.transaction.conflicts import Claim, Operation, claim_on
 from airflow_provider_ducklake.transaction.declared import Declared, Stage, with_bounds
 from airflow_provider_ducklake.transaction.facts import Needs
-from airflow_provider_ducklake.transaction.refs import existing, place_of
+from airflow_provider_ducklake.transaction.refs import NewTableRef, existing, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -139,6 +139,11 @@ class InlineRows(Declared):
     @property
     def place(self) -> tuple[int, ...]:
         return (*place_of(self.table), 1)
+
+    def makes_layout(self, facts: LockedFacts) -> bool:
+        return self.lacks_layout(
+            None if isinstance(self.table, NewTableRef) else facts.layouts.get(self.table)
+        )
 
     def lacks_layout(self, newest: int | None) -> bool:
         """Whether no registered layout fits; one registered since fits the columns that we know."""
