@@ -191,7 +191,7 @@ def check_conflicts(ours: Collection[Claim], theirs: Iterable[tuple[SnapshotId, 
 
 def rule_of(operation: Operation, kind: ChangeKind | None) -> Rule:
     """Return what makes a pair a conflict; ``kind`` is None for a word of a newer release."""
-    return CONFLICTS[operation].get(kind, Rule.SAME_OBJECT) if kind is not None else Rule.SAME_OBJECT
+    return Rule.SAME_OBJECT if kind is None else CONFLICTS.get(operation, {}).get(kind, Rule.SAME_OBJECT)
 
 
 def _conflict(own: Claim, record: ChangeRecord) -> bool:
