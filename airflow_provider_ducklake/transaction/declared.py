@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from enum import IntEnum, auto
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.transaction.conflicts import Claim, claim_on
 from airflow_provider_ducklake.transaction.facts import nothing_needed
 
 if TYPE_CHECKING:
@@ -14,8 +16,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, DeleteFileId, TableId
     from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.spec.stats import ColumnStats, TableColumnStats
-    from airflow_provider_ducklake.transaction.conflicts import Claim
+    from airflow_provider_ducklake.transaction.conflicts import Operation
     from airflow_provider_ducklake.transaction.facts import LockedFacts, Needs
+    from airflow_provider_ducklake.transaction.refs import TableRef
 
 
 class Stage(IntEnum):
@@ -89,6 +92,43 @@ class Declared(ABC):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class OfTable(Declared):
+    """A change of a table that existed before."""
+
+    table_id: TableId
+    name: QualifiedName
+
+    @property
+    @abstractmethod
+    def operation(self) -> Operation:
+        """What it does to the table, for conflicts."""
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(self.operation, self.name, self.table_id)
+
+    def check(self, facts: LockedFacts) -> None:
+        check_targets(self, facts)
+
+
+@dataclass(frozen=True, slots=True)
+class OfAnyTable(Declared):
+    """A change of a table that may be one of the same transaction."""
+
+    table: TableRef
+    name: QualifiedName
+
+    @property
+    @abstractmethod
+    def operation(self) -> Operation:
+        """What it does to the table, for conflicts."""
+
+    @property
+    def claim(self) -> Claim | None:
+        return claim_on(self.operation, self.table, self.name)
+
+
 def check_name(object_id: int, name: QualifiedName, facts: LockedFacts) -> None:
     """Refuse to drop or rename what has another name: a rename is recorded as a creation.
 
@@ -103,9 +143,7 @@ def check_name(object_id: int, name: QualifiedName, facts: LockedFacts) -> None:
 _GONE = -1
 
 
-def check_targets(
-    targets: Mapping[DataFileId, DeleteFileId | None], name: QualifiedName, facts: LockedFacts
-) -> None:
+def check_targets(change: OfTable, facts: LockedFacts) -> None:
     """Compare the data files that lose rows with what they were when we planned: the conflict of same file.
 
     The reference compares less, and loses deletes by it (dossier §10.4).
@@ -113,10 +151,10 @@ def check_targets(
     Raises:
         TransactionConflictError: a file is gone, or got other deletes since.
     """
-    for file_id, replaces in targets.items():
+    for file_id, replaces in change.targets.items():
         if facts.targets.get(file_id, _GONE) != replaces:
             did = "has other deletes" if file_id in facts.targets else "no longer has the file"
-            raise facts.conflict(f"delete rows of data file {file_id}", f"{did} since", name)
+            raise facts.conflict(f"delete rows of data file {file_id}", f"{did} since", change.name)
 
 
 def with_bounds(

@@ -5,38 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from airflow_provider_ducklake.transaction.conflicts import Claim, Operation
-from airflow_provider_ducklake.transaction.declared import Declared, Stage, check_targets
+from airflow_provider_ducklake.transaction.conflicts import Operation
+from airflow_provider_ducklake.transaction.declared import OfTable, Stage
 from airflow_provider_ducklake.transaction.facts import Needs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_provider_ducklake.spec.files import LiveDeleteFile
-    from airflow_provider_ducklake.spec.ids import DataFileId, DeleteFileId, SnapshotId, TableId
-    from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
-    from airflow_provider_ducklake.transaction.facts import LockedFacts
+    from airflow_provider_ducklake.spec.ids import DataFileId, DeleteFileId, SnapshotId
 
 
 @dataclass(frozen=True, slots=True)
-class EndFiles(Declared):
+class EndFiles(OfTable):
     """Data files whose last live row goes, with all their rows.
 
     ``delete_files`` are the live delete files that they had when we planned: other ones by now are a
     conflict. None: any rows that others deleted since are one, but rows that they added are not.
     """
 
-    table_id: TableId
-    name: QualifiedName
     file_ids: tuple[DataFileId, ...]
     delete_files: tuple[DeleteFileId | None, ...] | None = None
 
     stage: ClassVar[Stage] = Stage.END_ROWS
 
     @property
-    def claim(self) -> Claim:
-        operation = Operation.REPLACE if self.delete_files is None else Operation.DELETE
-        return Claim(operation, self.name, self.table_id)
+    def operation(self) -> Operation:
+        return Operation.REPLACE if self.delete_files is None else Operation.DELETE
 
     @property
     def needs(self) -> Needs:
@@ -48,25 +43,16 @@ class EndFiles(Declared):
             return {}
         return dict(zip(self.file_ids, self.delete_files, strict=True))
 
-    def check(self, facts: LockedFacts) -> None:
-        check_targets(self.targets, self.name, facts)
-
 
 @dataclass(frozen=True, slots=True)
-class ReadRows(Declared):
+class ReadRows(OfTable):
     """Rows of a table that other changes of the stage were made of: rows that came or went since conflict.
 
     It changes nothing itself, and alone it makes no snapshot.
     """
 
-    table_id: TableId
-    name: QualifiedName
-
     stage: ClassVar[Stage] = Stage.READ
-
-    @property
-    def claim(self) -> Claim:
-        return Claim(Operation.READ, self.name, self.table_id)
+    operation: ClassVar[Operation] = Operation.READ
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +128,7 @@ class FileDeletes:
 
 
 @dataclass(frozen=True, slots=True)
-class AddDeletes(Declared):
+class AddDeletes(OfTable):
     """Deleted rows of data files, kept in delete files.
 
     ``folded_marks`` are data files whose inlined deletes the delete files repeat, so that they go.
@@ -150,8 +136,6 @@ class AddDeletes(Declared):
     them, but what they delete or move may be. ``of_rewrite``, ``of_flush``: all rows had been deleted before.
     """
 
-    table_id: TableId
-    name: QualifiedName
     files: tuple[FileDeletes | UnwrittenDeletes, ...]
     folded_marks: tuple[DataFileId, ...] = ()
     of_earlier_commit: bool = False
@@ -161,14 +145,14 @@ class AddDeletes(Declared):
     stage: ClassVar[Stage] = Stage.DELETE_FILES
 
     @property
-    def claim(self) -> Claim:
+    def operation(self) -> Operation:
         if self.of_earlier_commit:
             operation = Operation.REPLACE
         elif self.of_rewrite:
             operation = Operation.REWRITE
         else:
             operation = Operation.FLUSH if self.of_flush else Operation.DELETE
-        return Claim(operation, self.name, self.table_id)
+        return operation
 
     @property
     def needs(self) -> Needs:
@@ -187,19 +171,14 @@ class AddDeletes(Declared):
     def repeats_deletes(self) -> bool:
         return all(isinstance(one, UnwrittenDeletes) and not one.positions.count for one in self.files)
 
-    def check(self, facts: LockedFacts) -> None:
-        check_targets(self.targets, self.name, facts)
-
 
 @dataclass(frozen=True, slots=True)
-class InlineDeletes(Declared):
+class InlineDeletes(OfTable):
     """Deleted rows kept in the catalog: positions (from 0) in data files, and row ids of inlined rows.
 
     ``of_earlier_commit`` as in ``AddDeletes``.
     """
 
-    table_id: TableId
-    name: QualifiedName
     positions: Mapping[DataFileId, tuple[int, ...]]
     row_ids: tuple[int, ...] = ()
     of_earlier_commit: bool = False
@@ -207,12 +186,12 @@ class InlineDeletes(Declared):
     stage: ClassVar[Stage] = Stage.END_ROWS
 
     @property
-    def claim(self) -> Claim:
+    def operation(self) -> Operation:
         if self.of_earlier_commit:
             operation = Operation.REPLACE
         else:
             operation = Operation.INLINE_DELETE if self.positions else Operation.END_INLINED
-        return Claim(operation, self.name, self.table_id)
+        return operation
 
     @property
     def needs(self) -> Needs:
@@ -223,22 +202,13 @@ class InlineDeletes(Declared):
     def targets(self) -> Mapping[DataFileId, DeleteFileId | None]:
         return dict.fromkeys(self.positions)
 
-    def check(self, facts: LockedFacts) -> None:
-        check_targets(self.targets, self.name, facts)
-
 
 @dataclass(frozen=True, slots=True)
-class Truncate(Declared):
+class Truncate(OfTable):
     """The end of every live row of a table, in files and in the catalog."""
 
-    table_id: TableId
-    name: QualifiedName
-
     stage: ClassVar[Stage] = Stage.END_ROWS
-
-    @property
-    def claim(self) -> Claim:
-        return Claim(Operation.TRUNCATE, self.name, self.table_id)
+    operation: ClassVar[Operation] = Operation.TRUNCATE
 
     @property
     def needs(self) -> Needs:

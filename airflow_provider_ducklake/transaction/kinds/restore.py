@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from airflow_provider_ducklake.transaction.conflicts import Claim, Operation, claim_on
-from airflow_provider_ducklake.transaction.declared import Declared, Stage, with_bounds
+from airflow_provider_ducklake.transaction.conflicts import Operation
+from airflow_provider_ducklake.transaction.declared import OfAnyTable, OfTable, Stage, with_bounds
 from airflow_provider_ducklake.transaction.facts import Needs
 from airflow_provider_ducklake.transaction.refs import existing
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.stats import TableColumnStats
     from airflow_provider_ducklake.transaction.facts import LockedFacts
-    from airflow_provider_ducklake.transaction.refs import TableRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ class RestoredRows:
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreRows(Declared):
+class RestoreRows(OfAnyTable):
     """Rows of a table that come back as snapshot ``as_of`` had them, in new files and in the catalog.
 
     ``schema`` is the table's at the commit, ``column_stats`` what is said of each batch of rows that come
@@ -60,8 +59,6 @@ class RestoreRows(Declared):
     ``heir_of`` is the table whose rows it takes over.
     """
 
-    table: TableRef
-    name: QualifiedName
     as_of: SnapshotId
     schema: TableSchema
     files: tuple[RestoredFile, ...] = ()
@@ -72,10 +69,7 @@ class RestoreRows(Declared):
     heir_of: TableId | None = None
 
     stage: ClassVar[Stage] = Stage.MOVE_ROWS
-
-    @property
-    def claim(self) -> Claim | None:
-        return claim_on(Operation.RESTORE, self.table, self.name)
+    operation: ClassVar[Operation] = Operation.RESTORE
 
     @property
     def needs(self) -> Needs:
@@ -88,22 +82,17 @@ class RestoreRows(Declared):
 
 
 @dataclass(frozen=True, slots=True)
-class NoteRestored(Declared):
+class NoteRestored(OfTable):
     """A table that a restore found to be what it was at snapshot ``as_of`` already.
 
     It changes nothing, and alone it makes no snapshot; but which commits a table has gone through is judged
     by it, as by a restore that changed the table.
     """
 
-    table_id: TableId
-    name: QualifiedName
     as_of: SnapshotId
 
     stage: ClassVar[Stage] = Stage.MOVE_ROWS
-
-    @property
-    def claim(self) -> Claim:
-        return Claim(Operation.RESTORE, self.name, self.table_id)
+    operation: ClassVar[Operation] = Operation.RESTORE
 
     @property
     def needs(self) -> Needs:

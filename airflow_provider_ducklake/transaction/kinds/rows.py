@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from airflow_provider_ducklake.spec.names.paths import relative_to
-from airflow_provider_ducklake.transaction.conflicts import Claim, Operation, claim_on
-from airflow_provider_ducklake.transaction.declared import Declared, Stage, with_bounds
+from airflow_provider_ducklake.transaction.conflicts import Operation
+from airflow_provider_ducklake.transaction.declared import Declared, OfAnyTable, Stage, with_bounds
 from airflow_provider_ducklake.transaction.facts import Needs
 from airflow_provider_ducklake.transaction.refs import NewTableRef, existing, place_of
 
@@ -32,7 +32,7 @@ class InlinedLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class AppendFiles(Declared):
+class AppendFiles(OfAnyTable):
     """Rows in new Parquet files, in this order.
 
     File paths are relative to the table's directory, or absolute where they lie outside it. ``schema`` is the
@@ -42,8 +42,6 @@ class AppendFiles(Declared):
     ``is_staged`` it looks for each: documents name them, of which somebody may have made copies.
     """
 
-    table: TableRef
-    name: QualifiedName
     schema: TableSchema
     files: tuple[DataFile, ...]
     partition_id: PartitionId | None = None
@@ -51,10 +49,7 @@ class AppendFiles(Declared):
     is_staged: bool = False
 
     stage: ClassVar[Stage] = Stage.ADD_ROWS
-
-    @property
-    def claim(self) -> Claim | None:
-        return claim_on(Operation.INSERT, self.table, self.name)
+    operation: ClassVar[Operation] = Operation.INSERT
 
     @property
     def needs(self) -> Needs:
@@ -112,24 +107,19 @@ class RegisterLayout(Declared):
 
 
 @dataclass(frozen=True, slots=True)
-class InlineRows(Declared):
+class InlineRows(OfAnyTable):
     """Rows kept in the catalog: for each the values to bind by column id.
 
     ``column_stats`` has, for each batch, what it says of each leaf column (None: unknown).
     """
 
-    table: TableRef
-    name: QualifiedName
     schema: TableSchema
     rows: tuple[Mapping[ColumnId, object], ...]
     column_stats: tuple[Mapping[ColumnId, TableColumnStats | None], ...]
     layout: InlinedLayout
 
     stage: ClassVar[Stage] = Stage.ADD_ROWS
-
-    @property
-    def claim(self) -> Claim | None:
-        return claim_on(Operation.INSERT, self.table, self.name)
+    operation: ClassVar[Operation] = Operation.INSERT
 
     @property
     def needs(self) -> Needs:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from airflow_provider_ducklake.transaction.conflicts import Claim, Operation, claim_of_new, claim_on
-from airflow_provider_ducklake.transaction.declared import Declared, Stage, check_name
+from airflow_provider_ducklake.transaction.conflicts import Claim, Operation, claim_of_new
+from airflow_provider_ducklake.transaction.declared import Declared, OfAnyTable, OfTable, Stage, check_name
 from airflow_provider_ducklake.transaction.facts import Needs
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.spec.sorting import SortField
     from airflow_provider_ducklake.transaction.facts import LockedFacts
-    from airflow_provider_ducklake.transaction.refs import NewTableRef, SchemaRef, TableRef
+    from airflow_provider_ducklake.transaction.refs import NewTableRef, SchemaRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +54,11 @@ class CreateTable(Declared):
 
 
 @dataclass(frozen=True, slots=True)
-class DropTable(Declared):
+class DropTable(OfTable):
     """The end of a table and all it holds."""
 
-    table_id: TableId
-    name: QualifiedName
-
     stage: ClassVar[Stage] = Stage.DROP
-
-    @property
-    def claim(self) -> Claim:
-        return Claim(Operation.DROP, self.name, self.table_id)
+    operation: ClassVar[Operation] = Operation.DROP
 
     @property
     def needs(self) -> Needs:
@@ -96,18 +90,17 @@ class RestoreTable(Declared):
 
 
 @dataclass(frozen=True, slots=True)
-class RenameTable(Declared):
+class RenameTable(OfTable):
     """Another name for a table, in the same schema."""
 
-    table_id: TableId
-    name: QualifiedName
     new_name: QualifiedName
 
     stage: ClassVar[Stage] = Stage.DEFINE
+    operation: ClassVar[Operation] = Operation.RENAME
 
     @property
     def claim(self) -> Claim:
-        return Claim(Operation.RENAME, self.name, self.table_id, creates=self.new_name)
+        return Claim(self.operation, self.name, self.table_id, creates=self.new_name)
 
     @property
     def needs(self) -> Needs:
@@ -118,7 +111,7 @@ class RenameTable(Declared):
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeColumns(Declared):
+class ChangeColumns(OfTable):
     """Columns and fields that end and that begin; one that is changed does both under its id.
 
     ``unbounded`` are columns whose stored bounds do not hold for their new type; ``without_nulls`` those
@@ -126,8 +119,6 @@ class ChangeColumns(Declared):
     that the transaction added and took away again, and whose ids stay used.
     """
 
-    table_id: TableId
-    name: QualifiedName
     ended: tuple[ColumnId, ...] = ()
     begun: tuple[ColumnRow, ...] = ()
     unbounded: tuple[ColumnId, ...] = ()
@@ -137,71 +128,50 @@ class ChangeColumns(Declared):
     stage: ClassVar[Stage] = Stage.DEFINE
 
     @property
-    def claim(self) -> Claim:
-        operation = Operation.FORBID_NULL if self.without_nulls else Operation.ALTER
-        return Claim(operation, self.name, self.table_id)
+    def operation(self) -> Operation:
+        return Operation.FORBID_NULL if self.without_nulls else Operation.ALTER
 
 
 @dataclass(frozen=True, slots=True)
-class SetPartitioning(Declared):
+class SetPartitioning(OfAnyTable):
     """The partition keys of a table from now on; none: unpartitioned.
 
     ``partition_id`` is given where the table had these keys before: files name them by it.
     """
 
-    table: TableRef
-    name: QualifiedName
     fields: tuple[PartitionField, ...]
     partition_id: PartitionId | None = None
 
     stage: ClassVar[Stage] = Stage.DEFINE
-
-    @property
-    def claim(self) -> Claim | None:
-        return claim_on(Operation.ALTER, self.table, self.name)
+    operation: ClassVar[Operation] = Operation.ALTER
 
 
 @dataclass(frozen=True, slots=True)
-class SetSorting(Declared):
+class SetSorting(OfAnyTable):
     """The sort keys of a table from now on; none: unsorted."""
 
-    table: TableRef
-    name: QualifiedName
     fields: tuple[SortField, ...]
 
     stage: ClassVar[Stage] = Stage.DEFINE
-
-    @property
-    def claim(self) -> Claim | None:
-        return claim_on(Operation.ALTER, self.table, self.name)
+    operation: ClassVar[Operation] = Operation.ALTER
 
 
 @dataclass(frozen=True, slots=True)
-class CommentOnTable(Declared):
+class CommentOnTable(OfAnyTable):
     """The comment of a table; None takes it away."""
 
-    table: TableRef
-    name: QualifiedName
     text: str | None
 
     stage: ClassVar[Stage] = Stage.COMMENT
-
-    @property
-    def claim(self) -> Claim | None:
-        return claim_on(Operation.ALTER, self.table, self.name)
+    operation: ClassVar[Operation] = Operation.ALTER
 
 
 @dataclass(frozen=True, slots=True)
-class CommentOnColumn(Declared):
+class CommentOnColumn(OfAnyTable):
     """The comment of a column; None takes it away."""
 
-    table: TableRef
-    name: QualifiedName
     column_id: ColumnId
     text: str | None
 
     stage: ClassVar[Stage] = Stage.COMMENT
-
-    @property
-    def claim(self) -> Claim | None:
-        return claim_on(Operation.ALTER, self.table, self.name)
+    operation: ClassVar[Operation] = Operation.ALTER

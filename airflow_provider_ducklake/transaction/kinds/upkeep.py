@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from airflow_provider_ducklake.transaction.conflicts import Claim, Operation
-from airflow_provider_ducklake.transaction.declared import Declared, Stage, check_targets
+from airflow_provider_ducklake.transaction.conflicts import Operation
+from airflow_provider_ducklake.transaction.declared import OfTable, Stage, check_targets
 from airflow_provider_ducklake.transaction.facts import Needs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_provider_ducklake.spec.files import DataFile
-    from airflow_provider_ducklake.spec.ids import DataFileId, DeleteFileId, PartitionId, SnapshotId, TableId
-    from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.spec.ids import DataFileId, DeleteFileId, PartitionId, SnapshotId
     from airflow_provider_ducklake.transaction.facts import FlushedLayout, LockedFacts
 
 
@@ -35,18 +34,13 @@ class MergedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class MergeAdjacent(Declared):
+class MergeAdjacent(OfTable):
     """Files in the place of others, with the same rows at every snapshot."""
 
-    table_id: TableId
-    name: QualifiedName
     files: tuple[MergedFile, ...]
 
     stage: ClassVar[Stage] = Stage.MOVE_ROWS
-
-    @property
-    def claim(self) -> Claim:
-        return Claim(Operation.MERGE, self.name, self.table_id)
+    operation: ClassVar[Operation] = Operation.MERGE
 
     @property
     def needs(self) -> Needs:
@@ -97,23 +91,18 @@ class FlushedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class FlushInlined(Declared):
+class FlushInlined(OfTable):
     """Files in the place of rows that lay in the catalog by the snapshot ``read_at``.
 
     Rows that no snapshot knows any more are in none of them.
     """
 
-    table_id: TableId
-    name: QualifiedName
     read_at: SnapshotId
     layouts: tuple[FlushedLayout, ...]
     files: tuple[FlushedFile, ...]
 
     stage: ClassVar[Stage] = Stage.MOVE_ROWS
-
-    @property
-    def claim(self) -> Claim:
-        return Claim(Operation.FLUSH, self.name, self.table_id)
+    operation: ClassVar[Operation] = Operation.FLUSH
 
     @property
     def needs(self) -> Needs:
@@ -157,18 +146,13 @@ class RewrittenFile:
 
 
 @dataclass(frozen=True, slots=True)
-class RewriteDeletes(Declared):
+class RewriteDeletes(OfTable):
     """Files in the place of others that had deletes, from now on: older snapshots keep those."""
 
-    table_id: TableId
-    name: QualifiedName
     files: tuple[RewrittenFile, ...]
 
     stage: ClassVar[Stage] = Stage.MOVE_ROWS
-
-    @property
-    def claim(self) -> Claim:
-        return Claim(Operation.REWRITE, self.name, self.table_id)
+    operation: ClassVar[Operation] = Operation.REWRITE
 
     @property
     def needs(self) -> Needs:
@@ -181,7 +165,7 @@ class RewriteDeletes(Declared):
         return {one.file_id: one.delete_file_id for one in self.origins}
 
     def check(self, facts: LockedFacts) -> None:
-        check_targets(self.targets, self.name, facts)
+        check_targets(self, facts)
         for one in self.origins:
             if facts.delete_counts.get(one.file_id, 0) != one.mark_count:
                 raise facts.conflict(

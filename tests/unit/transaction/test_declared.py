@@ -44,8 +44,8 @@ NAME = QualifiedName("main", "t")
 
 def declared_kinds() -> set[type]:
     modules = [import_module(f"{kinds.__name__}.{one.name}") for one in pkgutil.iter_modules(kinds.__path__)]
-    classes = {one for module in modules for _, one in inspect.getmembers(module, inspect.isclass)}
-    return {one for one in classes if issubclass(one, Declared) and one is not Declared}
+    classes = [(module, one) for module in modules for _, one in inspect.getmembers(module, inspect.isclass)]
+    return {one for module, one in classes if issubclass(one, Declared) and one.__module__ == module.__name__}
 
 
 def matched(function) -> set[str]:
