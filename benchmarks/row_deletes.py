@@ -65,7 +65,7 @@ def many_files(files: int) -> None:
             started = time.monotonic()
             stage = lake.row_changes(table, changes)
             planned = time.monotonic()
-            commit(lake._catalog, PlannedCommit((stage,), CommitInfo()), others.locate)  # noqa: SLF001
+            commit(lake._lake.catalog, PlannedCommit((stage,), CommitInfo()), others.locate)  # noqa: SLF001
             print(
                 f"{files} files, {name}: planned in {planned - started:.2f} s, committed in "
                 f"{time.monotonic() - planned:.2f} s"

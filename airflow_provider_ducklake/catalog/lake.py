@@ -1,9 +1,11 @@
-"""``Lake``: an open DuckLake catalog with its files. A thin face; the rules live in the modules it calls."""
+"""``Lake``: an open DuckLake catalog with its files. A face: the rules lie in the rooms below."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from airflow_provider_ducklake.catalog.committing.committer import Committer
 from airflow_provider_ducklake.catalog.database.connect import (
     catalog_file,
     check_directory,
@@ -13,8 +15,10 @@ from airflow_provider_ducklake.catalog.database.connect import (
 )
 from airflow_provider_ducklake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.catalog.dialects import bootstrap, dialect_of
-from airflow_provider_ducklake.catalog.lake_maintenance import LakeMaintenance
-from airflow_provider_ducklake.catalog.open_lake import translated
+from airflow_provider_ducklake.catalog.lake_maintenance import Maintenance
+from airflow_provider_ducklake.catalog.lake_reads import LakeReads
+from airflow_provider_ducklake.catalog.lake_writes import LakeWrites
+from airflow_provider_ducklake.catalog.open_lake import OpenLake, translated
 from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.errors import (
     InvalidInputError,
@@ -24,19 +28,111 @@ from airflow_provider_ducklake.spec.names.paths import directory_path, is_absolu
 from airflow_provider_ducklake.spec.versions import CURRENT, SpecVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Self
 
     from sqlalchemy.engine import URL
 
     from airflow_provider_ducklake.spec.options import OptionRow
+    from airflow_provider_ducklake.storage.files.filesystem import Location
+
+_P = ParamSpec("_P")
+_Result = TypeVar("_Result")
 
 
-class Lake(LakeMaintenance):
+def _forwarded(part: str, method: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Return a method of ``Lake`` that calls the one of its part."""
+
+    @wraps(method)
+    def forwarded(lake: Lake, *arguments: Any, **named: Any) -> _Result:  # noqa: ANN401 - the method's own
+        result: _Result = getattr(getattr(lake, part), method.__name__)(*arguments, **named)
+        return result
+
+    return forwarded
+
+
+def _of_reads(
+    method: Callable[Concatenate[LakeReads, _P], _Result],
+) -> Callable[Concatenate[Lake, _P], _Result]:
+    return _forwarded("reads", method)
+
+
+def _of_writes(
+    method: Callable[Concatenate[LakeWrites, _P], _Result],
+) -> Callable[Concatenate[Lake, _P], _Result]:
+    return _forwarded("writes", method)
+
+
+def _of_committer(
+    method: Callable[Concatenate[Committer, _P], _Result],
+) -> Callable[Concatenate[Lake, _P], _Result]:
+    return _forwarded("committer", method)
+
+
+def _of_maintenance(
+    method: Callable[Concatenate[Maintenance, _P], _Result],
+) -> Callable[Concatenate[Lake, _P], _Result]:
+    return _forwarded("maintenance", method)
+
+
+class Lake:
     """An open lake. Make one with ``Lake.connect`` or ``Lake.create``.
 
-    ``version`` is the catalog's spec version, ``data_path`` the root of its files (ends with ``/``),
-    ``encrypted`` whether its files are.
+    Its parts are ``reads``, ``writes`` and ``maintenance``; their methods are the lake's, too.
     """
+
+    def __init__(self, lake: OpenLake, committer: Committer | None = None) -> None:
+        self._lake = lake
+        self.committer = committer or Committer(lake)
+        self.reads = LakeReads(lake)
+        self.writes = LakeWrites(lake, self.reads, self.committer)
+        self.maintenance = Maintenance(lake, self.reads, self.committer)
+
+    @property
+    def version(self) -> SpecVersion:
+        """The catalog's spec version."""
+        return self._lake.version
+
+    @property
+    def data_path(self) -> str:
+        """The root of the lake's files; ends with ``/``."""
+        return self._lake.data_path
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the lake's files are encrypted."""
+        return self._lake.encrypted
+
+    @property
+    def storage_options(self) -> dict[str, Any]:
+        """Options of fsspec for the lake's files."""
+        return self._lake.storage_options
+
+    def locate(self, path: str) -> Location:
+        """Return where a lake path lies, with this lake's storage options."""
+        return self._lake.locate(path)
+
+    def check_writable(self, directory: str) -> None:
+        """Refuse a directory of a table, as the catalog has it, before files are written there.
+
+        Raises:
+            UntrustedValueError: it is not below the data path, and the lake was not opened with
+                ``foreign_files``.
+        """
+        self._lake.check_writable(directory)
+
+    def close(self) -> None:
+        """Close the connections to the catalog; the next use opens one again."""
+        self._lake.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Lake({shown(self._lake.url)!r})"
 
     @classmethod
     def connect(
@@ -47,7 +143,7 @@ class Lake(LakeMaintenance):
         storage_options: Mapping[str, Any] | None = None,
         data_path: str | None = None,
         foreign_files: bool = False,
-    ) -> Lake:
+    ) -> Self:
         """Open an existing lake.
 
         ``metadata_schema`` is the database schema of the catalog's tables (PostgreSQL; None: the connection's
@@ -76,7 +172,7 @@ class Lake(LakeMaintenance):
             raise
         found_at = None if data_path is None else directory_path(data_path)
         tables = catalog_tables(version, metadata_schema)
-        return cls(dialect, tables, options, storage_options, found_at, foreign_files=foreign_files)
+        return cls(OpenLake(dialect, tables, options, storage_options, found_at, foreign_files=foreign_files))
 
     @classmethod
     def create(
@@ -87,7 +183,7 @@ class Lake(LakeMaintenance):
         metadata_schema: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
         foreign_files: bool = False,
-    ) -> Lake:
+    ) -> Self:
         """Create a lake in a database, with its files below ``data_path`` (absolute, or a URI), and open it.
 
         The other arguments are those of ``connect``.
@@ -116,6 +212,75 @@ class Lake(LakeMaintenance):
             storage_options=storage_options,
             foreign_files=foreign_files,
         )
+
+    # Reads
+    lake_id = _of_reads(LakeReads.lake_id)
+    current_snapshot = _of_reads(LakeReads.current_snapshot)
+    snapshots = _of_reads(LakeReads.snapshots)
+    snapshot_at = _of_reads(LakeReads.snapshot_at)
+    tables = _of_reads(LakeReads.tables)
+    table_rows = _of_reads(LakeReads.table_rows)
+    view = _of_reads(LakeReads.view)
+    schema = _of_reads(LakeReads.schema)
+    effective_options = _of_reads(LakeReads.effective_options)
+    options = _of_reads(LakeReads.options)
+    table_snapshot = _of_reads(LakeReads.table_snapshot)
+    new_table = _of_reads(LakeReads.new_table)
+    read_arrow = _of_reads(LakeReads.read_arrow)
+    scan = _of_reads(LakeReads.scan)
+    read_spark = _of_reads(LakeReads.read_spark)
+    table_info = _of_reads(LakeReads.table_info)
+    files = _of_reads(LakeReads.files)
+    row_count = _of_reads(LakeReads.row_count)
+    column_bounds = _of_reads(LakeReads.column_bounds)
+    changes = _of_reads(LakeReads.changes)
+    changes_after = _of_reads(LakeReads.changes_after)
+    changes_of_source = _of_reads(LakeReads.changes_of_source)
+    is_unchanged = _of_reads(LakeReads.is_unchanged)
+    restored_tables = _of_reads(LakeReads.restored_tables)
+    insertions = _of_reads(LakeReads.insertions)
+    deletions = _of_reads(LakeReads.deletions)
+    registered_files = _of_reads(LakeReads.registered_files)
+    table_changes = _of_reads(LakeReads.table_changes)
+    table_health = _of_reads(LakeReads.table_health)
+
+    # Writes
+    set_option = _of_writes(LakeWrites.set_option)
+    transaction = _of_writes(LakeWrites.transaction)
+    append_arrow = _of_writes(LakeWrites.append_arrow)
+    create_indexes = _of_writes(LakeWrites.create_indexes)
+    consumptions = _of_writes(LakeWrites.consumptions)
+    register_job = _of_writes(LakeWrites.register_job)
+    target_of_job = _of_writes(LakeWrites.target_of_job)
+    release_job = _of_writes(LakeWrites.release_job)
+    registered_jobs = _of_writes(LakeWrites.registered_jobs)
+    snapshot_of_job = _of_writes(LakeWrites.snapshot_of_job)
+    protected_prefixes = _of_writes(LakeWrites.protected_prefixes)
+    replacing_where = _of_writes(LakeWrites.replacing_where)
+    too_large_to_read = _of_writes(LakeWrites.too_large_to_read)
+    replacing_partitions = _of_writes(LakeWrites.replacing_partitions)
+    next_column_id = _of_writes(LakeWrites.next_column_id)
+    has_live_rows = _of_writes(LakeWrites.has_live_rows)
+    keyed_commit = _of_writes(LakeWrites.keyed_commit)
+    replaced_rows = _of_writes(LakeWrites.replaced_rows)
+    row_changes = _of_writes(LakeWrites.row_changes)
+    commit = _of_committer(Committer.commit)
+    commit_stages = _of_committer(Committer.commit_stages)
+    commit_planned = _of_committer(Committer.commit_planned)
+
+    # Maintenance, by its older names: ``lake.maintenance`` has the same
+    plan_merge = _of_maintenance(Maintenance.plan_merge)
+    plan_rewrite = _of_maintenance(Maintenance.plan_rewrite)
+    commit_compacted = _of_maintenance(Maintenance.commit_compacted)
+    as_planned = _of_maintenance(Maintenance.as_planned)
+    flush_inlined_data = _of_maintenance(Maintenance.flush_inlined_data)
+    expire_snapshots = _of_maintenance(Maintenance.expire_snapshots)
+    restore = _of_maintenance(Maintenance.restore)
+    migrate = _of_maintenance(Maintenance.migrate)
+    cleanup_old_files = _of_maintenance(Maintenance.cleanup_old_files)
+    delete_orphaned_files = _of_maintenance(Maintenance.delete_orphaned_files)
+    verify = _of_maintenance(Maintenance.verify)
+    repair = _of_maintenance(Maintenance.repair)
 
 
 def _version(options: Sequence[OptionRow], catalog: str) -> SpecVersion:

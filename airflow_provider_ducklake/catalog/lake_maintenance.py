@@ -1,4 +1,4 @@
-"""How a lake is kept in order: compaction, retention, restores, verification, migration."""
+"""Maintenance of a lake: compaction, retention, restores, verification, migration."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog.committing.planned import PlannedCommit, Stage
 from airflow_provider_ducklake.catalog.database.tables import catalog_tables
-from airflow_provider_ducklake.catalog.drafting.base_lake import Definitions
-from airflow_provider_ducklake.catalog.lake_writes import STAGE_TTL, LakeWrites
+from airflow_provider_ducklake.catalog.ledger.jobs import STAGE_TTL
 from airflow_provider_ducklake.catalog.migrations.migrate import Files, MigrationResult, migrate
-from airflow_provider_ducklake.catalog.open_lake import translated
+from airflow_provider_ducklake.catalog.open_lake import Definitions
 from airflow_provider_ducklake.catalog.restoring.plan import RestoreRequest
 from airflow_provider_ducklake.catalog.restoring.restore import restore
 from airflow_provider_ducklake.catalog.snapshot.scan import find_files
@@ -41,7 +40,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import datetime, timedelta
 
+    from airflow_provider_ducklake.catalog.committing.committer import Committer
     from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit
+    from airflow_provider_ducklake.catalog.lake_reads import LakeReads
+    from airflow_provider_ducklake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.catalog.restoring.plan import RestoreResult
     from airflow_provider_ducklake.catalog.upkeep.cleanup import CleanupResult
     from airflow_provider_ducklake.catalog.upkeep.expiry import ExpireResult
@@ -53,8 +55,13 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.transaction.changes import MergedFile, RewrittenFile
 
 
-class LakeMaintenance(LakeWrites):
-    """The maintenance of ``Lake``."""
+class Maintenance:
+    """Keeps a lake in order; ``Lake.maintenance`` is the one of a lake."""
+
+    def __init__(self, lake: OpenLake, reads: LakeReads, committer: Committer) -> None:
+        self._lake = lake
+        self._reads = reads
+        self._committer = committer
 
     def plan_merge(
         self,
@@ -73,17 +80,19 @@ class LakeMaintenance(LakeWrites):
             InvalidPredicateError, ColumnNotFoundError, TableNotFoundError, SchemaNotFoundError: as the words
                 say.
         """
-        self._refuse_unwritable()
+        self._lake.refuse_unwritable()
         rule = rule or MergeRule()
-        with self._reading() as connection:
-            snapshot = self._snapshot(connection, None)
-            found = load_table(connection, self._catalog, snapshot, QualifiedName.of(table), with_files=False)
+        with self._lake.reading() as connection:
+            snapshot = self._lake.snapshot(connection, None)
+            found = load_table(
+                connection, self._lake.catalog, snapshot, QualifiedName.of(table), with_files=False
+            )
             if older_than is not None:
-                rule = replace(rule, before=self._first_since(connection, older_than))
+                rule = replace(rule, before=self._reads.first_since(connection, older_than))
             files = None
             if where is not None:
-                files = find_files(connection, self._catalog, found, where)
-            return plan_merge(connection, self._catalog, found, rule, files)
+                files = find_files(connection, self._lake.catalog, found, where)
+            return plan_merge(connection, self._lake.catalog, found, rule, files)
 
     def plan_rewrite(self, table: TableName, rule: RewriteRule | None = None) -> Compaction:
         """Return which files of a table are better rewritten, without the rows that were deleted.
@@ -91,11 +100,13 @@ class LakeMaintenance(LakeWrites):
         Raises:
             TableNotFoundError, SchemaNotFoundError: there is no such table.
         """
-        self._refuse_unwritable()
-        with self._reading() as connection:
-            snapshot = self._snapshot(connection, None)
-            found = load_table(connection, self._catalog, snapshot, QualifiedName.of(table), with_files=False)
-            return plan_rewrite(connection, self._catalog, found, rule or RewriteRule())
+        self._lake.refuse_unwritable()
+        with self._lake.reading() as connection:
+            snapshot = self._lake.snapshot(connection, None)
+            found = load_table(
+                connection, self._lake.catalog, snapshot, QualifiedName.of(table), with_files=False
+            )
+            return plan_rewrite(connection, self._lake.catalog, found, rule or RewriteRule())
 
     def commit_compacted(
         self,
@@ -115,23 +126,23 @@ class LakeMaintenance(LakeWrites):
         """
         if not files:
             return None
-        with self._reading() as connection:
-            head = self._snapshot(connection, None)
-            if len(as_planned(connection, self._catalog, table.table_id, files)) < len(files):
+        with self._lake.reading() as connection:
+            head = self._lake.snapshot(connection, None)
+            if len(as_planned(connection, self._lake.catalog, table.table_id, files)) < len(files):
                 raise TransactionConflictError(
                     "compact files of it", "changed or moved rows of them", str(table.name), head.id
                 )
         stage = Stage(head.id, (compaction_change(table, files),))
         planned = PlannedCommit((stage,), info, open_jobs=() if job_id is None else (job_id,))
-        self._demand_message(planned)
-        return self.commit_planned(planned)
+        self._committer.demand_message(planned)
+        return self._committer.commit_planned(planned)
 
     def as_planned(
         self, table: TableSnapshot, files: Collection[MergedFile | RewrittenFile]
     ) -> list[MergedFile | RewrittenFile]:
         """Return those of the compacted files whose sources are what they were when they were read."""
-        with self._reading() as connection:
-            return as_planned(connection, self._catalog, table.table_id, files)
+        with self._lake.reading() as connection:
+            return as_planned(connection, self._lake.catalog, table.table_id, files)
 
     def flush_inlined_data(
         self,
@@ -157,16 +168,16 @@ class LakeMaintenance(LakeWrites):
                 and the error has them all.
             TransactionConflictError: others deleted such rows again and again meanwhile; nothing landed.
         """
-        self._refuse_unwritable()
-        if schema is not None and self.schema(schema) is None:
-            raise SchemaNotFoundError(schema, self.current_snapshot().id)
+        self._lake.refuse_unwritable()
+        if schema is not None and self._reads.schema(schema) is None:
+            raise SchemaNotFoundError(schema, self._reads.current_snapshot().id)
         rule = FlushRule(None if table is None else QualifiedName.of(table), schema, min_rows)
 
         def commit_stages(stages: Sequence[Stage], job_ids: Sequence[str]) -> CommittedSnapshot | None:
-            return self.commit_stages(stages, info or CommitInfo(), job_ids=job_ids)
+            return self._committer.commit_stages(stages, info or CommitInfo(), job_ids=job_ids)
 
-        flush = Flush(self._catalog, self.locate, rule, commit_stages)
-        with translated(self._catalog.dialect.engine.url):
+        flush = Flush(self._lake.catalog, self._lake.locate, rule, commit_stages)
+        with self._lake.translated():
             return flush.dry_run() if dry_run else flush.run()
 
     def expire_snapshots(  # noqa: PLR0913 - all have defaults
@@ -192,12 +203,12 @@ class LakeMaintenance(LakeWrites):
             InvalidInputError: ``older_than`` together with ``versions``; nothing says what to expire; it lies
                 in the future or is younger than ``min_retention``; ``keep_last`` below 1.
         """
-        self._refuse_unwritable()
+        self._lake.refuse_unwritable()
         if older_than is None and versions is None and keep_last is None:
-            older_than = self.effective_options().age("expire_older_than")
+            older_than = self._reads.effective_options().age("expire_older_than")
         rule = ExpiryRule(older_than, versions, keep_last, keep, keep_author, keep_message, min_retention)
-        with translated(self._catalog.dialect.engine.url):
-            return expiry.expire(self._catalog, rule, dry_run=dry_run)
+        with self._lake.translated():
+            return expiry.expire(self._lake.catalog, rule, dry_run=dry_run)
 
     def restore(  # noqa: PLR0913 - all but the first two have defaults
         self,
@@ -222,11 +233,11 @@ class LakeMaintenance(LakeWrites):
             StorageError: a file of then is gone; nothing was changed.
             TransactionConflictError: a table was changed meanwhile; nothing was changed.
         """
-        self._refuse_unwritable()
+        self._lake.refuse_unwritable()
         name = None if table is None else QualifiedName.of(table)
         request = RestoreRequest(at, name, schema, dry_run)
-        with translated(self._catalog.dialect.engine.url):
-            return restore(self, self._catalog, request, info or CommitInfo(), keyed)
+        with self._lake.translated():
+            return restore(self._lake, self._committer, request, info or CommitInfo(), keyed)
 
     def migrate(self, *, dry_run: bool = False, backup: bool = True) -> MigrationResult:
         """Bring a catalog of 0.1 to 0.4 to 1.0, in place; every snapshot reads as before.
@@ -239,16 +250,19 @@ class LakeMaintenance(LakeWrites):
             CatalogError, StorageError: the catalog contradicts itself, or a merged file is missing; as well.
             TransactionConflictError: clients of the old version went on committing; nothing was changed.
         """
-        with translated(self._catalog.dialect.engine.url):
+        with self._lake.translated():
             result = migrate(
-                self._catalog, Files(self.locate, self._refuse_unusable), dry_run=dry_run, backup=backup
+                self._lake.catalog,
+                Files(self._lake.locate, self._lake.refuse_unusable),
+                dry_run=dry_run,
+                backup=backup,
             )
         if not dry_run:
-            self._catalog = replace(
-                self._catalog, tables=catalog_tables(CURRENT, self._catalog.tables.metadata_schema)
+            self._lake.catalog = replace(
+                self._lake.catalog, tables=catalog_tables(CURRENT, self._lake.catalog.tables.metadata_schema)
             )
-            self.version = CURRENT
-            self._definitions = Definitions()
+            self._lake.version = CURRENT
+            self._lake.definitions = Definitions()
         return result
 
     def cleanup_old_files(
@@ -267,10 +281,12 @@ class LakeMaintenance(LakeWrites):
             InvalidInputError: ``older_than`` lies in the future or is younger than ``min_retention``.
             StorageError: the data path is not there. What happens to single files is in the result.
         """
-        self._refuse_unwritable()
+        self._lake.refuse_unwritable()
         age = self._deletion_age(older_than)
-        with translated(self._catalog.dialect.engine.url):
-            return cleanup.cleanup(self._catalog, age, min_retention, self.storage_options, dry_run=dry_run)
+        with self._lake.translated():
+            return cleanup.cleanup(
+                self._lake.catalog, age, min_retention, self._lake.storage_options, dry_run=dry_run
+            )
 
     def delete_orphaned_files(
         self,
@@ -293,15 +309,17 @@ class LakeMaintenance(LakeWrites):
             InvalidInputError: ``older_than`` lies in the future or is younger than ``min_retention``.
             StorageError: the data path cannot be listed. What happens to single files is in the result.
         """
-        self._refuse_unwritable()
+        self._lake.refuse_unwritable()
         rule = OrphanRule(self._deletion_age(older_than), min_retention, stage_ttl, sole_owner)
-        with translated(self._catalog.dialect.engine.url):
-            return orphans.delete_orphans(self._catalog, rule, self.storage_options, dry_run=dry_run)
+        with self._lake.translated():
+            return orphans.delete_orphans(
+                self._lake.catalog, rule, self._lake.storage_options, dry_run=dry_run
+            )
 
     def _deletion_age(self, older_than: datetime | timedelta | None) -> datetime | timedelta:
         if older_than is not None:
             return older_than
-        age = self.effective_options().age("delete_older_than")
+        age = self._reads.effective_options().age("delete_older_than")
         assert age is not None, "the option has a default"
         return age
 
@@ -324,11 +342,16 @@ class LakeMaintenance(LakeWrites):
             UnsupportedVersionError: the catalog is older than 1.0.
             UnsupportedFeatureError: the lake is encrypted.
         """
-        self._refuse_unwritable()
-        with self._reading() as connection:
-            only = verification.table_ids(connection, self._catalog, tables)
+        self._lake.refuse_unwritable()
+        with self._lake.reading() as connection:
+            only = verification.table_ids(connection, self._lake.catalog, tables)
         return verification.verify(
-            self._catalog, self._reading, self.locate, only=only, sample=sample, with_notes=with_notes
+            self._lake.catalog,
+            self._lake.reading,
+            self._lake.locate,
+            only=only,
+            sample=sample,
+            with_notes=with_notes,
         )
 
     def repair(self, findings: Sequence[Finding], *, dry_run: bool = True) -> RepairResult:
@@ -340,6 +363,6 @@ class LakeMaintenance(LakeWrites):
         Raises:
             CommitRetriesExceededError: other writers never let it through; nothing was changed.
         """
-        self._refuse_unwritable()
-        with translated(self._catalog.dialect.engine.url):
-            return repair(self._catalog, findings, dry_run=dry_run)
+        self._lake.refuse_unwritable()
+        with self._lake.translated():
+            return repair(self._lake.catalog, findings, dry_run=dry_run)

@@ -1,4 +1,4 @@
-"""What a lake is asked: snapshots, tables, options, rows and their changes."""
+"""Read operations of ``Lake``: snapshots, tables, options, rows and their changes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.catalog.drafting.base_lake import CatalogBase
 from airflow_provider_ducklake.catalog.ledger import restore_log
-from airflow_provider_ducklake.catalog.open_lake import At, OpenLake, aware, translated
+from airflow_provider_ducklake.catalog.open_lake import At, OpenLake, aware
 from airflow_provider_ducklake.catalog.reports import watch
 from airflow_provider_ducklake.catalog.reports.change_feed import ChangeFeed
 from airflow_provider_ducklake.catalog.reports.column_bounds import ColumnBounds, column_bounds
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.catalog.database.questions import Question
     from airflow_provider_ducklake.catalog.snapshot.read_snapshots import RecordedSnapshot
     from airflow_provider_ducklake.planning.reading.scan import ScanPlan
     from airflow_provider_ducklake.planning.reading.watch import TableChanges
@@ -57,26 +55,29 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.views import ViewDefinition
 
 
-class LakeReads(OpenLake):
-    """The questions of ``Lake``."""
+class LakeReads:
+    """The read operations of ``Lake``."""
+
+    def __init__(self, lake: OpenLake) -> None:
+        self._lake = lake
 
     def lake_id(self) -> str:
         """Return what tells the lake from others, however its catalog is connected to.
 
         It is the uuid of its first schema, which a copy of the catalog has, too.
         """
-        with self._reading() as connection:
-            return read.first_schema_uuid(connection, self._catalog.tables)
+        with self._lake.reading() as connection:
+            return read.first_schema_uuid(connection, self._lake.catalog.tables)
 
     def current_snapshot(self) -> Snapshot:
         """Return the newest snapshot."""
-        with self._reading() as connection:
-            return read_snapshots.head(connection, self._catalog.tables)
+        with self._lake.reading() as connection:
+            return read_snapshots.head(connection, self._lake.catalog.tables)
 
     def snapshots(self) -> list[RecordedSnapshot]:
         """Return every snapshot with its author, message and parsed changes, oldest first."""
-        with self._reading() as connection:
-            return read_snapshots.recorded_snapshots(connection, self._catalog.tables)
+        with self._lake.reading() as connection:
+            return read_snapshots.recorded_snapshots(connection, self._lake.catalog.tables)
 
     def snapshot_at(self, *, version: int | None = None, timestamp: datetime | None = None) -> Snapshot:
         """Return the snapshot with that id, or the newest at or before an aware time.
@@ -87,13 +88,13 @@ class LakeReads(OpenLake):
         """
         if (version is None) == (timestamp is None):
             raise InvalidInputError("Give version or timestamp, exactly one of them.")
-        with self._reading() as connection:
-            return self._snapshot(connection, version if version is not None else timestamp)
+        with self._lake.reading() as connection:
+            return self._lake.snapshot(connection, version if version is not None else timestamp)
 
     def _first_snapshot(self, connection: Connection, start: int | datetime) -> Snapshot:
         if isinstance(start, datetime):
-            return read_snapshots.snapshot_from_time(connection, self._catalog, aware(start))
-        return self._snapshot(connection, start)
+            return read_snapshots.snapshot_from_time(connection, self._lake.catalog, aware(start))
+        return self._lake.snapshot(connection, start)
 
     def tables(self, at: At = None) -> list[QualifiedName]:
         """Return the names of all tables at a snapshot (id or aware time; None: now), sorted."""
@@ -101,8 +102,10 @@ class LakeReads(OpenLake):
 
     def table_rows(self, at: At = None) -> list[read.TableRow]:
         """Return the catalog's rows of all tables at a snapshot."""
-        with self._reading() as connection:
-            return read.table_rows(connection, self._catalog.tables, self._snapshot(connection, at).id)
+        with self._lake.reading() as connection:
+            return read.table_rows(
+                connection, self._lake.catalog.tables, self._lake.snapshot(connection, at).id
+            )
 
     def view(self, view: TableName, at: At = None) -> ViewDefinition:
         """Return what a view shows, as its author wrote it.
@@ -111,35 +114,24 @@ class LakeReads(OpenLake):
             ViewNotFoundError: no such view at that snapshot.
         """
         name = QualifiedName.of(view)
-        with self._reading() as connection:
-            snapshot = self._snapshot(connection, at)
-            found = read.find_view(connection, self._catalog.tables, snapshot.id, name)
+        with self._lake.reading() as connection:
+            snapshot = self._lake.snapshot(connection, at)
+            found = read.find_view(connection, self._lake.catalog.tables, snapshot.id, name)
         if found is None:
             raise ViewNotFoundError(str(name), snapshot.id)
         return found[1]
 
     def schema(self, name: str, at: At = None) -> read.SchemaRow | None:
         """Return a schema by name, None if there is none."""
-        with self._reading() as connection:
-            return read.find_schema(connection, self._catalog.tables, self._snapshot(connection, at).id, name)
-
-    def newest(self) -> CatalogBase:
-        """Return the newest snapshot as a transaction asks for it, with the options of this moment."""
-        tables = self._catalog.tables
-        questions: dict[str, Question[Any]] = {
-            "head": read_snapshots.which_head(tables),
-            "options": read.which_options(tables),
-        }
-        with translated(self._catalog.dialect.engine.url):
-            answers = self._catalog.dialect.ask_at_once(questions)
-        head = answers["head"]
-        self._definitions = self._definitions.at(head.schema_version)
-        return CatalogBase(self._catalog, head, self._reading, self._definitions, answers["options"])
+        with self._lake.reading() as connection:
+            return read.find_schema(
+                connection, self._lake.catalog.tables, self._lake.snapshot(connection, at).id, name
+            )
 
     def effective_options(self, schema_id: SchemaId | None = None) -> Options:
         """Return the options in force for new tables of a schema."""
-        with self._reading() as connection:
-            return Options.effective(read.option_rows(connection, self._catalog.tables), schema_id)
+        with self._lake.reading() as connection:
+            return Options.effective(read.option_rows(connection, self._lake.catalog.tables), schema_id)
 
     def options(self, table: TableName | None = None, schema: str | None = None) -> Options:
         """Return the options in force for a table, a schema, or the whole lake.
@@ -149,15 +141,15 @@ class LakeReads(OpenLake):
         """
         if table is not None:
             return self.table_snapshot(table).options
-        with self._reading() as connection:
-            scope, scope_id = self._option_scope(connection, schema, None)
-            rows = read.option_rows(connection, self._catalog.tables)
+        with self._lake.reading() as connection:
+            scope, scope_id = self.option_scope(connection, schema, None)
+            rows = read.option_rows(connection, self._lake.catalog.tables)
         return Options.effective(rows, scope_id if scope == "schema" else None)
 
-    def _option_scope(
+    def option_scope(
         self, connection: Connection, schema: str | None, table: TableName | None
     ) -> tuple[str | None, int | None]:
-        tables = self._catalog.tables
+        tables = self._lake.catalog.tables
         head = read_snapshots.head(connection, tables)
         if table is not None:
             return "table", find_table(connection, tables, head, QualifiedName.of(table)).id
@@ -175,11 +167,11 @@ class LakeReads(OpenLake):
             SchemaNotFoundError, TableNotFoundError, SnapshotNotFoundError: it did not exist then.
             UnsupportedFeatureError: the lake is encrypted.
         """
-        self._refuse_unusable()
+        self._lake.refuse_unusable()
         name = QualifiedName.of(table)
-        with self._reading() as connection:
-            snapshot = self._snapshot(connection, at)
-            return load_table(connection, self._catalog, snapshot, name, with_files=with_files)
+        with self._lake.reading() as connection:
+            snapshot = self._lake.snapshot(connection, at)
+            return load_table(connection, self._lake.catalog, snapshot, name, with_files=with_files)
 
     def new_table(self, name: QualifiedName) -> NewTable:
         """Return where a table that does not exist yet is to be created.
@@ -188,18 +180,18 @@ class LakeReads(OpenLake):
             SchemaNotFoundError: its schema does not exist.
             AlreadyExistsError: a view has the name.
         """
-        self._refuse_unwritable()
-        with self._reading() as connection:
-            snapshot = read_snapshots.head(connection, self._catalog.tables)
-            schema = read.find_schema(connection, self._catalog.tables, snapshot.id, name.schema)
+        self._lake.refuse_unwritable()
+        with self._lake.reading() as connection:
+            snapshot = read_snapshots.head(connection, self._lake.catalog.tables)
+            schema = read.find_schema(connection, self._lake.catalog.tables, snapshot.id, name.schema)
             if schema is None:
                 raise SchemaNotFoundError(name.schema, snapshot.id)
-            views = read.view_names(connection, self._catalog.tables, snapshot.id, schema.id)
-            options = Options.effective(read.option_rows(connection, self._catalog.tables), schema.id)
+            views = read.view_names(connection, self._lake.catalog.tables, snapshot.id, schema.id)
+            options = Options.effective(read.option_rows(connection, self._lake.catalog.tables), schema.id)
         if fold(name.name) in {fold(view) for _, view in views}:
             raise AlreadyExistsError("view", str(name))
         uuid = str(uuid7())
-        root = schema.path.below(self.data_path) + directory_name(name.name, uuid)
+        root = schema.path.below(self._lake.data_path) + directory_name(name.name, uuid)
         return NewTable(snapshot, schema.id, QualifiedName(schema.name, name.name), uuid, root, options)
 
     def read_arrow(
@@ -228,7 +220,7 @@ class LakeReads(OpenLake):
         """
         from airflow_provider_ducklake.storage.rows.table_reader import read_rows  # noqa: PLC0415 - heavy
 
-        return read_rows(self._plan(table, at, columns, where, staged), self.locate)
+        return read_rows(self.plan_read(table, at, columns, where, staged), self._lake.locate)
 
     def scan(
         self,
@@ -246,7 +238,7 @@ class LakeReads(OpenLake):
         Raises:
             InvalidPredicateError, ColumnNotFoundError: as ``read_arrow``.
         """
-        return self._plan(table, at, columns, where, (), stats_of=stats_of)
+        return self.plan_read(table, at, columns, where, (), stats_of=stats_of)
 
     def read_spark(
         self,
@@ -265,9 +257,11 @@ class LakeReads(OpenLake):
         """
         from airflow_provider_ducklake.spark.read import read_table  # noqa: PLC0415 - PySpark is not always there
 
-        return read_table(spark, self.scan(table, at, columns, where), storage_options=self.storage_options)
+        return read_table(
+            spark, self.scan(table, at, columns, where), storage_options=self._lake.storage_options
+        )
 
-    def _plan(  # noqa: PLR0913 - the last has a default
+    def plan_read(  # noqa: PLR0913 - the last has a default
         self,
         table: TableName,
         at: At,
@@ -277,16 +271,16 @@ class LakeReads(OpenLake):
         *,
         stats_of: Sequence[str] = (),
     ) -> ScanPlan:
-        self._refuse_unusable()
+        self._lake.refuse_unusable()
         if staged and at is not None:
             raise InvalidInputError("Staged writes follow the newest snapshot: leave at out.")
         moment = aware(at) if isinstance(at, datetime) else at
-        with translated(self._catalog.dialect.engine.url):
+        with self._lake.translated():
             return find_scan(
-                self._catalog, QualifiedName.of(table), moment, Wanted(columns, where, stats_of), staged
+                self._lake.catalog, QualifiedName.of(table), moment, Wanted(columns, where, stats_of), staged
             )
 
-    def _first_since(self, connection: Connection, time: datetime) -> SnapshotId | None:
+    def first_since(self, connection: Connection, time: datetime) -> SnapshotId | None:
         """Return the first snapshot at or after a time; None: there is none yet."""
         try:
             return self._first_snapshot(connection, time).id
@@ -299,12 +293,12 @@ class LakeReads(OpenLake):
         Raises:
             TableNotFoundError, SchemaNotFoundError: there is no such table.
         """
-        with self._reading() as connection:
-            snapshot = self._snapshot(connection, at)
+        with self._lake.reading() as connection:
+            snapshot = self._lake.snapshot(connection, at)
             name = None if table is None else QualifiedName.of(table)
             if name is not None:
-                find_table(connection, self._catalog.tables, snapshot, name)
-            return table_infos(connection, self._catalog, snapshot.id, name)
+                find_table(connection, self._lake.catalog.tables, snapshot, name)
+            return table_infos(connection, self._lake.catalog, snapshot.id, name)
 
     def files(self, table: TableName, at: At = None) -> list[ListedFile]:
         """Return the data files of a table at a snapshot, each with its delete file.
@@ -314,10 +308,10 @@ class LakeReads(OpenLake):
         Raises:
             TableNotFoundError, SchemaNotFoundError: there is no such table.
         """
-        with self._reading() as connection:
-            snapshot = self._snapshot(connection, at)
+        with self._lake.reading() as connection:
+            snapshot = self._lake.snapshot(connection, at)
             name = QualifiedName.of(table)
-            return listed_files(load_table(connection, self._catalog, snapshot, name, with_files=True))
+            return listed_files(load_table(connection, self._lake.catalog, snapshot, name, with_files=True))
 
     def row_count(self, table: TableName, at: At = None) -> int:
         """Return the number of rows of a table at a snapshot.
@@ -329,17 +323,17 @@ class LakeReads(OpenLake):
             TableNotFoundError, SchemaNotFoundError, SnapshotNotFoundError: it did not exist then.
             StorageError: a file that has to be read is missing or damaged.
         """
-        self._refuse_unusable()
-        with self._reading() as connection:
-            snapshot = self._snapshot(connection, at)
+        self._lake.refuse_unusable()
+        with self._lake.reading() as connection:
+            snapshot = self._lake.snapshot(connection, at)
             name = QualifiedName.of(table)
-            found = load_table(connection, self._catalog, snapshot, name, with_files=False)
-            known, rest = count_rows(connection, self._catalog, found)
+            found = load_table(connection, self._lake.catalog, snapshot, name, with_files=False)
+            known, rest = count_rows(connection, self._lake.catalog, found)
         if not rest.files:
             return known
         from airflow_provider_ducklake.storage.rows.table_reader import count_live_rows  # noqa: PLC0415 - heavy
 
-        return known + count_live_rows(rest, self.locate)
+        return known + count_live_rows(rest, self._lake.locate)
 
     def column_bounds(self, table: TableName, column: str, at: At = None) -> ColumnBounds | None:
         """Return the least and the greatest value of a column at a snapshot, from the catalog alone.
@@ -351,12 +345,12 @@ class LakeReads(OpenLake):
             ColumnNotFoundError: no such top-level column.
             TableNotFoundError, SchemaNotFoundError, SnapshotNotFoundError: it did not exist then.
         """
-        self._refuse_unusable()
-        with self._reading() as connection:
-            snapshot = self._snapshot(connection, at)
+        self._lake.refuse_unusable()
+        with self._lake.reading() as connection:
+            snapshot = self._lake.snapshot(connection, at)
             name = QualifiedName.of(table)
-            found = load_table(connection, self._catalog, snapshot, name, with_files=False)
-            return column_bounds(connection, self._catalog, found, column)
+            found = load_table(connection, self._lake.catalog, snapshot, name, with_files=False)
+            return column_bounds(connection, self._lake.catalog, found, column)
 
     def changes(self, table: TableName, start: int | datetime, end: int | datetime) -> ChangeFeed:
         """Return how a table's rows changed from snapshot ``start`` to ``end``, both included.
@@ -368,12 +362,12 @@ class LakeReads(OpenLake):
             SnapshotNotFoundError: a bound expired, or never was.
             TableNotFoundError, SchemaNotFoundError: there is no such table at the end.
         """
-        self._refuse_unusable()
-        with self._reading() as connection:
+        self._lake.refuse_unusable()
+        with self._lake.reading() as connection:
             first = self._first_snapshot(connection, start)
-            last = self._snapshot(connection, end)
-            plan = find_changes(connection, self._catalog, QualifiedName.of(table), first.id, last)
-        return ChangeFeed(plan, self.locate)
+            last = self._lake.snapshot(connection, end)
+            plan = find_changes(connection, self._lake.catalog, QualifiedName.of(table), first.id, last)
+        return ChangeFeed(plan, self._lake.locate)
 
     def changes_after(self, table: TableName, after: int, at: At = None) -> ChangeFeed:
         """Return how a table's rows changed after a snapshot, up to another; see ``changes``.
@@ -382,13 +376,13 @@ class LakeReads(OpenLake):
             ChangesExpiredError: a snapshot between them has expired.
             TableNotFoundError, SchemaNotFoundError: there is no such table at the end.
         """
-        self._refuse_unusable()
+        self._lake.refuse_unusable()
         name = QualifiedName.of(table)
-        with self._reading() as connection:
-            last = self._snapshot(connection, at)
-            check_complete(connection, self._catalog.tables, str(name), after, last.id)
-            plan = find_changes(connection, self._catalog, name, after + 1, last)
-        return ChangeFeed(plan, self.locate)
+        with self._lake.reading() as connection:
+            last = self._lake.snapshot(connection, at)
+            check_complete(connection, self._lake.catalog.tables, str(name), after, last.id)
+            plan = find_changes(connection, self._lake.catalog, name, after + 1, last)
+        return ChangeFeed(plan, self._lake.locate)
 
     def changes_of_source(
         self, table: TableName, source_id: TableId, after: int, upto: SnapshotId
@@ -398,27 +392,27 @@ class LakeReads(OpenLake):
         Raises:
             ChangesExpiredError: a snapshot between them has expired.
         """
-        with self._reading() as connection:
-            tables = self._catalog.tables
+        with self._lake.reading() as connection:
+            tables = self._lake.catalog.tables
             check_complete(connection, tables, str(QualifiedName.of(table)), after, upto)
-            last = self._snapshot(connection, upto)
+            last = self._lake.snapshot(connection, upto)
             rows = read.table_rows(connection, tables, last.id)
             name = next(row.qualified for row in rows if row.id == source_id)
-            plan = find_changes(connection, self._catalog, name, after + 1, last)
-        return ChangeFeed(plan, self.locate)
+            plan = find_changes(connection, self._lake.catalog, name, after + 1, last)
+        return ChangeFeed(plan, self._lake.locate)
 
     def is_unchanged(self, table_id: TableId, after: SnapshotId, upto: SnapshotId) -> bool:
         """Whether no snapshot after one, up to another, changed a table; False where one has expired."""
-        with self._reading() as connection:
-            newer = read_snapshots.which_newer(self._catalog.tables, after).ask(connection)
+        with self._lake.reading() as connection:
+            newer = read_snapshots.which_newer(self._lake.catalog.tables, after).ask(connection)
         between = [one for one in newer if one.id <= upto]
         is_complete = len(between) == upto - after
         return is_complete and not any(changes_table(one.changes, table_id) for one in between)
 
     def restored_tables(self) -> tuple[RestoredTable, ...]:
         """Return what restores did to tables, whether their snapshots are there or not."""
-        with self._reading() as connection:
-            return restore_log.restores(connection, self._catalog)
+        with self._lake.reading() as connection:
+            return restore_log.restores(connection, self._lake.catalog)
 
     def insertions(self, table: TableName, start: int | datetime, end: int | datetime) -> pa.Table:
         """Return the rows that came from snapshot ``start`` to ``end``; see ``changes``."""
@@ -430,8 +424,8 @@ class LakeReads(OpenLake):
 
     def registered_files(self, paths: Collection[str]) -> frozenset[str]:
         """Return those of the full paths that are data files of the lake, of whatever table and snapshot."""
-        with self._reading() as connection:
-            return registered(connection, self._catalog, paths)
+        with self._lake.reading() as connection:
+            return registered(connection, self._lake.catalog, paths)
 
     def table_changes(self, table: TableName, since: int, kinds: Collection[str]) -> TableChanges | None:
         """Return what happened to a table after snapshot ``since``: ``insert``, ``delete``, ``schema``.
@@ -439,8 +433,8 @@ class LakeReads(OpenLake):
         ``kinds`` says what to look for (``data`` means insert or delete). None: nothing of it, or no such
         table yet. Compaction and flushes are nothing.
         """
-        with translated(self._catalog.dialect.engine.url):
-            return watch.table_changes(self._catalog, QualifiedName.of(table), since, kinds)
+        with self._lake.translated():
+            return watch.table_changes(self._lake.catalog, QualifiedName.of(table), since, kinds)
 
     def table_health(self, tables: Collection[TableName] | None = None) -> LakeHealth:
         """Return numbers that say whether tables want maintenance, from the catalog alone; default: of all.
@@ -448,5 +442,5 @@ class LakeReads(OpenLake):
         Raises:
             TableNotFoundError: no such table.
         """
-        with self._reading() as connection:
-            return health(connection, self._catalog, tables)
+        with self._lake.reading() as connection:
+            return health(connection, self._lake.catalog, tables)

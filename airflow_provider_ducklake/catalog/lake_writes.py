@@ -1,23 +1,19 @@
-"""What a lake is told: transactions, commits, the jobs whose files they take, options."""
+"""Write operations of ``Lake``: transactions, commits, the jobs whose files they take, options."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.catalog.committing.commit import commit
-from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit, PlannedCommit, Stage
+from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit, Stage
 from airflow_provider_ducklake.catalog.database.options import write_option
 from airflow_provider_ducklake.catalog.dialects.indexes import create_indexes
-from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, RetryPolicy, with_retries
+from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.catalog.drafting import overwrite
 from airflow_provider_ducklake.catalog.drafting.base_rows import BaseRows
 from airflow_provider_ducklake.catalog.drafting.replaced_rows import find_earlier_rows, replaced_rows
 from airflow_provider_ducklake.catalog.drafting.row_changes import changes_of_job, read_targets
 from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
-from airflow_provider_ducklake.catalog.lake_reads import LakeReads
 from airflow_provider_ducklake.catalog.ledger import commit_keys, consumers, jobs
-from airflow_provider_ducklake.catalog.open_lake import translated
 from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.errors import SnapshotNotFoundError, TransactionConflictError
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
@@ -25,12 +21,15 @@ from airflow_provider_ducklake.spec.options import OptionRow, option_text
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping
+    from datetime import timedelta
 
     import pyarrow as pa
 
-    from airflow_provider_ducklake.catalog.ledger.consumers import Consumed
+    from airflow_provider_ducklake.catalog.committing.committer import Committer
+    from airflow_provider_ducklake.catalog.lake_reads import LakeReads
     from airflow_provider_ducklake.catalog.ledger.jobs import RegisteredJob
+    from airflow_provider_ducklake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.planning.reading.scan import ScanPlan
     from airflow_provider_ducklake.planning.writing.job_target import JobTarget
     from airflow_provider_ducklake.planning.writing.overwrite import PartitionValues
@@ -42,11 +41,14 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.transaction.changes import Change
     from airflow_provider_ducklake.transaction.replay import Replay
 
-STAGE_TTL = timedelta(days=7)
 
+class LakeWrites:
+    """The write operations of ``Lake``."""
 
-class LakeWrites(LakeReads):
-    """The commits of ``Lake``."""
+    def __init__(self, lake: OpenLake, reads: LakeReads, committer: Committer) -> None:
+        self._lake = lake
+        self._reads = reads
+        self._committer = committer
 
     def set_option(
         self,
@@ -61,17 +63,17 @@ class LakeWrites(LakeReads):
             InvalidOptionError: no such option, one that cannot be set, or a value out of range.
             SchemaNotFoundError, TableNotFoundError: it does not exist.
         """
-        self._refuse_unwritable()
+        self._lake.refuse_unwritable()
         text = option_text(key, value)
-        with translated(self._catalog.dialect.engine.url):
+        with self._lake.translated():
 
             def attempt() -> None:
-                with self._catalog.dialect.writing() as connection:
-                    scope, scope_id = self._option_scope(connection, schema, table)
-                    write_option(connection, self._catalog.tables, OptionRow(key, text, scope, scope_id))
+                with self._lake.catalog.dialect.writing() as connection:
+                    scope, scope_id = self._reads.option_scope(connection, schema, table)
+                    write_option(connection, self._lake.catalog.tables, OptionRow(key, text, scope, scope_id))
                     connection.commit()
 
-            with_retries(self._catalog.dialect, DEFAULT_RETRY, attempt)
+            with_retries(self._lake.catalog.dialect, DEFAULT_RETRY, attempt)
 
     def transaction(
         self,
@@ -88,13 +90,13 @@ class LakeWrites(LakeReads):
         Raises:
             UnsupportedFeatureError: the lake is encrypted.
         """
-        self._refuse_unwritable()
+        self._lake.refuse_unwritable()
         key = CommitKey((commit_key,)) if isinstance(commit_key, str) else commit_key
         keyed = None
         if key is not None:
             keyed = self.keyed_commit(key, OnClear.APPEND)
             extra = {"commit_key": list(key.names), **(extra or {})}
-        return LakeTransaction(self, CommitInfo(author, message, extra), keyed)
+        return LakeTransaction(self._lake, self._committer, CommitInfo(author, message, extra), keyed)
 
     def append_arrow(
         self,
@@ -122,61 +124,9 @@ class LakeWrites(LakeReads):
 
         The format has none; DuckDB works on beside them. Not versioned, makes no snapshot.
         """
-        self._refuse_unwritable()
-        with translated(self._catalog.dialect.engine.url):
-            return create_indexes(self._catalog)
-
-    def commit(
-        self,
-        base: SnapshotId,
-        changes: Iterable[Change],
-        info: CommitInfo,
-        *,
-        retry: RetryPolicy = DEFAULT_RETRY,
-        keyed: KeyedCommit | None = None,
-    ) -> CommittedSnapshot | None:
-        """Commit changes that were planned on snapshot ``base``; see ``catalog.commit``.
-
-        Raises:
-            InvalidInputError: the lake demands a commit message and there is none.
-        """
-        planned = PlannedCommit((Stage(base, tuple(changes)),), info, keyed)
-        self._demand_message(planned)
-        return self.commit_planned(planned, retry)
-
-    def commit_stages(
-        self,
-        stages: Sequence[Stage],
-        info: CommitInfo,
-        *,
-        keyed: KeyedCommit | None = None,
-        job_ids: Collection[str] = (),
-        consumed: Consumed | None = None,
-    ) -> CommittedSnapshot | None:
-        """Commit changes planned on several snapshots as one; each is checked against what followed its own.
-
-        The commit releases the jobs that wrote the files; where nothing is to be committed they stay as they
-        are. What is ``consumed`` is noted in the same transaction, also without changes.
-
-        Raises:
-            InvalidInputError: the lake demands a commit message and there is none.
-            FilesGivenUpError: a job was released before.
-        """
-        planned = PlannedCommit(tuple(stages), info, keyed, releases=tuple(job_ids), consumed=consumed)
-        self._demand_message(planned)
-        return self.commit_planned(planned)
-
-    def _demand_message(self, planned: PlannedCommit) -> None:
-        if planned.makes_snapshot and planned.info.message is None:
-            planned.info.check(self.effective_options())
-
-    def commit_planned(
-        self, planned: PlannedCommit, retry: RetryPolicy = DEFAULT_RETRY
-    ) -> CommittedSnapshot | None:
-        """Commit what was planned, and checked against the lake's options."""
-        self._refuse_unwritable()
-        with translated(self._catalog.dialect.engine.url):
-            return commit(self._catalog, planned, self.locate, retry)
+        self._lake.refuse_unwritable()
+        with self._lake.translated():
+            return create_indexes(self._lake.catalog)
 
     def consumptions(
         self, consumer: Consumer, starts_over: CommitKey | None = None
@@ -185,13 +135,13 @@ class LakeWrites(LakeReads):
 
         ``starts_over``: what is found under that key was left by a run of the same name that was deleted.
         """
-        self._refuse_unwritable()
-        with translated(self._catalog.dialect.engine.url):
-            consumers.ensure_table(self._catalog)
+        self._lake.refuse_unwritable()
+        with self._lake.translated():
+            consumers.ensure_table(self._lake.catalog)
             if starts_over is not None:
-                consumers.start_over(self._catalog, consumer, starts_over)
-        with self._reading() as connection:
-            return consumers.consumptions(connection, self._catalog, consumer)
+                consumers.start_over(self._lake.catalog, consumer, starts_over)
+        with self._lake.reading() as connection:
+            return consumers.consumptions(connection, self._lake.catalog, consumer)
 
     def register_job(
         self, job_id: str, prefix: str, target: JobTarget | None = None, *, must_note: bool = False
@@ -205,37 +155,37 @@ class LakeWrites(LakeReads):
             UntrustedValueError: the lake must not write there.
             CatalogRefusedError: it must be noted, and cannot be; names the statements that help.
         """
-        self._refuse_unwritable()
-        with translated(self._catalog.dialect.engine.url):
-            jobs.register(self._catalog, job_id, prefix, target, must_note=must_note)
+        self._lake.refuse_unwritable()
+        with self._lake.translated():
+            jobs.register(self._lake.catalog, job_id, prefix, target, must_note=must_note)
 
     def target_of_job(self, job_id: str) -> JobTarget | None:
         """Return what the files of a job are for; None where nobody noted it."""
-        with self._reading() as connection:
-            return jobs.target_of(connection, self._catalog, job_id)
+        with self._lake.reading() as connection:
+            return jobs.target_of(connection, self._lake.catalog, job_id)
 
     def release_job(self, job_id: str) -> bool:
         """Give the files of a job up: nobody can commit them any more; return whether somebody could."""
-        with translated(self._catalog.dialect.engine.url):
-            return jobs.release(self._catalog, job_id)
+        with self._lake.translated():
+            return jobs.release(self._lake.catalog, job_id)
 
     def registered_jobs(self, job_ids: Collection[str]) -> dict[str, RegisteredJob]:
         """Return those of the jobs that were registered, by their ids."""
-        with self._reading() as connection:
-            return jobs.registered_jobs(connection, self._catalog, job_ids)
+        with self._lake.reading() as connection:
+            return jobs.registered_jobs(connection, self._lake.catalog, job_ids)
 
     def snapshot_of_job(self, job_id: str) -> SnapshotId | None:
         """Return the snapshot that added files of a job, 0 where they wait for deletion; None: no files."""
-        with self._reading() as connection:
-            return jobs.snapshot_of_job(connection, self._catalog, job_id)
+        with self._lake.reading() as connection:
+            return jobs.snapshot_of_job(connection, self._lake.catalog, job_id)
 
-    def protected_prefixes(self, stage_ttl: timedelta = STAGE_TTL) -> frozenset[str]:
+    def protected_prefixes(self, stage_ttl: timedelta = jobs.STAGE_TTL) -> frozenset[str]:
         """Return the directories of staged writes that wait for their commit, if no older than that.
 
         A clean-up of files that no snapshot knows has to leave them alone.
         """
-        with self._reading() as connection:
-            return jobs.protected_prefixes(connection, self._catalog, stage_ttl)
+        with self._lake.reading() as connection:
+            return jobs.protected_prefixes(connection, self._lake.catalog, stage_ttl)
 
     def replacing_where(
         self, table: TableSnapshot, where: str, found: FoundRows | None = None
@@ -251,12 +201,16 @@ class LakeWrites(LakeReads):
                 the snapshot has expired.
         """
         try:
-            plan = self._plan((table.name.schema, table.name.name), table.snapshot.id, (), where, ())
+            plan = self._reads.plan_read(
+                (table.name.schema, table.name.name), table.snapshot.id, (), where, ()
+            )
         except SnapshotNotFoundError as error:
             theirs = "follows the one that we planned on, which was expired meanwhile"
-            head = self.current_snapshot().id
+            head = self._reads.current_snapshot().id
             raise TransactionConflictError("replace rows of it", theirs, str(table.name), head) from error
-        changes = overwrite.changes_of_condition(self._reading, self._catalog, plan, self.locate, found)
+        changes = overwrite.changes_of_condition(
+            self._lake.reading, self._lake.catalog, plan, self._lake.locate, found
+        )
         return tuple(changes)
 
     def too_large_to_read(self, table: TableSnapshot, where: str) -> ScanPlan | None:
@@ -265,8 +219,8 @@ class LakeWrites(LakeReads):
         Raises:
             InvalidPredicateError, ColumnNotFoundError: the condition cannot be read.
         """
-        plan = self._plan((table.name.schema, table.name.name), table.snapshot.id, (), where, ())
-        return overwrite.too_large_to_read(self._reading, self._catalog, plan)
+        plan = self._reads.plan_read((table.name.schema, table.name.name), table.snapshot.id, (), where, ())
+        return overwrite.too_large_to_read(self._lake.reading, self._lake.catalog, plan)
 
     def replacing_partitions(
         self, table: TableSnapshot, partitions: Collection[PartitionValues]
@@ -277,18 +231,18 @@ class LakeWrites(LakeReads):
             UnsupportedFeatureError: a file may hold rows of one beside others.
         """
         changes = overwrite.changes_of_partitions(
-            self._reading, self._catalog, table, partitions, self.locate
+            self._lake.reading, self._lake.catalog, table, partitions, self._lake.locate
         )
         return tuple(changes)
 
     def next_column_id(self, table: TableSnapshot) -> int:
         """Return a column id that the table never had."""
-        with self._reading() as connection:
-            return read.next_column_id(connection, self._catalog.tables, table.table_id)
+        with self._lake.reading() as connection:
+            return read.next_column_id(connection, self._lake.catalog.tables, table.table_id)
 
     def has_live_rows(self, table: TableSnapshot) -> bool:
         """Whether the table has a live data file, or live rows in the catalog."""
-        return BaseRows(self._catalog, self._reading).has_live(table)
+        return BaseRows(self._lake.catalog, self._lake.reading).has_live(table)
 
     def keyed_commit(
         self, key: CommitKey, on_clear: OnClear = OnClear.REPLACE, *, starts_over: bool = False
@@ -301,14 +255,14 @@ class LakeWrites(LakeReads):
         Raises:
             ZombieCommitError: a later generation of the same task has committed.
         """
-        self._refuse_unwritable()
-        with translated(self._catalog.dialect.engine.url):
-            commit_keys.ensure_table(self._catalog)
+        self._lake.refuse_unwritable()
+        with self._lake.translated():
+            commit_keys.ensure_table(self._lake.catalog)
             if starts_over:
-                commit_keys.start_over(self._catalog, key)
-            with self._catalog.dialect.reading() as connection:
-                found = commit_keys.records(connection, self._catalog, key)
-                seen = commit_keys.replay(connection, self._catalog, found, key, on_clear)
+                commit_keys.start_over(self._lake.catalog, key)
+            with self._lake.catalog.dialect.reading() as connection:
+                found = commit_keys.records(connection, self._lake.catalog, key)
+                seen = commit_keys.replay(connection, self._lake.catalog, found, key, on_clear)
         return KeyedCommit(key, on_clear, seen)
 
     def replaced_rows(self, replay: Replay, at: SnapshotId) -> tuple[Change, ...]:
@@ -319,10 +273,10 @@ class LakeWrites(LakeReads):
         Raises:
             StorageError: a file that may hold such rows, beside others, cannot be read.
         """
-        with self._reading() as connection:
-            snapshot = self._snapshot(connection, at)
-            found = find_earlier_rows(connection, self._catalog, snapshot, replay.replaced)
-        return tuple(change for one in found for change in replaced_rows(one, self.locate))
+        with self._lake.reading() as connection:
+            snapshot = self._lake.snapshot(connection, at)
+            found = find_earlier_rows(connection, self._lake.catalog, snapshot, replay.replaced)
+        return tuple(change for one in found for change in replaced_rows(one, self._lake.locate))
 
     def row_changes(self, table: TableSnapshot, changes: RowChanges) -> Stage:
         """Return what is to be committed of a job that changed rows of a table, as it read it.
@@ -334,8 +288,8 @@ class LakeWrites(LakeReads):
                 table has other columns.
             StorageError: a delete file cannot be read.
         """
-        self._refuse_unwritable()
+        self._lake.refuse_unwritable()
         file_ids = [one.data_file_id for one in changes.deletes]
-        with self._reading() as connection:
-            targets = read_targets(connection, self._catalog, table, file_ids, changes.inlined)
-        return changes_of_job(targets, changes, self.locate)
+        with self._lake.reading() as connection:
+            targets = read_targets(connection, self._lake.catalog, table, file_ids, changes.inlined)
+        return changes_of_job(targets, changes, self._lake.locate)

@@ -1,8 +1,9 @@
-"""An open lake: its connections, what they refuse, and what a snapshot is called by."""
+"""An open lake: its connections, what they refuse, and how snapshots are named."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,6 @@ from sqlalchemy.exc import DBAPIError
 
 from airflow_provider_ducklake.catalog.database.connect import shown
 from airflow_provider_ducklake.catalog.dialects.opened import Catalog
-from airflow_provider_ducklake.catalog.drafting.base_lake import Definitions
 from airflow_provider_ducklake.catalog.snapshot import read_snapshots
 from airflow_provider_ducklake.errors import (
     CatalogRefusedError,
@@ -25,15 +25,16 @@ from airflow_provider_ducklake.spec.versions import CURRENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from typing import Self
 
     from sqlalchemy import Connection
     from sqlalchemy.engine import URL
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
-    from airflow_provider_ducklake.spec.snapshots import Snapshot
+    from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
     from airflow_provider_ducklake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.transaction.changes import SchemaRef
+    from airflow_provider_ducklake.transaction.lake_draft import SchemaDraft
 
 
 At = int | datetime | None
@@ -41,8 +42,24 @@ _CHECK = "Check that the database runs, and the connection's address and login; 
 _SHOWN = 120  # characters of a statement in an error
 
 
+@dataclass(slots=True)
+class Definitions:
+    """Schemas and tables as one schema version has them: any change of them raises it, whoever makes it.
+
+    Kept from one transaction to the next; options are not versioned, and not kept.
+    """
+
+    schema_version: int = -1
+    schemas: dict[str, SchemaDraft | None] = field(default_factory=dict)
+    tables: dict[tuple[SchemaRef, str], tuple[TableSnapshot, int] | None] = field(default_factory=dict)
+
+    def at(self, schema_version: int) -> Definitions:
+        """Return the definitions of a schema version, empty where they are not known."""
+        return self if self.schema_version == schema_version else Definitions(schema_version)
+
+
 class OpenLake:
-    """What ``Lake`` is made of: see there."""
+    """What the parts of a ``Lake`` share."""
 
     def __init__(  # noqa: PLR0913 - ``Lake.connect`` alone calls it
         self,
@@ -58,31 +75,39 @@ class OpenLake:
         self.version = tables.version
         self.data_path = data_path or lake_wide.texts.get("data_path", "")
         self.encrypted = lake_wide.flag("encrypted")
-        self._catalog = Catalog(dialect, tables, self.data_path, foreign_files)
+        self.catalog = Catalog(dialect, tables, self.data_path, foreign_files)
         self.storage_options = dict(storage_options or {})
-        self._definitions = Definitions()
+        self.definitions = Definitions()
 
     def close(self) -> None:
         """Close the connections to the catalog."""
-        self._catalog.dialect.engine.dispose()
+        self.catalog.dialect.engine.dispose()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"Lake({shown(self._catalog.dialect.engine.url)!r})"
+    @property
+    def url(self) -> URL:
+        """The address of the catalog database."""
+        return self.catalog.dialect.engine.url
 
     @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        with translated(self._catalog.dialect.engine.url), self._catalog.dialect.reading() as connection:
+    def translated(self) -> Iterator[None]:
+        """Turn an error of the database into ours."""
+        with translated(self.url):
+            yield
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Open a connection for questions that see one state of the catalog."""
+        with translated(self.url), self.catalog.dialect.reading() as connection:
             yield connection
 
-    def _snapshot(self, connection: Connection, at: At) -> Snapshot:
+    def snapshot(self, connection: Connection, at: At) -> Snapshot:
+        """Return a snapshot by its id or an aware time; None: the newest.
+
+        Raises:
+            SnapshotNotFoundError: there is none, or it has expired.
+        """
         moment = aware(at) if isinstance(at, datetime) else at
-        return read_snapshots.snapshot_at(connection, self._catalog, moment)
+        return read_snapshots.snapshot_at(connection, self.catalog, moment)
 
     def locate(self, path: str) -> Location:
         """Return where a lake path lies, with this lake's storage options."""
@@ -97,15 +122,15 @@ class OpenLake:
             UntrustedValueError: it is not below the data path, and the lake was not opened with
                 ``foreign_files``.
         """
-        self._catalog.check_writable(directory)
+        self.catalog.check_writable(directory)
 
-    def _refuse_unwritable(self) -> None:
+    def refuse_unwritable(self) -> None:
         """Refuse to change lakes whose files or catalog we cannot work on, before anything starts."""
         if self.version is not CURRENT:
             raise UnsupportedVersionError(self.version.value, [CURRENT.value])
-        self._refuse_unusable()
+        self.refuse_unusable()
 
-    def _refuse_unusable(self) -> None:
+    def refuse_unusable(self) -> None:
         """Refuse lakes whose files we cannot read, before anything starts."""
         if not is_absolute(self.data_path):
             raise UnsupportedFeatureError(

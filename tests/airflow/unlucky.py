@@ -33,7 +33,7 @@ def loses_the_answer(lake: Lake) -> Iterator[None]:
         connection.connection.driver_connection.commit()
         raise ConnectionResetError
 
-    engine = lake._catalog.dialect.engine
+    engine = lake._lake.catalog.dialect.engine
     event.listen(engine, "commit", act)
     try:
         yield

@@ -136,7 +136,7 @@ def holder(lake, duckdb_catalog):  # noqa: ARG001 - made first
 
 
 def test_a_file_that_another_process_keeps_open_is_named_with_what_to_do(lake, duckdb_catalog, holder):
-    lake._catalog.dialect.patience_seconds = 0.3
+    lake._lake.catalog.dialect.patience_seconds = 0.3
 
     with pytest.raises(CatalogUnavailableError) as raised:
         lake.current_snapshot()
@@ -155,7 +155,7 @@ def test_another_process_is_waited_for(lake, holder):
 
 
 def test_readers_share_the_file_and_a_writer_waits_for_them(lake):
-    dialect = lake._catalog.dialect
+    dialect = lake._lake.catalog.dialect
     written = threading.Event()
 
     def write() -> None:

@@ -689,9 +689,9 @@ def after_commit(lake: Lake) -> Iterator[None]:
         connection.connection.driver_connection.commit()
         lose_connection(connection)
 
-    event.listen(lake._catalog.dialect.engine, "commit", lose)
+    event.listen(lake._lake.catalog.dialect.engine, "commit", lose)
     yield
-    event.remove(lake._catalog.dialect.engine, "commit", lose)
+    event.remove(lake._lake.catalog.dialect.engine, "commit", lose)
 
 
 @contextmanager

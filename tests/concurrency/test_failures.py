@@ -67,7 +67,7 @@ def change_everything(lake: Lake, before_commit: Callable[[], None] = lambda: No
 @contextmanager
 def before_statement(lake: Lake, number: int, act: Callable[[int], None]) -> Iterator[Callable[[], None]]:
     """Call `act` with the backend's id before that statement of the commit; the value yielded arms it."""
-    engine = lake._catalog.dialect.engine
+    engine = lake._lake.catalog.dialect.engine
     seen = [-(10**6)]
 
     def listener(connection, cursor, statement, parameters, context, executemany):  # noqa: ARG001
@@ -152,7 +152,7 @@ def test_an_error_of_any_statement_sent_with_the_commit_leaves_nothing_behind(ne
                 statement = ";\n".join([*texts[:place], "SELECT 1/0", *texts[place:]])
             return statement, parameters
 
-        event.listen(lake._catalog.dialect.engine, "before_cursor_execute", break_statement, retval=True)
+        event.listen(lake._lake.catalog.dialect.engine, "before_cursor_execute", break_statement, retval=True)
         for place in range(100):
             try:
                 change_everything(lake)
@@ -228,7 +228,7 @@ def test_an_interruption_in_commit_keeps_the_files(lake, error):
 @contextmanager
 def impatient(lake: Lake, milliseconds: int = 50) -> Iterator[None]:
     """Let SQLite give up a lock soon, which takes it a minute otherwise."""
-    engine = lake._catalog.dialect.engine
+    engine = lake._lake.catalog.dialect.engine
 
     def hurry(connection, _record) -> None:
         connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
@@ -349,7 +349,7 @@ def test_an_interruption_while_waiting_for_the_lock_is_what_comes_out(new_catalo
 
         before = signal.signal(signal.SIGALRM, interrupt)
         try:
-            with lake._catalog.dialect.writing():
+            with lake._lake.catalog.dialect.writing():
                 signal.setitimer(signal.ITIMER_REAL, 0.3)
                 with pytest.raises(error):
                     lake.append_arrow("old", ROWS)
@@ -373,10 +373,12 @@ def test_a_pooler_that_lost_the_server_in_commit_leaves_it_open(new_catalog, sta
                 statement += f"; DO $$BEGIN RAISE 'server lost' USING ERRCODE = '{state}'; END$$"
             return statement, parameters
 
-        event.listen(lake._catalog.dialect.engine, "before_cursor_execute", answer_as_a_pooler, retval=True)
+        event.listen(
+            lake._lake.catalog.dialect.engine, "before_cursor_execute", answer_as_a_pooler, retval=True
+        )
         with pytest.raises(CommitStateUnknownError):
             lake.append_arrow("old", ROWS)
-        event.remove(lake._catalog.dialect.engine, "before_cursor_execute", answer_as_a_pooler)
+        event.remove(lake._lake.catalog.dialect.engine, "before_cursor_execute", answer_as_a_pooler)
 
         assert len(parquet_files(lake) - files) == 2
         assert lake.read_arrow("old").num_rows == 4

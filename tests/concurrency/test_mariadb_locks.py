@@ -108,9 +108,9 @@ def test_our_append_that_loses_to_a_conflicting_commit_says_so_and_leaves_no_fil
 @pytest.fixture
 def impatient(lake: Lake) -> Lake:
     """Let the server give up a row lock after a second, which takes it a minute otherwise."""
-    with lake._catalog.dialect.engine.connect() as connection:
+    with lake._lake.catalog.dialect.engine.connect() as connection:
         connection.exec_driver_sql("SET innodb_lock_wait_timeout = 1")
-    lake._catalog.dialect.lock_timeout_seconds = 0.1
+    lake._lake.catalog.dialect.lock_timeout_seconds = 0.1
     return lake
 
 
@@ -138,7 +138,7 @@ def test_a_commit_lock_that_is_not_given_up_ends_the_attempts_with_nothing_commi
 
 
 def test_the_commit_lock_is_free_after_a_commit_a_failure_and_an_expiry(lake, foreign):
-    dialect = lake._catalog.dialect
+    dialect = lake._lake.catalog.dialect
     assert len(dialect.lock_name.encode()) <= 64
 
     def is_free() -> bool:
@@ -158,12 +158,12 @@ def test_the_commit_lock_is_free_after_a_commit_a_failure_and_an_expiry(lake, fo
 
 def test_each_database_has_a_lock_of_its_own(lake, new_catalog):
     other = new_catalog("mariadb")
-    with Lake.create(other.sqlalchemy_url, other.data_path) as second, lake._catalog.dialect.writing():
+    with Lake.create(other.sqlalchemy_url, other.data_path) as second, lake._lake.catalog.dialect.writing():
         assert second.commit(0, [CHANGE], CommitInfo()).attempts == 1
 
 
 def test_a_reader_sees_one_state_while_others_commit(lake):
-    dialect, tables = lake._catalog.dialect, lake._catalog.tables
+    dialect, tables = lake._lake.catalog.dialect, lake._lake.catalog.tables
     count = tables["snapshot"].select()
     with dialect.reading() as connection:
         before = connection.execute(count).all()

@@ -11,9 +11,11 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_provider_ducklake.catalog.committing.committer import Committer
 from airflow_provider_ducklake.catalog.drafting.ddl import apply_ddl
 from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.catalog.open_lake import OpenLake
 from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
 from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
@@ -37,19 +39,30 @@ from tests.interop.compacting import compacted_files
 INFO = CommitInfo("test", "verbs")
 
 
+class PausingCommitter(Committer):
+    """Lets something happen before it commits."""
+
+    before: Callable[[], object]
+
+    def commit_planned(self, *arguments: Any, **named: Any) -> Any:
+        self.before()
+        return super().commit_planned(*arguments, **named)
+
+
 class PausingLake(Lake):
     """A lake to which something happens once, between the plan of a commit and the commit."""
 
     meanwhile: Callable[[], object] | None = None
 
+    def __init__(self, lake: OpenLake) -> None:
+        committer = PausingCommitter(lake)
+        committer.before = self.pause
+        super().__init__(lake, committer)
+
     def pause(self) -> None:
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             meanwhile()
-
-    def commit_planned(self, *arguments: Any, **named: Any) -> Any:
-        self.pause()
-        return super().commit_planned(*arguments, **named)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """What restored lakes show, at every snapshot, and what is left of them when all else is gone."""
 
+from airflow_provider_ducklake.catalog.committing.committer import Committer
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.spec.names.identifiers import quote
 from tests.interop.comparison import differences, multiset, tables_of
@@ -64,8 +65,16 @@ class Interrupted(Lake):
     meanwhile = staticmethod(lambda: None)
     afterwards = staticmethod(lambda: None)
 
+    def __init__(self, lake):
+        super().__init__(lake, _InterruptedCommitter(lake))
+        self.committer.of = self
+
+
+class _InterruptedCommitter(Committer):
+    of: Interrupted
+
     def commit_stages(self, *arguments, **named):
-        self.meanwhile()
+        self.of.meanwhile()
         committed = super().commit_stages(*arguments, **named)
-        self.afterwards()
+        self.of.afterwards()
         return committed

@@ -224,7 +224,7 @@ def test_files_merged_meanwhile_are_copied_as_well(old):
             return lake.locate(path)
 
         files = migrating.Files(locate, lambda: None)
-        result = migrating.migrate(lake._catalog, files, dry_run=False, backup=False)
+        result = migrating.migrate(lake._lake.catalog, files, dry_run=False, backup=False)
 
     assert result.files == 3
     with open_lake(old.catalog) as reference:
@@ -247,7 +247,7 @@ def test_a_snapshot_committed_meanwhile_undoes_the_migration(old, new_catalog):
                 other.execute(text(f"INSERT INTO ducklake_snapshot SELECT {copied} {source}"))
                 other.commit()
 
-        engine = lake._catalog.dialect.engine
+        engine = lake._lake.catalog.dialect.engine
         event.listen(engine, "before_cursor_execute", commit_snapshot)
         with pytest.raises(TransactionConflictError, match="27"):
             lake.migrate()
@@ -271,7 +271,7 @@ def test_files_that_are_named_stay_when_a_later_step_is_tried_again(old, new_cat
                 happened.append(statement)
                 raise pymysql.err.OperationalError(1205, "Lock wait timeout exceeded")
 
-        engine = lake._catalog.dialect.engine
+        engine = lake._lake.catalog.dialect.engine
         event.listen(engine, "before_cursor_execute", lose_a_race)
         lake.migrate()
         event.remove(engine, "before_cursor_execute", lose_a_race)

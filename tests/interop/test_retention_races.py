@@ -248,7 +248,7 @@ class Play:
 
     @contextmanager
     def interrupting(self, lake: Lake) -> Iterator[None]:
-        engine = lake._catalog.dialect.engine
+        engine = lake._lake.catalog.dialect.engine
         is_dead = False
 
         def kill() -> None:

@@ -271,7 +271,7 @@ def commit_while_others_do(lake: Lake, others: int) -> tuple[int, list[str]]:
 
     table = lake.table_snapshot("t", with_files=True)
     stage = lake.row_changes(table, row_changes(lake, table, {table.files[0].id: [7]}))
-    committed = commit(lake._catalog, PlannedCommit((stage,), CommitInfo("me", "m")), locate)
+    committed = commit(lake._lake.catalog, PlannedCommit((stage,), CommitInfo("me", "m")), locate)
     return committed.id, written
 
 
@@ -413,7 +413,7 @@ def test_a_file_ends_only_when_its_last_row_goes_whatever_the_catalog_counts(sql
 
 
 def inflate_delete_count(lake: Lake, count: int) -> None:
-    deletes = lake._catalog.tables["delete_file"]
-    with lake._catalog.dialect.writing() as connection:
+    deletes = lake._lake.catalog.tables["delete_file"]
+    with lake._lake.catalog.dialect.writing() as connection:
         connection.execute(deletes.update().values(delete_count=count))
         connection.commit()

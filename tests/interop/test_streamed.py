@@ -18,7 +18,7 @@ QUERY = select(MANY.c.i).order_by(MANY.c.i)
 def test_all_rows_come_and_who_stops_early_leaves_nothing_open(new_catalog, kind):
     catalog = new_catalog(kind)
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-        dialect = lake._catalog.dialect
+        dialect = lake._lake.catalog.dialect
         with dialect.writing() as connection:
             MANY.create(connection)
             connection.execute(MANY.insert(), [{"i": number} for number in range(COUNT)])

@@ -205,7 +205,7 @@ def test_what_we_write_is_whole_in_every_database_and_can_be_mended(catalog):
         _history(lake)
         assert lake.verify(with_notes=True) == []
 
-        with lake._catalog.dialect.writing() as connection:
+        with lake._lake.catalog.dialect.writing() as connection:
             for statement in BROKEN:
                 connection.execute(text(statement))
             connection.commit()

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.catalog.snapshot.registered_files import registered
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spec.names.paths import CatalogPath
 from airflow_provider_ducklake.spec.partitioning import hive_values
@@ -15,7 +16,7 @@ from airflow_provider_ducklake.storage.parquet.foreign_files import inspect_file
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from airflow_provider_ducklake.catalog.lake_reads import LakeReads
+    from airflow_provider_ducklake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.transaction.table_draft import TableDraft
 
@@ -32,7 +33,7 @@ class FileRules:
 
 
 def foreign_files(
-    lake: LakeReads, draft: TableDraft, paths: Sequence[str], rules: FileRules, added: Collection[str]
+    lake: OpenLake, draft: TableDraft, paths: Sequence[str], rules: FileRules, added: Collection[str]
 ) -> list[DataFile]:
     """Return what the table is to have of the files; those without rows are left out.
 
@@ -49,7 +50,9 @@ def foreign_files(
     for path in found:
         if (problem := CatalogPath(path, is_relative=False).problem_below(lake.data_path)) is not None:
             raise InvalidInputError(f"{path} {problem}, so that this lake would not read it.")
-    _refuse_known(found, added, lake.registered_files(found))
+    with lake.reading() as connection:
+        known = registered(connection, lake.catalog, found)
+    _refuse_known(found, added, known)
     files = (_inspected(lake, draft, path, rules) for path in found)
     return [file for file in files if file is not None]
 
@@ -67,7 +70,7 @@ def _refuse_known(paths: Sequence[str], added: Collection[str], registered: Coll
         seen.add(path)
 
 
-def _inspected(lake: LakeReads, draft: TableDraft, path: str, rules: FileRules) -> DataFile | None:
+def _inspected(lake: OpenLake, draft: TableDraft, path: str, rules: FileRules) -> DataFile | None:
     file = inspect_file(
         lake.locate(path),
         draft.columns,

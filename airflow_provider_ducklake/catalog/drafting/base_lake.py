@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.catalog.drafting.base_rows import BaseRows, Reading
-from airflow_provider_ducklake.catalog.snapshot import read
+from airflow_provider_ducklake.catalog.drafting.base_rows import BaseRows
+from airflow_provider_ducklake.catalog.snapshot import read, read_snapshots
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
 from airflow_provider_ducklake.spec.ids import SchemaId
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, fold
@@ -17,26 +17,10 @@ from airflow_provider_ducklake.transaction.table_draft import TableDraft
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from airflow_provider_ducklake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.catalog.database.questions import Question
+    from airflow_provider_ducklake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.spec.options import OptionRow
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
-    from airflow_provider_ducklake.transaction.changes import SchemaRef
-
-
-@dataclass(slots=True)
-class Definitions:
-    """Schemas and tables as one schema version has them: any change of them raises it, whoever makes it.
-
-    Kept from one transaction to the next; options are not versioned, and not kept.
-    """
-
-    schema_version: int = -1
-    schemas: dict[str, SchemaDraft | None] = field(default_factory=dict)
-    tables: dict[tuple[SchemaRef, str], tuple[TableSnapshot, int] | None] = field(default_factory=dict)
-
-    def at(self, schema_version: int) -> Definitions:
-        """Return the definitions of a schema version, empty where they are not known."""
-        return self if self.schema_version == schema_version else Definitions(schema_version)
 
 
 class CatalogBase(BaseLake):
@@ -45,21 +29,28 @@ class CatalogBase(BaseLake):
     ``rows`` answers what is asked about the rows of its tables.
     """
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        snapshot: Snapshot,
-        reading: Reading,
-        definitions: Definitions,
-        options: Sequence[OptionRow],
-    ) -> None:
+    def __init__(self, lake: OpenLake, snapshot: Snapshot, options: Sequence[OptionRow]) -> None:
         self.snapshot_id = snapshot.id
-        self._catalog = catalog
+        self._catalog = lake.catalog
         self._snapshot = snapshot
-        self._reading = reading
-        self._definitions = definitions
+        self._reading = lake.reading
+        self._definitions = lake.definitions
         self._option_rows = options
-        self.rows = BaseRows(catalog, reading)
+        self.rows = BaseRows(lake.catalog, lake.reading)
+
+    @classmethod
+    def newest(cls, lake: OpenLake) -> CatalogBase:
+        """Return the newest snapshot, with the options of this moment."""
+        tables = lake.catalog.tables
+        questions: dict[str, Question[Any]] = {
+            "head": read_snapshots.which_head(tables),
+            "options": read.which_options(tables),
+        }
+        with lake.translated():
+            answers = lake.catalog.dialect.ask_at_once(questions)
+        head = answers["head"]
+        lake.definitions = lake.definitions.at(head.schema_version)
+        return cls(lake, head, answers["options"])
 
     def schema(self, name: str) -> SchemaDraft | None:
         known = self._definitions.schemas

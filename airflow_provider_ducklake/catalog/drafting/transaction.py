@@ -12,8 +12,10 @@ from uuid6 import uuid7
 
 from airflow_provider_ducklake.catalog.committing.planned import PlannedCommit, Stage
 from airflow_provider_ducklake.catalog.committing.unused_files import remove_unused
+from airflow_provider_ducklake.catalog.drafting.base_lake import CatalogBase
 from airflow_provider_ducklake.catalog.drafting.row_changes import delete_changes
 from airflow_provider_ducklake.catalog.drafting.table_definition import table_definition
+from airflow_provider_ducklake.catalog.snapshot.scan import Wanted, find_scan
 from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
     InvalidInputError,
@@ -50,8 +52,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from airflow_provider_ducklake.catalog.committing.committer import Committer
     from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit
-    from airflow_provider_ducklake.catalog.lake_writes import LakeWrites
+    from airflow_provider_ducklake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot
     from airflow_provider_ducklake.transaction.lake_draft import ViewDraft
@@ -67,13 +70,16 @@ class LakeTransaction:
     an ``SqlExpression``.
     """
 
-    def __init__(self, lake: LakeWrites, info: CommitInfo, keyed: KeyedCommit | None = None) -> None:
+    def __init__(
+        self, lake: OpenLake, committer: Committer, info: CommitInfo, keyed: KeyedCommit | None = None
+    ) -> None:
         done = keyed.seen.done if keyed is not None else ()
         self.committed: CommittedSnapshot | None = CommittedSnapshot.earlier(done) if done else None
         self._lake = lake
+        self._committer = committer
         self._info = info
         self._keyed = keyed
-        self._base = lake.newest()
+        self._base = CatalogBase.newest(lake)
         self._draft = LakeDraft(self._base, lake.data_path, lambda: str(uuid7()))
         self._new_files: list[str] = []
 
@@ -106,7 +112,7 @@ class LakeTransaction:
         if changes:
             self._info.check(self._base.lake_options)
         stage = Stage(self._base.snapshot_id, changes)
-        return self._lake.commit_planned(PlannedCommit((stage,), self._info, self._keyed))
+        return self._committer.commit_planned(PlannedCommit((stage,), self._info, self._keyed))
 
     # Schemas
 
@@ -237,7 +243,8 @@ class LakeTransaction:
             raise InvalidInputError(
                 f"Delete the rows of {draft.name} before the transaction adds rows to it or alters it."
             )
-        plan = self._lake.scan(base.name, at=base.snapshot.id, columns=(), where=where)
+        with self._lake.translated():
+            plan = find_scan(self._lake.catalog, base.name, base.snapshot.id, Wanted((), where))
         given_rows.check_size(plan, max_bytes)
         chosen = given_rows.matching_positions(plan, self._lake.locate)
         row_ids = given_rows.matching_row_ids(plan)

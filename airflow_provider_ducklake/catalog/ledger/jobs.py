@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 
 NAME = "airflow_ducklake_job"
 _ID_LENGTH = 64
+STAGE_TTL = timedelta(days=7)  # how long a staged write waits for its commit before a clean-up takes it
 
 
 @dataclass(frozen=True, slots=True)

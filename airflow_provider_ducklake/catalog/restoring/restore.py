@@ -11,7 +11,7 @@ from uuid import uuid4
 from airflow_provider_ducklake.catalog.committing.planned import Stage
 from airflow_provider_ducklake.catalog.committing.unused_files import remove_unused
 from airflow_provider_ducklake.catalog.drafting.row_changes import delete_changes, read_targets
-from airflow_provider_ducklake.catalog.ledger import restore_log
+from airflow_provider_ducklake.catalog.ledger import jobs, restore_log
 from airflow_provider_ducklake.catalog.restoring.plan import RestoreResult, plan_restore
 from airflow_provider_ducklake.catalog.restoring.read_restore import with_statistics
 from airflow_provider_ducklake.errors import CommitStateUnknownError
@@ -28,9 +28,9 @@ from airflow_provider_ducklake.transaction.changes import DropTable, EndFiles, R
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from airflow_provider_ducklake.catalog.committing.committer import Committer
     from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit
-    from airflow_provider_ducklake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.catalog.lake_writes import LakeWrites
+    from airflow_provider_ducklake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.catalog.restoring.plan import Planned, PlannedTable, RestoreRequest
     from airflow_provider_ducklake.catalog.restoring.read_restore import TableHistory
     from airflow_provider_ducklake.planning.upkeep.restore import RewriteBin
@@ -45,8 +45,8 @@ log = logging.getLogger(__name__)
 
 
 def restore(
-    lake: LakeWrites,
-    catalog: Catalog,
+    lake: OpenLake,
+    committer: Committer,
     request: RestoreRequest,
     info: CommitInfo,
     keyed: KeyedCommit | None = None,
@@ -64,17 +64,17 @@ def restore(
     """
     if keyed is not None and keyed.seen.done:
         return RestoreResult(None, committed=CommittedSnapshot.earlier(keyed.seen.done))
-    planned = plan_restore(lake.locate, catalog, request)
+    planned = plan_restore(lake.locate, lake.catalog, request)
     if planned.has_changes or planned.unchanged:
-        restore_log.prepare(catalog, dry_run=request.dry_run)
+        restore_log.prepare(lake.catalog, dry_run=request.dry_run)
     if request.dry_run or not (planned.has_changes or planned.unchanged):
         _log(planned, request)
         return planned.result(dry_run=request.dry_run)
-    work = _Work(lake, catalog)
+    work = _Work(lake)
     stage = work.stage(planned)
     info = replace(info, extra={**(info.extra or {}), **planned.noted})
     try:
-        committed = lake.commit_stages([stage], info, keyed=keyed, job_ids=work.job_ids)
+        committed = committer.commit_stages([stage], info, keyed=keyed, job_ids=work.job_ids)
     except CommitStateUnknownError:
         raise
     except Exception:  # did not land; an interruption may follow COMMIT and keeps the files
@@ -90,8 +90,7 @@ def restore(
 class _Work:
     """A restore under way: the files that it has written, and the jobs that protect them."""
 
-    lake: LakeWrites
-    catalog: Catalog
+    lake: OpenLake
     paths: list[str] = field(default_factory=list)
     job_ids: list[str] = field(default_factory=list)
 
@@ -132,8 +131,8 @@ class _Work:
             deletes = tuple(one.delete_file.id if one.delete_file else None for one in files.ended)
             yield EndFiles(now.table_id, now.name, tuple(one.id for one in files.ended), deletes)
         if files.shortened:
-            with self.catalog.dialect.reading() as connection:
-                targets = read_targets(connection, self.catalog, now, list(files.shortened))
+            with self.lake.catalog.dialect.reading() as connection:
+                targets = read_targets(connection, self.lake.catalog, now, list(files.shortened))
             yield from delete_changes(targets, files.shortened, (), self.lake.locate)
 
     def _new_files(self, planned: PlannedTable) -> Iterator[RestoredFile]:
@@ -144,7 +143,7 @@ class _Work:
         settings = ParquetSettings.of_options(table.options)
         job_id, numbers = str(uuid4()), count()
         prefix = f"{root}ducklake-{job_id}"
-        self.lake.register_job(job_id, prefix, target_of_write(prefix))
+        jobs.register(self.lake.catalog, job_id, prefix, target_of_write(prefix))
         self.job_ids.append(job_id)
 
         def path_in(folders: str) -> str:
@@ -161,8 +160,8 @@ class _Work:
 
         copies = [(file.path, next_path(file.path)) for file in files.copied]
         in_threads(lambda ends: planned.restoring.copy(*ends), copies)
-        with self.catalog.dialect.reading() as connection:
-            known = with_statistics(connection, self.catalog, table.table_id, files.copied)
+        with self.lake.catalog.dialect.reading() as connection:
+            known = with_statistics(connection, self.lake.catalog, table.table_id, files.copied)
         if planned.new is not None:
             known = [without_bounds(file, planned.history.retyped) for file in known]
         for file, (_, path) in zip(known, copies, strict=True):
@@ -179,7 +178,7 @@ class _Work:
         """Remove what was written: nothing landed."""
         remove_unused(self.paths, self.lake.locate)
         for job_id in self.job_ids:
-            self.lake.release_job(job_id)
+            jobs.release(self.lake.catalog, job_id)
 
 
 def _hive_folders(path: str, root: str) -> str:

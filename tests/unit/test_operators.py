@@ -1,0 +1,34 @@
+"""How operators are made: they keep what they are given, and data goes by return values."""
+
+import ast
+from pathlib import Path
+
+import airflow_provider_ducklake
+
+OPERATORS = Path(airflow_provider_ducklake.__file__).parent / "operators"
+
+
+def attributes_set_late(path: Path) -> list[str]:
+    """Return the attributes of ``self`` that a file sets outside of ``__init__``."""
+    found = []
+    for function in ast.walk(ast.parse(path.read_text())):
+        if isinstance(function, ast.FunctionDef) and function.name != "__init__":
+            for node in ast.walk(function):
+                is_set = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+                if is_set and isinstance(node.value, ast.Name) and node.value.id == "self":
+                    found.append(f"{path.name}:{node.lineno} self.{node.attr}")
+    return found
+
+
+def test_no_attribute_of_an_operator_is_set_outside_of_its_constructor():
+    files = sorted(OPERATORS.glob("*.py"))
+
+    assert len(files) > 15
+    assert [one for path in files for one in attributes_set_late(path)] == []
+
+
+def test_a_late_attribute_would_be_found(tmp_path):
+    path = tmp_path / "operator.py"
+    path.write_text("class A:\n    def run(self):\n        self.found, other.found = 1, 2\n")
+
+    assert attributes_set_late(path) == ["operator.py:3 self.found"]
