@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.reports.table_info import TableInfo
     from airflow_provider_ducklake.spec.commit_key import CommitKey
     from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot, JsonValue
+    from airflow_provider_ducklake.writes.session import LakeSession
     from airflow_provider_ducklake.writes.staged import Staged
 
 _TEST_TIMEOUT_SECONDS = 5
@@ -179,6 +180,12 @@ class DuckLakeHook(BaseHook):
         The catalog is asked here, for one snapshot; Spark only sees files.
         """
         return self.lake().read_spark(spark, table, at=at, columns=columns, where=where)
+
+    def session(self, spark: Any, *, author: str | None = None) -> LakeSession:  # noqa: ANN401 - a SparkSession
+        """Return the lake in a SparkSession of yours: the operators' verbs without another job."""
+        from airflow_provider_ducklake.writes.session import LakeSession  # noqa: PLC0415 - heavy
+
+        return LakeSession(spark, self.lake(), author=author)
 
     def duckdb_attach(self, alias: str = "lake") -> str:
         """Return the statement by which DuckDB attaches the lake as ``alias``, without the password.

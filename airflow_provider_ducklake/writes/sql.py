@@ -57,8 +57,9 @@ log = logging.getLogger(__name__)
 class Sql:
     """Queries over a lake, and where their rows go; see ``DuckLakeSparkSQLOperator`` for the arguments.
 
-    ``consumer`` is needed with ``incremental``; ``starts_over`` says that what is noted of it under the
-    commit's key was left by a run of the same name that was deleted.
+    ``views`` are names that the session has already. ``consumer`` is needed with ``incremental``;
+    ``starts_over`` says that what is noted of it under the commit's key was left by a run of the same name
+    that was deleted.
     """
 
     sql: str | Sequence[str] | None = None
@@ -66,6 +67,7 @@ class Sql:
     tables: str | Sequence[str] = ()
     targets: Mapping[str, str] | None = None
     sources: Mapping[str, Any] | None = None
+    views: tuple[str, ...] = ()
     schema: str = DEFAULT_SCHEMA
     at: int | datetime | str | None = None
     incremental: bool | str | Sequence[str] = False
@@ -111,8 +113,9 @@ class Sql:
     def _statements(self) -> tuple[SparkStatement, ...]:
         if self.sql is None:
             return ()
-        check_view_names(self.sources or ())
-        return parse_spark_sql(self.sql, tuple(self.sources or ()), self.schema)
+        names = (*(self.sources or ()), *self.views)
+        check_view_names(names)
+        return parse_spark_sql(self.sql, names, self.schema)
 
     def _modes(self, statements: Sequence[SparkStatement]) -> dict[QualifiedName, WriteMode]:
         """Return the tables to be written, each with the first thing that is done to it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import SparkJobError, StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
@@ -22,7 +22,7 @@ from airflow_provider_ducklake.storage.files.filesystem import split_scheme
 from airflow_provider_ducklake.storage.files.process_options import process_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -95,15 +95,26 @@ def unreadable_request(uri: str, error: StorageError) -> str:
 
 
 def _run(request: JobRequest) -> tuple[WriteResult, ...] | RowChanges:
+    spark = start_session(f"ducklake {request.verb} {request.tables}")
+    try:
+        return do(spark, request, process_options())
+    finally:
+        spark.stop()
+
+
+def do(
+    spark: SparkSession, request: JobRequest, storage_options: Mapping[str, Any]
+) -> tuple[WriteResult, ...] | RowChanges:
+    """Do what the request asks for, in a session that reaches the lake's store by these options.
+
+    Raises:
+        UnsupportedFeatureError: another release asks for it.
+    """
     verb = _VERBS.get(request.verb)
     if verb is None:
         raise UnsupportedFeatureError(f"This release of the job knows no {request.verb!r}.")
-    spark = start_session(f"ducklake {request.verb} {request.tables}")
-    try:
-        reach_buckets(spark, _directories(request), process_options())
-        return verb(spark, request)
-    finally:
-        spark.stop()
+    reach_buckets(spark, _directories(request), storage_options)
+    return verb(spark, request)
 
 
 def _directories(request: JobRequest) -> list[str]:

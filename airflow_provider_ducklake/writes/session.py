@@ -1,0 +1,352 @@
+"""The operators' verbs in a SparkSession that is there already: in notebooks, scripts, ``@task.pyspark``."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule, RewriteRule
+from airflow_provider_ducklake.planning.writing.write import InsertMode, SchemaEvolution
+from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
+from airflow_provider_ducklake.spec.consumption import Consumer
+from airflow_provider_ducklake.spec.names.identifiers import DEFAULT_SCHEMA
+from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.writes.compaction import Compact, compact
+from airflow_provider_ducklake.writes.delete import Delete
+from airflow_provider_ducklake.writes.given_rows import GivenRows
+from airflow_provider_ducklake.writes.insert import Insert
+from airflow_provider_ducklake.writes.insert_choice import InsertChoice, check_partition_by
+from airflow_provider_ducklake.writes.merge import Merge
+from airflow_provider_ducklake.writes.merge_arguments import (
+    SOURCE_ALIAS,
+    TARGET_ALIAS,
+    check_aliases,
+    check_has_clause,
+    clauses_of,
+)
+from airflow_provider_ducklake.writes.run import run
+from airflow_provider_ducklake.writes.sql import Sql
+from airflow_provider_ducklake.writes.update import Update
+from airflow_provider_ducklake.writes.verb import Commit, Results
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.planning.upkeep.flush import FlushResult
+    from airflow_provider_ducklake.spark.job.request import JobRequest
+    from airflow_provider_ducklake.spec.names.identifiers import TableName
+    from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot, JsonValue
+    from airflow_provider_ducklake.writes.verb import Summary, Verb
+
+DataFrame = Any  # pyspark is imported in spark/ only
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSubmitter:
+    """Runs jobs in this process, by a session that is there: no second JVM, no zip, no files between."""
+
+    spark: Any
+
+    def ready(self) -> None:
+        """Do nothing: the session runs; see ``Submitter``."""
+
+    def resolve(self, source: Any) -> Any:  # noqa: ANN401 - as users give it
+        """Refuse a source that names an Airflow connection; see ``Submitter``."""
+        if hasattr(source, "get") and "conn_id" in source:
+            raise InvalidInputError(
+                f"conn_id={source['conn_id']!r}: connections are Airflow's. Read the rows by spark.read, and "
+                "give the DataFrame."
+            )
+        return source
+
+    def check(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
+        """Do nothing: Spark itself says at once what is wrong; see ``Submitter``."""
+
+    def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
+        """Run the job's own code; see ``Submitter``."""
+        from airflow_provider_ducklake.spark.jobs.here import give_package, run_here  # noqa: PLC0415 - PySpark
+
+        give_package(self.spark)
+        return Results.of(run_here(self.spark, request, storage_options))
+
+    def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
+        """Do nothing: there are no documents; see ``Submitter``."""
+
+
+class LakeSession:
+    """A lake in a SparkSession of yours.
+
+    The methods take the arguments of the operators, under their names, and raise the same errors. Each write
+    is one snapshot, and returns it; None where nothing was to be written. With a ``commit_key``, a string of
+    your choice, a write is made once however often it is run: later runs return the first one's snapshot.
+    Settings and temporary views of the session are as before when a write returns.
+    """
+
+    def __init__(self, spark: Any, lake: Lake, *, author: str | None = None) -> None:  # noqa: ANN401 - a SparkSession
+        self._spark = spark
+        self._lake = lake
+        self._author = author
+        self._submitter = SessionSubmitter(spark)
+
+    def read(
+        self,
+        table: TableName,
+        at: int | datetime | None = None,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+    ) -> DataFrame:
+        """Return a table's rows at a snapshot; see ``Lake.read_spark``."""
+        return self._lake.read_spark(self._spark, table, at, columns, where)
+
+    def changes(self, table: TableName, start: int | datetime, end: int | datetime) -> DataFrame:
+        """Return how a table's rows changed from one snapshot to another; see ``Lake.changes``.
+
+        Columns: ``snapshot_id``, ``rowid``, ``change_type``, then the table's at the end; in no order.
+        """
+        from airflow_provider_ducklake.spark.read import read_changes  # noqa: PLC0415 - PySpark
+
+        plan = self._lake.changes(table, start, end).plan
+        return read_changes(self._spark, plan, storage_options=self._lake.storage_options)
+
+    def insert(  # noqa: PLR0913 - the operator's, by name
+        self,
+        table: TableName,
+        source: Any = None,  # noqa: ANN401 - a DataFrame, a path or a mapping
+        *,
+        sql: str | None = None,
+        sources: Mapping[str, Any] | None = None,
+        create_table: bool = False,
+        partition_by: str | Sequence[str] = (),
+        mode: str = InsertMode.APPEND.value,
+        overwrite_where: str | None = None,
+        schema_evolution: str = SchemaEvolution.STRICT.value,
+        zorder_by: str | Sequence[str] = (),
+        engine: str = "auto",
+        commit_message: str | None = None,
+        commit_key: str | CommitKey | None = None,
+    ) -> CommittedSnapshot | None:
+        """Insert the rows of a DataFrame, a path or a query; see ``DuckLakeSparkInsertOperator``."""
+        check_partition_by(partition_by, create_table=create_table)
+        choice = InsertChoice.of(mode, overwrite_where, schema_evolution, zorder_by)
+        with self._given(source, sql, sources) as rows:
+            verb = Insert(table, rows, choice, create_table, partition_by, engine)
+            return self._run(verb, commit_message, commit_key)
+
+    def delete(
+        self,
+        table: TableName,
+        where: str,
+        *,
+        engine: str = "auto",
+        commit_message: str | None = None,
+        commit_key: str | CommitKey | None = None,
+    ) -> CommittedSnapshot | None:
+        """Delete the rows for which a condition is true; see ``DuckLakeSparkDeleteOperator``."""
+        return self._run(Delete(table, where, engine), commit_message, commit_key)
+
+    def update(  # noqa: PLR0913 - the operator's, by name
+        self,
+        table: TableName,
+        set: Mapping[str, str],  # noqa: A002 - SQL's own word
+        where: str | None = None,
+        *,
+        engine: str = "auto",
+        commit_message: str | None = None,
+        commit_key: str | CommitKey | None = None,
+    ) -> CommittedSnapshot | None:
+        """Change columns of rows; see ``DuckLakeSparkUpdateOperator``."""
+        return self._run(Update(table, set, where, engine), commit_message, commit_key)
+
+    def merge(  # noqa: PLR0913 - the operator's, by name
+        self,
+        table: TableName,
+        source: Any = None,  # noqa: ANN401 - a DataFrame, a path or a mapping
+        on: str | Sequence[str] = (),
+        *,
+        sql: str | None = None,
+        sources: Mapping[str, Any] | None = None,
+        source_table: TableName | None = None,
+        when_matched: Sequence[Mapping[str, Any]] = (),
+        when_not_matched: Sequence[Mapping[str, Any]] = (),
+        when_not_matched_by_source: Sequence[Mapping[str, Any]] = (),
+        update_all: bool = False,
+        insert_all: bool = False,
+        target_alias: str = TARGET_ALIAS,
+        source_alias: str = SOURCE_ALIAS,
+        engine: str = "auto",
+        commit_message: str | None = None,
+        commit_key: str | CommitKey | None = None,
+    ) -> CommittedSnapshot | None:
+        """Update, delete and insert rows by those of a source; see ``DuckLakeSparkMergeOperator``."""
+        matched = clauses_of(when_matched, "update", all_columns=update_all)
+        not_matched = clauses_of(when_not_matched, "insert", all_columns=insert_all)
+        check_has_clause(matched, not_matched, when_not_matched_by_source)
+        check_aliases(target_alias, source_alias)
+        with self._given(source, sql, sources, source_table=source_table) as rows:
+            verb = Merge(
+                table,
+                on,
+                rows,
+                source_table,
+                matched,
+                not_matched,
+                when_not_matched_by_source,
+                target_alias,
+                source_alias,
+                engine,
+            )
+            return self._run(verb, commit_message, commit_key)
+
+    def sql(  # noqa: PLR0913 - the operator's, by name
+        self,
+        sql: str | Sequence[str],
+        *,
+        sources: Mapping[str, Any] | None = None,
+        schema: str = DEFAULT_SCHEMA,
+        at: int | datetime | str | None = None,
+        incremental: bool | str | Sequence[str] = False,
+        consumer: str | None = None,
+        full_refresh: bool = False,
+        engine: str = "auto",
+        commit_message: str | None = None,
+        commit_key: str | CommitKey | None = None,
+    ) -> CommittedSnapshot | None:
+        """Run ``INSERT`` and ``CREATE TABLE … AS`` statements over the lake's tables, as one snapshot.
+
+        See ``DuckLakeSparkSQLOperator``. ``incremental`` needs a ``consumer``.
+        """
+        if (incremental is not False) != (consumer is not None):
+            raise InvalidInputError("incremental and consumer go together: say who consumes the changes.")
+        if full_refresh and incremental is False:
+            raise InvalidInputError("full_refresh goes with incremental.")
+        with self._given(None, "", sources) as rows:
+            verb = Sql(
+                sql=sql,
+                sources=rows.sources,
+                views=tuple(name for name, one in (sources or {}).items() if _is_frame(one)),
+                schema=schema,
+                at=at,
+                incremental=incremental,
+                consumer=None if consumer is None else Consumer(consumer),
+                full_refresh=full_refresh,
+                engine=engine,
+            )
+            key = commit_key or (None if consumer is None else CommitKey((str(uuid4()),)))
+            return self._run(verb, commit_message, key)
+
+    def merge_adjacent_files(  # noqa: PLR0913 - the operator's, by name
+        self,
+        table: TableName,
+        *,
+        where: str | None = None,
+        target_file_size: int | None = None,
+        min_file_size: int | None = None,
+        max_file_size: int | None = None,
+        max_input_files: int | None = None,
+        max_output_files: int | None = None,
+        older_than: datetime | None = None,
+        commit_every: int | None = None,
+        sort: bool = True,
+        zorder_by: str | Sequence[str] = (),
+        commit_message: str | None = None,
+    ) -> Summary:
+        """Make large files of small ones; see ``DuckLakeSparkMergeAdjacentFilesOperator``."""
+        limits: dict[str, Any] = {
+            "target_file_size": target_file_size,
+            "min_file_size": min_file_size,
+            "max_file_size": max_file_size,
+            "max_input_files": max_input_files,
+            "max_output_files": max_output_files,
+        }
+        rule = MergeRule(**{name: value for name, value in limits.items() if value is not None})
+        return self._compact(
+            Compact(table, rule, where, older_than, commit_every, sort, zorder_by), commit_message
+        )
+
+    def rewrite_data_files(  # noqa: PLR0913 - the operator's, by name
+        self,
+        table: TableName,
+        *,
+        delete_threshold: float | None = None,
+        target_file_size: int | None = None,
+        max_input_files: int | None = None,
+        max_output_files: int | None = None,
+        commit_every: int | None = None,
+        sort: bool = True,
+        zorder_by: str | Sequence[str] = (),
+        commit_message: str | None = None,
+    ) -> Summary:
+        """Rewrite files that lost many rows; see ``DuckLakeSparkRewriteDataFilesOperator``."""
+        limits: dict[str, Any] = {
+            "target_file_size": target_file_size,
+            "max_input_files": max_input_files,
+            "max_output_files": max_output_files,
+        }
+        given = {name: value for name, value in limits.items() if value is not None}
+        rule = RewriteRule(delete_threshold, **given)
+        return self._compact(
+            Compact(table, rule, commit_every=commit_every, sort=sort, zorder_by=zorder_by), commit_message
+        )
+
+    def flush_inlined_data(
+        self,
+        table: TableName | None = None,
+        *,
+        schema: str | None = None,
+        min_rows: int = 0,
+        commit_message: str | None = None,
+    ) -> list[FlushResult]:
+        """Move inlined rows and deletes to Parquet files; see ``Lake.flush_inlined_data``."""
+        info = CommitInfo(self._author, commit_message)
+        return self._lake.flush_inlined_data(table, schema=schema, min_rows=min_rows, info=info)
+
+    def _compact(self, verb: Compact, commit_message: str | None) -> Summary:
+        info = CommitInfo(self._author, commit_message)
+        return compact(verb, self._lake, self._submitter, info)
+
+    def _run(
+        self, verb: Verb, commit_message: str | None, commit_key: str | CommitKey | None
+    ) -> CommittedSnapshot | None:
+        key = CommitKey((commit_key,)) if isinstance(commit_key, str) else commit_key
+        extra: dict[str, JsonValue] | None = None if key is None else {"commit_key": list(key.names)}
+        info = CommitInfo(self._author, commit_message, extra)
+        info.check(self._lake.effective_options())
+        keyed = None if key is None else self._lake.keyed_commit(key, OnClear.APPEND)
+        return run(verb, self._lake, self._submitter, Commit(info, keyed)).committed
+
+    @contextmanager
+    def _given(
+        self,
+        source: Any,  # noqa: ANN401 - a DataFrame, a path or a mapping
+        sql: str | None,
+        sources: Mapping[str, Any] | None,
+        **others: object,
+    ) -> Iterator[GivenRows]:
+        """Yield the rows that are given; DataFrames among them are views as long as this lasts."""
+        frames = {name: one for name, one in (sources or {}).items() if _is_frame(one)}
+        given = {name: one for name, one in (sources or {}).items() if name not in frames}
+        GivenRows(source, sql, None, sources).check(**others)
+        if _is_frame(source):
+            view = f"_ducklake_given_{uuid4().hex}"
+            frames[view] = source
+            source, sql = None, f"SELECT * FROM {view}"  # noqa: S608 - a name of ours
+        for one in frames.values():
+            if one.sparkSession is not self._spark:
+                raise InvalidInputError(
+                    "A DataFrame of another SparkSession was given; make it by this session's."
+                )
+        from airflow_provider_ducklake.spark.jobs.here import kept_views  # noqa: PLC0415 - PySpark
+
+        with kept_views(self._spark, list(frames)):
+            for name, one in frames.items():
+                one.createOrReplaceTempView(f"`{name}`")
+            yield GivenRows(source, sql, None, given)
+
+
+def _is_frame(source: object) -> bool:
+    return hasattr(source, "createOrReplaceTempView")

@@ -1,0 +1,187 @@
+"""The operators' verbs in a session that is there already: rows, exactly-once, and the session as it was."""
+
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import InvalidInputError, SchemaMismatchError, SourceNotFoundError
+from airflow_provider_ducklake.writes.session import LakeSession
+from tests.reference.duckdb_lake import open_lake
+
+KILLS = {"ci": 2, "full": 20}
+LATEST_KILL = 12.0  # seconds; a first write of a new session takes about as long
+
+
+@pytest.fixture
+def lake(sqlite_catalog) -> Iterator[Lake]:
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("main.t", {"id": "int64", "name": "varchar"})
+        yield lake
+
+
+@pytest.fixture
+def session(spark, lake) -> LakeSession:
+    return LakeSession(spark, lake, author="notebook")
+
+
+def rows(spark, *ids: int):
+    return spark.createDataFrame([(one, f"n{one}") for one in ids], "id bigint, name string")
+
+
+def seen_by_duckdb(catalog, query: str = "SELECT id, name FROM t ORDER BY id") -> list[tuple]:
+    with open_lake(catalog) as reference:
+        return reference.sql(query)
+
+
+def test_each_verb_is_one_snapshot(session, spark, lake, sqlite_catalog):
+    first = session.insert("main.t", rows(spark, 1, 2, 3, 4), commit_message="four")
+    session.delete("main.t", "id = 4")
+    session.update("main.t", {"name": "upper(name)"}, "id = 3")
+    session.merge("main.t", rows(spark, 1, 9), ["id"], update_all=True, insert_all=True)
+    last = session.sql(
+        "CREATE TABLE main.counts AS SELECT count(*) AS n FROM main.t JOIN more USING (id)",
+        sources={"more": rows(spark, 1, 9)},
+    )
+
+    assert last.id == first.id + 4
+    assert seen_by_duckdb(sqlite_catalog) == [(1, "n1"), (2, "n2"), (3, "N3"), (9, "n9")]
+    assert seen_by_duckdb(sqlite_catalog, "FROM counts") == [(2,)]
+    assert session.read("main.t", where="id > 2").count() == 2
+    kinds = session.changes("main.t", first.id + 1, last.id).groupBy("change_type").count().collect()
+    assert {one["change_type"]: one["count"] for one in kinds} == {
+        "delete": 1,
+        "update_preimage": 2,
+        "update_postimage": 2,
+        "insert": 1,
+    }
+    recorded = lake.snapshots()[first.id]
+    assert (recorded.author, recorded.message) == ("notebook", "four")
+    assert lake.verify() == []
+    assert lake.protected_prefixes() == frozenset()
+
+
+def test_compaction_and_flush(session, spark, lake, sqlite_catalog):
+    for ids in [(0, 4), (1,), (2,), (3,)]:
+        session.insert("main.t", rows(spark, *ids))
+    session.delete("main.t", "id = 0")
+
+    assert session.merge_adjacent_files("main.t")["files_created"] == 1
+    assert session.rewrite_data_files("main.t", delete_threshold=0)["files_compacted"] == 1
+    session.flush_inlined_data()
+
+    assert [one for one, _ in seen_by_duckdb(sqlite_catalog)] == [1, 2, 3, 4]
+    assert lake.verify() == []
+
+
+def test_a_write_without_rows_makes_no_snapshot(session, spark, lake):
+    before = lake.current_snapshot().id
+
+    assert session.insert("main.t", rows(spark, 1).where("false")) is None
+    assert session.delete("main.t", "id = 77") is None
+
+    assert lake.current_snapshot().id == before
+
+
+def test_a_key_commits_once(session, spark, sqlite_catalog):
+    first = session.insert("main.t", rows(spark, 1), commit_key="night")
+
+    again = session.insert("main.t", rows(spark, 1), commit_key="night")
+
+    assert (again.id, again.is_earlier) == (first.id, True)
+    assert seen_by_duckdb(sqlite_catalog) == [(1, "n1")]
+
+
+def test_changes_are_consumed_once(session, spark, lake):
+    session.sql("CREATE TABLE main.log AS SELECT 0 AS id, 'none' AS kind")
+    copy = "INSERT INTO main.log SELECT CAST(id AS INT), change_type FROM main.t"
+    session.insert("main.t", rows(spark, 1, 2))
+    session.sql(copy, incremental=True, consumer="copy")
+    session.insert("main.t", rows(spark, 3))
+    session.sql(copy, incremental=True, consumer="copy")
+
+    assert session.sql(copy, incremental=True, consumer="copy") is None
+    assert lake.row_count("main.log") == 4
+
+
+def test_the_session_is_as_before(session, spark):
+    mine = rows(spark, 5)
+    mine.createOrReplaceTempView("orders")
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "77")
+    before = dict(spark.conf.getAll)
+    views = {one.name for one in spark.catalog.listTables()}
+    try:
+        session.insert("main.t", rows(spark, 1))
+        session.insert("main.t", sql="SELECT * FROM orders", sources={"orders": rows(spark, 2)})
+        session.sql("INSERT INTO main.t SELECT * FROM orders", sources={"orders": rows(spark, 3)})
+        session.update("main.t", {"name": "'x'"})
+
+        assert {key: value for key, value in before.items() if spark.conf.get(key) != value} == {}
+        assert {one.name for one in spark.catalog.listTables()} == views
+        assert [one.id for one in spark.table("orders").collect()] == [5]
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", "true")
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+        spark.catalog.dropTempView("orders")
+
+
+def test_errors_are_those_of_the_operators(session, spark, lake, tmp_path):
+    before = lake.current_snapshot().id
+    with pytest.raises(SchemaMismatchError, match="extra"):
+        session.insert("main.t", rows(spark, 1).selectExpr("*", "1 AS extra"))
+    with pytest.raises(SourceNotFoundError, match=r"nothing\.csv"):
+        session.insert("main.t", str(tmp_path / "nothing.csv"))
+    with pytest.raises(InvalidInputError, match="Give exactly one of source, sql"):
+        session.insert("main.t")
+    with pytest.raises(InvalidInputError, match="connections are Airflow's"):
+        session.insert("main.t", {"format": "jdbc", "conn_id": "erp"})
+    with pytest.raises(InvalidInputError, match="another SparkSession"):
+        session.insert("main.t", spark.newSession().range(3))
+    with pytest.raises(InvalidInputError, match="incremental and consumer go together"):
+        session.sql("INSERT INTO main.t SELECT * FROM main.t", incremental=True)
+    lake.set_option("require_commit_message", value=True)
+    with pytest.raises(InvalidInputError, match="message"):
+        session.insert("main.t", rows(spark, 1))
+
+    assert lake.current_snapshot().id == before
+    assert lake.protected_prefixes() == frozenset()
+
+
+def _insert_in_a_process(url: str, key: str) -> None:
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - in the new process
+
+    settings = {"spark.master": "local[1]", "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
+    builder = SparkSession.builder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    with Lake.connect(url) as lake:
+        LakeSession(spark, lake).insert("main.t", rows(spark, 1, 2, 3), commit_key=key)
+
+
+def test_processes_that_are_killed_insert_once(lake, sqlite_catalog, size, seed):
+    choose, context = random.Random(f"{seed} session"), multiprocessing.get_context("spawn")
+    for number in range(KILLS[size]):
+        for is_killed in (True, True, False):
+            process = context.Process(
+                target=_insert_in_a_process, args=(sqlite_catalog.sqlalchemy_url, f"run {number}")
+            )
+            process.start()
+            if is_killed:
+                process.join(choose.uniform(2, LATEST_KILL))
+                process.kill()
+            process.join()
+            assert process.exitcode in (0, -signal.SIGKILL)
+        assert process.exitcode == 0
+        assert lake.row_count("main.t") == 3 * (number + 1)
+    time.sleep(1)  # for JVMs that outlive their driver
+    assert lake.verify() == []
