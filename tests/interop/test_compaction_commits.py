@@ -8,8 +8,8 @@ import pytest
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.planning.upkeep.compaction import Bin, Compaction, MergeRule
 from airflow_provider_ducklake.planning.writing.write import plan_write
+from airflow_provider_ducklake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.spark.job.compaction_io import read_records, write_record
-from airflow_provider_ducklake.spark.job.compaction_json import decode_compaction, encode_compaction
 from airflow_provider_ducklake.spark.job.request import CompactionSource, job_directory
 from airflow_provider_ducklake.spark.jobs.compact import compact_bin
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
@@ -44,7 +44,7 @@ def merged_in(lake: Lake, compaction: Compaction, staging_id: str | None = None)
     table = lake.table_snapshot("t")
     plan = plan_write(table, job_directory(table.root, str(uuid.uuid4())))
     for files in compaction.bins:
-        alone = decode_compaction(encode_compaction(Compaction(compaction.table, (files,))))
+        alone = decode(encode(Compaction(compaction.table, (files,)), Compaction), Compaction)
         compact_bin(CompactionSource(alone, staging_id, table.partition_spec.id), plan)
     return job_directory(table.root, staging_id)
 

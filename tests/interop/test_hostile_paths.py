@@ -314,6 +314,13 @@ def note(scene: Scene, job_id: str, noted: JobTarget | None) -> None:
     scene.sql(statement, *values, job_id)
 
 
+def _redirect(document: dict[str, Any], redirect: dict[str, Any]) -> None:
+    target = document["target"] | redirect
+    if target["kind"] == "new":  # which has no ids of its own
+        del target["table_id"], target["partition_id"]
+    document["target"] = target
+
+
 def test_no_document_has_the_files_of_any_job_go_to_another_table(scene):
     with scene.lake() as lake:
         staged, other = stage(lake, "main.t", rows_of(100)), lake.table_snapshot("other")
@@ -325,7 +332,7 @@ def test_no_document_has_the_files_of_any_job_go_to_another_table(scene):
             note(scene, staged.job_id, noted)
             for redirect in redirects:
                 path.write_text(honest)
-                put(path, lambda document, redirect=redirect: document["target"].update(redirect))
+                put(path, lambda document, redirect=redirect: _redirect(document, redirect))
                 with pytest.raises(UntrustedValueError, match=staged.job_id):
                     read_staged(lake, uri)
             path.write_text(honest)

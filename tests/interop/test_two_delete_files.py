@@ -4,7 +4,8 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.spark.job import plan_json
+from airflow_provider_ducklake.planning.reading.scan import ScanPlan
+from airflow_provider_ducklake.spark.job.codec import decode, encode
 from tests.reference.duckdb_lake import open_lake
 
 STATEMENTS = (
@@ -44,7 +45,7 @@ def test_they_travel_with_a_plan(flushed):
     lake, last = flushed
     plan = lake.scan("t", at=last)
 
-    sent = plan_json.decode_scan(plan_json.encode_scan(plan))
+    sent = decode(encode(plan, ScanPlan), ScanPlan)
 
     assert [one.older_delete_files for one in sent.files] == [one.older_delete_files for one in plan.files]
 

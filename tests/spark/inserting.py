@@ -13,7 +13,7 @@ from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
 from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult, plan_write
 from airflow_provider_ducklake.spark.job import job_io
-from airflow_provider_ducklake.spark.job.job_json import decode_plan, encode_plan
+from airflow_provider_ducklake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.spark.job.request import (
     Dataset,
     DatasetSource,
@@ -45,7 +45,7 @@ def insert(
     plan = choice.plan(lake, target, job_directory(target.root, job_id))
     replaced = choice.to_be_found(lake, target)
     if replaced is None:
-        result, found = write(df, decode_plan(encode_plan(plan)), engine), None
+        result, found = write(df, decode(encode(plan, WritePlan), WritePlan), engine), None
     else:
         plans = (plan_write(target, f"{plan.directory}updated/"), plan)
         job = JobRequest(job_id, OverwriteSource(stored(df, plan), replaced), plans, "overwrite", engine)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from airflow_provider_ducklake import errors
 from airflow_provider_ducklake.planning.writing.write import ParquetSettings, WritePlan, WriteResult
-from airflow_provider_ducklake.spark.job import error_json, job_io, job_json
-from airflow_provider_ducklake.spark.job.data_file_json import decode_data_file, encode_data_file
+from airflow_provider_ducklake.spark.job import error_json, job_io
+from airflow_provider_ducklake.spark.job.codec import decode, dumps, encode, loads
 from airflow_provider_ducklake.spark.job.documents import reading
 from airflow_provider_ducklake.spark.job.error_json import decode_error, encode_error
 from airflow_provider_ducklake.spark.job.request import (
@@ -25,6 +25,7 @@ from airflow_provider_ducklake.spark.job.request import (
     TransformSource,
     source_of,
 )
+from airflow_provider_ducklake.spark.job.results import Batch, summary
 from airflow_provider_ducklake.spec.files import DataFile
 from airflow_provider_ducklake.spec.ids import ColumnId
 from airflow_provider_ducklake.spec.partitioning import (
@@ -114,7 +115,7 @@ sources = st.one_of(
 
 
 def through_json(document):
-    return job_json.loads(job_json.dumps(document), "a test's document")
+    return loads(dumps(document), "a test's document")
 
 
 @given(
@@ -136,7 +137,7 @@ def test_a_request_reads_back_as_it_was(source, schema, fields, table, partition
     )
     request = JobRequest(JOB_ID, source, (plan,), engine="arrow")
 
-    assert job_json.decode_request(through_json(job_json.encode_request(request))) == request
+    assert decode(through_json(encode(request, JobRequest)), JobRequest) == request
 
 
 @given(files=st.lists(data_files, max_size=3).map(tuple), schema=schemas, fields=partition_fields)
@@ -144,10 +145,11 @@ def test_a_request_reads_back_as_it_was(source, schema, fields, table, partition
 def test_a_result_reads_back_as_it_was(files, schema, fields):
     result = WriteResult(schema, fields, files, 7, "native", {"seconds": 1.5, "application_id": None})
 
-    summary = through_json(job_json.encode_summary(result))
-    back = tuple(decode_data_file(through_json(encode_data_file(file))) for file in files)
+    batch = Batch(**summary(result), query_id="q", batch_id=0, job_id=JOB_ID, data_files=files)
+    back = decode(through_json(encode(batch, Batch)), Batch)
 
-    assert job_json.decode_result(summary, back) == result
+    assert back == batch
+    assert WriteResult(**summary(back), data_files=back.data_files) == result
 
 
 ERRORS = [
@@ -382,9 +384,9 @@ def test_options_become_the_texts_that_spark_reads():
 
 
 def test_the_operators_side_loads_neither_pyspark_nor_pyarrow():
-    modules = "job_io, job_json, job_request, package_zip"
+    modules = "job_io, codec, forms, request, package_zip"
     unwanted = {"pyspark", "pyarrow", "fsspec", "airflow", "sqlalchemy"}
-    code = f"import sys; from airflow_provider_ducklake.spark import {modules}\n"
+    code = f"import sys; from airflow_provider_ducklake.spark.job import {modules}\n"
     code += f"sys.exit(','.join({unwanted} & set(sys.modules)))"
 
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).stderr == b"\n"

@@ -19,8 +19,9 @@ from airflow_provider_ducklake.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
+from airflow_provider_ducklake.planning.reading.change_feed import ChangeFeedPlan
 from airflow_provider_ducklake.planning.writing.write import append_to_existing, plan_write
-from airflow_provider_ducklake.spark.job.plan_json import decode_read, encode_read
+from airflow_provider_ducklake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.spark.job.request import job_directory
 from airflow_provider_ducklake.spark.jobs.insert import write
 from airflow_provider_ducklake.spark.read import read_changes, read_table
@@ -117,7 +118,7 @@ def test_changes_of_rows(sqlite_catalog, spark, scenario):
             found = 0
             for start, stop in ((0, end), (end // 2, end - 1)):
                 feed = lake.changes("t", start, stop)
-                plan = decode_read(loads(dumps(encode_read(feed.plan))))
+                plan = decode(loads(dumps(encode(feed.plan, ChangeFeedPlan))), ChangeFeedPlan)
                 expected = feed.read_arrow()
                 of_stop = {name: types.get(name, "VARCHAR") for name in expected.column_names}
 

@@ -16,7 +16,7 @@ from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, S
 from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
 from airflow_provider_ducklake.planning.writing.write import plan_write
-from airflow_provider_ducklake.spark.job.job_json import decode_request, encode_request
+from airflow_provider_ducklake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.spark.job.request import (
     Action,
     Clause,
@@ -70,7 +70,7 @@ class Twins:
         directory = job_directory(plan.table.root, job_id)
         plans = tuple(plan_write(plan.table, f"{directory}{name}/") for name in ("updated", "inserted"))
         request = JobRequest(job_id, RowChangeSource(plan, **changes), plans, verb="merge")
-        done = change_rows(spark, decode_request(encode_request(request)))
+        done = change_rows(spark, decode(encode(request, JobRequest), JobRequest))
         self.lake.commit_stages([self.lake.row_changes(plan.table, done)], CommitInfo("test", "change"))
         return done
 

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.planning.upkeep.compaction import Compaction, MergeRule, RewriteRule
 from airflow_provider_ducklake.planning.writing.write import RowOrder, plan_write
-from airflow_provider_ducklake.spark.job.job_json import decode_request, encode_request
+from airflow_provider_ducklake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.spark.job.request import CompactionSource, JobRequest, job_directory
 from airflow_provider_ducklake.spark.jobs.compact import compact
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
@@ -38,7 +38,7 @@ def compacted(spark, lake: Lake, planned: Compaction, order: RowOrder | None = N
     partition_id = None if table.partition_spec is None else table.partition_spec.id
     source = CompactionSource(planned, staging_id, partition_id)
     request = JobRequest(job_id, source, (plan,), verb="merge_adjacent")
-    compact(spark, decode_request(json.loads(json.dumps(encode_request(request)))))
+    compact(spark, decode(json.loads(json.dumps(encode(request, JobRequest))), JobRequest))
     assert list(commit_compacted(lake, table, job_directory(table.root, staging_id), CommitInfo()))
 
 

@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError, SchemaMismatchError, StorageError
 from airflow_provider_ducklake.planning.writing.write import plan_write
-from airflow_provider_ducklake.spark.job.job_json import decode_request, encode_request
+from airflow_provider_ducklake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.spark.job.request import Dataset, JobRequest, LakeSource, Step, job_directory
 from airflow_provider_ducklake.spark.jobs.sql import run_sql
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
@@ -53,7 +53,7 @@ def run(spark, lake: Lake) -> Run:
             plan_write(table, f"{job_directory(table.root, job_id)}{number}/") for number in range(times)
         )
         request = JobRequest(job_id, source, plans, verb="sql")
-        request = decode_request(encode_request(request))  # as it travels
+        request = decode(encode(request, JobRequest), JobRequest)  # as it travels
         results = run_sql(spark, request)
         paths = [file.path for result in results for file in result.data_files]
         assert sum(result.rows_written for result in results) == sum(map(rows_in, paths))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.spark.job import job_json
+from airflow_provider_ducklake.spark.job.codec import decode, dumps, encode, loads
 from airflow_provider_ducklake.spark.job.documents import check_once, check_own_files, reading
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ def write_record(
     directory: str, compacted: MergedFile | RewrittenFile, storage_options: StorageOptions = None
 ) -> None:
     """Write down that a file is complete, and what it is to replace."""
-    from airflow_provider_ducklake.spark.job.compaction_json import encode_compacted  # noqa: PLC0415 - no DAG file needs it
     from airflow_provider_ducklake.storage.files.filesystem import write_bytes  # noqa: PLC0415 - loads pyarrow
+    from airflow_provider_ducklake.transaction.changes import MergedFile, RewrittenFile  # noqa: PLC0415 - no DAG file needs it
 
     uri = f"{directory}{_FOLDER}{uuid.uuid4()}.json"
-    write_bytes(uri, job_json.dumps(encode_compacted(compacted)), storage_options, private=True)
+    write_bytes(uri, dumps(encode(compacted, MergedFile | RewrittenFile)), storage_options, private=True)
 
 
 def read_records(
@@ -38,16 +38,17 @@ def read_records(
         UntrustedValueError: a record names a file that the job with the directory cannot have written, or
             that another record names.
     """
-    from airflow_provider_ducklake.spark.job.compaction_json import decode_compacted  # noqa: PLC0415
     from airflow_provider_ducklake.storage.files.filesystem import file_sizes, read_bytes  # noqa: PLC0415
     from airflow_provider_ducklake.storage.files.parallel import in_threads  # noqa: PLC0415
+    from airflow_provider_ducklake.transaction.changes import MergedFile, RewrittenFile  # noqa: PLC0415
 
     folder = directory + _FOLDER
     uris = [folder + name for name in file_sizes(folder, storage_options) if name.endswith(".json")]
 
     def read(uri: str) -> MergedFile | RewrittenFile:
         with reading(uri):
-            found = decode_compacted(job_json.loads(read_bytes(uri, storage_options), uri))
+            document = loads(read_bytes(uri, storage_options), uri)
+            found: MergedFile | RewrittenFile = decode(document, MergedFile | RewrittenFile)
         check_own_files(() if found.file is None else (found.file.path,), directory, uri)
         return found
 

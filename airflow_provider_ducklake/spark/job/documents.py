@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError, UntrustedValueError
+from airflow_provider_ducklake.spark.job.codec import DocumentError
 from airflow_provider_ducklake.spec.names.identifiers import check_name
 from airflow_provider_ducklake.spec.names.paths import is_of_job
 from airflow_provider_ducklake.spec.schema import Default
@@ -41,7 +42,8 @@ def reading(document: str) -> Iterator[None]:
     except DuckLakeError:
         raise
     except _OF_OTHER_DOCUMENTS as error:
-        problem = f"{type(error).__name__}: {error}"[:_LONGEST_PROBLEM]
+        kind = "" if isinstance(error, DocumentError) else f"{type(error).__name__}: "
+        problem = f"{kind}{error}"[:_LONGEST_PROBLEM]
         raise SparkJobError(
             f"{document} is not what a job of this release writes ({problem}); refusing to commit it. Run "
             "the task that wrote it again."

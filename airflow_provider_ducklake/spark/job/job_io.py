@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from airflow_provider_ducklake.errors import (
     DuckLakeError,
@@ -21,9 +21,8 @@ from airflow_provider_ducklake.errors import (
 )
 from airflow_provider_ducklake.planning.writing.job_target import JobTarget, digest
 from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
-from airflow_provider_ducklake.planning.writing.write import NewTable
-from airflow_provider_ducklake.spark.job import job_json
-from airflow_provider_ducklake.spark.job.data_file_json import decode_data_file, encode_data_file
+from airflow_provider_ducklake.planning.writing.write import NewTable, WriteResult
+from airflow_provider_ducklake.spark.job.codec import Json, decode, dumps, encode, loads
 from airflow_provider_ducklake.spark.job.documents import (
     check_defaults,
     check_once,
@@ -35,7 +34,6 @@ from airflow_provider_ducklake.spark.job.documents import (
     reading,
 )
 from airflow_provider_ducklake.spark.job.error_json import decode_error, encode_error
-from airflow_provider_ducklake.spark.job.kinds import integer
 from airflow_provider_ducklake.spark.job.request import (
     Dataset,
     DatasetSource,
@@ -49,10 +47,20 @@ from airflow_provider_ducklake.spark.job.request import (
     job_directory,
     source_of,
 )
+from airflow_provider_ducklake.spark.job.results import (
+    DeletesPart,
+    Done,
+    Part,
+    RowChangesDone,
+    Stage,
+    StagedTarget,
+    Written,
+    staged_target,
+    summary,
+)
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.writing.staged import StagedWrite, Target
-    from airflow_provider_ducklake.planning.writing.write import WriteResult
     from airflow_provider_ducklake.spec.files import DataFile
 
 __all__ = [
@@ -92,6 +100,8 @@ __all__ = [
 REQUEST, DONE, ERROR, STAGE = "request.json", "_DONE", "_ERROR.json", "stage.json"
 _STAGE_URI = re.compile(r".*/ducklake-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/stage\.json", re.DOTALL)
 FILES_PER_PART = 1_000
+_T = TypeVar("_T")
+_REQUEST_VERSION = 3  # of requests, which are read by the release that writes them
 StorageOptions: TypeAlias = Mapping[str, Any] | None
 
 
@@ -102,14 +112,20 @@ def request_uri(directory: str) -> str:
 
 def write_request(request: JobRequest, storage_options: StorageOptions = None) -> str:
     """Write the request (mode 0600 locally) and return its URI."""
+    from airflow_provider_ducklake.storage.files.filesystem import write_bytes  # noqa: PLC0415 - loads pyarrow
+
     uri = request_uri(request.directory)
-    _write(uri, job_json.encode_request(request), storage_options)
+    write_bytes(uri, _bytes_of(request), storage_options, private=True)
     return uri
+
+
+def _bytes_of(request: JobRequest) -> bytes:
+    return dumps(encode(request, JobRequest), _REQUEST_VERSION)
 
 
 def request_digest(request: JobRequest) -> str:
     """Return what tells the request from every other: a job refuses one that somebody has changed."""
-    return digest_of_bytes(job_json.dumps(job_json.encode_request(request)))
+    return digest_of_bytes(_bytes_of(request))
 
 
 def read_request(
@@ -129,7 +145,7 @@ def read_request(
             uri, digest_of_bytes(content), f"is not the digest of what was asked for, {expected_digest}"
         )
     with reading(uri):
-        request = job_json.decode_request(job_json.loads(content, uri))
+        request = decode(loads(content, uri, _REQUEST_VERSION), JobRequest)
     if uri != request_uri(request.directory):
         raise SparkJobError(
             f"{uri} asks for a job in {request.directory}; a request lies in its job's directory."
@@ -144,7 +160,8 @@ def write_results(
 
     There is a result for each of the request's plans.
     """
-    _finish(request, results, {}, storage_options)
+    done = Done(request.job_id, _write_parts(request, results, storage_options))
+    _write(request.directory + DONE, done, storage_options)
 
 
 def write_row_changes(
@@ -154,34 +171,29 @@ def write_row_changes(
     names = []
     for number, start in enumerate(range(0, max(len(changes.deletes), 1), FILES_PER_PART)):
         names.append(f"deletes-{number:05d}.json")
-        files = changes.deletes[start : start + FILES_PER_PART]
-        document = {
-            "job_id": request.job_id,
-            "deletes": [job_json.encode_deletes(one) for one in files],
-            "inlined": [] if number else list(changes.inlined),
-        }
-        _write(request.directory + names[-1], document, storage_options)
-    _finish(request, (changes.updated, changes.inserted), {"deletes": names}, storage_options)
+        deletes = changes.deletes[start : start + FILES_PER_PART]
+        part = DeletesPart(request.job_id, deletes, () if number else changes.inlined)
+        _write(request.directory + names[-1], part, storage_options)
+    written = _write_parts(request, (changes.updated, changes.inserted), storage_options)
+    done = RowChangesDone(request.job_id, written, tuple(names))
+    _write(request.directory + DONE, done, storage_options)
 
 
-def _finish(
-    request: JobRequest, results: Sequence[WriteResult], more: job_json.Json, storage_options: StorageOptions
-) -> None:
+def _write_parts(
+    request: JobRequest, results: Sequence[WriteResult], storage_options: StorageOptions
+) -> tuple[Written, ...]:
     count, written = 0, []
     for result in results:
         names: list[str] = []
         for part in _parts(result.data_files):
             names.append(f"part-{count:05d}.json")
             count += 1
-            files = [encode_data_file(file) for file in part]
-            document = {"job_id": request.job_id, "data_files": files}
-            _write(request.directory + names[-1], document, storage_options)
-        written.append({"parts": names, **job_json.encode_summary(result)})
-    done = {"job_id": request.job_id, "results": written, **more}
-    _write(request.directory + DONE, done, storage_options)
+            _write(request.directory + names[-1], Part(request.job_id, part), storage_options)
+        written.append(Written(**summary(result), parts=tuple(names)))
+    return tuple(written)
 
 
-def _parts(data_files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
+def _parts(data_files: tuple[DataFile, ...]) -> Iterator[tuple[DataFile, ...]]:
     for start in range(0, len(data_files), FILES_PER_PART):
         yield data_files[start : start + FILES_PER_PART]
 
@@ -196,7 +208,7 @@ def write_error(request: JobRequest, error: DuckLakeError, storage_options: Stor
     if not exists(request_uri(request.directory), storage_options):
         return
     document = {"job_id": request.job_id, **encode_error(error)}
-    _write(request.directory + ERROR, document, storage_options)
+    _write_json(request.directory + ERROR, document, storage_options)
 
 
 def read_results(request: JobRequest, storage_options: StorageOptions = None) -> tuple[WriteResult, ...]:
@@ -245,15 +257,15 @@ def read_row_changes(request: JobRequest, storage_options: StorageOptions = None
         DuckLakeError: as ``read_results``.
     """
     updated, inserted = read_results(request, storage_options)
-    uri = request.directory + DONE
-    done = _read_part(uri, request.job_id, storage_options)
+    uri, job_id = request.directory + DONE, request.job_id
     with reading(uri):
-        names = checked_names(done["deletes"], uri)
-        parts = [_read_part(request.directory + name, request.job_id, storage_options) for name in names]
-        deletes = tuple(job_json.decode_deletes(item) for part in parts for item in part["deletes"])
-        inlined = tuple(integer(row_id) for part in parts for row_id in part["inlined"])
-        for named in ([one.path for one in deletes], [one.data_file_id for one in deletes], inlined):
-            check_once(named, uri)
+        done = decode(_read_named(uri, job_id, storage_options), RowChangesDone)
+        names = checked_names(done.deletes, uri)
+    parts = [_read_part(request.directory + name, job_id, DeletesPart, storage_options) for name in names]
+    deletes = tuple(one for part in parts for one in part.deletes)
+    inlined = tuple(row_id for part in parts for row_id in part.inlined)
+    for named in ([one.path for one in deletes], [one.data_file_id for one in deletes], inlined):
+        check_once(named, uri)
     check_own_files((one.path for one in deletes), request.directory, uri)
     return RowChanges(deletes, inlined, updated, inserted)
 
@@ -262,22 +274,20 @@ def _read_results(
     directory: str, job_id: str, storage_options: StorageOptions
 ) -> tuple[WriteResult, ...] | None:
     """Return what the job said when it was done; None where it was not."""
-    done = _read(directory + DONE, job_id, storage_options)
-    if done is None:
+    uri = directory + DONE
+    document = _read(uri, job_id, storage_options)
+    if document is None:
         return None
-    with reading(directory + DONE):
-        return tuple(_decode_result(one, directory, job_id, storage_options) for one in done["results"])
+    with reading(uri):
+        done = decode(document, RowChangesDone if "deletes" in document else Done)
+        return tuple(_result(one, directory, job_id, storage_options) for one in done.results)
 
 
-def _decode_result(
-    done: job_json.Json, directory: str, job_id: str, storage_options: StorageOptions
-) -> WriteResult:
-    data_files = tuple(
-        decode_data_file(item)
-        for name in checked_names(done["parts"], directory + DONE)
-        for item in _read_part(directory + name, job_id, storage_options)["data_files"]
-    )
-    result = job_json.decode_result(done, data_files)
+def _result(done: Written, directory: str, job_id: str, storage_options: StorageOptions) -> WriteResult:
+    names = checked_names(done.parts, directory + DONE)
+    parts = [_read_part(directory + name, job_id, Part, storage_options) for name in names]
+    data_files = tuple(file for part in parts for file in part.data_files)
+    result = WriteResult(**summary(done), data_files=data_files)
     check_result(result, directory + DONE)
     counted = sum(file.record_count for file in data_files)
     if counted != result.rows_written:
@@ -353,7 +363,7 @@ def delete_job_directories(
 def write_stage(staged: StagedWrite, storage_options: StorageOptions = None) -> str:
     """Write down what a job's result is for, and return where: the write waits for its commit."""
     uri = stage_uri(staged.directory)
-    _write(uri, job_json.encode_staged(staged), storage_options)
+    _write(uri, Stage.of(staged), storage_options)
     return uri
 
 
@@ -386,7 +396,7 @@ def has_stage(uri: str, storage_options: StorageOptions = None) -> bool:
 def target_of_stage(target: Target) -> JobTarget:
     """Return what a write is staged for: all that its document says of the table."""
     table_id = None if isinstance(target, NewTable) else target.table_id
-    return JobTarget(table_id, target.root, digest(job_json.encode_target(target)))
+    return JobTarget(table_id, target.root, digest(encode(staged_target(target), StagedTarget)))
 
 
 def read_stage(uri: str, storage_options: StorageOptions = None) -> StagedWrite:
@@ -406,7 +416,7 @@ def read_stage(uri: str, storage_options: StorageOptions = None) -> StagedWrite:
         raise _incomplete(uri, uri if document is None else directory + DONE)
     with reading(uri):
         (result,) = results
-        staged = job_json.decode_staged(document, result)
+        staged = decode(document, Stage).staged(result)
         _check_place(uri, staged)
     check_own_files(_paths(result), directory, directory + DONE)
     check_once(_paths(result), directory + DONE)
@@ -501,19 +511,23 @@ def _paths_left(directory: str, job_id: str, storage_options: StorageOptions) ->
     return found
 
 
-def _write(path: str, document: job_json.Json, storage_options: StorageOptions) -> None:
+def _write(path: str, document: object, storage_options: StorageOptions) -> None:
+    _write_json(path, encode(document, type(document)), storage_options)
+
+
+def _write_json(path: str, document: Json, storage_options: StorageOptions) -> None:
     from airflow_provider_ducklake.storage.files.filesystem import write_bytes  # noqa: PLC0415 - loads pyarrow
 
-    write_bytes(path, job_json.dumps(document), storage_options, private=True)
+    write_bytes(path, dumps(document), storage_options, private=True)
 
 
-def _read(path: str, job_id: str, storage_options: StorageOptions) -> job_json.Json | None:
+def _read(path: str, job_id: str, storage_options: StorageOptions) -> Json | None:
     """Return a document of that job, None if there is no such file."""
     from airflow_provider_ducklake.storage.files.filesystem import exists, read_bytes  # noqa: PLC0415 - loads pyarrow
 
     if not exists(path, storage_options):
         return None
-    document = job_json.loads(read_bytes(path, storage_options), path)
+    document = loads(read_bytes(path, storage_options), path)
     if document.get("job_id") != job_id:
         raise SparkJobError(
             f"{path} belongs to job {document.get('job_id')}, not to {job_id}; refusing to commit it."
@@ -521,8 +535,14 @@ def _read(path: str, job_id: str, storage_options: StorageOptions) -> job_json.J
     return document
 
 
-def _read_part(path: str, job_id: str, storage_options: StorageOptions) -> job_json.Json:
+def _read_named(path: str, job_id: str, storage_options: StorageOptions) -> Json:
     document = _read(path, job_id, storage_options)
     if document is None:
         raise SparkJobError(f"{path} is missing, though {DONE} names it; refusing to commit job {job_id}.")
     return document
+
+
+def _read_part(path: str, job_id: str, type_: type[_T], storage_options: StorageOptions) -> _T:
+    document = _read_named(path, job_id, storage_options)
+    with reading(path):
+        return decode(document, type_)

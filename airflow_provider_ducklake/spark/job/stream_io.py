@@ -10,15 +10,17 @@ storage options are fsspec's. Importing this loads neither pyspark nor pyarrow.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from airflow_provider_ducklake.errors import InvalidInputError, SparkJobError, StorageError
 from airflow_provider_ducklake.planning.writing.batches import StagedBatch
-from airflow_provider_ducklake.spark.job import job_io, job_json
-from airflow_provider_ducklake.spark.job.data_file_json import decode_data_file, encode_data_file
+from airflow_provider_ducklake.planning.writing.write import WriteResult
+from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spark.job.codec import decode, dumps, encode, loads
 from airflow_provider_ducklake.spark.job.documents import check_once, check_own_files, check_result, reading
+from airflow_provider_ducklake.spark.job.results import Batch, summary
 from airflow_provider_ducklake.spec.names.paths import job_directory
 
 if TYPE_CHECKING:
@@ -44,11 +46,10 @@ def claim(checkpoint: str, owner: StreamOwner, storage_options: StorageOptions =
 
     uri = f"{checkpoint}ducklake/stream.json"
     if not exists(uri, storage_options):
-        write_bytes(uri, job_json.dumps(asdict(owner)), storage_options, private=True)
+        write_bytes(uri, dumps(encode(owner, StreamOwner)), storage_options, private=True)
         return
     with reading(uri):
-        found = job_json.loads(read_bytes(uri, storage_options), uri)
-        known = StreamOwner(found["table"], found["table_uuid"], found["task"])
+        known = decode(loads(read_bytes(uri, storage_options), uri), StreamOwner)
     if known.table_uuid != owner.table_uuid:
         raise InvalidInputError(
             f"The checkpoint {checkpoint} belongs to the table {known.table} ({known.table_uuid}), not to "
@@ -102,15 +103,15 @@ def write_batch(checkpoint: str, batch: StagedBatch, storage_options: StorageOpt
     """Write the record of a batch, in place of another one of the same batch; its files are complete."""
     from airflow_provider_ducklake.storage.files.filesystem import write_bytes  # noqa: PLC0415 - loads pyarrow
 
-    document = {
-        "query_id": batch.query_id,
-        "batch_id": batch.batch_id,
-        "job_id": batch.job_id,
-        **job_json.encode_summary(batch.result),
-        "data_files": [encode_data_file(file) for file in batch.result.data_files],
-    }
+    record = Batch(
+        **summary(batch.result),
+        query_id=batch.query_id,
+        batch_id=batch.batch_id,
+        job_id=batch.job_id,
+        data_files=batch.result.data_files,
+    )
     uri = record_uri(checkpoint, batch.query_id, batch.batch_id)
-    write_bytes(uri, job_json.dumps(document), storage_options, private=True)
+    write_bytes(uri, dumps(encode(record, Batch)), storage_options, private=True)
 
 
 def read_batch(
@@ -125,16 +126,16 @@ def read_batch(
     from airflow_provider_ducklake.storage.files.filesystem import read_bytes  # noqa: PLC0415 - loads pyarrow
 
     uri = record_uri(checkpoint, query_id, batch_id)
-    document = job_json.loads(read_bytes(uri, storage_options), uri)
     with reading(uri):
-        if (document["query_id"], document["batch_id"]) != (query_id, batch_id):
+        found = decode(loads(read_bytes(uri, storage_options), uri), Batch)
+        if (found.query_id, found.batch_id) != (query_id, batch_id):
             raise SparkJobError(f"{uri} is the record of another batch; refusing to commit it.")
-        files = tuple(decode_data_file(item) for item in document["data_files"])
-        result = job_json.decode_result(document, files)
+        result = WriteResult(**summary(found), data_files=found.data_files)
         check_result(result, uri)
-        job_id = str(UUID(document["job_id"]))
-    check_own_files((file.path for file in files), job_directory(root, job_id), uri)
-    check_once((file.path for file in files), uri)
+        job_id = str(UUID(found.job_id))
+    paths = [file.path for file in found.data_files]
+    check_own_files(paths, job_directory(root, job_id), uri)
+    check_once(paths, uri)
     return StagedBatch(query_id, batch_id, job_id, result)
 
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import DuckLakeError
-from airflow_provider_ducklake.planning.writing.write import RowOrder, WriteResult
-from airflow_provider_ducklake.spark.job import job_json
-from airflow_provider_ducklake.spark.job.compaction_json import decode_compaction, encode_compaction
+from airflow_provider_ducklake.planning.upkeep.compaction import Compaction
+from airflow_provider_ducklake.planning.writing.write import RowOrder, WritePlan, WriteResult
+from airflow_provider_ducklake.spark.job.codec import Json, decode, encode
 from airflow_provider_ducklake.spark.job.errors import marked, secret
 from airflow_provider_ducklake.spark.job.request import CompactionSource
 from airflow_provider_ducklake.spark.output.progress import progress_lines
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ducklake.planning.upkeep.compaction import Compaction
-    from airflow_provider_ducklake.planning.writing.write import WritePlan
     from airflow_provider_ducklake.spark.job.request import JobRequest
 
 log = logging.getLogger(__name__)
@@ -63,21 +61,21 @@ def _compact_in_order(spark: SparkSession, source: CompactionSource, plan: Write
     return int(spark.sparkContext.parallelize(documents, len(documents)).map(_task(plan, source)).sum())
 
 
-def _one_by_one(compaction: Compaction) -> list[job_json.Json]:
+def _one_by_one(compaction: Compaction) -> list[Json]:
     """Return each bin as JSON with its table, the largest first: it takes the longest."""
     bins = sorted(compaction.bins, key=lambda one: -one.file_size_bytes)
-    return [encode_compaction(replace(compaction, bins=(one,))) for one in bins]
+    return [encode(replace(compaction, bins=(one,)), Compaction) for one in bins]
 
 
 def _task(plan: WritePlan, source: CompactionSource) -> Callable[[str], int]:
     """Return the function that a task runs; it carries plain values, and the job's zip brings the rest."""
-    document, staging_id, partition_id = job_json.encode_plan(plan), source.staging_id, source.partition_id
+    document, staging_id, partition_id = encode(plan, WritePlan), source.staging_id, source.partition_id
     of_driver = secret()
 
     def run(text: str) -> int:
-        alone = CompactionSource(decode_compaction(json.loads(text)), staging_id, partition_id)
+        alone = CompactionSource(decode(json.loads(text), Compaction), staging_id, partition_id)
         try:
-            return compact_bin(alone, job_json.decode_plan(document))
+            return compact_bin(alone, decode(document, WritePlan))
         except DuckLakeError as error:
             raise RuntimeError(marked(str(error), type(error), of_driver)) from error
 

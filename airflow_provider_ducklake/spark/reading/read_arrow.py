@@ -15,11 +15,12 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import DuckLakeError
-from airflow_provider_ducklake.planning.reading.scan import columns_to_read
-from airflow_provider_ducklake.spark.job import plan_json
+from airflow_provider_ducklake.planning.reading.scan import ScanPlan, columns_to_read
+from airflow_provider_ducklake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.spark.job.errors import marked, secret
 from airflow_provider_ducklake.spark.types.arrow_batches import map_in_arrow
 from airflow_provider_ducklake.spark.types.read_types import read_type
+from airflow_provider_ducklake.spec.files import LiveDataFile
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.storage.parquet.carriers import carrier_schema, in_carriers
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_provider_ducklake.planning.reading.scan import ScanPlan
-    from airflow_provider_ducklake.spark.job.schema_json import Json
+    from airflow_provider_ducklake.spark.job.codec import Json
     from airflow_provider_ducklake.spec.schema import Column
     from airflow_provider_ducklake.storage.files.filesystem import StorageOptions
 
@@ -58,12 +58,12 @@ def rows_of_files(
 
     ``numbers`` are the names of those.
     """
-    scan = plan_json.encode_scan(replace(plan, files=(), inlined_rows=()))
-    documents = [json.dumps(plan_json.encode_files([file])) for file in plan.files]
+    scan = encode(replace(plan, files=(), inlined_rows=()), ScanPlan)
+    documents = [json.dumps(encode(file, LiveDataFile)) for file in plan.files]
     options = None if storage_options is None else dict(storage_options)
 
     def rows(document: Json) -> Iterator[pa.RecordBatch]:
-        return rows_of_file(plan_json.decode_scan(scan), document, numbers, options)
+        return rows_of_file(decode(scan, ScanPlan), document, numbers, options)
 
     return from_tasks(spark, documents, rows, carrier_types(columns, numbers))
 
@@ -96,7 +96,7 @@ def rows_of_file(
     plan: ScanPlan, document: Json, numbers: Sequence[str], options: StorageOptions | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield what ``rows_of_files`` returns of one file."""
-    (file,) = plan_json.decode_files(document)
+    file = decode(document, LiveDataFile)
     columns = columns_to_read(plan)
     rows = visible_rows(plan, file, lambda path: open_filesystem(path, options), numbered=True)
     row_ids, places = rows.columns[-2:]

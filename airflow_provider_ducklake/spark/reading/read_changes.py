@@ -14,8 +14,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
+from airflow_provider_ducklake.planning.reading.change_feed import ChangeFeedPlan
 from airflow_provider_ducklake.planning.reading.scan import ScanPlan
-from airflow_provider_ducklake.spark.job import plan_json
+from airflow_provider_ducklake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.spark.reading.read_arrow import carrier_types, from_tasks
 from airflow_provider_ducklake.spark.reading.read_files import Read, rows_of
 from airflow_provider_ducklake.spark.types.identifiers import quoted
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ducklake.planning.reading.change_feed import ChangeFeedPlan, FileHistory
-    from airflow_provider_ducklake.spark.job.schema_json import Json
+    from airflow_provider_ducklake.planning.reading.change_feed import FileHistory
+    from airflow_provider_ducklake.spark.job.codec import Json
     from airflow_provider_ducklake.storage.files.filesystem import StorageOptions
 
 
@@ -130,7 +131,7 @@ def _of_old_files(
     storage_options: StorageOptions | None,
 ) -> DataFrame:
     alone = [replace(plan, files=(history,), inlined=()) for history in histories]
-    documents = [json.dumps(plan_json.encode_changes(one)) for one in alone]
+    documents = [json.dumps(encode(one, ChangeFeedPlan)) for one in alone]
     options, life = None if storage_options is None else dict(storage_options), names.life
 
     def lives(document: Json) -> Iterator[pa.RecordBatch]:
@@ -142,7 +143,7 @@ def _of_old_files(
 def _lives_of(
     document: Json, life: Sequence[str], options: StorageOptions | None
 ) -> Iterator[pa.RecordBatch]:
-    plan = plan_json.decode_changes(document)
+    plan = decode(document, ChangeFeedPlan)
     (history,) = plan.files
     rows = lives_of_file(plan, history, lambda path: open_filesystem(path, options))
     yield from _carried(rows, plan, life).to_batches()

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.spark.job import job_json
-from airflow_provider_ducklake.spark.job.data_file_json import decode_data_file, encode_data_file
+from airflow_provider_ducklake.planning.writing.write import WritePlan
+from airflow_provider_ducklake.spark.job.codec import Json, decode, encode
+from airflow_provider_ducklake.spec.files import DataFile
 from airflow_provider_ducklake.spec.schema import Column, TableSchema
 from airflow_provider_ducklake.spec.types.ducklake_types import is_float
 from airflow_provider_ducklake.spec.types.values import format_physical
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ducklake.planning.writing.write import WritePlan
-    from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.spec.ids import ColumnId
     from airflow_provider_ducklake.spec.partitioning import PartitionField
     from airflow_provider_ducklake.spec.stats import ColumnStats
@@ -39,14 +38,15 @@ def describe_files(spark: SparkSession, paths: Sequence[str], plan: WritePlan) -
     if len(paths) <= _FILES_ON_DRIVER:
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
             return list(threads.map(lambda path: describe_file(path, plan), paths))
-    document = job_json.encode_plan(plan)
+    document = encode(plan, WritePlan)
 
-    def describe(path: str) -> job_json.Json:
-        return encode_data_file(describe_file(path, job_json.decode_plan(document)))
+    def describe(path: str) -> Json:
+        found: Json = encode(describe_file(path, decode(document, WritePlan)), DataFile)
+        return found
 
     tasks = -(-len(paths) // _FILES_PER_TASK)
     found = spark.sparkContext.parallelize(list(paths), tasks).map(describe).collect()
-    return [decode_data_file(item) for item in found]
+    return [decode(item, DataFile) for item in found]
 
 
 def describe_file(path: str, plan: WritePlan) -> DataFile:

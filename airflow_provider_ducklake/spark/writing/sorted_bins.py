@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.spark.job import job_json
-from airflow_provider_ducklake.spark.job.compaction_json import decode_compaction, encode_compaction
+from airflow_provider_ducklake.planning.upkeep.compaction import Compaction
+from airflow_provider_ducklake.planning.writing.write import WritePlan
+from airflow_provider_ducklake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.spark.job.request import CompactionSource
 from airflow_provider_ducklake.spark.reading.read_arrow import carrier_types, from_tasks
 from airflow_provider_ducklake.spark.types.arrow_batches import BatchFunction, map_in_arrow
@@ -35,9 +36,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_provider_ducklake.planning.upkeep.compaction import Bin, Compaction
-    from airflow_provider_ducklake.planning.writing.write import WritePlan
-    from airflow_provider_ducklake.spark.job.schema_json import Json
+    from airflow_provider_ducklake.planning.upkeep.compaction import Bin
+    from airflow_provider_ducklake.spark.job.codec import Json
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class _AlikeBins:
 
     def _rows(self, spark: SparkSession, named: TableSchema, bin_name: str) -> DataFrame:
         documents = [
-            json.dumps({"bin": number, **encode_compaction(alone)})
+            json.dumps({"bin": number, "compaction": encode(alone, Compaction)})
             for number, one in enumerate(self.source.compaction.bins)
             for alone in _file_by_file(self.source.compaction, one)
         ]
@@ -118,10 +118,12 @@ def _file_by_file(compaction: Compaction, files: Bin) -> Iterator[Compaction]:
 
 
 def _read_task(plan: WritePlan) -> Callable[[Json], Iterator[pa.RecordBatch]]:
-    document = job_json.encode_plan(plan)
+    document = encode(plan, WritePlan)
 
     def rows(item: Json) -> Iterator[pa.RecordBatch]:
-        yield from _rows_of_file(decode_compaction(item), job_json.decode_plan(document), item["bin"])
+        yield from _rows_of_file(
+            decode(item["compaction"], Compaction), decode(document, WritePlan), item["bin"]
+        )
 
     return rows
 
@@ -141,12 +143,12 @@ def _rows_of_file(compaction: Compaction, plan: WritePlan, number: int) -> Itera
 
 
 def _write_task(source: CompactionSource, plan: WritePlan) -> BatchFunction:
-    encoded, document = json.dumps(encode_compaction(source.compaction)), job_json.encode_plan(plan)
+    encoded, document = json.dumps(encode(source.compaction, Compaction)), encode(plan, WritePlan)
     staging_id, partition_id = source.staging_id, source.partition_id
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        told = CompactionSource(decode_compaction(json.loads(encoded)), staging_id, partition_id)
-        writer = _BinWriter(told, job_json.decode_plan(document))
+        told = CompactionSource(decode(json.loads(encoded), Compaction), staging_id, partition_id)
+        writer = _BinWriter(told, decode(document, WritePlan))
         for (key,), group in groupby(runs(batches, 1), key=itemgetter(0)):
             number = key.as_py()
             count = writer.write(number, (batch for _, batch in group))

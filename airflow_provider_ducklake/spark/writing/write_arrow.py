@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.spark.job import job_json
-from airflow_provider_ducklake.spark.job.data_file_json import decode_data_file, encode_data_file
+from airflow_provider_ducklake.planning.writing.write import WritePlan
+from airflow_provider_ducklake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.spark.types.arrow_batches import BatchFunction, map_in_arrow
 from airflow_provider_ducklake.spark.writing.row_order import ordered
+from airflow_provider_ducklake.spec.files import DataFile
 from airflow_provider_ducklake.storage.parquet.partition_split import values_of_row
 from airflow_provider_ducklake.storage.parquet.string_checks import (
     BadStrings,
@@ -34,8 +35,6 @@ from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from airflow_provider_ducklake.planning.writing.write import WritePlan
-    from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.spec.schema import TableSchema
 
 Key = tuple[pa.Scalar, ...]
@@ -54,16 +53,16 @@ def write(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> list[DataFile]
     found = together(BadStrings(**json.loads(row.bad)) for row in rows if row.bad is not None)
     if found:
         raise error_of(found, plan.table)
-    return [decode_data_file(json.loads(row.file)) for row in rows]
+    return [decode(json.loads(row.file), DataFile) for row in rows]
 
 
 def _task(plan: WritePlan, key_count: int) -> BatchFunction:
     """Return the function that a task runs; it carries plain JSON and imports the rest from the job's zip."""
-    document = job_json.encode_plan(plan)
+    document = encode(plan, WritePlan)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files, bad = write_batches(batches, job_json.decode_plan(document), key_count)
-        rows = [{"file": json.dumps(encode_data_file(file))} for file in files]
+        files, bad = write_batches(batches, decode(document, WritePlan), key_count)
+        rows = [{"file": json.dumps(encode(file, DataFile))} for file in files]
         rows += [{"bad": json.dumps(asdict(one))} for one in bad]
         yield pa.RecordBatch.from_pylist(rows, schema=_ARROW_RESULT)
 

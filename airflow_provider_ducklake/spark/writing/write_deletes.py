@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes
-from airflow_provider_ducklake.spark.job import job_json
+from airflow_provider_ducklake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.spark.types.arrow_batches import map_in_arrow
 from airflow_provider_ducklake.spec.ids import DataFileId
 from airflow_provider_ducklake.storage.deletes.delete_files import write_delete_file
@@ -52,7 +52,7 @@ def write(rows: DataFrame, count: int, paths: Mapping[int, str], directory: str)
         .sortWithinPartitions(FILE_ID, POSITION)
     )
     written = map_in_arrow(sorted_rows, _task(dict(paths), directory), _RESULT).collect()
-    return tuple(job_json.decode_deletes(json.loads(row.file)) for row in written)
+    return tuple(decode(json.loads(row.file), NewDeletes) for row in written)
 
 
 def _write_here(rows: DataFrame, paths: Mapping[int, str], directory: str) -> tuple[NewDeletes, ...]:
@@ -69,7 +69,7 @@ def _task(paths: dict[int, str], directory: str) -> BatchFunction:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for file_id, positions in positions_by_file(batches):
             deletes = write_one(file_id, positions, paths[file_id], directory)
-            text = json.dumps(job_json.encode_deletes(deletes))
+            text = json.dumps(encode(deletes, NewDeletes))
             yield pa.RecordBatch.from_arrays([pa.array([text])], schema=_ARROW_RESULT)
 
     return run

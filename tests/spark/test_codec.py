@@ -1,0 +1,259 @@
+"""What processes tell each other survives JSON, and nothing else is taken for it."""
+
+import datetime as dt
+import json
+import uuid
+from dataclasses import replace
+from decimal import Decimal
+from math import isnan
+
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError
+from airflow_provider_ducklake.planning.upkeep.compaction import Compaction
+from airflow_provider_ducklake.planning.writing.write import Evolution, plan_write
+from airflow_provider_ducklake.spark.job.codec import DocumentError, decode, dumps, encode, loads
+from airflow_provider_ducklake.spark.job.forms import decode_cell, encode_cell
+from airflow_provider_ducklake.spark.job.request import (
+    Action,
+    Clause,
+    CompactionSource,
+    Dataset,
+    DatasetSource,
+    JobRequest,
+    LakeSource,
+    OverwriteSource,
+    RowChangeSource,
+    SqlSource,
+    Step,
+    StreamSource,
+    TransformSource,
+    job_directory,
+)
+from airflow_provider_ducklake.spark.job.results import Done, Part, Stage
+from tests.interop.test_odd_documents import ODD, paths, replaced
+from tests.interop.test_reads_at_every_snapshot import SCENARIOS, TABLE
+from tests.reference.duckdb_lake import open_lake
+from tests.spark.test_recorded_documents import DOCUMENTS, RECORDED
+
+CELLS = [
+    *(None, True, 0, -(2**70), "", "é\0", 1.5, -0.0, float("inf"), b"", b"\xff\0", bytearray(b"x")),
+    *(Decimal("1.50"), Decimal("-1E+30"), dt.date(1, 1, 1), dt.time(23, 59, 59, 999999), uuid.UUID(int=5)),
+    *(dt.datetime.fromisoformat("2024-01-01T00:00:00.000005"), dt.datetime(2024, 1, 1, tzinfo=dt.UTC)),
+    *(dt.timedelta(days=-838, microseconds=7), memoryview(b"xy")),
+]
+
+
+@pytest.mark.parametrize(
+    "cell", CELLS, ids=lambda cell: f"{type(cell).__name__} {str(cell)[:24]}".split(" at ")[0]
+)
+def test_cells_come_back_as_they_were(cell):
+    found = decode_cell(json.loads(json.dumps(encode_cell(cell), allow_nan=False)))
+
+    assert (found, str(found)) == (
+        cell,
+        str(bytes(cell) if isinstance(cell, memoryview | bytearray) else cell),
+    )
+
+
+def test_nan_comes_back():
+    assert isnan(decode_cell(json.loads(json.dumps(encode_cell(float("nan"))))))
+
+
+def test_a_cell_of_no_known_type_is_not_sent():
+    with pytest.raises(TypeError, match="object"):
+        encode_cell(object())
+
+
+WHERE = [
+    None,
+    "i = 1 OR (s LIKE 'a%' AND s NOT LIKE '_b')",
+    "i IN (1, 2) AND i NOT IN (5) AND s IS NOT NULL AND l IS NULL",
+    "st.a >= 1.5 AND i <> 4",
+]
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_plans_come_back(catalog, where):
+    with open_lake(catalog) as duck:
+        for statement in [TABLE, *SCENARIOS["inlined rows and deletes, flushed"][:-3]]:
+            duck.sql(statement)
+        duck.sql("ALTER TABLE t ADD COLUMN late DATE DEFAULT '2024-01-01'")
+        duck.sql("INSERT INTO t SELECT * FROM t WHERE i < 130")
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        scan = lake.scan("t", columns=("s", "late"), where=where)
+        changes = lake.changes("t", 0, lake.current_snapshot().id).plan
+
+    for plan in (scan, changes):
+        found = decode(json.loads(json.dumps(encode(plan, type(plan)), allow_nan=False)), type(plan))
+        assert found == _in_plain_rows(plan)
+    assert scan.inlined_rows
+    assert changes.files
+
+
+def _in_plain_rows(plan):
+    """Return a plan of which the rows of the database are tuples and dicts; its table names no files."""
+    inlined = "inlined_rows" if hasattr(plan, "inlined_rows") else "inlined"
+    parts = tuple(
+        replace(part, rows=tuple(dict(row) for row in part.rows)) for part in getattr(plan, inlined)
+    )
+    plan = replace(plan, table=replace(plan.table, files=None), **{inlined: parts})
+    if hasattr(plan, "inlined_deletes"):
+        deletes = {key: tuple(places) for key, places in plan.inlined_deletes.items()}
+        return replace(plan, inlined_deletes=deletes)
+    return plan
+
+
+JOB_ID = "0190f3c1-0000-7000-8000-000000000001"
+
+
+def test_a_request_of_each_kind_comes_back(sqlite_catalog):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
+        duck.sql("CREATE TABLE t AS SELECT x AS i, 'a' AS s FROM range(5) r(x)")
+        duck.sql("INSERT INTO t SELECT x, 'b' FROM range(5) r(x)")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        scan = _in_plain_rows(lake.scan("t", where="s LIKE 'a%' OR i IN (1, 2)"))
+        feed = _in_plain_rows(lake.changes("t", 0, lake.current_snapshot().id).plan)
+        merge = lake.plan_merge("t")
+    rows = TransformSource("module:function", {"a": Dataset("csv", "in.csv", {"header": "true"})})
+    clauses = (Clause(Action.UPDATE, "target.i > 1", {"s": "'x'"}), Clause(Action.DELETE, None, None))
+    change = RowChangeSource(scan, rows, "target.i = source.i", clauses, (Clause(Action.INSERT),))
+    steps = (Step("SELECT 1", 0, None, ("a",)), Step("SELECT 2", view="v"))
+    table = replace(merge.table, files=None)
+    sources = (
+        LakeSource({"t": scan, "c": feed}, {}, steps, None, frozenset({"t", "a"})),
+        StreamSource(rows, "/checkpoint/", JOB_ID),
+        change,
+        OverwriteSource(DatasetSource(Dataset("parquet", "in.parquet")), change),
+        CompactionSource(Compaction(table, merge.bins, marks={merge.bins[0].files[0].id: (1, 3)}), JOB_ID, 4),
+        SqlSource("SELECT 'é'", {}),
+    )
+    plan = plan_write(table, job_directory(table.root, JOB_ID))
+    plan = replace(plan, evolution=Evolution(9, widens=True, fixed=(1,)), where=scan.where)
+    for source in sources:
+        request = JobRequest(JOB_ID, source, (plan, plan), "sql", "arrow")
+
+        assert decode(loads(dumps(encode(request, JobRequest)), "a request"), JobRequest) == request
+
+
+def test_what_many_files_share_is_written_once(sqlite_catalog):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
+        duck.sql("CREATE TABLE t (a_long_name BIGINT)")
+        for number in range(6):
+            duck.sql(f"INSERT INTO t VALUES ({number})")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        compaction = lake.plan_merge("t")
+    (files,) = compaction.bins
+    bins = tuple(replace(files, files=(one,)) for one in files.files)
+
+    compaction = replace(compaction, table=replace(compaction.table, files=None), bins=bins)
+    document = encode(compaction, Compaction)
+
+    assert json.dumps(document).count("a_long_name") == 2  # of the table, and of all bins
+    found = decode(document, Compaction)
+    assert found == compaction
+    assert len({id(one.schema) for one in found.bins}) == 1
+    with pytest.raises(DocumentError, match=r"bins\[0\].schema: 1 is not"):
+        decode(document | {"bins": [document["bins"][0] | {"schema": 1}]}, Compaction)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_whatever_stands_in_a_document_is_refused_or_is_what_it_says(name):
+    """What is read is written as it was again: nothing is taken for something else, left out or put in."""
+    type_, taken, tried = DOCUMENTS[name][1], 0, 0
+    honest = json.dumps({key: item for key, item in RECORDED[name].items() if key != "v"})
+    for path in paths(json.loads(honest)):
+        for value in (*ODD, ...):
+            document = replaced(json.loads(honest), path, value)
+            tried += 1
+            try:
+                found = decode(document, type_)
+            except (DocumentError, DuckLakeError):
+                continue
+            taken += 1
+            ours, theirs = (json.dumps(one, sort_keys=True) for one in (encode(found, type_), document))
+            assert ours == theirs, (path, value)
+    assert 0 < taken < tried
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_key_that_is_unknown_or_missing_is_named(name):
+    type_ = DOCUMENTS[name][1]
+    honest = {key: item for key, item in RECORDED[name].items() if key != "v"}
+
+    with pytest.raises(DocumentError, match=r"^'odd' is unknown"):
+        decode(honest | {"odd": 1}, type_)
+    for key in honest.keys() - {"kind"}:
+        with pytest.raises(DocumentError, match=f"^{key} is missing"):
+            decode({one: item for one, item in honest.items() if one != key}, type_)
+
+
+ODD_PLACES = {
+    "data_files[1].column_stats[0][2]: -1 is not a whole number from 0 to": (
+        *("part", Part, ("data_files", 1, "column_stats", 0, 2), -1),
+    ),
+    "results[0].schema[2].children[1].nullable: 'no' is not true or false": (
+        *("done", Done, ("results", 0, "schema", 2, "children", 1, "nullable"), "no"),
+    ),
+    "results[0].partition_fields: 7 is not a list": ("done", Done, ("results", 0, "partition_fields"), 7),
+    "target.name: ['main'] is not a list of 2": (
+        *("stage of a table that is new", Stage, ("target", "name"), ["main"]),
+    ),
+    "target: 'odd' is not one of new, existing": (
+        *("stage of a table that is new", Stage, ("target", "kind"), "odd"),
+    ),
+    "target.options['parquet_compression']: 3 is not a string": (
+        *("stage of a table that is new", Stage, ("target", "options", "parquet_compression"), 3),
+    ),
+}
+
+
+@pytest.mark.parametrize("problem", ODD_PLACES)
+def test_an_error_names_the_place(problem):
+    name, type_, path, value = ODD_PLACES[problem]
+    honest = {key: item for key, item in RECORDED[name].items() if key != "v"}
+
+    with pytest.raises(DocumentError) as refused:
+        decode(replaced(json.loads(json.dumps(honest)), path, value), type_)
+
+    assert str(refused.value).startswith(problem)
+
+
+@pytest.mark.parametrize("depth", [10, 300, 900, 5_000, 100_000])
+def test_no_depth_of_a_document_is_too_much(depth):
+    column = '{"id": 1, "name": "a", "type": "struct", "nullable": true, "initial_default": null, '
+    column += '"default": ["NULL", "literal", "duckdb"], "children": ['
+    text = json.dumps({key: item for key, item in RECORDED["done"].items() if key != "results"})
+    (done,) = RECORDED["done"]["results"]
+    schema = (column * depth) + "]}" * depth
+    result = json.dumps(done | {"schema": []}).replace('"schema": []', f'"schema": [{schema}]')
+    try:
+        decode(loads(f'{text[:-1]}, "results": [{result}]}}'.encode(), "_DONE"), Done)
+    except (DocumentError, DuckLakeError):
+        return
+    assert depth < 1_000
+
+
+REFUSED = {
+    '{"v": 2, "a": 1, "a": 2}': "a key twice",
+    '{"v": 2, "a": {"b": 1, "b": 1}}': "a key twice",
+    '{"v": 2, "a": NaN}': "NaN is not",
+    '{"v": 2, "a": -Infinity}': "-Infinity is not",
+    '{"v": true}': "has job format True",
+    '{"v": 2.0}': "has job format 2.0",
+    '{"a": 1}': "has job format None",
+    "[2]": "has job format None",
+    f'{{"v": 2, "a": {"9" * 5_000}}}': "no complete JSON",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED, ids=lambda text: text[:32])
+def test_what_is_no_document_is_refused(text):
+    with pytest.raises(SparkJobError, match=REFUSED[text]):
+        loads(text.encode(), "_DONE")
+
+
+def test_what_has_no_form_is_not_sent():
+    with pytest.raises(TypeError, match="has no form in JSON"):
+        encode(1j, complex)
