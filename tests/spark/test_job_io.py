@@ -23,6 +23,7 @@ from airflow_provider_ducklake.spark.job.request import (
     JobRequest,
     SqlSource,
     TransformSource,
+    job_directory,
     source_of,
 )
 from airflow_provider_ducklake.spark.job.results import Batch, summary
@@ -129,7 +130,7 @@ def through_json(document):
 def test_a_request_reads_back_as_it_was(source, schema, fields, table, partition_by):
     plan = WritePlan(
         table,
-        job_io.job_directory("/lake/t/", JOB_ID),
+        job_directory("/lake/t/", JOB_ID),
         schema,
         fields,
         partition_by,
@@ -228,7 +229,7 @@ def test_a_job_cannot_say_what_became_of_a_commit():
 
 
 def make_request(directory: Path, job_id: str = JOB_ID) -> JobRequest:
-    plan = WritePlan("main.t", job_io.job_directory(f"{directory}/", job_id), a_schema())
+    plan = WritePlan("main.t", job_directory(f"{directory}/", job_id), a_schema())
     return JobRequest(job_id, source_of("in.csv"), (plan,))
 
 
@@ -335,7 +336,7 @@ def test_cleaning_up_leaves_data_files_or_nothing(tmp_path):
 
 def test_cleaning_up_takes_the_jobs_files_out_of_folders_of_partitions(tmp_path):
     schema = a_schema()
-    directory = job_io.job_directory(f"{tmp_path}/", JOB_ID)
+    directory = job_directory(f"{tmp_path}/", JOB_ID)
     plan = WritePlan("main.t", directory, schema, parse_partition_by(["a"], schema, "main.t"))
     request = JobRequest(JOB_ID, source_of("in.csv"), (plan,))
     folder = Path(plan.partition_folder(("1",)))

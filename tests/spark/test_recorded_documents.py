@@ -15,6 +15,7 @@ from airflow_provider_ducklake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.planning.writing.write import NewTable, WriteResult
 from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spark.job.codec import FORMAT_VERSION, decode, encode
+from airflow_provider_ducklake.spark.job.request import job_directory
 from airflow_provider_ducklake.spark.job.results import (
     Batch,
     DeletesPart,
@@ -49,7 +50,7 @@ RECORDED = json.loads(
 )
 JOB_ID, UUID = "0190f3c1-0000-7000-8000-000000000001", "0190f3c1-0000-7000-8000-00000000000a"
 ROOT = "LAKE/main/t/"
-DIRECTORY = job_io.job_directory(ROOT, JOB_ID)
+DIRECTORY = job_directory(ROOT, JOB_ID)
 COLUMNS = {
     "id": "int64",
     "day": "date",

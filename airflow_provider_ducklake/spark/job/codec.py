@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import cache
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -152,7 +152,7 @@ def _integer(value: object, _: Shared | None) -> int:
 
 
 def _string(value: object, _: Shared | None) -> str:
-    if type(value) is not str:
+    if not isinstance(value, str):
         raise _not(value, "a string")
     if not value.isascii():
         try:
@@ -199,7 +199,7 @@ def _of_generic(origin: Any, of: tuple[Any, ...]) -> Coder:  # noqa: ANN401
     if origin is Mapping and of[0] is str:
         return _mapping(coder(of[1]))
     if origin is Mapping:
-        return _several(_row(tuple, tuple(map(coder, of)), _together), dict.items, _keyed)
+        return _several(_row(tuple, tuple(map(coder, of)), _together), methodcaller("items"), _keyed)
     raise TypeError(f"{origin} of {of} has no form in JSON")
 
 
@@ -340,9 +340,6 @@ def _several(one: Coder, read: Callable[[Any], Any], make: Callable[[list[Any]],
     """Return the coder of a list of values of one type."""
     encode_one, decode_one = one.encode, one.decode
 
-    def encode(value: Any, shared: Shared | None) -> list[Any]:  # noqa: ANN401
-        return [encode_one(item, shared) for item in read(value)]
-
     def decode(item: Any, shared: Shared | None) -> Any:  # noqa: ANN401
         items, values = _list(item), []
         try:
@@ -352,14 +349,11 @@ def _several(one: Coder, read: Callable[[Any], Any], make: Callable[[list[Any]],
             raise error.below(f"[{len(values)}]") from None
         return make(values)
 
-    return Coder(encode, decode)
+    return Coder(lambda value, shared: [encode_one(item, shared) for item in read(value)], decode)
 
 
 def _mapping(one: Coder) -> Coder:
     """Return the coder of an object with any keys."""
-
-    def encode(value: Mapping[str, Any], shared: Shared | None) -> Json:
-        return {name: one.encode(item, shared) for name, item in value.items()}
 
     def decode(item: Any, shared: Shared | None) -> Json:  # noqa: ANN401
         if type(item) is not dict:
@@ -372,7 +366,9 @@ def _mapping(one: Coder) -> Coder:
                 raise error.below(f"[{name!a:.40}]") from None
         return found
 
-    return Coder(encode, decode)
+    return Coder(
+        lambda value, shared: {name: one.encode(item, shared) for name, item in value.items()}, decode
+    )
 
 
 def _union(types: tuple[Any, ...]) -> Coder:
@@ -394,24 +390,17 @@ def _any_of(types: set[type]) -> Callable[[Any, Shared | None], Any]:
 
 
 def _optional(one: Coder) -> Coder:
-    encode_one, decode_one = one.encode, one.decode
+    def or_null(of_value: Callable[[Any, Shared | None], Any]) -> Callable[[Any, Shared | None], Any]:
+        if of_value is _same:
+            return _same
+        return lambda value, shared: None if value is None else of_value(value, shared)
 
-    def encode(value: Any, shared: Shared | None) -> Any:  # noqa: ANN401
-        return None if value is None else encode_one(value, shared)
-
-    def decode(item: Any, shared: Shared | None) -> Any:  # noqa: ANN401
-        return None if item is None else decode_one(item, shared)
-
-    return Coder(_same if encode_one is _same else encode, decode, one.kind, may_be_null=True)
+    return Coder(or_null(one.encode), or_null(one.decode), one.kind, may_be_null=True)
 
 
 def _tagged(classes: list[type]) -> Coder:
     tags = {one: _forms().TAGS.get(one, one.__name__) for one in classes}
     coders = {tag: _object(one, tag) for one, tag in tags.items()}
-
-    def encode(value: Any, shared: Shared | None) -> Json:  # noqa: ANN401
-        found: Json = coders[tags[type(value)]].encode(value, shared)
-        return found
 
     def decode(item: Any, shared: Shared | None) -> Any:  # noqa: ANN401
         tag = item.get("kind") if type(item) is dict else None
@@ -419,20 +408,16 @@ def _tagged(classes: list[type]) -> Coder:
             raise _not(item if tag is None else tag, f"one of {', '.join(coders)}")
         return coders[tag].decode(item, shared)
 
-    return Coder(encode, decode)
+    return Coder(lambda value, shared: coders[tags[type(value)]].encode(value, shared), decode)
 
 
 def _other_form(form: Any, write: Callable[[Any], Any], read: Callable[[Any], Any]) -> Coder:  # noqa: ANN401
     """Return the coder of a value that is written as one of another type."""
     one = coder(form)
-
-    def encode(value: Any, shared: Shared | None) -> Any:  # noqa: ANN401
-        return one.encode(write(value), shared)
-
-    def decode(item: Any, shared: Shared | None) -> Any:  # noqa: ANN401
-        return _made(read, item, one.decode(item, shared))
-
-    return Coder(encode, decode)
+    return Coder(
+        lambda value, shared: one.encode(write(value), shared),
+        lambda item, shared: _made(read, item, one.decode(item, shared)),
+    )
 
 
 def _once(one: Coder) -> Coder:

@@ -34,19 +34,7 @@ from airflow_provider_ducklake.spark.job.documents import (
     reading,
 )
 from airflow_provider_ducklake.spark.job.error_json import decode_error, encode_error
-from airflow_provider_ducklake.spark.job.request import (
-    Dataset,
-    DatasetSource,
-    Engine,
-    JobRequest,
-    OverwriteSource,
-    RowChangeSource,
-    Source,
-    SqlSource,
-    TransformSource,
-    job_directory,
-    source_of,
-)
+from airflow_provider_ducklake.spark.job.request import JobRequest, OverwriteSource, RowChangeSource
 from airflow_provider_ducklake.spark.job.results import (
     DeletesPart,
     Done,
@@ -58,44 +46,11 @@ from airflow_provider_ducklake.spark.job.results import (
     staged_target,
     summary,
 )
+from airflow_provider_ducklake.spec.names.paths import job_directory
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.writing.staged import StagedWrite, Target
     from airflow_provider_ducklake.spec.files import DataFile
-
-__all__ = [
-    "Dataset",
-    "DatasetSource",
-    "Engine",
-    "JobRequest",
-    "Source",
-    "SqlSource",
-    "TransformSource",
-    "delete_job_directories",
-    "delete_job_files",
-    "delete_stage",
-    "delete_stage_files",
-    "has_stage",
-    "incomplete_file",
-    "job_directory",
-    "job_of_stage",
-    "read_error",
-    "read_outcome",
-    "read_request",
-    "read_results",
-    "read_row_changes",
-    "read_stage",
-    "request_digest",
-    "request_uri",
-    "source_of",
-    "stage_uri",
-    "target_of_stage",
-    "write_error",
-    "write_request",
-    "write_results",
-    "write_row_changes",
-    "write_stage",
-]
 
 REQUEST, DONE, ERROR, STAGE = "request.json", "_DONE", "_ERROR.json", "stage.json"
 _STAGE_URI = re.compile(r".*/ducklake-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/stage\.json", re.DOTALL)
