@@ -81,6 +81,7 @@ def test_plans_come_back(catalog, where):
             duck.sql(statement)
         duck.sql("ALTER TABLE t ADD COLUMN late DATE DEFAULT '2024-01-01'")
         duck.sql("INSERT INTO t SELECT * FROM t WHERE i < 130")
+        duck.sql("INSERT INTO t SELECT * FROM t LIMIT 1")  # which lies in the catalog
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         scan = lake.scan("t", columns=("s", "late"), where=where)
         changes = lake.changes("t", 0, lake.current_snapshot().id).plan
