@@ -1,1 +1,0 @@
-"""The kinds of changes, each with all that it says of itself."""
