@@ -18,8 +18,8 @@ from airflow_provider_ducklake.catalog.upkeep import cleanup, expiry, orphans
 from airflow_provider_ducklake.catalog.upkeep.compaction import (
     as_planned,
     compaction_change,
-    plan_merge,
-    plan_rewrite,
+    find_merge,
+    find_rewrite,
 )
 from airflow_provider_ducklake.catalog.upkeep.flush import Flush, FlushRule
 from airflow_provider_ducklake.catalog.upkeep.orphans import OrphanRule
@@ -92,7 +92,7 @@ class Maintenance:
             files = None
             if where is not None:
                 files = find_files(connection, self._lake.catalog, found, where)
-            return plan_merge(connection, self._lake.catalog, found, rule, files)
+            return find_merge(connection, self._lake.catalog, found, rule, files)
 
     def plan_rewrite(self, table: TableName, rule: RewriteRule | None = None) -> Compaction:
         """Return which files of a table are better rewritten, without the rows that were deleted.
@@ -106,7 +106,7 @@ class Maintenance:
             found = load_table(
                 connection, self._lake.catalog, snapshot, QualifiedName.of(table), with_files=False
             )
-            return plan_rewrite(connection, self._lake.catalog, found, rule or RewriteRule())
+            return find_rewrite(connection, self._lake.catalog, found, rule or RewriteRule())
 
     def commit_compacted(
         self,

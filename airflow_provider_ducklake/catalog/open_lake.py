@@ -21,7 +21,7 @@ from airflow_provider_ducklake.errors import (
 )
 from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.spec.options import OptionRow, Options
-from airflow_provider_ducklake.spec.versions import CURRENT
+from airflow_provider_ducklake.spec.versions import WRITABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -126,8 +126,8 @@ class OpenLake:
 
     def refuse_unwritable(self) -> None:
         """Refuse to change lakes whose files or catalog we cannot work on, before anything starts."""
-        if self.version is not CURRENT:
-            raise UnsupportedVersionError(self.version.value, [CURRENT.value])
+        if self.version not in WRITABLE:
+            raise UnsupportedVersionError(self.version.value, sorted(one.value for one in WRITABLE))
         self.refuse_unusable()
 
     def refuse_unusable(self) -> None:

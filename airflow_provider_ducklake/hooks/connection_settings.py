@@ -195,18 +195,15 @@ def _metadata_schema(named: str, catalog_type: str, value: object) -> str | None
         return None
     if not isinstance(value, str):
         raise _invalid(named, METADATA_SCHEMA, f"{value!r} is no name. Write it as text.")
-    if catalog_type == "sqlite":
-        raise _invalid(
-            named, METADATA_SCHEMA, f"{value!r} is set, but SQLite has no schemas. Clear the field."
-        )
-    if catalog_type == "mysql":
-        raise _invalid(
-            named,
-            METADATA_SCHEMA,
-            f"{value!r} is set, but a schema of MySQL is a database. Write it into the field Database, and "
-            "clear this one.",
-        )
+    if catalog_type in _WHY_NO_SCHEMA:
+        raise _invalid(named, METADATA_SCHEMA, f"{value!r} is set, but {_WHY_NO_SCHEMA[catalog_type]}")
     return value
+
+
+_WHY_NO_SCHEMA = {
+    "sqlite": "SQLite has no schemas. Clear the field.",
+    "mysql": "a schema of MySQL is a database. Write it into the field Database, and clear this one.",
+}
 
 
 def _commit_namespace(named: str, value: object) -> str | None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.spec.names.quoting import written
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy.engine import URL
 
     from airflow_provider_ducklake.hooks.connection_settings import ConnectionSettings
@@ -24,15 +26,7 @@ def attach_statement(settings: ConnectionSettings, alias: str) -> str:
 
 
 def _catalog(url: URL) -> str:
-    match url.get_backend_name():
-        case "sqlite":
-            return f"sqlite:{url.database}"
-        case "duckdb":
-            return url.database or ""
-        case "mysql":
-            return "mysql:" + _parameters(url, "database", '"')
-        case _:
-            return "postgres:" + _parameters(url, "dbname", "'")
+    return _CATALOGS[url.get_backend_name()](url)
 
 
 def _parameters(url: URL, database: str, quote: str) -> str:
@@ -50,3 +44,11 @@ def _quoted(value: str, quote: str) -> str:
 
 def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
+
+
+_CATALOGS: dict[str, Callable[[URL], str]] = {
+    "sqlite": lambda url: f"sqlite:{url.database}",
+    "duckdb": lambda url: url.database or "",
+    "mysql": lambda url: "mysql:" + _parameters(url, "database", '"'),
+    "postgresql": lambda url: "postgres:" + _parameters(url, "dbname", "'"),
+}

@@ -276,7 +276,9 @@ def _check_rights(settings: ConnectionSettings) -> None:
 
 
 def _url(settings: ConnectionSettings, timeout_seconds: int | None) -> URL:
-    if timeout_seconds is not None and settings.url.get_backend_name() in ("postgresql", "mysql"):
+    from airflow_provider_ducklake.catalog.database.connect import catalog_file  # noqa: PLC0415
+
+    if timeout_seconds is not None and catalog_file(settings.url) is None:
         return settings.url.update_query_dict({"connect_timeout": str(timeout_seconds)})
     return settings.url
 

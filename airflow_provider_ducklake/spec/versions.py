@@ -39,4 +39,5 @@ class SpecVersion(Enum):
             raise UnsupportedVersionError(text, [version.value for version in cls]) from None
 
 
-CURRENT = SpecVersion.V1_0
+CURRENT = SpecVersion.V1_0  # that new catalogs get, and a migration makes
+WRITABLE = frozenset({SpecVersion.V1_0})

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_provider_ducklake.spec.files import NameMapping
+    from airflow_provider_ducklake.spec.inlined_form import InlinedForm
     from airflow_provider_ducklake.spec.stats import TableColumnStats, TableStats
     from airflow_provider_ducklake.transaction.changes import FlushedLayout
     from airflow_provider_ducklake.transaction.changes_made import ChangeRecord
@@ -58,7 +59,7 @@ class KnownStats:
     ``flushed`` what the inlined tables to be flushed, by their schema versions, have of the snapshot that was
     read, ``emptied`` those of them that have no other row;
     ``with_delete_marks`` the tables whose inlined deletes have a catalog table; ``layouts`` the schema
-    version of a table's newest catalog table for inlined rows; ``dialect_name`` is SQLAlchemy's.
+    version of a table's newest catalog table for inlined rows; ``inlined_form`` is the database's.
     ``snapshots`` are those that still exist of the snapshots that tables are restored to.
     ``mappings`` are the name mappings of tables that get mapped files, ``registered`` those of such files
     that the lake has already. ``names`` are those of tables and views to be dropped or renamed, by their ids.
@@ -78,7 +79,7 @@ class KnownStats:
     with_delete_marks: frozenset[TableId] = frozenset()
     with_live_files: frozenset[TableId] = frozenset()
     layouts: Mapping[TableId, int] = field(default_factory=dict)
-    dialect_name: str = ""
+    inlined_form: InlinedForm | None = None
     mappings: Mapping[TableId, Mapping[MappingKey, MappingId]] = field(default_factory=dict)
     registered: frozenset[str] = frozenset()
     snapshots: frozenset[SnapshotId] = frozenset()

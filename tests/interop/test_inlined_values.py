@@ -6,19 +6,23 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.schema import CreateTable
 
+from airflow_provider_ducklake.catalog.dialects.duckdb import DuckDbDialect
+from airflow_provider_ducklake.catalog.dialects.mysql import MySqlDialect
+from airflow_provider_ducklake.catalog.dialects.postgres import PostgresDialect
+from airflow_provider_ducklake.catalog.dialects.sqlite import SqliteDialect
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
     inlined_delete_table,
     inlined_table,
     why_not_inlined,
 )
+from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spec.names.keywords import KEYWORDS
 from airflow_provider_ducklake.storage.parquet.arrow_values import values_of
 from airflow_provider_ducklake.storage.rows.inlined_values import (
     cells,
     inlined_stats,
     rows_of,
-    why_rows_not_inlined,
 )
 from tests.interop.inlined_lake import (
     LEGACY,
@@ -37,7 +41,7 @@ from tests.reference.catalog_dump import dump_catalog, dump_schema
 from tests.reference.duckdb_lake import open_lake
 
 QUOTED = "SELECT keyword_name FROM duckdb_keywords()"
-DIALECTS = {"sqlite": "sqlite", "postgres": "postgresql"}
+FORMS = {"sqlite": SqliteDialect.inlined_form, "postgres": PostgresDialect.inlined_form}
 # The reference stores an SQL expression for a struct, and cannot read it or misreads it.
 MISREAD = {"struct of struct", "struct of texts", "struct with names", "struct of all"}
 # ... quotes nothing where its reader will need it, and reads no list of JSON from text.
@@ -103,7 +107,7 @@ def test_our_cells_are_the_reference_s_and_it_reads_them(twins, catalog_kind):
             system = ("row_id", "begin_snapshot", "end_snapshot")
             ours = [
                 cell | {key: one[key] for key in system}
-                for one, cell in zip(stored, cells(rows, schema(name), DIALECTS[catalog_kind]), strict=True)
+                for one, cell in zip(stored, cells(rows, schema(name), FORMS[catalog_kind]), strict=True)
             ]
             connection.execute(table.delete())
             connection.execute(table.insert(), ours)
@@ -195,8 +199,8 @@ def test_a_text_that_no_bound_covers_has_no_statistics():
     ],
 )
 def test_what_no_catalog_holds_inlined(columns, reason):
-    for dialect in DIALECTS.values():
-        assert reason in (why_not_inlined(schema_of(**columns), dialect) or "")
+    for form in FORMS.values():
+        assert reason in (why_not_inlined(schema_of(**columns), form) or "")
 
 
 def test_names_are_limited_by_postgresql_as_the_reference_has_it(catalog, catalog_kind):
@@ -208,8 +212,7 @@ def test_names_are_limited_by_postgresql_as_the_reference_has_it(catalog, catalo
     made = {row["table_id"] for row in dump_catalog(catalog)["ducklake_inlined_data_tables"]}
 
     fit = [
-        why_not_inlined(schema_of(**{name: "int32"}), DIALECTS[catalog_kind]) is None
-        for name in names.values()
+        why_not_inlined(schema_of(**{name: "int32"}), FORMS[catalog_kind]) is None for name in names.values()
     ]
     assert [number in made for number in range(1, 5)] == fit
 
@@ -219,31 +222,32 @@ def test_words_that_the_reference_quotes_are_known():
         assert {word for (word,) in connection.execute(QUOTED).fetchall()} == KEYWORDS
 
 
-@pytest.mark.parametrize("dialect_name", ["mysql", "duckdb"])
-def test_nothing_is_inlined_in_other_databases(dialect_name):
-    assert why_not_inlined(schema_of(i="int32"), dialect_name) is not None
+@pytest.mark.parametrize("dialect", [MySqlDialect, DuckDbDialect])
+def test_nothing_is_inlined_in_other_databases(dialect):
+    assert why_not_inlined(schema_of(i="int32"), dialect.inlined_form) is not None
 
 
 @pytest.mark.parametrize(
-    ("type_", "dialect", "array"),
+    ("type_", "kind", "array"),
     [
         ("json[]", "sqlite", pa.array([["1"]])),
-        ("varchar[]", "postgresql", pa.array([["a\0b"]])),
+        ("varchar[]", "postgres", pa.array([["a\0b"]])),
         ("timestamp", "sqlite", pa.array([-(2**63) + 5]).cast(pa.timestamp("us"))),
         ("timestamp_ns[]", "sqlite", pa.array([[-(2**63) + 5]]).cast(pa.list_(pa.timestamp("ns")))),
         ("interval", "sqlite", pa.array([None], pa.month_day_nano_interval())),
     ],
 )
-def test_rows_that_the_reference_could_not_read_are_refused(type_, dialect, array):
+def test_rows_that_the_reference_could_not_read_are_refused(type_, kind, array):
     one = schema_of(c=type_)
 
-    assert why_rows_not_inlined(pa.table({"c": array}), one, dialect) is not None
+    with pytest.raises(UnsupportedFeatureError, match="cannot be inlined"):
+        cells(pa.table({"c": array}), one, FORMS[kind])
 
 
 def test_a_nul_in_a_nested_text_fits_sqlite():
     one = schema_of(c="varchar[]")
 
-    assert cells(pa.table({"c": [["a\0b"]]}), one, "sqlite") == [{"c": "[a\0b]"}]
+    assert cells(pa.table({"c": [["a\0b"]]}), one, FORMS["sqlite"]) == [{"c": "[a\0b]"}]
 
 
 def test_all_nested_values_are_in_the_matrix():

@@ -17,7 +17,7 @@ from airflow_provider_ducklake.catalog.snapshot import (
 )
 from airflow_provider_ducklake.catalog.snapshot.inlined_layouts import bare_table
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import live_layouts
-from airflow_provider_ducklake.catalog.snapshot.inlined_tables import INLINING_DIALECTS, inlined_table
+from airflow_provider_ducklake.catalog.snapshot.inlined_tables import inlined_table
 from airflow_provider_ducklake.catalog.snapshot.read_layouts import layout_schema
 from airflow_provider_ducklake.catalog.snapshot.registered_files import with_foreign_files
 from airflow_provider_ducklake.spec.ids import TableId
@@ -75,10 +75,10 @@ def known_stats(
     connection: Connection, catalog: Catalog, changes: Collection[Change], answers: Mapping[str, Any]
 ) -> KnownStats:
     """Return the statistics of the tables that get rows, and where the rows of truncated ones lie."""
-    dialect_name = catalog.dialect.engine.dialect.name
+    form = catalog.dialect.inlined_form
     truncated = _tables_of(changes, Truncate)
     shortened = _tables_of(changes, InlineDeletes)
-    reshaped = [] if dialect_name in INLINING_DIALECTS else _tables_of(changes, RegisterLayout)
+    reshaped = [] if form is not None else _tables_of(changes, RegisterLayout)
     statistics: read_statistics.Statistics = answers.get("statistics", read_statistics.Statistics({}, {}))
     known = KnownStats(
         tables=statistics.tables,
@@ -90,7 +90,7 @@ def known_stats(
         },
         with_live_files=read_files.tables_with_live_files(connection, catalog.tables, truncated),
         layouts=answers.get("layouts", {}),
-        dialect_name=dialect_name,
+        inlined_form=form,
     )
     if any(isinstance(change, _ROWS_GO) for change in changes):
         known = with_targets(connection, catalog, changes, known)

@@ -7,12 +7,16 @@ Python values on both sides: int, bool, str, aware UTC ``datetime``; UUIDs are t
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, Boolean, DateTime, Dialect, Text, TypeDecorator, Uuid
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import VARCHAR, TypeEngine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # For each table: MySQL's defaults depend on the server, and most of its collations take A for a.
 TABLE_OPTIONS: dict[str, Any] = {
@@ -22,67 +26,69 @@ TABLE_OPTIONS: dict[str, Any] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Storage:
+    """The types of one database; ``time`` and ``flag`` turn Python's values into the driver's."""
+
+    text: TypeEngine[Any]
+    uuid: TypeEngine[Any]
+    boolean: TypeEngine[Any] = field(default_factory=Boolean)
+    timestamp: TypeEngine[Any] = field(default_factory=lambda: DateTime(timezone=True))
+    flag: Callable[[bool], Any] = bool
+    time: Callable[[datetime], Any] = lambda value: value
+
+
+def _storage(dialect: Dialect) -> _Storage:
+    return _STORAGE[dialect.name]
+
+
 class CatalogText(TypeDecorator[str]):
-    """Text of any length. MySQL has no VARCHAR without a length, and its TEXT ends at 64 KiB."""
+    """Text of any length."""
 
     impl = VARCHAR
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(mysql.LONGTEXT() if dialect.name == "mysql" else VARCHAR())
+        return dialect.type_descriptor(_storage(dialect).text)
 
 
 class CatalogBoolean(TypeDecorator[bool]):
-    """A boolean; SQLite catalogs keep it as 0 or 1 in a BIGINT."""
+    """A boolean."""
 
     impl = Boolean
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(BigInteger() if dialect.name == "sqlite" else Boolean())
+        return dialect.type_descriptor(_storage(dialect).boolean)
 
     def process_bind_param(self, value: bool | None, dialect: Dialect) -> Any:  # noqa: ANN401, FBT001 - SQLAlchemy's
-        return int(value) if value is not None and dialect.name == "sqlite" else value
+        return None if value is None else _storage(dialect).flag(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> bool | None:  # noqa: ANN401, ARG002
         return None if value is None else bool(value)
 
 
 class CatalogUuid(TypeDecorator[str]):
-    """A UUID as text; native in PostgreSQL."""
+    """A UUID as text; native where the database has the type."""
 
     impl = VARCHAR
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        if dialect.name in ("postgresql", "duckdb"):
-            return dialect.type_descriptor(Uuid(as_uuid=False))
-        return dialect.type_descriptor(Text() if dialect.name == "mysql" else VARCHAR())
+        return dialect.type_descriptor(_storage(dialect).uuid)
 
 
 class CatalogTimestamp(TypeDecorator[datetime]):
-    """An aware UTC time.
-
-    SQLite catalogs keep the text ``2026-11-21 02:44:53.395591+00``, MySQL a zoneless UTC time.
-    """
+    """An aware UTC time."""
 
     impl = DateTime
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        if dialect.name == "sqlite":
-            return dialect.type_descriptor(VARCHAR())
-        if dialect.name == "mysql":
-            return dialect.type_descriptor(mysql.DATETIME(fsp=6))
-        return dialect.type_descriptor(DateTime(timezone=True))
+        return dialect.type_descriptor(_storage(dialect).timestamp)
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:  # noqa: ANN401
-        if value is None:
-            return None
-        value = value.astimezone(UTC)
-        if dialect.name == "sqlite":
-            return format_time(value)
-        return value.replace(tzinfo=None) if dialect.name == "mysql" else value
+        return None if value is None else _storage(dialect).time(value.astimezone(UTC))
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ANN401, ARG002
         return time_of(value)
@@ -113,6 +119,21 @@ def format_time(value: datetime) -> str:
     text = value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f").rstrip("0").rstrip(".")
     return f"{text}+00"
 
+
+# By SQLAlchemy's names of the databases.
+_STORAGE = {
+    "postgresql": _Storage(VARCHAR(), Uuid(as_uuid=False)),
+    "duckdb": _Storage(VARCHAR(), Uuid(as_uuid=False)),
+    # a boolean is 0 or 1, a time the text 2026-11-21 02:44:53.395591+00
+    "sqlite": _Storage(VARCHAR(), VARCHAR(), BigInteger(), VARCHAR(), flag=int, time=format_time),
+    # no VARCHAR without a length, and TEXT ends at 64 KiB; times are UTC without a zone
+    "mysql": _Storage(
+        mysql.LONGTEXT(),
+        Text(),
+        timestamp=mysql.DATETIME(fsp=6),
+        time=lambda value: value.replace(tzinfo=None),
+    ),
+}
 
 _OFFSET_WITHOUT_MINUTES = re.compile(r"([+-]\d\d)\Z")
 

@@ -6,6 +6,7 @@ import importlib.util
 import math
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from airflow_provider_ducklake.errors import CatalogUnavailableError, InvalidInp
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Callable
 
     from sqlalchemy.engine import URL, ExceptionContext
     from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -31,21 +33,21 @@ _PROCESS = "ducklake_process"  # that opened a connection
 _FILE = "ducklake_file"  # that a connection opened
 _IDLE_SECONDS = 0.2
 
-_DRIVERS = {
-    "sqlite": "sqlite",
-    "postgresql": "postgresql+psycopg",
-    "postgres": "postgresql+psycopg",
-    "mysql": "mysql+pymysql",
-    "mariadb": "mysql+pymysql",
-    "duckdb": "duckdb",
-}
-# The modules that each driver needs, and the extra that installs them.
-_NEEDED = {
-    "postgresql+psycopg": (("psycopg",), "postgres"),
-    "mysql+pymysql": (("pymysql",), "mysql"),
-    "duckdb": (("duckdb", "duckdb_engine", "pytz"), "duckdb"),
-}
-_FILES = {"sqlite": "SQLite", "duckdb": "DuckDB"}
+
+@dataclass(frozen=True, slots=True)
+class _Database:
+    """How catalogs in a database are opened.
+
+    ``file``: what a file of it is called; None for a server. ``has_one_driver``: no other one will do.
+    ``modules`` are those that the driver needs, ``extra`` installs them.
+    """
+
+    driver: str
+    open: Callable[[URL], Engine]
+    modules: tuple[str, ...] = ()
+    extra: str = ""
+    file: str | None = None
+    has_one_driver: bool = False
 
 
 def parse_url(url: str | URL) -> URL:
@@ -63,29 +65,29 @@ def parse_url(url: str | URL) -> URL:
             "postgresql+psycopg://user:password@host/database, with %40 for an @ in a name or password."
         ) from None
     backend = parsed.get_backend_name()
-    if backend not in _DRIVERS:
+    database = _DATABASES.get(backend)
+    if database is None:
         raise InvalidInputError(
             f"Catalogs in {backend!r} are not supported by this release; supported: sqlite, postgresql, "
             "mysql, mariadb, duckdb."
         )
-    if backend in _FILES and parsed.database in (None, "", ":memory:"):
+    if database.file and parsed.database in (None, "", ":memory:"):
         raise InvalidInputError(
-            f"A {_FILES[backend]} catalog lives in a file: {backend}:////absolute/path/lake.{backend}."
+            f"A {database.file} catalog lives in a file: {backend}:////absolute/path/lake.{backend}."
         )
-    if backend in ("mysql", "mariadb"):
-        return _with_mysql_driver(parsed)
-    return parsed.set(drivername=_DRIVERS[backend]) if "+" not in parsed.drivername else parsed
+    if database.has_one_driver:
+        return _with_its_driver(parsed, database.driver)
+    return parsed.set(drivername=database.driver) if "+" not in parsed.drivername else parsed
 
 
-def _with_mysql_driver(url: URL) -> URL:
+def _with_its_driver(url: URL, drivername: str) -> URL:
     name, _, driver = url.drivername.partition("+")
-    if driver not in ("", "pymysql"):
-        raise InvalidInputError(
-            f"Catalogs in {name} are opened by pymysql, not {driver!r}: mysql+pymysql://…"
-        )
+    ours = drivername.partition("+")[2]
+    if driver not in ("", ours):
+        raise InvalidInputError(f"Catalogs in {name} are opened by {ours}, not {driver!r}: {drivername}://…")
     if not url.database:
         raise InvalidInputError(f"The catalog URL names no database: {name}://user:password@host/database.")
-    return url.set(drivername=_DRIVERS[name])
+    return url.set(drivername=drivername)
 
 
 def shown(url: URL) -> str:
@@ -100,26 +102,24 @@ def open_engine(url: URL) -> Engine:
         CatalogUnavailableError: the driver is not installed.
     """
     _check_driver(url)
-    match url.get_backend_name():
-        case "sqlite":
-            return _sqlite_engine(url)
-        case "mysql":
-            return _mysql_engine(url)
-        case "duckdb":
-            return duckdb_engine(url)
-        case _:
-            return _postgres_engine(url)
+    return _DATABASES[url.get_backend_name()].open(url)
 
 
 def _check_driver(url: URL) -> None:
-    modules, extra = _NEEDED.get(url.drivername, ((), ""))
-    missing = [name for name in modules if not _is_installed(name)]
+    database = _needed(url)
+    missing = [name for name in database.modules if not _is_installed(name)] if database else []
     if missing:
         raise CatalogUnavailableError(
             shown(url),
             f"its driver is not installed here (no {', '.join(missing)}). Install it where the task runs: "
-            f"pip install 'airflow-provider-ducklake-spark[{extra}]'.",
+            f"pip install 'airflow-provider-ducklake-spark[{extra_of(url)}]'.",
         )
+
+
+def _needed(url: URL) -> _Database | None:
+    """Return the database of a URL that is opened by our driver for it; None: by another one."""
+    database = _DATABASES[url.get_backend_name()]
+    return database if database.driver == url.drivername else None
 
 
 def _is_installed(module: str) -> bool:
@@ -275,7 +275,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 def catalog_file(url: URL) -> Path | None:
     """Return the file of a SQLite or DuckDB catalog, None for a server's database."""
-    return Path(url.database or "") if url.get_backend_name() in _FILES else None
+    return Path(url.database or "") if _DATABASES[url.get_backend_name()].file else None
 
 
 def check_directory(url: URL) -> None:
@@ -293,4 +293,19 @@ def check_directory(url: URL) -> None:
 
 def extra_of(url: URL) -> str:
     """Return the extra that installs a catalog's driver; none for SQLite."""
-    return _NEEDED.get(url.drivername, ((), ""))[1]
+    database = _needed(url)
+    return database.extra if database else ""
+
+
+_POSTGRES = _Database("postgresql+psycopg", _postgres_engine, ("psycopg",), "postgres")
+_MYSQL = _Database("mysql+pymysql", _mysql_engine, ("pymysql",), "mysql", has_one_driver=True)
+_DATABASES = {
+    "sqlite": _Database("sqlite", _sqlite_engine, file="SQLite"),
+    "postgresql": _POSTGRES,
+    "postgres": _POSTGRES,
+    "mysql": _MYSQL,
+    "mariadb": _MYSQL,
+    "duckdb": _Database(
+        "duckdb", duckdb_engine, ("duckdb", "duckdb_engine", "pytz"), "duckdb", file="DuckDB"
+    ),
+}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Table
     from sqlalchemy.exc import DBAPIError
 
+    from airflow_provider_ducklake.spec.inlined_form import InlinedForm
     from airflow_provider_ducklake.spec.schema import TableSchema
 
 
@@ -32,13 +33,15 @@ class CatalogDialect(ABC):
     ``transactional_ddl``: whether CREATE and DROP are part of the transaction; where they are not, they would
     commit it, and must run before it begins or after it ended. ``initial_options``: rows of
     ``ducklake_metadata`` that new lakes get there. ``clock`` is the server's time. ``reads_inlined``: whether
-    we know its tables of inlined rows. ``compares_decimals``: whether it compares all digits of decimals.
+    we know its tables of inlined rows; ``inlined_form``: what it takes for them, None where we write none.
+    ``compares_decimals``: whether it compares all digits of decimals.
     """
 
     transactional_ddl: ClassVar[bool] = True
     initial_options: ClassVar[Mapping[str, str]] = MappingProxyType({})
     clock: ClassVar[ColumnElement[datetime] | None] = None
     reads_inlined: ClassVar[bool] = True
+    inlined_form: ClassVar[InlinedForm | None] = None
     compares_decimals: ClassVar[bool] = False
 
     def __init__(self, engine: Engine) -> None:

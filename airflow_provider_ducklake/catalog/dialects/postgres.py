@@ -29,6 +29,7 @@ from airflow_provider_ducklake.catalog.database.column_types import CatalogTimes
 from airflow_provider_ducklake.catalog.database.questions import Question
 from airflow_provider_ducklake.catalog.dialects.batches import Batches, BatchWriter, is_busy
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+from airflow_provider_ducklake.spec.inlined_form import SMALL_INTEGERS, TEXTS, InlinedForm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -50,6 +51,11 @@ _MISSING_RIGHT = "42501"  # insufficient_privilege: "must be owner of table …"
 _OPEN = ("08", "40003", "57P", "58")
 _BEGIN, _END = "BEGIN ISOLATION LEVEL REPEATABLE READ", "ROLLBACK"
 
+# Its system columns, and the words that only it reserves: DuckDB writes them bare.
+_WORDS = """
+tableoid xmin cmin xmax cmax ctid current_catalog current_date current_role current_schema current_time
+current_timestamp current_user localtime localtimestamp session_user system_user
+"""
 
 # Not ``information_schema``, which leaves out what the user may not read: rows would be missing silently.
 _CLASS = table("pg_class", *map(column, ("oid", "relname", "relnamespace", "relkind")), schema="pg_catalog")
@@ -70,6 +76,15 @@ class PostgresDialect(CatalogDialect):
 
     # clock_timestamp() and not now(): the transaction began before we waited for the lock.
     compares_decimals = True
+    inlined_form = InlinedForm(
+        max_columns=1600,
+        native=frozenset(("boolean", "float32", "float64", "blob", *TEXTS, *SMALL_INTEGERS)),
+        has_decimals=True,
+        nested_nul=False,
+        missing_types=frozenset({"time_ns"}),
+        kept_names=frozenset(_WORDS.split()),
+        max_name_bytes=63,
+    )
     clock = func.clock_timestamp(type_=CatalogTimestamp)
 
     def __init__(self, engine: Engine, metadata_schema: str | None) -> None:

@@ -11,6 +11,7 @@ from sqlalchemy import String, and_, column, func, select, table, type_coerce
 from airflow_provider_ducklake.catalog.database.connect import WRITES
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
 from airflow_provider_ducklake.catalog.dialects.lock_file import locked
+from airflow_provider_ducklake.spec.inlined_form import SMALL_INTEGERS, InlinedForm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +29,13 @@ _WITH_LAST_ZERO = "%.%0+00"
 
 class SqliteDialect(CatalogDialect):
     """A catalog in one file on one host."""
+
+    inlined_form = InlinedForm(
+        max_columns=2000,
+        native=frozenset(("blob", *SMALL_INTEGERS)),
+        has_decimals=False,
+        nested_nul=True,
+    )
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:

@@ -11,6 +11,7 @@ from airflow_provider_ducklake.catalog.reports import null_check
 from airflow_provider_ducklake.catalog.snapshot import read_files, read_layouts
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import why_not_inlined
 from airflow_provider_ducklake.catalog.snapshot.read_layouts import layout_schema
+from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.transaction.changes import InlinedLayout
 from airflow_provider_ducklake.transaction.table_draft import InlinedBatch, same_layout
 
@@ -43,16 +44,17 @@ class BaseRows:
         from airflow_provider_ducklake.storage.rows.inlined_values import (  # noqa: PLC0415 - heavy
             cells,
             inlined_stats,
-            why_rows_not_inlined,
         )
 
-        dialect_name = self._catalog.dialect.engine.dialect.name
-        if why_not_inlined(schema, dialect_name) or why_rows_not_inlined(rows, schema, dialect_name):
+        form = self._catalog.dialect.inlined_form
+        if form is None or why_not_inlined(schema, form):
+            return None
+        try:
+            found = cells(rows, schema, form)
+        except UnsupportedFeatureError:
             return None
         ids = {column.name: column.id for column in schema.columns}
-        by_id = tuple(
-            {ids[name]: value for name, value in row.items()} for row in cells(rows, schema, dialect_name)
-        )
+        by_id = tuple({ids[name]: value for name, value in row.items()} for row in found)
         return InlinedBatch(by_id, inlined_stats(rows, schema))
 
     def targets(

@@ -11,12 +11,10 @@ from airflow_provider_ducklake.catalog.committing.planned import Stage
 from airflow_provider_ducklake.catalog.database.questions import in_parts
 from airflow_provider_ducklake.catalog.snapshot import read_files
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_snapshots, missing_row_ids
-from airflow_provider_ducklake.catalog.snapshot.inlined_tables import why_not_inlined
 from airflow_provider_ducklake.errors import TransactionConflictError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.writing.row_deletes import FileLoss, plan_row_deletes
 from airflow_provider_ducklake.planning.writing.write import append_to_existing
 from airflow_provider_ducklake.spec.names.paths import relative_to
-from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.transaction.changes import (
     AddDeletes,
     Change,
@@ -105,8 +103,7 @@ def _targets(
         _check_has_one_delete_file(table, file)
         _check_not_replaced(table, file)
     marks = inlined_delete_snapshots(connection, catalog, table.table_id, table.snapshot.id) if files else {}
-    dialect_name = catalog.dialect.engine.dialect.name
-    can_mark = why_not_inlined(TableSchema(()), dialect_name) is None
+    can_mark = catalog.dialect.inlined_form is not None
     return Targets(
         table,
         files,

@@ -37,7 +37,7 @@ def register_layout(change: RegisterLayout, state: CommitState, tables: CatalogT
     """
     table_id = state.table_id(change.table)
     registered = state.layout(table_id) is not None
-    if why_not_inlined(change.schema, state.known.dialect_name) is None:
+    if why_not_inlined(change.schema, state.known.inlined_form) is None:
         if registered or not change.only_if_registered:
             yield from _layout(table_id, change.schema, state, tables)
     elif registered:

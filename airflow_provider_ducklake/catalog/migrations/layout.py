@@ -42,9 +42,13 @@ class _DropColumn(DDLElement):
 
 @compiles(_RenameTable)
 def _rename_table(element: _RenameTable, compiler: DDLCompiler, **_: object) -> str:
+    old, new = compiler.preparer.format_table(element.old), compiler.preparer.quote(element.new.name)
+    return f"ALTER TABLE {old} RENAME TO {new}"
+
+
+@compiles(_RenameTable, "mysql")
+def _rename_with_schema(element: _RenameTable, compiler: DDLCompiler, **_: object) -> str:
     old, new = (compiler.preparer.format_table(one) for one in (element.old, element.new))
-    if compiler.dialect.name != "mysql":  # elsewhere the new name has no schema
-        new = compiler.preparer.quote(element.new.name)
     return f"ALTER TABLE {old} RENAME TO {new}"
 
 

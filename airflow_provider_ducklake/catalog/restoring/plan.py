@@ -177,7 +177,7 @@ class Planned:
         return RestoreResult(self.then.id, tables, tuple(map(in_words, self.others)), dry_run=dry_run)
 
 
-def plan_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> Planned:
+def find_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> Planned:
     """Read what differs from what it was, and decide what becomes of it.
 
     Raises:

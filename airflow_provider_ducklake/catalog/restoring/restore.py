@@ -12,7 +12,7 @@ from airflow_provider_ducklake.catalog.committing.planned import Stage
 from airflow_provider_ducklake.catalog.committing.unused_files import remove_unused
 from airflow_provider_ducklake.catalog.drafting.row_changes import delete_changes, read_targets
 from airflow_provider_ducklake.catalog.ledger import jobs, restore_log
-from airflow_provider_ducklake.catalog.restoring.plan import RestoreResult, plan_restore
+from airflow_provider_ducklake.catalog.restoring.plan import RestoreResult, find_restore
 from airflow_provider_ducklake.catalog.restoring.read_restore import with_statistics
 from airflow_provider_ducklake.errors import CommitStateUnknownError
 from airflow_provider_ducklake.planning.upkeep.recreation import without_bounds
@@ -64,7 +64,7 @@ def restore(
     """
     if keyed is not None and keyed.seen.done:
         return RestoreResult(None, committed=CommittedSnapshot.earlier(keyed.seen.done))
-    planned = plan_restore(lake.locate, lake.catalog, request)
+    planned = find_restore(lake.locate, lake.catalog, request)
     if planned.has_changes or planned.unchanged:
         restore_log.prepare(lake.catalog, dry_run=request.dry_run)
     if request.dry_run or not (planned.has_changes or planned.unchanged):

@@ -30,20 +30,23 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import BLOB, REAL, VARCHAR, TypeEngine
 
+from airflow_provider_ducklake.spec.inlined_form import SMALL_INTEGERS
 from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.spec.names.keywords import KEYWORDS
 from airflow_provider_ducklake.spec.types.ducklake_types import DecimalType, DuckLakeType, ScalarType
 
 if TYPE_CHECKING:
+    from airflow_provider_ducklake.spec.inlined_form import InlinedForm
     from airflow_provider_ducklake.spec.schema import TableSchema
 
 ROW_ID, BEGIN_SNAPSHOT, END_SNAPSHOT = "row_id", "begin_snapshot", "end_snapshot"
 
-_SQLITE: dict[str, type[TypeEngine[Any]]] = {
-    **dict.fromkeys(("boolean", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"), BigInteger),
-    "blob": BLOB,
+_SQLITE: dict[str, TypeEngine[Any]] = {
+    **dict.fromkeys(("boolean", *SMALL_INTEGERS), BigInteger()),
+    "blob": BLOB(),
 }
 _POSTGRES: dict[str, TypeEngine[Any]] = {
+    "decimal": Numeric(),
     "boolean": Boolean(),
     "int8": SmallInteger(),
     "int16": SmallInteger(),
@@ -62,15 +65,17 @@ _POSTGRES: dict[str, TypeEngine[Any]] = {
 }
 
 
+_STORED = {"postgresql": _POSTGRES}  # elsewhere as in SQLite; of DuckDB's own types we ask for texts
+
+
 def _stored_type(type_: DuckLakeType, dialect_name: str) -> TypeEngine[Any]:
     """Return the declared type of a column; whatever has none of its own is text, nested values too."""
+    types = _STORED.get(dialect_name, _SQLITE)
     match type_:
-        case DecimalType(precision, scale) if dialect_name == "postgresql":
+        case DecimalType(precision, scale) if "decimal" in types:
             return Numeric(precision, scale)
-        case ScalarType(name) if dialect_name == "postgresql":
-            return _POSTGRES.get(name, VARCHAR())
         case ScalarType(name):
-            return _SQLITE.get(name, VARCHAR)()
+            return types.get(name, VARCHAR())
         case _:
             return VARCHAR()
 
@@ -142,49 +147,38 @@ _RESERVED = {
     "_ducklake_internal_row_id",
     "_ducklake_internal_snapshot_id",
 }
-# Its system columns, and the words that only it reserves: DuckDB writes them bare.
-_POSTGRES_WORDS = """
-tableoid xmin cmin xmax cmax ctid current_catalog current_date current_role current_schema current_time
-current_timestamp current_user localtime localtimestamp session_user system_user
-"""
-_NOT_IN_POSTGRES = frozenset(_POSTGRES_WORDS.split())
 _NEVER = {"geometry", "variant", "unknown"}
-_POSTGRES_NAME_BYTES = 63
 _SYSTEM_COLUMN_COUNT = 3
-_MAX_COLUMNS = {"sqlite": 2000, "postgresql": 1600}
-INLINING_DIALECTS = frozenset(_MAX_COLUMNS)  # databases whose inlined tables we write
-READABLE_DIALECTS = INLINING_DIALECTS | {"duckdb"}
 
 
-def why_not_inlined(schema: TableSchema, dialect_name: str) -> str | None:
-    """Return why a catalog database cannot hold inlined rows of a table; None if it can.
+def why_not_inlined(schema: TableSchema, form: InlinedForm | None) -> str | None:
+    """Return why a catalog database of that form cannot hold inlined rows of a table; None if it can.
 
-    ``dialect_name`` is SQLAlchemy's. Whether given values can be stored is another question:
-    ``storage.inlined_values.why_rows_not_inlined``.
+    Whether given values can be stored is another question: ``storage.rows.inlined_values.cells``.
     """
-    if dialect_name not in INLINING_DIALECTS:
-        return f"inlined rows of {dialect_name} catalogs are not known to this release"
-    if len(schema.columns) + _SYSTEM_COLUMN_COUNT > _MAX_COLUMNS[dialect_name]:
-        return f"{len(schema.columns)} columns are too many for a table of {dialect_name}"
-    return _unfit_name(schema, dialect_name) or _unfit_type(schema, dialect_name)
+    if form is None:
+        return "the form of inlined rows in this catalog's database is not known to this release"
+    if len(schema.columns) + _SYSTEM_COLUMN_COUNT > form.max_columns:
+        return f"{len(schema.columns)} columns are too many for a table of the catalog"
+    return _unfit_name(schema, form) or _unfit_type(schema, form)
 
 
-def _unfit_name(schema: TableSchema, dialect_name: str) -> str | None:
+def _unfit_name(schema: TableSchema, form: InlinedForm) -> str | None:
     for name in schema.names:
         if fold(name) in _RESERVED:
             return f"column {name} has the name of a system column"
-        if dialect_name == "postgresql" and fold(name) in _NOT_IN_POSTGRES:
-            return f"column {name} has a name that PostgreSQL keeps for itself"
-        if dialect_name == "postgresql" and len(name.encode()) > _POSTGRES_NAME_BYTES:
-            return f"the name of column {name} is longer than PostgreSQL's {_POSTGRES_NAME_BYTES} bytes"
+        if fold(name) in form.kept_names:
+            return f"column {name} has a name that the database keeps for itself"
+        if form.max_name_bytes is not None and len(name.encode()) > form.max_name_bytes:
+            return f"the name of column {name} is longer than {form.max_name_bytes} bytes"
     return None
 
 
-def _unfit_type(schema: TableSchema, dialect_name: str) -> str | None:
+def _unfit_type(schema: TableSchema, form: InlinedForm) -> str | None:
     for column in schema.walk():
         if str(column.type) in _NEVER:
             return f"column {column.name} has type {column.type}"
     for column in schema.columns:
-        if dialect_name == "postgresql" and column.type == ScalarType("time_ns"):
-            return f"PostgreSQL has no type for column {column.name} ({column.type})"
+        if str(column.type) in form.missing_types:
+            return f"the database has no type for column {column.name} ({column.type})"
     return None

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.transaction.changes import RewriteSource
 
 
-def plan_merge(
+def find_merge(
     connection: Connection,
     catalog: Catalog,
     table: TableSnapshot,
@@ -66,7 +66,7 @@ def plan_merge(
     return Compaction(table, tuple(bins))
 
 
-def plan_rewrite(
+def find_rewrite(
     connection: Connection, catalog: Catalog, table: TableSnapshot, rule: RewriteRule
 ) -> Compaction:
     """Return how those files of a table are to be rewritten that have lost many rows."""

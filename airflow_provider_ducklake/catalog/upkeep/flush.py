@@ -19,7 +19,7 @@ from airflow_provider_ducklake.catalog.ledger import jobs
 from airflow_provider_ducklake.catalog.snapshot import read_snapshots
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
 from airflow_provider_ducklake.catalog.upkeep.flush_plan import (
-    plan_flush,
+    find_flush,
     rows_to_flush,
     tables_with_inlined_data,
 )
@@ -228,7 +228,7 @@ class Flush:
     def _read_plan(self, connection: Connection, name: QualifiedName) -> FlushPlan:
         head = read_snapshots.head(connection, self.catalog.tables)
         found = load_table(connection, self.catalog, head, name, with_files=False)
-        return plan_flush(connection, self.catalog, found)
+        return find_flush(connection, self.catalog, found)
 
     def _make_ready(self, name: QualifiedName) -> None:
         """Write a table's files, if there is anything to write."""

@@ -57,7 +57,7 @@ def tables_with_inlined_data(
     ]
 
 
-def plan_flush(connection: Connection, catalog: Catalog, found: TableSnapshot) -> FlushPlan:
+def find_flush(connection: Connection, catalog: Catalog, found: TableSnapshot) -> FlushPlan:
     """Return what is to be flushed of a table: all of its snapshot and before."""
     marks = inlined_delete_snapshots(connection, catalog, found.table_id, found.snapshot.id)
     files = tuple(_files(connection, catalog, found, marks))

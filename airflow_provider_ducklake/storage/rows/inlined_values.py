@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.spec.inlined_form import SMALL_INTEGERS, TEXTS, InlinedForm
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.spec.stats import ColumnStats, TableColumnStats, blob_bounds
 from airflow_provider_ducklake.spec.types.ducklake_types import (
@@ -44,16 +45,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.ids import ColumnId
     from airflow_provider_ducklake.spec.schema import Column
 
-_TEXTS = ("varchar", "json")
-_SMALL_INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
-_NATIVE_IN_POSTGRES = ("boolean", "float32", "float64", *_TEXTS, "blob", *_SMALL_INTEGERS)
-_NATIVE_IN_SQLITE = ("blob", *_SMALL_INTEGERS)
 
-
-def cells(rows: pa.Table, schema: TableSchema, dialect_name: str) -> list[dict[str, object]]:
+def cells(rows: pa.Table, schema: TableSchema, form: InlinedForm) -> list[dict[str, object]]:
     """Return what to bind for each row, by column name; ``rows`` have the Arrow types of ``schema``.
-
-    ``dialect_name`` is SQLAlchemy's name of the catalog database.
 
     Raises:
         UnsupportedFeatureError: a value that the database cannot hold, or the reference not read back.
@@ -62,19 +56,10 @@ def cells(rows: pa.Table, schema: TableSchema, dialect_name: str) -> list[dict[s
         if str(column.type) in NOT_STORABLE:
             raise _refused(column, f"type {column.type}")
     columns = {
-        column.name: [_cell(column, value, dialect_name) for value in values_of(chunked, column.type)]
+        column.name: [_cell(column, value, form) for value in values_of(chunked, column.type)]
         for column, chunked in zip(schema.columns, rows.columns, strict=True)
     }
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def why_rows_not_inlined(rows: pa.Table, schema: TableSchema, dialect_name: str) -> str | None:
-    """Return why these rows must go to a Parquet file, although their table can be inlined; None if not."""
-    try:
-        cells(rows, schema, dialect_name)
-    except UnsupportedFeatureError as error:
-        return str(error)
-    return None
 
 
 def rows_of(rows: Iterable[Mapping[str, Any]], schema: TableSchema) -> pa.Table:
@@ -103,7 +88,7 @@ def _array(column: Column, cells: list[Any]) -> pa.Array:
 # The order of a text's parts and their widths are DuckDB's; what Arrow reads otherwise, it refuses.
 _TAKEN_BY_ARROW = frozenset(
     ScalarType(name)
-    for name in (*_SMALL_INTEGERS, *_TEXTS, "blob", "float64", "date", "timestamp", "timestamp_ns")
+    for name in (*SMALL_INTEGERS, *TEXTS, "blob", "float64", "date", "timestamp", "timestamp_ns")
 )
 
 
@@ -135,17 +120,16 @@ def inlined_in_schema(parts: Iterable[InlinedRows], schema: TableSchema) -> pa.T
     return pa.concat_tables(tables)
 
 
-def _cell(column: Column, value: Value, dialect_name: str) -> object:
+def _cell(column: Column, value: Value, form: InlinedForm) -> object:
     if value is None:
         return None
     if isinstance(value, list | dict):
-        _check_nested(column, value, dialect_name)
+        _check_nested(column, value, form)
         return format_literal(column.type, value)
     _check_range(column, value)
-    native = _NATIVE_IN_SQLITE if dialect_name == "sqlite" else _NATIVE_IN_POSTGRES
-    if str(column.type) in native:
+    if str(column.type) in form.native:
         return value
-    if isinstance(column.type, DecimalType) and dialect_name != "sqlite":
+    if isinstance(column.type, DecimalType) and form.has_decimals:
         return Decimal(scalar_text(column.type, value))
     if column.type == ScalarType("boolean"):
         return int(value)
@@ -172,7 +156,7 @@ def _check_range(column: Column, value: Physical) -> None:
         raise _refused(column, "a time outside the range that DuckDB can read from text")
 
 
-def _check_nested(column: Column, value: Value, dialect_name: str) -> None:
+def _check_nested(column: Column, value: Value, form: InlinedForm) -> None:
     for inner in column.walk():
         if isinstance(inner.type, ListType) and inner.type.element == ScalarType("json"):
             raise _refused(column, "a list of JSON, which the reference cannot read from text")
@@ -180,8 +164,8 @@ def _check_nested(column: Column, value: Value, dialect_name: str) -> None:
         if found is None:
             continue
         _check_range(leaf, found)
-        if dialect_name == "postgresql" and str(leaf.type) in _TEXTS and b"\0" in _bytes(found):
-            raise _refused(column, "a NUL in a nested text, which PostgreSQL cannot hold")
+        if not form.nested_nul and str(leaf.type) in TEXTS and b"\0" in _bytes(found):
+            raise _refused(column, "a NUL in a nested text, which the database cannot hold")
 
 
 def _refused(column: Column, what: str) -> UnsupportedFeatureError:
@@ -202,7 +186,7 @@ def _parsed(type_: DuckLakeType, cell: Any) -> Value:  # noqa: ANN401 - whatever
     if isinstance(type_, ListType | StructType | MapType):
         return parse_literal(type_, cell.decode() if isinstance(cell, bytes) else str(cell))
     name = str(type_)
-    if name in _TEXTS or name == "blob":
+    if name in TEXTS or name == "blob":
         return cell if isinstance(cell, bytes) else str(cell).encode()
     if name == "boolean" and isinstance(cell, int):
         return bool(cell)
@@ -259,7 +243,7 @@ def _stats(leaf: Column, values: list[Any]) -> ColumnStats:
 
 
 def _bounds(type_: DuckLakeType, low: Physical, high: Physical) -> tuple[str | None, str | None]:
-    if str(type_) in _TEXTS:
+    if str(type_) in TEXTS:
         return _text_bound(_bytes(low)), _text_bound(_bytes(high))
     if type_ == ScalarType("blob"):
         return blob_bounds(_bytes(low), _bytes(high))

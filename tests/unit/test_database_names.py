@@ -1,0 +1,75 @@
+"""What differs between catalog databases is said by each of them: nothing else compares their names."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ducklake.catalog.database import column_types, connect
+from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+from airflow_provider_ducklake.catalog.dialects.duckdb import DuckDbDialect
+from airflow_provider_ducklake.catalog.dialects.mysql import MySqlDialect
+from airflow_provider_ducklake.catalog.dialects.postgres import PostgresDialect
+from airflow_provider_ducklake.catalog.dialects.sqlite import SqliteDialect
+from airflow_provider_ducklake.hooks import connection_form, connection_settings, duckdb_attach
+
+PACKAGE = Path(__file__).parents[2] / "airflow_provider_ducklake"
+NAMES = {"postgresql", "postgres", "mysql", "mariadb", "sqlite", "duckdb"}
+DIALECTS = {
+    "postgresql": PostgresDialect,
+    "mysql": MySqlDialect,
+    "sqlite": SqliteDialect,
+    "duckdb": DuckDbDialect,
+}
+
+
+def _compared(tree: ast.Module) -> list[ast.AST]:
+    """List what is compared, or matched against."""
+    compared = [node for node in ast.walk(tree) if isinstance(node, ast.Compare)]
+    matched = [node.value for node in ast.walk(tree) if isinstance(node, ast.MatchValue)]
+    return [*(side for node in compared for side in (node.left, *node.comparators)), *matched]
+
+
+def _named(node: ast.AST) -> set[str]:
+    return {one.value for one in ast.walk(node) if isinstance(one, ast.Constant)} & NAMES
+
+
+def _branches(file: Path) -> list[int]:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return [node.lineno for node in _compared(tree) if _named(node)]
+
+
+def test_only_a_dialect_compares_the_name_of_a_database():
+    found = {
+        str(file.relative_to(PACKAGE)): lines
+        for file in PACKAGE.rglob("*.py")
+        if file.parent.name != "dialects" and (lines := _branches(file))
+    }
+
+    assert not found
+
+
+def test_the_lint_sees_branches():
+    tree = ast.parse('if name in ("mysql", "mariadb"): pass\nmatch name:\n    case "sqlite": pass')
+
+    assert len([node for node in _compared(tree) if _named(node)]) == 2
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values())
+def test_each_dialect_is_complete(dialect):
+    assert issubclass(dialect, CatalogDialect)
+    assert not dialect.__abstractmethods__
+    assert dialect.inlined_form is None or dialect.reads_inlined  # what we write we can read
+
+
+def test_each_table_of_the_databases_has_them_all():
+    assert set(column_types._STORAGE) == set(DIALECTS)
+    assert set(duckdb_attach._CATALOGS) == set(DIALECTS)
+    opened = {one.driver.partition("+")[0] for one in connect._DATABASES.values()}
+    assert opened == set(DIALECTS)
+
+
+def test_the_connection_form_has_the_same_databases_and_drivers():
+    assert set(connection_settings._DRIVERS) == set(connection_form.CATALOG_TYPES)
+    drivers = {one.driver for one in connect._DATABASES.values()}
+    assert set(connection_settings._DRIVERS.values()) == drivers
