@@ -10,7 +10,38 @@ from dataclasses import dataclass
 from typing import Any
 
 CONNECTION_TYPE = "ducklake"
-CATALOG_TYPES = ("postgres", "mysql", "sqlite", "duckdb")
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogType:
+    """A database that may hold a catalog: its name for people, and SQLAlchemy's driver.
+
+    ``attach`` is what DuckDB's ATTACH puts before its place; ``server`` how the place of a server is written
+    there (the word for its database, the quote), None where it is a file. ``why_no_schema``: why a metadata
+    schema cannot be named, and what to do.
+    """
+
+    name: str
+    driver: str
+    attach: str
+    server: tuple[str, str] | None = None
+    why_no_schema: str | None = None
+
+
+CATALOG_TYPES = {
+    "postgres": CatalogType("PostgreSQL", "postgresql+psycopg", "postgres:", ("dbname", "'")),
+    "mysql": CatalogType(
+        "MySQL",
+        "mysql+pymysql",
+        "mysql:",
+        ("database", '"'),
+        "a schema of MySQL is a database. Write it into the field Database, and clear this one.",
+    ),
+    "sqlite": CatalogType(
+        "SQLite", "sqlite", "sqlite:", why_no_schema="SQLite has no schemas. Clear the field."
+    ),
+    "duckdb": CatalogType("DuckDB", "duckdb", ""),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,14 +36,6 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
 _HIGHEST_PORT = 65535
-_DRIVERS = {
-    "sqlite": "sqlite",
-    "postgres": "postgresql+psycopg",
-    "mysql": "mysql+pymysql",
-    "duckdb": "duckdb",
-}
-_NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "mysql": "MySQL", "duckdb": "DuckDB"}
-_FILES = ("sqlite", "duckdb")
 _SECRET_NAME = re.compile(
     "secret|token|pass|key|credential|signature|sas|auth|dsn|connection_string", re.IGNORECASE
 )
@@ -146,14 +138,14 @@ def _url(connection: Connection, named: str, catalog_type: str) -> URL:
     from sqlalchemy.engine import URL  # noqa: PLC0415 - operators import this module while DAGs are parsed
 
     port = _port(named, connection.port)
-    if catalog_type in _FILES:
+    if CATALOG_TYPES[catalog_type].server is None:
         file = _file(named, catalog_type, connection.schema)
-        return URL.create(_DRIVERS[catalog_type], database=file)
+        return URL.create(CATALOG_TYPES[catalog_type].driver, database=file)
     for of, value in ((HOST, connection.host), (DATABASE, connection.schema)):
         if not value:
-            raise _invalid(named, of, f"is empty. A {_NAMES[catalog_type]} catalog needs it.")
+            raise _invalid(named, of, f"is empty. A {CATALOG_TYPES[catalog_type].name} catalog needs it.")
     url = URL.create(
-        _DRIVERS[catalog_type],
+        CATALOG_TYPES[catalog_type].driver,
         username=connection.login or None,
         password=connection.password or None,
         host=connection.host,
@@ -178,7 +170,9 @@ def _file(named: str, catalog_type: str, path: str | None) -> str:
     example = f"/data/lake.{catalog_type}"
     if not path:
         raise _invalid(
-            named, DATABASE, f"is empty. Write the path of the {_NAMES[catalog_type]} file, as {example}."
+            named,
+            DATABASE,
+            f"is empty. Write the path of the {CATALOG_TYPES[catalog_type].name} file, as {example}.",
         )
     if not PurePath(path).is_absolute():
         raise _invalid(
@@ -195,15 +189,10 @@ def _metadata_schema(named: str, catalog_type: str, value: object) -> str | None
         return None
     if not isinstance(value, str):
         raise _invalid(named, METADATA_SCHEMA, f"{value!r} is no name. Write it as text.")
-    if catalog_type in _WHY_NO_SCHEMA:
-        raise _invalid(named, METADATA_SCHEMA, f"{value!r} is set, but {_WHY_NO_SCHEMA[catalog_type]}")
+    why_not = CATALOG_TYPES[catalog_type].why_no_schema
+    if why_not is not None:
+        raise _invalid(named, METADATA_SCHEMA, f"{value!r} is set, but {why_not}")
     return value
-
-
-_WHY_NO_SCHEMA = {
-    "sqlite": "SQLite has no schemas. Clear the field.",
-    "mysql": "a schema of MySQL is a database. Write it into the field Database, and clear this one.",
-}
 
 
 def _commit_namespace(named: str, value: object) -> str | None:

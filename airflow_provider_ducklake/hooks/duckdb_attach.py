@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.hooks.connection_form import CATALOG_TYPES
 from airflow_provider_ducklake.spec.names.quoting import written
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sqlalchemy.engine import URL
 
     from airflow_provider_ducklake.hooks.connection_settings import ConnectionSettings
@@ -26,7 +25,8 @@ def attach_statement(settings: ConnectionSettings, alias: str) -> str:
 
 
 def _catalog(url: URL) -> str:
-    return _CATALOGS[url.get_backend_name()](url)
+    kind = next(one for one in CATALOG_TYPES.values() if one.driver == url.drivername)
+    return kind.attach + (url.database or "" if kind.server is None else _parameters(url, *kind.server))
 
 
 def _parameters(url: URL, database: str, quote: str) -> str:
@@ -44,11 +44,3 @@ def _quoted(value: str, quote: str) -> str:
 
 def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-_CATALOGS: dict[str, Callable[[URL], str]] = {
-    "sqlite": lambda url: f"sqlite:{url.database}",
-    "duckdb": lambda url: url.database or "",
-    "mysql": lambda url: "mysql:" + _parameters(url, "database", '"'),
-    "postgresql": lambda url: "postgres:" + _parameters(url, "dbname", "'"),
-}

@@ -11,7 +11,7 @@ from airflow_provider_ducklake.catalog.dialects.duckdb import DuckDbDialect
 from airflow_provider_ducklake.catalog.dialects.mysql import MySqlDialect
 from airflow_provider_ducklake.catalog.dialects.postgres import PostgresDialect
 from airflow_provider_ducklake.catalog.dialects.sqlite import SqliteDialect
-from airflow_provider_ducklake.hooks import connection_form, connection_settings, duckdb_attach
+from airflow_provider_ducklake.hooks.connection_form import CATALOG_TYPES
 
 PACKAGE = Path(__file__).parents[2] / "airflow_provider_ducklake"
 NAMES = {"postgresql", "postgres", "mysql", "mariadb", "sqlite", "duckdb"}
@@ -64,12 +64,11 @@ def test_each_dialect_is_complete(dialect):
 
 def test_each_table_of_the_databases_has_them_all():
     assert set(column_types._STORAGE) == set(DIALECTS)
-    assert set(duckdb_attach._CATALOGS) == set(DIALECTS)
     opened = {one.driver.partition("+")[0] for one in connect._DATABASES.values()}
     assert opened == set(DIALECTS)
 
 
 def test_the_connection_form_has_the_same_databases_and_drivers():
-    assert set(connection_settings._DRIVERS) == set(connection_form.CATALOG_TYPES)
-    drivers = {one.driver for one in connect._DATABASES.values()}
-    assert set(connection_settings._DRIVERS.values()) == drivers
+    drivers = {one.driver: one.file is None for one in connect._DATABASES.values()}
+
+    assert {one.driver: one.server is not None for one in CATALOG_TYPES.values()} == drivers
