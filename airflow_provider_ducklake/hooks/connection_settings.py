@@ -125,7 +125,7 @@ def _check_type(connection: Connection, named: str) -> None:
 def _catalog_type(named: str, value: object) -> str:
     if value is None:
         raise _invalid(named, CATALOG_TYPE, f"is empty. Choose one of {', '.join(CATALOG_TYPES)}.")
-    if value not in CATALOG_TYPES:
+    if not isinstance(value, str) or value not in CATALOG_TYPES:
         raise _invalid(
             named,
             CATALOG_TYPE,
