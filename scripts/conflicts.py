@@ -6,21 +6,26 @@ import sys
 from pathlib import Path
 
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind
-from airflow_provider_ducklake.transaction.conflicts import CONFLICTS, Deed, Fact
+from airflow_provider_ducklake.transaction.conflicts import Operation, Rule, rule_of
 
 PAGE = Path(__file__).parent.parent / "docs" / "conflicts.md"
-_MARKS = {Fact.SAME_ID: "✗", Fact.SAME_NAME: "✗ name", Fact.SAME_SCHEMA: "✗ schema", None: "·"}
+_MARKS = {
+    Rule.FREE: "·",
+    Rule.SAME_ID: "✗",
+    Rule.SAME_NAME: "✗ name",
+    Rule.SAME_SCHEMA: "✗ schema",
+    Rule.SAME_OBJECT: "✗ any",
+}
 _TABLE = re.compile(r"(?<=<!-- table -->\n).*(?=<!-- end -->)", re.DOTALL)
 
 
 def page() -> str:
     """Return the page with the table of today between its two marks."""
-    kinds = [kind for kind in ChangeKind if any(kind in row for row in CONFLICTS.values())]
-    lines = ["| ours \\ theirs | " + " | ".join(f"`{kind}`" for kind in kinds) + " |"]
-    lines.append("|---|" + "---|" * len(kinds))
-    for deed in Deed:
-        cells = (_MARKS[CONFLICTS[deed].get(kind)] for kind in kinds)
-        lines.append(f"| {deed.value} | " + " | ".join(cells) + " |")
+    lines = ["| ours \\ theirs | " + " | ".join(f"`{kind}`" for kind in ChangeKind) + " |"]
+    lines.append("|---|" + "---|" * len(ChangeKind))
+    for operation in Operation:
+        cells = (_MARKS[rule_of(operation, kind)] for kind in ChangeKind)
+        lines.append(f"| {operation.value} | " + " | ".join(cells) + " |")
     return _TABLE.sub(lambda _: "\n" + "\n".join(lines) + "\n\n", PAGE.read_text(encoding="utf-8"))
 
 

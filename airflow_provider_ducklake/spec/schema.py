@@ -54,18 +54,22 @@ class Column:
         """Text of ``column_type``."""
         return catalog_name(self.type)
 
-    def walk(self) -> Iterator[Column]:
-        """Yield the column and all fields below it, parents first."""
-        yield self
-        for child in self.children:
-            yield from child.walk()
+    def walk(self) -> list[Column]:
+        """Return the column and all fields below it, parents first."""
+        return [self, *_walk(self.children)]
 
-    def leaves(self) -> Iterator[Column]:
-        """Yield the columns that hold values: those with statistics and Parquet column chunks."""
-        if not self.children:
-            yield self
-        for child in self.children:
-            yield from child.leaves()
+    def leaves(self) -> list[Column]:
+        """Return the columns that hold values: those with statistics and Parquet column chunks."""
+        return [one for one in self.walk() if not one.children]
+
+
+def _walk(columns: Iterable[Column]) -> list[Column]:
+    found = []
+    for column in columns:
+        found.append(column)
+        if column.children:
+            found += _walk(column.children)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +83,13 @@ class TableSchema:
         """Names of the top-level columns."""
         return tuple(column.name for column in self.columns)
 
-    def walk(self) -> Iterator[Column]:
-        """Yield every column and nested field, parents first."""
-        for column in self.columns:
-            yield from column.walk()
+    def walk(self) -> list[Column]:
+        """Return every column and nested field, parents first."""
+        return _walk(self.columns)
 
-    def leaves(self) -> Iterator[Column]:
-        """Yield every column that holds values."""
-        for column in self.columns:
-            yield from column.leaves()
+    def leaves(self) -> list[Column]:
+        """Return every column that holds values."""
+        return [one for one in self.walk() if not one.children]
 
     def leaf_types(self) -> dict[ColumnId, DuckLakeType]:
         """Return the type of each leaf column by id."""

@@ -6,77 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.transaction.changes import (
-    AddDeletes,
-    AppendFiles,
-    Change,
-    ChangeColumns,
-    CommentOnColumn,
-    CommentOnTable,
-    CommentOnView,
-    CreateSchema,
-    CreateTable,
-    CreateView,
-    DropMacro,
-    DropSchema,
-    DropTable,
-    DropView,
-    EndFiles,
-    FlushInlined,
-    InlineDeletes,
-    InlineRows,
-    MergeAdjacent,
-    NewTableRef,
-    NoteRestored,
-    ReadRows,
-    RegisterLayout,
-    RenameTable,
-    RenameView,
-    RestoreMacro,
-    RestoreRows,
-    RestoreTable,
-    RewriteDeletes,
-    SetPartitioning,
-    SetSorting,
-    TableRef,
-    Truncate,
-)
+from airflow_provider_ducklake.transaction.changes import AppendFiles, Change, TableRef
+from airflow_provider_ducklake.transaction.declared import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-_STAGES: tuple[tuple[type, ...], ...] = (
-    (DropTable, DropView, DropMacro),
-    (DropSchema,),
-    (CreateSchema,),
-    (
-        CreateTable,
-        RestoreTable,
-        CreateView,
-        RestoreMacro,
-        RenameTable,
-        RenameView,
-        ChangeColumns,
-        SetPartitioning,
-        SetSorting,
-    ),
-    (CommentOnTable, CommentOnColumn, CommentOnView),
-    (RegisterLayout,),
-    (EndFiles, InlineDeletes, Truncate),
-    (MergeAdjacent, RewriteDeletes, FlushInlined, RestoreRows, NoteRestored),
-)
-_UPKEEP = (MergeAdjacent, RewriteDeletes, FlushInlined)
-_DATA = (
-    AppendFiles,
-    InlineRows,
-    EndFiles,
-    AddDeletes,
-    InlineDeletes,
-    Truncate,
-    RestoreRows,
-    NoteRestored,
-    *_UPKEEP,
-)
+    from airflow_provider_ducklake.spec.ids import DataFileId
+    from airflow_provider_ducklake.transaction.facts import LockedFacts
 
 
 def ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
@@ -89,44 +26,43 @@ def ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
         UnsupportedFeatureError: compaction or a flush together with anything else: readers tell by the
             snapshot that no row changed.
     """
-    changes = tuple(change for change in changes if not isinstance(change, ReadRows))
-    upkeep = [_is_upkeep(change) for change in changes]
-    if any(upkeep) and not all(upkeep):
+    changes = [change for change in changes if change.stage is not Stage.READ]
+    if len({change.is_upkeep for change in changes}) > 1:
         raise UnsupportedFeatureError("Upkeep makes a snapshot of its own. Commit other changes apart.")
-    others: list[Change] = []
-    inlined: list[AppendFiles | InlineRows] = []
-    deletes: list[AddDeletes] = []
+    return tuple(sorted(_appended_once(changes), key=lambda change: (change.stage, change.place)))
+
+
+def _appended_once(changes: Iterable[Change]) -> Iterator[Change]:
+    """Yield the changes, files that are added to one table in one of them."""
     appends: dict[TableRef, AppendFiles] = {}
     for change in changes:
-        if isinstance(change, InlineRows):
-            inlined.append(change)
-        elif isinstance(change, AddDeletes):
-            deletes.append(change)
-        elif not isinstance(change, AppendFiles):
-            others.append(change)
+        if not isinstance(change, AppendFiles):
+            yield change
         elif change.files:
             before = appends.get(change.table)
             appends[change.table] = replace(change, files=before.files + change.files) if before else change
-    others.sort(key=_stage)
-    rows = [*appends.values(), *inlined]
-    return (*others, *sorted(rows, key=_append_order), *deletes)
+    yield from appends.values()
 
 
-def _is_upkeep(change: Change) -> bool:
-    deletes_nothing = isinstance(change, AddDeletes) and (change.of_rewrite or change.of_flush)
-    return deletes_nothing or isinstance(change, _UPKEEP)
-
-
-def _stage(change: Change) -> int:
-    return next(place for place, kinds in enumerate(_STAGES) if isinstance(change, kinds))
-
-
-def _append_order(change: AppendFiles | InlineRows) -> tuple[bool, int]:
-    if isinstance(change.table, NewTableRef):
-        return True, change.table.index
-    return False, change.table
-
-
-def changes_catalog(changes: Iterable[Change]) -> bool:
+def changes_catalog(changes: Iterable[Change], facts: LockedFacts) -> bool:
     """Whether the schema version rises: anything but new rows changes what names mean."""
-    return any(not isinstance(change, _DATA) for change in changes)
+    return any(change.stage <= Stage.LAYOUT or change.makes_layout(facts) for change in changes)
+
+
+def check_changes(changes: Iterable[Change], facts: LockedFacts) -> None:
+    """Compare what is known under the lock with what was when the changes were planned.
+
+    Raises:
+        TransactionConflictError: it is not what it was.
+        UnsupportedFeatureError: two of the changes delete rows of one file.
+    """
+    seen: set[DataFileId] = set()
+    for change in changes:
+        targets = change.targets
+        if (twice := sorted(seen & targets.keys())) and not change.repeats_deletes:
+            raise UnsupportedFeatureError(
+                f"Two parts of this commit delete rows of data file {twice[0]} of {change.name}. Delete them "
+                "in one, or commit one after the other."
+            )
+        seen |= targets.keys()
+        change.check(facts)

@@ -6,15 +6,13 @@ everything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.spec.files import same_mapping_key
 from airflow_provider_ducklake.spec.ids import (
     ColumnId,
     DataFileId,
-    DeleteFileId,
     MappingId,
     PartitionId,
     SchemaId,
@@ -24,7 +22,7 @@ from airflow_provider_ducklake.spec.ids import (
     ViewId,
 )
 from airflow_provider_ducklake.spec.snapshots import Snapshot
-from airflow_provider_ducklake.transaction.changes import (
+from airflow_provider_ducklake.transaction.refs import (
     NewSchemaRef,
     NewTableRef,
     NewViewRef,
@@ -37,53 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_provider_ducklake.spec.files import NameMapping
-    from airflow_provider_ducklake.spec.inlined_form import InlinedForm
     from airflow_provider_ducklake.spec.stats import TableColumnStats, TableStats
-    from airflow_provider_ducklake.transaction.changes import FlushedLayout
     from airflow_provider_ducklake.transaction.changes_made import ChangeRecord
-
-MappingKey: TypeAlias = frozenset[tuple[tuple[str, ...], ColumnId, bool]]  # of same_mapping_key
-
-
-@dataclass(frozen=True, slots=True)
-class KnownStats:
-    """What the catalog knows of the tables to be appended to, read under the commit lock.
-
-    ``unbounded`` holds the columns whose missing bounds mean *unknown* rather than *no value yet*,
-    ``retyped`` those whose bounds may be of a type that they had before;
-    ``live_inlined`` the catalog tables that hold live rows of a table to be truncated, ``with_live_files``
-    those of such tables with live data files; ``targets`` the live ones of the data files that lose rows,
-    with their live delete files, whose paths below the data path are ``delete_file_paths``;
-    ``sources`` those that are live and never had deletes of the files to be merged, with such paths;
-    ``mark_counts`` the inlined deletes of those to be rewritten;
-    ``flushed`` what the inlined tables to be flushed, by their schema versions, have of the snapshot that was
-    read, ``emptied`` those of them that have no other row;
-    ``with_delete_marks`` the tables whose inlined deletes have a catalog table; ``layouts`` the schema
-    version of a table's newest catalog table for inlined rows; ``inlined_form`` is the database's.
-    ``snapshots`` are those that still exist of the snapshots that tables are restored to.
-    ``mappings`` are the name mappings of tables that get mapped files, ``registered`` those of such files
-    that the lake has already. ``names`` are those of tables and views to be dropped or renamed, by their ids.
-    """
-
-    tables: Mapping[TableId, TableStats] = field(default_factory=dict)
-    columns: Mapping[TableId, Mapping[ColumnId, TableColumnStats]] = field(default_factory=dict)
-    unbounded: frozenset[tuple[TableId, ColumnId]] = frozenset()
-    retyped: frozenset[tuple[TableId, ColumnId]] = frozenset()
-    live_inlined: Mapping[TableId, tuple[str, ...]] = field(default_factory=dict)
-    targets: Mapping[DataFileId, DeleteFileId | None] = field(default_factory=dict)
-    delete_file_paths: Mapping[DeleteFileId, str] = field(default_factory=dict)
-    sources: Mapping[DataFileId, str] = field(default_factory=dict)
-    mark_counts: Mapping[DataFileId, int] = field(default_factory=dict)
-    flushed: Mapping[tuple[TableId, int], FlushedLayout] = field(default_factory=dict)
-    emptied: frozenset[tuple[TableId, int]] = frozenset()
-    with_delete_marks: frozenset[TableId] = frozenset()
-    with_live_files: frozenset[TableId] = frozenset()
-    layouts: Mapping[TableId, int] = field(default_factory=dict)
-    inlined_form: InlinedForm | None = None
-    mappings: Mapping[TableId, Mapping[MappingKey, MappingId]] = field(default_factory=dict)
-    registered: frozenset[str] = frozenset()
-    snapshots: frozenset[SnapshotId] = frozenset()
-    names: Mapping[int, str] = field(default_factory=dict)
+    from airflow_provider_ducklake.transaction.facts import LockedFacts
 
 
 class CommitState:
@@ -93,12 +47,12 @@ class CommitState:
         self,
         head: Snapshot,
         clock: datetime,
-        known: KnownStats,
+        facts: LockedFacts,
         *,
         catalog_changes: bool,
     ) -> None:
         self.head = head
-        self.known = known
+        self.facts = facts
         self.snapshot_id = SnapshotId(head.id + 1)
         self.schema_version = head.schema_version + catalog_changes
         self.time = max(clock, head.time + timedelta(microseconds=1))
@@ -106,10 +60,10 @@ class CommitState:
         self.added_rows: dict[TableId, tuple[int, int]] = {}  # first row id, and number of rows
         self._next_catalog_id = head.next_catalog_id
         self._next_file_id = head.next_file_id
-        self._stats = dict(known.tables)
-        self._column_stats = {table_id: dict(columns) for table_id, columns in known.columns.items()}
-        self._layouts = dict(known.layouts)
-        self._mappings = {table_id: dict(mappings) for table_id, mappings in known.mappings.items()}
+        self._stats = dict(facts.tables)
+        self._column_stats = {table_id: dict(columns) for table_id, columns in facts.columns.items()}
+        self._layouts = dict(facts.layouts)
+        self._mappings = {table_id: dict(mappings) for table_id, mappings in facts.mappings.items()}
         self._schemas: dict[NewSchemaRef, SchemaId] = {}
         self._tables: dict[NewTableRef, TableId] = {}
         self._views: dict[NewViewRef, ViewId] = {}

@@ -34,34 +34,32 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     UNSIGNED_INTEGERS,
     DuckLakeType,
     Field,
-    ScalarType,
     StructType,
     can_promote,
-    keeps_bounds,
 )
 from airflow_provider_ducklake.transaction.changes import (
     AppendFiles,
     Change,
-    ChangeColumns,
     ColumnRow,
-    CommentOnColumn,
-    CommentOnTable,
     CreateTable,
     InlinedLayout,
     InlineRows,
     NewTableRef,
     ReadRows,
-    RegisterLayout,
-    RenameTable,
     SchemaRef,
-    SetPartitioning,
-    SetSorting,
     TableRef,
     Truncate,
 )
+from airflow_provider_ducklake.transaction.definition import (
+    PARTITIONING,
+    SORTING,
+    Definition,
+    column_rows,
+    definition_changes,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId
@@ -99,7 +97,7 @@ class TableDraft:
     base: TableSnapshot | None = None
     partition_by: tuple[PartitionField, ...] = ()
     sort_by: tuple[SortField, ...] = ()
-    layout_set: tuple[str, ...] = ()  # "partitioning" and "sorting", in the order they were set
+    keys_set: tuple[str, ...] = ()  # PARTITIONING and SORTING, in the order they were set
     table_comment: tuple[str | None] | None = None
     column_comments: Mapping[ColumnId, str | None] = field(default_factory=dict)
     without_nulls: tuple[ColumnId, ...] = ()
@@ -133,7 +131,7 @@ class TableDraft:
     @property
     def partition_id(self) -> PartitionId | None:
         """The partition spec of files written now; None for one that the transaction itself sets."""
-        if self.base is None or self.base.partition_spec is None or "partitioning" in self.layout_set:
+        if self.base is None or self.base.partition_spec is None or PARTITIONING in self.keys_set:
             return None
         return self.base.partition_spec.id
 
@@ -327,13 +325,13 @@ class TableDraft:
             return self
         if self.files or self.inlined:
             raise InvalidInputError(f"Set the partitioning of {self.name} before rows are added to it.")
-        return replace(self, partition_by=fields, layout_set=_last(self.layout_set, "partitioning"))
+        return replace(self, partition_by=fields, keys_set=_last(self.keys_set, PARTITIONING))
 
     def sorted_by(self, fields: tuple[SortField, ...]) -> TableDraft:
         """Return the table with other sort keys."""
         if fields == self.sort_by:
             return self
-        return replace(self, sort_by=fields, layout_set=_last(self.layout_set, "sorting"))
+        return replace(self, sort_by=fields, keys_set=_last(self.keys_set, SORTING))
 
     def commented(self, text: str | None) -> TableDraft:
         """Return the table with another comment."""
@@ -373,11 +371,8 @@ class TableDraft:
         """Yield what a commit has to do."""
         if self.base is None:
             yield self._creation()
-        else:
-            yield from self._alterations(self.base)
-        yield from self._layout_changes()
-        yield from self._comments()
-        yield from self._layout_of_inlined_rows()
+        before = Definition.of(self.base) if self.base is not None else None
+        yield from definition_changes(self.ref, before, self._definition())
         yield from self.deletes
         if self.is_searched and self.base is not None and (self.files or self.inlined):
             yield ReadRows(self.base.table_id, self.base.name)
@@ -404,77 +399,28 @@ class TableDraft:
             self.undone,
         )
 
-    def _alterations(self, base: TableSnapshot) -> Iterator[Change]:
-        if self.name != base.name:
-            yield RenameTable(base.table_id, base.name, self.name)
-        before, after = column_rows(base.schema), column_rows(self.columns)
-        ended = tuple(one for one, row in before.items() if after.get(one) != row)
-        begun = tuple(row for one, row in after.items() if before.get(one) != row)
-        if not (ended or begun or self.undone):
-            return
-        old_types, new_types = base.schema.leaf_types(), self.columns.leaf_types()
-        unbounded = tuple(
-            one
-            for one, type_ in new_types.items()
-            if one in old_types and not keeps_bounds(old_types[one], type_)
-        )
-        alive = tuple(one for one in self.without_nulls if one in after)
-        yield ChangeColumns(base.table_id, base.name, ended, begun, unbounded, alive, self.undone)
-
-    def _layout_changes(self) -> Iterator[Change]:
-        for word in self.layout_set:
-            if word == "partitioning" and self.partition_by != self._before(lambda t: t.partition_spec):
-                yield SetPartitioning(self.ref, self.name, self.partition_by)
-            elif word == "sorting":
-                yield SetSorting(self.ref, self.name, self.sort_by)
-
-    def _layout_of_inlined_rows(self) -> Iterator[Change]:
-        """Yield a new layout where the reference makes one: for new columns, name or partition keys."""
-        if self.base is None:
-            if self.allows_inlining:
-                yield RegisterLayout(self.ref, self.name, self.columns)
-        elif (
-            self.name != self.base.name
-            or self.partition_by != self._before(lambda table: table.partition_spec)
-            or not same_layout(self.columns, self.base.schema)
-        ):
-            yield RegisterLayout(
-                self.ref, self.name, self.columns, only_if_registered=not self.allows_inlining
-            )
-
-    def _before(self, spec_of: Callable[[TableSnapshot], object]) -> object:
-        spec = spec_of(self.base) if self.base is not None else None
-        return getattr(spec, "fields", ())
-
-    def _comments(self) -> Iterator[Change]:
-        if self.table_comment is not None:
-            yield CommentOnTable(self.ref, self.name, self.table_comment[0])
+    def _definition(self) -> Definition:
         alive = {column.id for column in self.columns.walk()}
-        for column_id, text in self.column_comments.items():
-            if column_id in alive:
-                yield CommentOnColumn(self.ref, self.name, column_id, text)
-
-
-def same_layout(left: TableSchema, right: TableSchema) -> bool:
-    """Whether rows inlined with one schema fit the other: the same names and types in the same order."""
-    return [(one.name, one.type) for one in left.columns] == [(one.name, one.type) for one in right.columns]
+        comments: dict[ColumnId | None, str | None] = {
+            one: text for one, text in self.column_comments.items() if one in alive
+        }
+        if self.table_comment is not None:
+            comments = {None: self.table_comment[0], **comments}
+        return Definition(
+            self.name,
+            self.columns,
+            self.allows_inlining,
+            partition_by=self.partition_by,
+            sort_by=self.sort_by,
+            comments=comments,
+            keys_set=self.keys_set,
+            without_nulls=self.without_nulls,
+            undone=self.undone,
+        )
 
 
 def _last(words: tuple[str, ...], word: str) -> tuple[str, ...]:
     return (*(one for one in words if one != word), word)
-
-
-def column_rows(schema: TableSchema) -> dict[ColumnId, ColumnRow]:
-    """Return each column by itself: a struct does not change when a field of it does."""
-    above = parents(schema)
-    return {
-        column.id: ColumnRow(replace(column, children=(), type=_bare(column)), above[column.id])
-        for column in schema.walk()
-    }
-
-
-def _bare(column: Column) -> DuckLakeType:
-    return ScalarType(column.catalog_type) if column.children else column.type
 
 
 def _same_sign(old: DuckLakeType, new: DuckLakeType) -> bool:

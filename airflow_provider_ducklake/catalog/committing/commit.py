@@ -19,13 +19,12 @@ from sqlalchemy.exc import DBAPIError
 
 from airflow_provider_ducklake.catalog.committing.delete_writer import DeleteWriter, OtherSnapshotError
 from airflow_provider_ducklake.catalog.committing.ended_files import with_marks_in_files
-from airflow_provider_ducklake.catalog.committing.known_stats import known_stats, stats_questions
+from airflow_provider_ducklake.catalog.committing.locked_facts import locked_facts, questions_of
 from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit, PlannedCommit, Stage
 from airflow_provider_ducklake.catalog.committing.unused_files import remove_unused
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, RetryPolicy, with_retries
 from airflow_provider_ducklake.catalog.effects import effects_of
-from airflow_provider_ducklake.catalog.effects.inlined import lacks_layout
 from airflow_provider_ducklake.catalog.ledger import commit_keys, consumers, jobs, restore_log
 from airflow_provider_ducklake.catalog.snapshot import read_snapshots
 from airflow_provider_ducklake.errors import (
@@ -34,19 +33,10 @@ from airflow_provider_ducklake.errors import (
 )
 from airflow_provider_ducklake.spec.ids import SnapshotId
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
-from airflow_provider_ducklake.transaction.change_set import changes_catalog
-from airflow_provider_ducklake.transaction.changes import InlineRows
+from airflow_provider_ducklake.transaction.change_set import changes_catalog, check_changes
 from airflow_provider_ducklake.transaction.changes_made import format_changes
 from airflow_provider_ducklake.transaction.commit_state import CommitState
-from airflow_provider_ducklake.transaction.conflicts import (
-    check_conflicts,
-    check_layouts,
-    check_names,
-    check_not_registered,
-    check_restorable,
-    check_sources,
-    check_targets,
-)
+from airflow_provider_ducklake.transaction.conflicts import check_conflicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -62,7 +52,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.spec.snapshots import Snapshot
     from airflow_provider_ducklake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.transaction.commit_state import KnownStats
 
 log = logging.getLogger(__name__)
 
@@ -229,7 +218,7 @@ def _questions(catalog: Catalog, planned: PlannedCommit) -> dict[str, Question[A
         bases = [one.upto for one in planned.consumed.ranges]
     questions: dict[str, Question[Any]] = {
         "progress": read_snapshots.which_progress(catalog.tables, min(bases), catalog.dialect.clock),
-        **stats_questions(catalog, planned.changes),
+        **questions_of(catalog, planned.needs),
     }
     if planned.keyed is not None:
         questions["records"] = commit_keys.which_records(catalog, planned.keyed.key)
@@ -268,25 +257,15 @@ def _begin(
     head, changes = progress.head, planned.changes
     for stage in planned.stages:
         _check_since(stage, head, progress.newer)
-    known = known_stats(connection, catalog, changes, answers)
-    check_names(changes, known.names, head.id)
-    check_targets(changes, known.targets, head.id)
-    check_sources(changes, known.sources, known.mark_counts, head.id)
-    check_layouts(changes, known.flushed, head.id)
-    check_not_registered(changes, known.registered, head.id)
-    check_restorable(changes, known.snapshots, head.id)
-    makes_layout = any(isinstance(change, InlineRows) and _lacks_layout(change, known) for change in changes)
-    return CommitState(head, _now(progress), known, catalog_changes=changes_catalog(changes) or makes_layout)
-
-
-def _lacks_layout(change: InlineRows, known: KnownStats) -> bool:
-    newest = known.layouts.get(change.table) if isinstance(change.table, int) else None
-    return lacks_layout(change, newest)
+    facts = locked_facts(connection, catalog, head.id, planned.needs, answers)
+    check_changes(changes, facts)
+    return CommitState(head, _now(progress), facts, catalog_changes=changes_catalog(changes, facts))
 
 
 def _check_since(stage: Stage, head: Snapshot, newer: Collection[RecordedSnapshot]) -> None:
     since = [one for one in newer if one.id > stage.base]
-    check_conflicts(stage.changes, ((one.id, record) for one in since for record in one.changes))
+    ours = [change.claim for change in stage.changes if change.claim is not None]
+    check_conflicts(ours, ((one.id, record) for one in since for record in one.changes))
     if len(since) != head.id - stage.base:
         raise TransactionConflictError(
             "commit on top of it", "follows snapshots that were expired since we planned", "the lake", head.id

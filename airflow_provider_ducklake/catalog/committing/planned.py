@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.transaction.change_set import ordered
 from airflow_provider_ducklake.transaction.changes import NoteRestored
+from airflow_provider_ducklake.transaction.facts import Needs
 from airflow_provider_ducklake.transaction.replay import Replay
 
 if TYPE_CHECKING:
@@ -66,3 +67,8 @@ class PlannedCommit:
     def changes(self) -> tuple[Change, ...]:
         """The changes of all stages, in the order of their effects."""
         return ordered([change for stage in self.stages for change in stage.changes])
+
+    @cached_property
+    def needs(self) -> Needs:
+        """What they have to know under the lock."""
+        return Needs.of_all(change.needs for change in self.changes)

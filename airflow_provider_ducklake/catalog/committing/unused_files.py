@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 
 def remove_unused(paths: Iterable[str], locate: Callable[[str], Location]) -> None:
     """Remove files; one that cannot be removed is left behind and logged."""
+    if not (paths := list(paths)):
+        return
     from airflow_provider_ducklake.storage.files.filesystem import delete_file_at  # noqa: PLC0415 - heavy
     from airflow_provider_ducklake.storage.files.parallel import in_threads  # noqa: PLC0415
 

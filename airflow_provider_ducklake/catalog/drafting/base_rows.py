@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.catalog.committing.known_stats import live_inlined_tables
+from airflow_provider_ducklake.catalog.committing.locked_facts import live_inlined_tables
 from airflow_provider_ducklake.catalog.drafting.row_changes import read_targets
 from airflow_provider_ducklake.catalog.reports import null_check
 from airflow_provider_ducklake.catalog.snapshot import read_files, read_layouts
@@ -13,7 +13,8 @@ from airflow_provider_ducklake.catalog.snapshot.inlined_tables import why_not_in
 from airflow_provider_ducklake.catalog.snapshot.read_layouts import layout_schema
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.transaction.changes import InlinedLayout
-from airflow_provider_ducklake.transaction.table_draft import InlinedBatch, same_layout
+from airflow_provider_ducklake.transaction.definition import same_layout
+from airflow_provider_ducklake.transaction.table_draft import InlinedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

@@ -9,6 +9,7 @@ from sqlalchemy.schema import CreateTable
 
 from airflow_provider_ducklake.catalog.database.questions import in_parts
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, close, insert
+from airflow_provider_ducklake.catalog.effects.files import schedule
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import inlined_delete_table
 from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.transaction.changes import FileDeletes
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
     from sqlalchemy import TableClause, Update
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.spec.ids import DeleteFileId
+    from airflow_provider_ducklake.spec.ids import DataFileId, TableId
     from airflow_provider_ducklake.transaction.changes import (
         AddDeletes,
         EndFiles,
+        FlushedDeletes,
         InlineDeletes,
         Truncate,
         UnwrittenDeletes,
@@ -43,10 +45,10 @@ def end_files(change: EndFiles, state: CommitState, tables: CatalogTables) -> It
 def truncate(change: Truncate, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the end of all data files of a table, and of its rows in the catalog."""
     file = tables["data_file"]
-    if change.table_id in state.known.with_live_files:
+    if change.table_id in state.facts.with_live_files:
         yield close(file, state, file.c.table_id == change.table_id)
         state.record(ChangeRecord(ChangeKind.DELETED_FROM_TABLE, change.table_id))
-    for name in state.known.live_inlined.get(change.table_id, ()):
+    for name in state.facts.live_inlined.get(change.table_id, ()):
         yield Effect(_end_inlined(name, state, tables)[1])
         state.record(ChangeRecord(ChangeKind.INLINED_DELETE, change.table_id))
 
@@ -55,8 +57,11 @@ def add_deletes(change: AddDeletes, state: CommitState, tables: CatalogTables) -
     """Yield delete files; one that is replaced goes at once, and its file is scheduled for deletion."""
     replaced = [file.replaces for file in change.files if file.replaces is not None]
     if replaced:
-        yield from _remove_replaced(replaced, state, tables)
-    yield insert(tables["delete_file"], *(_row(file, change, state) for file in change.files))
+        yield schedule({one: state.facts.delete_file_paths[one] for one in replaced}, state, tables)
+        old = tables["delete_file"]
+        for part in in_parts(replaced):
+            yield Effect(delete(old).where(old.c.delete_file_id.in_(part)))
+    yield insert(tables["delete_file"], *(_row(file, change.table_id, state) for file in change.files))
     marks = inlined_delete_table(change.table_id, tables.metadata_schema)
     for ids in in_parts(change.folded_marks):
         yield Effect(delete(marks).where(marks.c.file_id.in_(ids)))
@@ -64,43 +69,31 @@ def add_deletes(change: AddDeletes, state: CommitState, tables: CatalogTables) -
         state.record(ChangeRecord(ChangeKind.DELETED_FROM_TABLE, change.table_id))
 
 
-def _row(file: FileDeletes | UnwrittenDeletes, change: AddDeletes, state: CommitState) -> dict[str, object]:
+def _row(file: FileDeletes | UnwrittenDeletes, table_id: TableId, state: CommitState) -> dict[str, object]:
     assert isinstance(file, FileDeletes)
     assert file.stamped_for in (None, state.snapshot_id)
+    return delete_row(table_id, file.data_file_id, file, state)
+
+
+def delete_row(
+    table_id: TableId, data_file_id: DataFileId, deletes: FileDeletes | FlushedDeletes, state: CommitState
+) -> dict[str, object]:
+    """Return the row of a delete file that is new."""
     return {
         "delete_file_id": state.new_file_id(),
-        "table_id": change.table_id,
-        "begin_snapshot": file.begin_snapshot or state.snapshot_id,
+        "table_id": table_id,
+        "begin_snapshot": deletes.begin_snapshot or state.snapshot_id,
         "end_snapshot": None,
-        "data_file_id": file.data_file_id,
-        "path": file.path,
-        "path_is_relative": not is_absolute(file.path),
+        "data_file_id": data_file_id,
+        "path": deletes.path,
+        "path_is_relative": not is_absolute(deletes.path),
         "format": "parquet",
-        "delete_count": file.delete_count,
-        "file_size_bytes": file.file_size_bytes,
-        "footer_size": file.footer_size,
+        "delete_count": deletes.delete_count,
+        "file_size_bytes": deletes.file_size_bytes,
+        "footer_size": deletes.footer_size,
         "encryption_key": None,
-        "partial_max": file.partial_max,
+        "partial_max": deletes.partial_max,
     }
-
-
-def _remove_replaced(ids: list[DeleteFileId], state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
-    old, scheduled = tables["delete_file"], tables["files_scheduled_for_deletion"]
-    paths = [state.known.delete_file_paths[one] for one in ids]
-    yield insert(
-        scheduled,
-        *(
-            {
-                "data_file_id": delete_file_id,
-                "path": path,
-                "path_is_relative": not is_absolute(path),
-                "schedule_start": state.time,
-            }
-            for delete_file_id, path in zip(ids, paths, strict=True)
-        ),
-    )
-    for part in in_parts(ids):
-        yield Effect(delete(old).where(old.c.delete_file_id.in_(part)))
 
 
 def inline_deletes(change: InlineDeletes, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
@@ -112,10 +105,10 @@ def inline_deletes(change: InlineDeletes, state: CommitState, tables: CatalogTab
         for position in positions
     ]
     if rows:
-        if change.table_id not in state.known.with_delete_marks:
+        if change.table_id not in state.facts.with_inlined_deletes:
             yield Effect(CreateTable(marks))
         yield insert(marks, *rows)
-    for name in state.known.live_inlined.get(change.table_id, ()):
+    for name in state.facts.live_inlined.get(change.table_id, ()):
         rows_of, ended = _end_inlined(name, state, tables)
         for ids in in_parts(change.row_ids):
             yield Effect(ended.where(rows_of.c.row_id.in_(ids)))

@@ -5,21 +5,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.effects.statistics import add_to_stats
-from airflow_provider_ducklake.spec.files import DataFile, NameMapping
-from airflow_provider_ducklake.spec.ids import DataFileId, MappingId, TableId
 from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.spec.partitioning import check_partition_values
 from airflow_provider_ducklake.spec.stats import TableStats, merge_files
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.spec.files import DataFile, NameMapping
+    from airflow_provider_ducklake.spec.ids import DataFileId, MappingId, TableId
+    from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.transaction.changes import AppendFiles
     from airflow_provider_ducklake.transaction.commit_state import CommitState
 
@@ -28,18 +29,19 @@ def append_files(change: AppendFiles, state: CommitState, tables: CatalogTables)
     """Yield the rows of new data files, with row ids and file ids from the snapshot being built."""
     table_id = state.table_id(change.table)
     before = state.stats(table_id) or TableStats()
-    files, mappings = [], {}
+    partition_id = change.partition_id
+    if partition_id is None:
+        partition_id = state.new_partition_id(table_id)
+    files, next_row_id = [], before.next_row_id
     for file in change.files:
         mapping_id, effects = map_file(file, table_id, state, tables)
         yield from effects
-        if mapping_id is not None:
-            mappings[file.path] = mapping_id
-        files.append((state.new_file_id(), file))
-    yield insert(tables["data_file"], *_file_rows(change, files, mappings, state, before))
-    if stats := list(stats_rows(files, table_id)):
-        yield insert(tables["file_column_stats"], *stats)
-    if values := list(partition_rows(files, table_id, str(change.name))):
-        yield insert(tables["file_partition_value"], *values)
+        # DuckDB's merge takes the catalog's word for consecutive ids, and loses those in the files
+        start = None if file.has_row_ids else next_row_id
+        life = {"row_id_start": start, "partition_id": partition_id, "mapping_id": mapping_id}
+        files.append(NewFile(state.new_file_id(), file, life))
+        next_row_id += file.record_count
+    yield from add_files(table_id, change.name, files, state, tables)
     incoming = merge_files((file.column_stats for file in change.files), change.schema.leaf_types())
     size = sum(file.file_size_bytes for file in change.files)
     yield from add_to_stats(table_id, change.schema, change.record_count, size, incoming, state, tables)
@@ -78,40 +80,35 @@ def _mapping(
         yield insert(tables["name_mapping"], *rows)
 
 
-Files: TypeAlias = Sequence[tuple[DataFileId, DataFile]]
+class NewFile(NamedTuple):
+    """A new data file, and what its row says of its rows: since when they are there, and as what."""
+
+    id: DataFileId
+    file: DataFile
+    life: Mapping[str, int | None]
 
 
-def _file_rows(
-    change: AppendFiles,
-    files: Files,
-    mappings: Mapping[str, MappingId],
+def add_files(
+    table_id: TableId,
+    name: QualifiedName,
+    files: Sequence[NewFile],
     state: CommitState,
-    before: TableStats,
-) -> list[dict[str, Any]]:
-    table_id = state.table_id(change.table)
-    partition_id = (
-        change.partition_id if change.partition_id is not None else state.new_partition_id(table_id)
-    )
-    starts = accumulate((file.record_count for file in change.files), initial=before.next_row_id)
-    return [
-        {
-            **file_row(file_id, file, table_id),
-            "begin_snapshot": state.snapshot_id,
-            # DuckDB's merge takes the catalog's word for consecutive ids, and loses those in the files
-            "row_id_start": None if file.has_row_ids else row_id_start,
-            "partition_id": partition_id,
-            "mapping_id": mappings.get(file.path),
-            "partial_max": None,
-        }
-        for (file_id, file), row_id_start in zip(files, starts, strict=False)
-    ]
+    tables: CatalogTables,
+) -> Iterator[Effect]:
+    """Yield the rows of new data files; the statistics of the table are another matter."""
+    yield insert(tables["data_file"], *(_file_row(one, table_id, state) for one in files))
+    if stats := list(_stats_rows(files, table_id)):
+        yield insert(tables["file_column_stats"], *stats)
+    if values := list(_partition_rows(files, table_id, str(name))):
+        yield insert(tables["file_partition_value"], *values)
 
 
-def file_row(file_id: DataFileId, file: DataFile, table_id: TableId) -> dict[str, Any]:
-    """Return what a new file's row says of the file itself; whose rows it has is said by others."""
+def _file_row(new: NewFile, table_id: TableId, state: CommitState) -> dict[str, Any]:
+    file = new.file
     return {
-        "data_file_id": file_id,
+        "data_file_id": new.id,
         "table_id": table_id,
+        "begin_snapshot": state.snapshot_id,
         "end_snapshot": None,
         "file_order": None,
         "path": file.path,
@@ -121,12 +118,16 @@ def file_row(file_id: DataFileId, file: DataFile, table_id: TableId) -> dict[str
         "file_size_bytes": file.file_size_bytes,
         "footer_size": file.footer_size,
         "encryption_key": None,
+        "row_id_start": None,
+        "partition_id": None,
+        "mapping_id": None,
+        "partial_max": None,
+        **new.life,
     }
 
 
-def stats_rows(files: Files, table_id: TableId) -> Iterator[dict[str, Any]]:
-    """Yield the statistics of new files."""
-    for file_id, file in files:
+def _stats_rows(files: Sequence[NewFile], table_id: TableId) -> Iterator[dict[str, Any]]:
+    for file_id, file, _ in files:
         for column_id, stats in sorted(file.column_stats.items()):
             yield {
                 "data_file_id": file_id,
@@ -142,9 +143,8 @@ def stats_rows(files: Files, table_id: TableId) -> Iterator[dict[str, Any]]:
             }
 
 
-def partition_rows(files: Files, table_id: TableId, table: str) -> Iterator[dict[str, Any]]:
-    """Yield the partition values of new files; ``table`` is for the message of one that cannot be stored."""
-    for file_id, file in files:
+def _partition_rows(files: Sequence[NewFile], table_id: TableId, table: str) -> Iterator[dict[str, Any]]:
+    for file_id, file, _ in files:
         check_partition_values(file.partition_values, table)
         for index, value in enumerate(file.partition_values):
             yield {
@@ -153,3 +153,17 @@ def partition_rows(files: Files, table_id: TableId, table: str) -> Iterator[dict
                 "partition_key_index": index,
                 "partition_value": value,
             }
+
+
+def schedule(paths: Mapping[int, str], state: CommitState, tables: CatalogTables) -> Effect:
+    """Return that files, by their ids, are to be deleted once their snapshots are gone."""
+    rows = (
+        {
+            "data_file_id": file_id,
+            "path": path,
+            "path_is_relative": not is_absolute(path),
+            "schedule_start": state.time,
+        }
+        for file_id, path in paths.items()
+    )
+    return insert(tables["files_scheduled_for_deletion"], *rows)

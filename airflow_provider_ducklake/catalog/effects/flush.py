@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import delete
 from sqlalchemy.schema import DropTable
 
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
-from airflow_provider_ducklake.catalog.effects.files import file_row, partition_rows, stats_rows
+from airflow_provider_ducklake.catalog.effects.deletes import delete_row
+from airflow_provider_ducklake.catalog.effects.files import NewFile, add_files
 from airflow_provider_ducklake.catalog.snapshot.inlined_layouts import bare_table
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import inlined_table
-from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.spec.ids import DataFileId
-    from airflow_provider_ducklake.transaction.changes import FlushedDeletes, FlushedFile, FlushInlined
+    from airflow_provider_ducklake.transaction.changes import FlushInlined
     from airflow_provider_ducklake.transaction.commit_state import CommitState
 
 
@@ -41,22 +40,28 @@ def flush_inlined(change: FlushInlined, state: CommitState, tables: CatalogTable
 
 
 def _new_files(change: FlushInlined, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
-    numbered = [(state.new_file_id(), one) for one in change.files]
-    yield insert(tables["data_file"], *(_file_row(file_id, one, change) for file_id, one in numbered))
-    files = [(file_id, one.file) for file_id, one in numbered]
-    if stats := list(stats_rows(files, change.table_id)):
-        yield insert(tables["file_column_stats"], *stats)
-    if values := list(partition_rows(files, change.table_id, str(change.name))):
-        yield insert(tables["file_partition_value"], *values)
+    files = [
+        NewFile(
+            state.new_file_id(),
+            one.file,
+            {  # without row_id_start, by which the reference's merge would renumber sorted rows
+                "begin_snapshot": one.begin_snapshot,
+                "partition_id": one.partition_id,
+                "partial_max": one.partial_max,
+            },
+        )
+        for one in change.files
+    ]
+    yield from add_files(change.table_id, change.name, files, state, tables)
     deletes = [
-        _delete_row(file_id, one.deletes, change, state)
-        for file_id, one in numbered
+        delete_row(change.table_id, new.id, one.deletes, state)
+        for new, one in zip(files, change.files, strict=True)
         if one.deletes is not None
     ]
     if deletes:
         yield insert(tables["delete_file"], *deletes)
     counts = tables["table_stats"]
-    size = sum(file.file_size_bytes for _, file in files)
+    size = sum(one.file.file_size_bytes for one in files)
     yield Effect(
         counts.update()
         .where(counts.c.table_id == change.table_id)
@@ -64,41 +69,10 @@ def _new_files(change: FlushInlined, state: CommitState, tables: CatalogTables) 
     )
 
 
-def _file_row(file_id: DataFileId, one: FlushedFile, change: FlushInlined) -> dict[str, Any]:
-    return {
-        **file_row(file_id, one.file, change.table_id),
-        "begin_snapshot": one.begin_snapshot,
-        "row_id_start": None,  # by which the reference's merge would renumber sorted rows
-        "partition_id": one.partition_id,
-        "mapping_id": None,
-        "partial_max": one.partial_max,
-    }
-
-
-def _delete_row(
-    data_file_id: DataFileId, deletes: FlushedDeletes, change: FlushInlined, state: CommitState
-) -> dict[str, Any]:
-    return {
-        "delete_file_id": state.new_file_id(),
-        "table_id": change.table_id,
-        "begin_snapshot": deletes.begin_snapshot,
-        "end_snapshot": None,
-        "data_file_id": data_file_id,
-        "path": deletes.path,
-        "path_is_relative": not is_absolute(deletes.path),
-        "format": "parquet",
-        "delete_count": deletes.delete_count,
-        "file_size_bytes": deletes.file_size_bytes,
-        "footer_size": deletes.footer_size,
-        "encryption_key": None,
-        "partial_max": deletes.partial_max,
-    }
-
-
 def _is_superseded(change: FlushInlined, schema_version: int, state: CommitState) -> bool:
     """Whether an inlined table is empty now, and gets no rows any more: the table has other columns."""
     is_newest = state.layout(change.table_id) == schema_version
-    return not is_newest and (change.table_id, schema_version) in state.known.emptied
+    return not is_newest and (change.table_id, schema_version) in state.facts.emptied
 
 
 def _forget(change: FlushInlined, schema_version: int, tables: CatalogTables) -> Iterator[Effect]:

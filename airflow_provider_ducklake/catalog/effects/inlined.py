@@ -37,7 +37,7 @@ def register_layout(change: RegisterLayout, state: CommitState, tables: CatalogT
     """
     table_id = state.table_id(change.table)
     registered = state.layout(table_id) is not None
-    if why_not_inlined(change.schema, state.known.inlined_form) is None:
+    if why_not_inlined(change.schema, state.facts.inlined_form) is None:
         if registered or not change.only_if_registered:
             yield from _layout(table_id, change.schema, state, tables)
     elif registered:
@@ -60,9 +60,9 @@ def _forget_layouts(
     change: RegisterLayout, table_id: TableId, state: CommitState, tables: CatalogTables
 ) -> Iterator[Effect]:
     """Yield the end of empty layouts, which do not fit the new columns; DuckDB makes one when it needs it."""
-    if state.known.live_inlined.get(table_id):
+    if state.facts.live_inlined.get(table_id):
         raise UnsupportedFeatureError(
-            f"{change.name} has rows in the catalog ({', '.join(state.known.live_inlined[table_id])}), and "
+            f"{change.name} has rows in the catalog ({', '.join(state.facts.live_inlined[table_id])}), and "
             "its columns, name or partition keys cannot change while they are there in this database. Flush "
             "them with DuckDB's ducklake_flush_inlined_data first."
         )
@@ -73,7 +73,7 @@ def _forget_layouts(
 def inline_rows(change: InlineRows, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield rows in the table's newest layout, or in a new one where none fits."""
     table_id = state.table_id(change.table)
-    if lacks_layout(change, state.layout(table_id)):
+    if change.lacks_layout(state.layout(table_id)):
         yield from _layout(table_id, change.schema, state, tables)
     version = state.layout(table_id)
     assert version is not None
@@ -95,8 +95,3 @@ def inline_rows(change: InlineRows, state: CommitState, tables: CatalogTables) -
         state.new_file_id()  # for no file: DuckDB caches statistics by this counter
     state.note_rows(table_id, start, len(rows))
     state.record(ChangeRecord(ChangeKind.INLINED_INSERT, table_id))
-
-
-def lacks_layout(change: InlineRows, newest: int | None) -> bool:
-    """Whether no registered layout fits; one that others registered since fits the columns that we know."""
-    return newest is None or (newest == change.layout.newest and not change.layout.fits)

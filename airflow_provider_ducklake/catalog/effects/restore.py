@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnClause, TableClause, column, literal, null, quoted_name, select, table
 
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
-from airflow_provider_ducklake.catalog.effects.compaction import OfTable, add_files
-from airflow_provider_ducklake.catalog.effects.files import map_file
+from airflow_provider_ducklake.catalog.effects.files import NewFile, add_files, map_file
 from airflow_provider_ducklake.catalog.effects.statistics import add_to_stats, begin_stats
 from airflow_provider_ducklake.catalog.effects.tables import all_columns, new_schema_version
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import BEGIN_SNAPSHOT, END_SNAPSHOT, ROW_ID
@@ -78,7 +77,7 @@ def restore_rows(change: RestoreRows, state: CommitState, tables: CatalogTables)
     table_id = state.table_id(change.table)
     yield from _forget_bounds(change, table_id, state, tables)
     if change.files:
-        yield from _files(change, OfTable(table_id, change.name), state, tables)
+        yield from _files(change, table_id, state, tables)
     for part in change.inlined:
         yield from _inlined(part, change.as_of, state, tables)
     if isinstance(change.table, NewTableRef):
@@ -89,22 +88,26 @@ def restore_rows(change: RestoreRows, state: CommitState, tables: CatalogTables)
 
 
 def _files(
-    change: RestoreRows, table: OfTable, state: CommitState, tables: CatalogTables
+    change: RestoreRows, table_id: TableId, state: CommitState, tables: CatalogTables
 ) -> Iterator[Effect]:
-    lives = []
+    mapping_ids = []
     for one in change.files:
-        mapping_id, effects = map_file(one.file, table.id, state, tables)
+        mapping_id, effects = map_file(one.file, table_id, state, tables)
         yield from effects
-        lives.append(
+        mapping_ids.append(mapping_id if one.mapping_id is None else one.mapping_id)
+    files = [
+        NewFile(
+            state.new_file_id(),
+            one.file,
             {
-                "begin_snapshot": state.snapshot_id,
                 "row_id_start": one.row_id_start,
-                "partition_id": _partition_id(one, table.id, state),
-                "mapping_id": mapping_id if one.mapping_id is None else one.mapping_id,
-                "partial_max": None,
-            }
+                "partition_id": _partition_id(one, table_id, state),
+                "mapping_id": mapping_id,
+            },
         )
-    yield from add_files(table, [one.file for one in change.files], lives, state, tables)
+        for one, mapping_id in zip(change.files, mapping_ids, strict=True)
+    ]
+    yield from add_files(table_id, change.name, files, state, tables)
 
 
 def _partition_id(one: RestoredFile, table_id: TableId, state: CommitState) -> PartitionId | None:

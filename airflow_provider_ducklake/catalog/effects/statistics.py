@@ -149,7 +149,7 @@ def _bounds_update(table: Table) -> Update:
 def _existing_is_unknown(existing: TableColumnStats, table_id: TableId, state: CommitState) -> bool:
     missing = (existing.min_value is None) + (existing.max_value is None)
     key = (table_id, existing.column_id)
-    return missing == 1 or (missing > 1 and key in state.known.unbounded) or key in state.known.retyped
+    return missing == 1 or (missing > 1 and key in state.facts.unbounded) or key in state.facts.retyped
 
 
 def _bounds_are_nan(existing: TableColumnStats, type_: DuckLakeType) -> bool:

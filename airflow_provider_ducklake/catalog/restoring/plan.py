@@ -20,18 +20,15 @@ from airflow_provider_ducklake.planning.upkeep.restore import (
     Fate,
     FileActions,
     TableRestoration,
-    alterations,
     check_writable,
-    comments,
     described,
-    keys,
-    layout_of_inlined_rows,
     outdated_columns,
     plan_files,
 )
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.names.paths import directory_name
 from airflow_provider_ducklake.transaction.changes import NewTableRef, NoteRestored, RestoreTable
+from airflow_provider_ducklake.transaction.definition import definition_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -270,18 +267,20 @@ def _recreated(
     history: TableHistory, restoring: Restoring, files: FileActions, new: NewTable
 ) -> PlannedTable:
     own = in_own_partitions(files, history.then.table.partition_spec)
-    return PlannedTable(history, restoring, own, tuple(creation(history.then_state, new)), new)
+    return PlannedTable(
+        history, restoring, own, tuple(creation(history.then.table, history.definition_then, new)), new
+    )
 
 
 def _definition(history: TableHistory, files: FileActions, home: SchemaRef) -> Iterator[Change]:
     """Yield the changes of all but rows."""
     table, row = history.then.table, history.row
-    if history.now_state is not None:
+    if history.now is not None:
         outdated = outdated_columns(files.copied, table, history.since)
-        yield from alterations(history.then_state, history.now_state, outdated)
+        yield from definition_changes(
+            table.table_id, history.definition_now, history.definition_then, outdated=outdated
+        )
         return
     yield RestoreTable(table.table_id, home, table.name, row.uuid, row.path, table.schema)
-    yield from keys(table, None)
-    yield from comments(history.then_state, None)
-    if not history.has_layout:
-        yield layout_of_inlined_rows(table)
+    came_back = replace(history.definition_then, has_layout=history.has_layout)
+    yield from definition_changes(table.table_id, None, came_back)

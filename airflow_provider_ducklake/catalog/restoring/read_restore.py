@@ -27,12 +27,12 @@ from airflow_provider_ducklake.catalog.snapshot.read_statistics import which_sta
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
 from airflow_provider_ducklake.planning.reading.scan import ScanPlan
 from airflow_provider_ducklake.planning.upkeep.recreation import Counters
-from airflow_provider_ducklake.planning.upkeep.restore import Comments, TableState, compare_files
+from airflow_provider_ducklake.planning.upkeep.restore import compare_files
 from airflow_provider_ducklake.spec.ids import ColumnId
 from airflow_provider_ducklake.spec.stats import TableStats
 from airflow_provider_ducklake.spec.types.ducklake_types import SIGNED_INTEGERS, UNSIGNED_INTEGERS
 from airflow_provider_ducklake.transaction.changes import RestoredRows
-from airflow_provider_ducklake.transaction.table_draft import same_layout
+from airflow_provider_ducklake.transaction.definition import Definition, same_layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -69,8 +69,8 @@ class TableHistory:
     row: TableRow
     then: ScanPlan
     now: ScanPlan | None
-    then_state: TableState
-    now_state: TableState | None
+    definition_then: Definition
+    definition_now: Definition | None
     files: FileComparison
     since: Mapping[ColumnId, SnapshotId]
     inlined: tuple[RestoredRows, ...]
@@ -116,14 +116,18 @@ def _history(
     new = None if pair.now is None else _with_files(connection, catalog, head, pair.now)
     marks_then = inlined_delete_marks(connection, catalog, pair.then.id, then.id)
     marks_now = inlined_delete_marks(connection, catalog, pair.then.id, head.id)
+    definition_then = _definition(connection, catalog.tables, old)
+    definition_now = None if new is None else _definition(connection, catalog.tables, new)
+    if definition_now is not None:
+        definition_then = _without_later_comments(definition_then, definition_now)
     inlined = tuple(_inlined(connection, catalog, old))
     is_returning = any(part.returning for part in inlined)
     return TableHistory(
         pair.then,
         ScanPlan(old, old.files or (), (), inlined_deletes=marks_then),
         None if new is None else ScanPlan(new, new.files or (), (), inlined_deletes=marks_now),
-        TableState(old, comments(connection, catalog.tables, then.id, old.table_id)),
-        None if new is None else TableState(new, comments(connection, catalog.tables, head.id, new.table_id)),
+        definition_then,
+        definition_now,
         compare_files(old, new, marks_then, marks_now),
         which_columns(catalog.tables, old.table_id).ask(connection).since(then.id),
         inlined,
@@ -139,14 +143,30 @@ def _with_files(connection: Connection, catalog: Catalog, at: Snapshot, row: Tab
     return replace(found, files=files)
 
 
-def comments(connection: Connection, tables: CatalogTables, at: int, table_id: int) -> Comments:
-    """Return the comments of a table and its columns at a snapshot."""
-    tag = tables["column_tag"]
+def _definition(connection: Connection, tables: CatalogTables, found: TableSnapshot) -> Definition:
+    """Return a table's definition with the comments of it and of its columns at its snapshot."""
+    tag, at = tables["column_tag"], found.snapshot.id
     query = select(tag.c.column_id, tag.c.value).where(
-        tag.c.table_id == table_id, tag.c.key == _COMMENT, tag.c.value.is_not(None), read.visible(tag, at)
+        tag.c.table_id == found.table_id,
+        tag.c.key == _COMMENT,
+        tag.c.value.is_not(None),
+        read.visible(tag, at),
     )
-    of_columns = {ColumnId(row.column_id): row.value for row in connection.execute(query)}
-    return Comments(comment(connection, tables, at, table_id), of_columns)
+    texts: dict[ColumnId | None, str | None] = {row.column_id: row.value for row in connection.execute(query)}
+    if (text := comment(connection, tables, at, found.table_id)) is not None:
+        texts[None] = text
+    ids = (None, *(column.id for column in found.schema.walk()))
+    return replace(Definition.of(found), comments={one: texts[one] for one in ids if one in texts})
+
+
+def _without_later_comments(then: Definition, now: Definition) -> Definition:
+    """Return a definition that takes away the comments that came since."""
+    comments = {
+        one: then.comments.get(one)
+        for one in (None, *(column.id for column in then.columns.walk()))
+        if one in then.comments or one in now.comments
+    }
+    return replace(then, comments=comments)
 
 
 def comment(connection: Connection, tables: CatalogTables, at: int, object_id: int) -> str | None:

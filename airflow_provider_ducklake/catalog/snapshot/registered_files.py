@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlalchemy import select
@@ -11,9 +10,7 @@ from airflow_provider_ducklake.catalog.database.questions import in_parts
 from airflow_provider_ducklake.catalog.snapshot.file_paths import table_directories
 from airflow_provider_ducklake.catalog.snapshot.read_mappings import name_mappings
 from airflow_provider_ducklake.spec.files import same_mapping_key
-from airflow_provider_ducklake.spec.ids import MappingId, TableId
 from airflow_provider_ducklake.spec.names.paths import CatalogPath
-from airflow_provider_ducklake.transaction.changes import AppendFiles, Change
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -21,27 +18,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.transaction.commit_state import KnownStats, MappingKey
-
-
-def with_foreign_files(
-    connection: Connection, catalog: Catalog, changes: Collection[Change], known: KnownStats
-) -> KnownStats:
-    """Add which of the files the lake has that it may have, and what mappings those by name find there."""
-    appends = [change for change in changes if isinstance(change, AppendFiles)]
-    paths = [path for change in appends for path in change.doubtful_paths]
-    if not paths:
-        return known
-    tables = {
-        TableId(change.table)
-        for change in appends
-        if isinstance(change.table, int) and any(file.mapping is not None for file in change.files)
-    }
-    return replace(
-        known,
-        registered=registered(connection, catalog, paths),
-        mappings={table_id: _mappings(connection, catalog, table_id) for table_id in tables},
-    )
+    from airflow_provider_ducklake.spec.ids import MappingId, TableId
+    from airflow_provider_ducklake.transaction.facts import MappingKey
 
 
 def registered(connection: Connection, catalog: Catalog, paths: Collection[str]) -> frozenset[str]:
@@ -93,7 +71,7 @@ def _endings(paths: Collection[str]) -> list[str]:
     return sorted(endings - {""})
 
 
-def _mappings(connection: Connection, catalog: Catalog, table_id: TableId) -> dict[MappingKey, MappingId]:
+def mappings_of(connection: Connection, catalog: Catalog, table_id: TableId) -> dict[MappingKey, MappingId]:
     """Return a table's name mappings; of equal ones the first."""
     found: dict[MappingKey, MappingId] = {}
     for mapping_id, mapping in name_mappings(connection, catalog.tables, table_id).items():

@@ -10,21 +10,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.planning.upkeep.restore import comments, keys, layout_of_inlined_rows
 from airflow_provider_ducklake.spec.schema import Column
 from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
 from airflow_provider_ducklake.transaction.changes import ColumnRow, CreateTable
+from airflow_provider_ducklake.transaction.definition import definition_changes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from airflow_provider_ducklake.planning.upkeep.restore import FileActions, TableState
+    from airflow_provider_ducklake.planning.upkeep.restore import FileActions
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.ids import ColumnId
     from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.spec.partitioning import PartitionSpec
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
     from airflow_provider_ducklake.transaction.changes import Change, NewTableRef, SchemaRef
+    from airflow_provider_ducklake.transaction.definition import Definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +49,8 @@ class NewTable:
     counters: Counters
 
 
-def creation(then: TableState, new: NewTable) -> Iterator[Change]:
-    """Yield what makes a table that has all that another had, but rows."""
-    table = replace(then.table, name=new.name)
+def creation(table: TableSnapshot, then: Definition, new: NewTable) -> Iterator[Change]:
+    """Yield what makes a table that has all that another had, but rows; ``then`` is its definition."""
     yield CreateTable(
         new.ref,
         new.schema,
@@ -61,9 +61,7 @@ def creation(then: TableState, new: NewTable) -> Iterator[Change]:
         undone=_used_ids(table, new.counters.last_column_id),
         heir_of=table.table_id,
     )
-    yield from keys(table, None, new.ref)
-    yield from comments(replace(then, table=table), None, new.ref)
-    yield layout_of_inlined_rows(table, new.ref)
+    yield from definition_changes(new.ref, None, replace(then, name=new.name, partition_id=None))
 
 
 def _used_ids(table: TableSnapshot, last: ColumnId) -> tuple[ColumnRow, ...]:

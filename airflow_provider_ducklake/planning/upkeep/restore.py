@@ -19,27 +19,23 @@ from airflow_provider_ducklake.transaction.changes import (
     CommentOnColumn,
     CommentOnTable,
     CreateTable,
-    RegisterLayout,
     RenameTable,
     RestoreTable,
     SetPartitioning,
     SetSorting,
 )
-from airflow_provider_ducklake.transaction.table_draft import column_rows, same_layout
+from airflow_provider_ducklake.transaction.definition import column_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, PartitionId, SnapshotId
-    from airflow_provider_ducklake.spec.partitioning import PartitionField
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
     from airflow_provider_ducklake.transaction.changes import (
         Change,
-        NewTableRef,
         Positions,
         RestoredRows,
-        TableRef,
     )
 
 _COPY_SHARE = 4  # a file that lost a quarter of its rows and more since is copied whole, by the store itself
@@ -203,81 +199,6 @@ def outdated_columns(
     if oldest is None:
         return frozenset()
     return frozenset(column.id for column in table.schema.walk() if since.get(column.id, oldest) >= oldest)
-
-
-@dataclass(frozen=True, slots=True)
-class Comments:
-    """The comments of a table and of its columns; a missing one is None."""
-
-    of_table: str | None = None
-    of_columns: Mapping[ColumnId, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class TableState:
-    """What a table is besides its rows."""
-
-    table: TableSnapshot
-    comments: Comments
-
-
-def alterations(then: TableState, now: TableState, outdated: Collection[ColumnId] = ()) -> Iterator[Change]:
-    """Yield what gives a table its old name, columns, keys and comments; ``outdated`` columns begin again."""
-    old, new = then.table, now.table
-    if old.name != new.name:
-        yield RenameTable(new.table_id, new.name, old.name)
-    yield from _columns(old, new, outdated)
-    yield from keys(old, new)
-    yield from comments(then, now)
-    is_alike = same_layout(old.schema, new.schema) and _partition_by(old) == _partition_by(new)
-    if not is_alike or old.name != new.name:
-        yield layout_of_inlined_rows(old)
-
-
-def layout_of_inlined_rows(table: TableSnapshot, new: NewTableRef | None = None) -> RegisterLayout:
-    """Return the change that lets DuckDB's small inserts fit the table's columns, or those of a new one."""
-    allowed = table.options.integer("data_inlining_row_limit") > 0
-    ref = new if new is not None else table.table_id
-    return RegisterLayout(ref, table.name, table.schema, only_if_registered=not allowed)
-
-
-def _columns(old: TableSnapshot, new: TableSnapshot, outdated: Collection[ColumnId]) -> Iterator[Change]:
-    before, after = column_rows(new.schema), column_rows(old.schema)
-    ended = tuple(one for one, row in before.items() if after.get(one) != row or one in outdated)
-    begun = tuple(row for one, row in after.items() if before.get(one) != row or one in outdated)
-    if ended or begun:
-        yield ChangeColumns(new.table_id, new.name, ended, begun)
-
-
-def keys(old: TableSnapshot, now: TableSnapshot | None, new: NewTableRef | None = None) -> Iterator[Change]:
-    """Yield what gives a table its old partition and sort keys; it has none yet where ``now`` is None.
-
-    With ``new`` that one gets them, under new ids.
-    """
-    ref: TableRef = old.table_id if new is None else new
-    if _partition_by(old) != (_partition_by(now) if now is not None else ()):
-        known = old.partition_spec.id if old.partition_spec is not None and new is None else None
-        yield SetPartitioning(ref, old.name, _partition_by(old), known)
-    sort_by = old.sort_spec.fields if old.sort_spec is not None else ()
-    if sort_by != (now.sort_spec.fields if now is not None and now.sort_spec is not None else ()):
-        yield SetSorting(ref, old.name, sort_by)
-
-
-def _partition_by(table: TableSnapshot) -> tuple[PartitionField, ...]:
-    return table.partition_spec.fields if table.partition_spec is not None else ()
-
-
-def comments(then: TableState, now: TableState | None, new: NewTableRef | None = None) -> Iterator[Change]:
-    """Yield what gives a table, or ``new``, its old comments; it has none yet where ``now`` is None."""
-    before = now.comments if now is not None else Comments()
-    table = then.table
-    ref: TableRef = table.table_id if new is None else new
-    if then.comments.of_table != before.of_table:
-        yield CommentOnTable(ref, table.name, then.comments.of_table)
-    for column in table.schema.walk():
-        text = then.comments.of_columns.get(column.id)
-        if text != before.of_columns.get(column.id):
-            yield CommentOnColumn(ref, table.name, column.id, text)
 
 
 def check_writable(table: TableSnapshot) -> None:

@@ -218,16 +218,16 @@ def create_and_append(
 ) -> tuple[Change, ...]:
     """Return the changes that make a table appear together with its rows, if there are any."""
     from airflow_provider_ducklake.transaction import changes as kinds  # noqa: PLC0415 - no DAG file needs it
+    from airflow_provider_ducklake.transaction.definition import Definition, definition_changes  # noqa: PLC0415
 
     ref = ref or kinds.NewTableRef(0)
     directory = directory_name(table.name.name, table.uuid)
+    inlines = table.options.integer("data_inlining_row_limit") > 0
+    definition = Definition(table.name, result.schema, inlines, partition_by=result.partition_fields)
     changes: list[Change] = [
-        kinds.CreateTable(ref, table.schema_id, table.name, table.uuid, directory, result.schema)
+        kinds.CreateTable(ref, table.schema_id, table.name, table.uuid, directory, result.schema),
+        *definition_changes(ref, None, definition),
     ]
-    if result.partition_fields:
-        changes.append(kinds.SetPartitioning(ref, table.name, result.partition_fields))
-    if table.options.integer("data_inlining_row_limit"):
-        changes.append(kinds.RegisterLayout(ref, table.name, result.schema))
     if result.data_files:
         changes.append(kinds.AppendFiles(ref, table.name, result.schema, placed_below(table.root, result)))
     return tuple(changes)

@@ -77,6 +77,8 @@ def reshape(values: pa.ChunkedArray, column: Column, target: pa.DataType, how: R
     Raises:
         pa.ArrowInvalid: a value does not fit.
     """
+    if values.type.equals(target, check_metadata=True):
+        return values
     chunks = [_reshape(chunk, column, target, how) for chunk in values.chunks]
     return pa.chunked_array(chunks, type=target)
 

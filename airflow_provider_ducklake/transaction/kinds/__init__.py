@@ -1,0 +1,1 @@
+"""The kinds of changes, each with all that it says of itself."""

@@ -1,0 +1,215 @@
+"""Rows that go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+from airflow_provider_ducklake.transaction.conflicts import Operation
+from airflow_provider_ducklake.transaction.declared import OfTable, Stage
+from airflow_provider_ducklake.transaction.facts import Needs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_provider_ducklake.spec.files import LiveDeleteFile
+    from airflow_provider_ducklake.spec.ids import DataFileId, DeleteFileId, SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
+class EndFiles(OfTable):
+    """Data files whose last live row goes, with all their rows.
+
+    ``delete_files`` are the live delete files that they had when we planned: other ones by now are a
+    conflict. None: any rows that others deleted since are one, but rows that they added are not.
+    """
+
+    file_ids: tuple[DataFileId, ...]
+    delete_files: tuple[DeleteFileId | None, ...] | None = None
+
+    stage: ClassVar[Stage] = Stage.END_ROWS
+
+    @property
+    def operation(self) -> Operation:
+        return Operation.REPLACE if self.delete_files is None else Operation.DELETE
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(targets=tuple(self.targets))
+
+    @property
+    def targets(self) -> Mapping[DataFileId, DeleteFileId | None]:
+        if self.delete_files is None:
+            return {}
+        return dict(zip(self.file_ids, self.delete_files, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows(OfTable):
+    """Rows of a table that other changes of the stage were made of: rows that came or went since conflict.
+
+    It changes nothing itself, and alone it makes no snapshot.
+    """
+
+    stage: ClassVar[Stage] = Stage.READ
+    operation: ClassVar[Operation] = Operation.READ
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Positions (from 0) of rows in a data file: ascending, unique, each 8 bytes, little-endian."""
+
+    data: bytes = field(repr=False)
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return len(self.data) // 8
+
+
+@dataclass(frozen=True, slots=True)
+class PositionsFile:
+    """Positions of rows in a data file that lie in a delete file of just them; ``path`` is absolute."""
+
+    path: str
+    count: int
+    file_size_bytes: int
+    footer_size: int
+
+
+RowPositions: TypeAlias = Positions | PositionsFile
+
+
+@dataclass(frozen=True, slots=True)
+class UnwrittenDeletes:
+    """A delete file that the commit writes into ``root``, since it may have to hold the snapshot's own id.
+
+    It has the rows at ``positions``, and those of ``old``, the live delete file that it replaces, and of
+    ``marks``, inlined deletes that it makes superfluous: positions, with the snapshots that deleted them.
+    """
+
+    data_file_id: DataFileId
+    data_file_path: str
+    root: str
+    positions: RowPositions
+    old: LiveDeleteFile | None = None
+    marks: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def replaces(self) -> DeleteFileId | None:
+        """The id of the delete file that it replaces."""
+        return self.old.id if self.old is not None else None
+
+    @property
+    def holds_ids(self) -> bool:
+        """Whether the file says which snapshot deleted which row: earlier ones deleted some."""
+        return self.old is not None or bool(self.marks)
+
+
+@dataclass(frozen=True, slots=True)
+class FileDeletes:
+    """A delete file, written and not registered yet: all deleted positions of one data file.
+
+    ``replaces`` is the live delete file whose positions it repeats, ``begin_snapshot`` the first snapshot of
+    any position that was deleted before. ``stamped_for`` is the snapshot id that the file holds for the new
+    positions; None where it holds no ids, as for the first deletes on a file, or has no new positions.
+    ``partial_max`` is the last snapshot of any position, where the file holds ids.
+    """
+
+    data_file_id: DataFileId
+    path: str
+    delete_count: int
+    file_size_bytes: int
+    footer_size: int
+    replaces: DeleteFileId | None = None
+    begin_snapshot: SnapshotId | None = None
+    stamped_for: SnapshotId | None = None
+    partial_max: SnapshotId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddDeletes(OfTable):
+    """Deleted rows of data files, kept in delete files.
+
+    ``folded_marks`` are data files whose inlined deletes the delete files repeat, so that they go.
+    ``of_earlier_commit``: the rows are those that one commit had added. What others add meanwhile is none of
+    them, but what they delete or move may be. ``of_rewrite``, ``of_flush``: all rows had been deleted before.
+    """
+
+    files: tuple[FileDeletes | UnwrittenDeletes, ...]
+    folded_marks: tuple[DataFileId, ...] = ()
+    of_earlier_commit: bool = False
+    of_rewrite: bool = False
+    of_flush: bool = False
+
+    stage: ClassVar[Stage] = Stage.DELETE_FILES
+
+    @property
+    def operation(self) -> Operation:
+        if self.of_earlier_commit:
+            operation = Operation.REPLACE
+        elif self.of_rewrite:
+            operation = Operation.REWRITE
+        else:
+            operation = Operation.FLUSH if self.of_flush else Operation.DELETE
+        return operation
+
+    @property
+    def needs(self) -> Needs:
+        replaced = (one.replaces for one in self.files if one.replaces is not None)
+        return Needs(targets=tuple(self.targets), replaced=tuple((self.table_id, one) for one in replaced))
+
+    @property
+    def is_upkeep(self) -> bool:
+        return self.of_rewrite or self.of_flush
+
+    @property
+    def targets(self) -> Mapping[DataFileId, DeleteFileId | None]:
+        return {one.data_file_id: one.replaces for one in self.files}
+
+    @property
+    def repeats_deletes(self) -> bool:
+        return all(isinstance(one, UnwrittenDeletes) and not one.positions.count for one in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class InlineDeletes(OfTable):
+    """Deleted rows kept in the catalog: positions (from 0) in data files, and row ids of inlined rows.
+
+    ``of_earlier_commit`` as in ``AddDeletes``.
+    """
+
+    positions: Mapping[DataFileId, tuple[int, ...]]
+    row_ids: tuple[int, ...] = ()
+    of_earlier_commit: bool = False
+
+    stage: ClassVar[Stage] = Stage.END_ROWS
+
+    @property
+    def operation(self) -> Operation:
+        if self.of_earlier_commit:
+            operation = Operation.REPLACE
+        else:
+            operation = Operation.INLINE_DELETE if self.positions else Operation.END_INLINED
+        return operation
+
+    @property
+    def needs(self) -> Needs:
+        table = (self.table_id,)
+        return Needs(targets=tuple(self.targets), live_inlined=table, inlined_deletes=table)
+
+    @property
+    def targets(self) -> Mapping[DataFileId, DeleteFileId | None]:
+        return dict.fromkeys(self.positions)
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate(OfTable):
+    """The end of every live row of a table, in files and in the catalog."""
+
+    stage: ClassVar[Stage] = Stage.END_ROWS
+    operation: ClassVar[Operation] = Operation.TRUNCATE
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(live_inlined=(self.table_id,), live_files=(self.table_id,))

@@ -1,0 +1,81 @@
+"""Schemas, and what becomes of the macros in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from airflow_provider_ducklake.transaction.conflicts import Claim, Operation, claim_of_new
+from airflow_provider_ducklake.transaction.declared import Declared, Stage
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.spec.ids import MacroId, SchemaId
+    from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.spec.names.paths import CatalogPath
+    from airflow_provider_ducklake.transaction.refs import NewSchemaRef, SchemaRef
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSchema(Declared):
+    """A new schema; ``uuid`` names its directory where the name cannot.
+
+    ``path`` is the directory of one that comes back, as its row had it; ``heir_of`` the id that it had, from
+    which it takes its options.
+    """
+
+    ref: NewSchemaRef
+    name: str
+    uuid: str
+    path: CatalogPath | None = None
+    heir_of: SchemaId | None = None
+
+    stage: ClassVar[Stage] = Stage.CREATE_SCHEMA
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(Operation.CREATE_SCHEMA, self.name, creates=self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class DropSchema(Declared):
+    """The end of a schema that holds nothing any more (its contents are dropped by changes of their own)."""
+
+    schema_id: SchemaId
+    name: str
+
+    stage: ClassVar[Stage] = Stage.DROP_SCHEMA
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(Operation.DROP_SCHEMA, self.name, self.schema_id, schema_id=self.schema_id)
+
+
+@dataclass(frozen=True, slots=True)
+class DropMacro(Declared):
+    """The end of a macro, which only a dropped schema brings about; other macros are left as they are."""
+
+    macro_id: MacroId
+    name: QualifiedName
+    is_table_macro: bool
+
+    stage: ClassVar[Stage] = Stage.DROP
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(Operation.DROP_MACRO, self.name, self.macro_id)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreMacro(Declared):
+    """A dropped macro that comes back under its id, by which its definition is there still."""
+
+    macro_id: MacroId
+    schema: SchemaRef
+    name: QualifiedName
+    is_table_macro: bool
+
+    stage: ClassVar[Stage] = Stage.DEFINE
+
+    @property
+    def claim(self) -> Claim:
+        return claim_of_new(self.name, self.schema)

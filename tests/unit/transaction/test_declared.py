@@ -1,0 +1,147 @@
+"""What the kinds of changes say of themselves is complete: each test names a place that was forgotten."""
+
+import ast
+import inspect
+import pkgutil
+from dataclasses import dataclass, fields
+from importlib import import_module
+from typing import ClassVar, get_args
+
+import pytest
+
+from airflow_provider_ducklake.catalog import effects
+from airflow_provider_ducklake.catalog.committing import locked_facts
+from airflow_provider_ducklake.errors import TransactionConflictError
+from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId, TableId
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.transaction import kinds
+from airflow_provider_ducklake.transaction.changes import (
+    Change,
+    CommentOnTable,
+    CreateSchema,
+    DropSchema,
+    DropTable,
+    NewSchemaRef,
+    NewTableRef,
+    RenameTable,
+    Truncate,
+)
+from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord, parse_changes
+from airflow_provider_ducklake.transaction.conflicts import (
+    CONFLICTS,
+    Claim,
+    Operation,
+    Rule,
+    check_conflicts,
+    claim_of_new,
+    rule_of,
+)
+from airflow_provider_ducklake.transaction.declared import Declared, Stage
+from airflow_provider_ducklake.transaction.facts import Needs
+
+NAME = QualifiedName("main", "t")
+
+
+def declared_kinds() -> set[type]:
+    modules = [import_module(f"{kinds.__name__}.{one.name}") for one in pkgutil.iter_modules(kinds.__path__)]
+    classes = [(module, one) for module in modules for _, one in inspect.getmembers(module, inspect.isclass)]
+    return {one for module, one in classes if issubclass(one, Declared) and one.__module__ == module.__name__}
+
+
+def matched(function) -> set[str]:
+    tree = ast.parse(inspect.getsource(function))
+    patterns = [node for node in ast.walk(tree) if isinstance(node, ast.MatchClass)]
+    return {node.cls.id for node in patterns if isinstance(node.cls, ast.Name)}
+
+
+def attributes_of(name: str, module) -> set[str]:
+    tree = ast.parse(inspect.getsource(module))
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    return {node.attr for node in nodes if isinstance(node.value, ast.Name) and node.value.id == name}
+
+
+def test_every_kind_is_a_change():
+    assert declared_kinds() == set(get_args(Change))
+
+
+def test_every_kind_has_effects():
+    assert {one.__name__ for one in get_args(Change)} == matched(effects.effects_of)
+
+
+def test_a_kind_that_does_not_say_what_it_does_cannot_be_made():
+    @dataclass(frozen=True, slots=True)
+    class Forgetful(Declared):
+        stage: ClassVar[Stage] = Stage.DEFINE
+
+    with pytest.raises(TypeError, match="claim"):
+        Forgetful()
+
+
+def test_every_need_is_answered():
+    assert {one.name for one in fields(Needs)} == attributes_of("needs", locked_facts)
+
+
+def test_every_pair_is_free_or_a_conflict():
+    assert list(CONFLICTS) == list(Operation)
+    for operation, row in CONFLICTS.items():
+        assert set(row) == set(ChangeKind), operation
+        assert Rule.SAME_OBJECT not in row.values(), operation
+
+
+def conflicts(own: Claim, record: ChangeRecord) -> bool:
+    try:
+        check_conflicts([own], [(SnapshotId(7), record)])
+    except TransactionConflictError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("operation", Operation)
+def test_a_word_of_a_newer_client_conflicts_with_all_that_touches_its_object(operation):
+    own = Claim(operation, NAME, 5)
+
+    assert rule_of(operation, None) is Rule.SAME_OBJECT
+    for text, is_conflict in {
+        "reticulated:5": True,
+        "reticulated:6": False,
+        'reticulated:"MAIN"."T"': True,
+        'reticulated:"main"."u"': False,
+    }.items():
+        (record,) = parse_changes(text)
+        assert conflicts(own, record) is is_conflict, text
+
+
+def test_a_word_of_a_newer_client_conflicts_with_what_is_created_or_dropped_around_it():
+    new = claim_of_new(NAME, SchemaId(3))
+    renamed = RenameTable(TableId(5), NAME, QualifiedName("main", "u")).claim
+    dropped = DropSchema(SchemaId(3), "main").claim
+    (in_schema,) = parse_changes('reticulated:"main"."u"')
+    (of_schema,) = parse_changes("reticulated:3")
+    (named_schema,) = parse_changes('reticulated:"main"')
+
+    assert conflicts(new, of_schema)
+    assert not conflicts(new, in_schema)
+    assert conflicts(renamed, in_schema)
+    assert not conflicts(renamed, of_schema)
+    assert all(conflicts(dropped, one) for one in (in_schema, of_schema, named_schema))
+    assert conflicts(CreateSchema(NewSchemaRef(0), "Main", "").claim, named_schema)
+
+
+def test_a_pair_that_no_rule_names_is_a_conflict_on_the_same_object(monkeypatch):
+    monkeypatch.setitem(CONFLICTS, Operation.INSERT, {})
+
+    assert conflicts(Claim(Operation.INSERT, NAME, 5), ChangeRecord(ChangeKind.MERGE_ADJACENT, 5))
+    assert not conflicts(Claim(Operation.INSERT, NAME, 5), ChangeRecord(ChangeKind.MERGE_ADJACENT, 6))
+
+
+def test_what_only_the_transaction_knows_conflicts_with_nothing():
+    assert CommentOnTable(NewTableRef(0), NAME, "x").claim is None
+    assert CommentOnTable(TableId(5), NAME, "x").claim == Claim(Operation.ALTER, NAME, 5)
+
+
+def test_needs_of_several_changes_are_asked_once():
+    changes = [DropTable(TableId(1), NAME), Truncate(TableId(2), NAME), DropTable(TableId(1), NAME)]
+
+    assert Needs.of_all(one.needs for one in changes) == Needs(
+        table_names=(1,), live_inlined=(TableId(2),), live_files=(TableId(2),)
+    )
