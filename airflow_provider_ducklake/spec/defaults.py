@@ -16,21 +16,20 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
-from typing import TypeAlias
+from functools import cache
+from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spec.schema import NO_DEFAULT, Default
 from airflow_provider_ducklake.spec.types.ducklake_types import (
-    FLOATS,
-    NOT_STORABLE,
-    TIMESTAMPS,
     DecimalType,
     DuckLakeType,
     ScalarType,
     children_of,
 )
 from airflow_provider_ducklake.spec.types.json_texts import MOST_LEVELS, is_json, is_too_deep
+from airflow_provider_ducklake.spec.types.scalars import Kind, Scalar
 from airflow_provider_ducklake.spec.types.values import (
     Physical,
     format_date,
@@ -38,6 +37,9 @@ from airflow_provider_ducklake.spec.types.values import (
     identity_text,
     parse_physical,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def default_of(value: SqlDefault | None, type_: DuckLakeType) -> tuple[Default, 
     """
     if value is None:
         return Default(), None
-    if children_of(type_) or str(type_) in NOT_STORABLE:
+    if children_of(type_) or not type_.facts.storable:
         raise InvalidInputError(f"A column of type {type_} cannot have a default; leave it out.")
     if isinstance(value, SqlExpression):
         return Default(value.text, "expression"), None
@@ -110,22 +112,18 @@ def literal_physical(type_: DuckLakeType, value: Literal) -> Physical:
     Raises:
         ValueError, OverflowError: says what is expected instead.
     """
-    number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-    match type_:
-        case DecimalType():
-            return _decimal(type_, _number(value, _DECIMAL_TEXT))
-        case ScalarType(name) if name in _INTEGER_RANGES:
-            return _integer(name, _number(value, _INTEGER_TEXT))
-        case ScalarType(name) if name in FLOATS:
-            return _float(type_, value)
-        case ScalarType("varchar") if number:
-            return _literal_text(value, "").encode()
-        case ScalarType(name) if isinstance(value, str):
-            return _from_text(name, value)
-        case ScalarType(name):
-            return _of_own_class(name, value)
-        case _:
-            raise ValueError(f"nothing is known of {type_}")
+    row = type_.facts
+    if row.kind is Kind.NESTED:
+        raise ValueError(f"nothing is known of {type_}")
+    read = _READERS.get(row.kind)
+    if read is None or not row.storable:
+        raise _unfit(type_, value)
+    return read(type_, value)
+
+
+def _unfit(type_: DuckLakeType, value: Literal) -> ValueError:
+    given = "this text" if isinstance(value, str) else f"a {type(value).__name__}"
+    return ValueError(f"{given} is no {type_}")
 
 
 _INTEGER_TEXT = re.compile(r"-?\d+", re.ASCII)
@@ -145,21 +143,17 @@ def _number(value: Literal, spelling: re.Pattern[str]) -> Fraction:
     return Fraction(number)
 
 
-_INTEGER_RANGES = {
-    **{f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)},
-    **{f"uint{bits}": (0, 2**bits - 1) for bits in (8, 16, 32, 64)},
-}
-
-
-def _integer(name: str, number: Fraction) -> int:
-    low, high = _INTEGER_RANGES[name]
+def _integer(type_: DuckLakeType, value: Literal) -> int:
+    number = _number(value, _INTEGER_TEXT)
+    low, high = type_.facts.physical_range
     if number.denominator != 1 or not low <= number <= high:
         raise ValueError(f"expected a whole number from {low} to {high}")
     return int(number)
 
 
-def _decimal(type_: DecimalType, number: Fraction) -> int:
-    unscaled = number * 10**type_.scale
+def _decimal(type_: DuckLakeType, value: Literal) -> int:
+    assert isinstance(type_, DecimalType)
+    unscaled = _number(value, _DECIMAL_TEXT) * 10**type_.scale
     if unscaled.denominator != 1:
         raise ValueError(f"it has more than {type_.scale} digits after the point")
     if abs(unscaled) >= 10**type_.precision:
@@ -184,28 +178,38 @@ def _float(type_: DuckLakeType, value: Literal) -> float:
 _BOOLEAN_TEXTS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
-def _from_text(name: str, text: str) -> Physical:
-    match name:
-        case "varchar":
-            return text.encode()
-        case "boolean" if text.lower() in _BOOLEAN_TEXTS:
-            return _BOOLEAN_TEXTS[text.lower()]
-        case "json":
-            return _json(text)
-        case "blob":
-            return _blob(text)
-        case "uuid" if _UUID_TEXT.fullmatch(text):
-            return UUID(text).bytes
-        case _ if name in _MOMENTS:
-            return _moment(name, text)
+def _boolean(type_: DuckLakeType, value: Literal) -> bool:
+    match value:
+        case str() if value.lower() in _BOOLEAN_TEXTS:
+            return _BOOLEAN_TEXTS[value.lower()]
+        case int() if value in (0, 1):
+            return bool(value)
         case _:
-            raise ValueError(f"this text is no {name}")
+            raise _unfit(type_, value)
+
+
+def _string(type_: DuckLakeType, value: Literal) -> bytes:
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
+        raise _unfit(type_, value)
+    return _literal_text(value, "").encode()
+
+
+def _uuid(type_: DuckLakeType, value: Literal) -> bytes:
+    match value:
+        case str() if _UUID_TEXT.fullmatch(value):
+            return UUID(value).bytes
+        case UUID():
+            return value.bytes
+        case _:
+            raise _unfit(type_, value)
 
 
 _UUID_TEXT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
-def _json(text: str) -> bytes:
+def _json(type_: DuckLakeType, text: Literal) -> bytes:
+    if not isinstance(text, str):
+        raise _unfit(type_, text)
     if is_too_deep(text):
         raise ValueError(f"it has more than {MOST_LEVELS} levels")
     if not is_json(text):
@@ -216,7 +220,11 @@ def _json(text: str) -> bytes:
 _BLOB_TEXT = re.compile(r"(?:[\x00-\x5b\x5d-\x7f]|\\x[0-9A-Fa-f]{2})*")
 
 
-def _blob(text: str) -> bytes:
+def _blob(type_: DuckLakeType, text: Literal) -> bytes:
+    if isinstance(text, bytes):
+        return text
+    if not isinstance(text, str):
+        raise _unfit(type_, text)
     if not _BLOB_TEXT.fullmatch(text):
         raise ValueError(r"write bytes that are not ASCII, and the backslash, as in '\xC3\x5C'")
     return re.sub(r"\\x(..)", lambda escape: chr(int(escape[1], 16)), text).encode("latin-1")
@@ -227,67 +235,67 @@ _MINUTE = r"(?:[01]\d|2[0-3]):[0-5]\d"
 _ZONE = r"[+-](?:0\d|1[0-5])(?::?[0-5]\d)?"
 
 
-def _clock(digits: int) -> str:
-    """Return the pattern of a time of day with at most that many ``digits`` after the second."""
-    return rf"{_MINUTE}:[0-5]\d" + (rf"(?:\.\d{{1,{digits}}})?" if digits else "")
-
-
-_MOMENTS = {  # pattern and example; what is finer than the type would be rounded, so it does not match
-    "date": (_DATE, "2024-01-31"),
-    "time": (_clock(6), "10:30:00"),
-    "timestamp_s": (rf"{_DATE}(?:[ T]{_clock(0)})?", "2024-01-31 10:30:00"),
-    "timestamp_ms": (rf"{_DATE}(?:[ T]{_clock(3)})?", "2024-01-31 10:30:00.123"),
-    "timestamp": (rf"{_DATE}(?:[ T]{_clock(6)})?", "2024-01-31 10:30:00.123456"),
-    "timestamp_ns": (rf"{_DATE}(?:[ T]{_clock(9)})?", "2024-01-31 10:30:00.123456789"),
-    "timestamptz": (rf"{_DATE}[ T]{_clock(6)}{_ZONE}", "2024-01-31 10:30:00+00"),
-}
 _INFINITE = ("infinity", "-infinity")
+_MOST_FRACTION = ".123456789"
 
 
-def _moment(name: str, text: str) -> int:
-    pattern, example = _MOMENTS[name]
-    found = re.fullmatch(pattern, text, re.ASCII)
-    if found is None and (name == "time" or text not in _INFINITE):
+@cache
+def _spelling(row: Scalar) -> tuple[re.Pattern[str], str]:
+    """Return how times of a type are written, and an example; finer than the type does not match."""
+    digits = len(str(row.per_second // row.step)) - 1
+    clock = rf"{_MINUTE}:[0-5]\d" + (rf"(?:\.\d{{1,{digits}}})?" if digits else "")
+    fraction = _MOST_FRACTION[: digits + 1] if digits else ""
+    pattern, example = {
+        Kind.DATE: (_DATE, "2024-01-31"),
+        Kind.TIME: (clock, "10:30:00"),
+        Kind.TIMESTAMP: (rf"{_DATE}(?:[ T]{clock})?", f"2024-01-31 10:30:00{fraction}"),
+    }[row.kind]
+    if row.zoned:
+        pattern, example = rf"{_DATE}[ T]{clock}{_ZONE}", "2024-01-31 10:30:00+00"
+    return re.compile(pattern, re.ASCII), example
+
+
+def _moment(type_: DuckLakeType, value: Literal) -> int:
+    row, text = type_.facts, _moment_text(type_, value)
+    pattern, example = _spelling(row)
+    found = pattern.fullmatch(text)
+    if found is None and (row.kind is Kind.TIME or text not in _INFINITE):
         raise ValueError(f"write it like {example!r}")
     day = found.groupdict().get("date") if found else None
-    if day is not None and format_date(_parsed("date", day)) != day:
+    if day is not None and format_date(int(parse_physical(ScalarType("date"), day))) != day:
         raise ValueError(f"there is no day {day}")
-    value = _parsed(name, text)
-    if found is not None and abs(value) >= (2**31 - 1 if name == "date" else 2**63 - 1):
+    parsed = int(parse_physical(type_, text))
+    if found is not None and abs(parsed) >= row.infinity:
         raise ValueError("out of range")
-    return value
+    return parsed
 
 
-def _parsed(name: str, text: str) -> int:
-    return int(parse_physical(ScalarType(name), text))
-
-
-def _of_own_class(name: str, value: Literal) -> Physical:
-    """Return the physical form of a value that is neither a text nor, but for booleans, a number."""
-    match name, value:
-        case ("boolean", bool()):
+def _moment_text(type_: DuckLakeType, value: Literal) -> str:
+    match value, type_.facts.kind:
+        case str(), _:
             return value
-        case ("boolean", int()) if value in (0, 1):
-            return bool(value)
-        case ("blob", bytes()):
-            return value
-        case ("uuid", UUID()):
-            return value.bytes
-        case _ if name in _MOMENTS:
-            return _moment(name, _moment_text(name, value))
-        case _:
-            raise ValueError(f"a {type(value).__name__} is no {name}")
-
-
-def _moment_text(name: str, value: Literal) -> str:
-    match value:
-        case datetime() if name in (*TIMESTAMPS, "timestamptz"):
-            if (value.tzinfo is None) == (name == "timestamptz"):
+        case datetime(), Kind.TIMESTAMP:
+            if (value.tzinfo is None) == type_.facts.zoned:
                 raise ValueError("a timestamptz has a zone, the other timestamps have none")
             return value.isoformat(sep=" ")
-        case date() if name == "date" and not isinstance(value, datetime):
+        case date(), Kind.DATE if not isinstance(value, datetime):
             return value.isoformat()
-        case time() if name == "time" and value.tzinfo is None:
+        case time(), Kind.TIME if value.tzinfo is None:
             return value.isoformat()
         case _:
-            raise ValueError(f"a {type(value).__name__} is no {name}")
+            raise _unfit(type_, value)
+
+
+_READERS: dict[Kind, Callable[[DuckLakeType, Literal], Physical]] = {
+    Kind.BOOLEAN: _boolean,
+    Kind.INTEGER: _integer,
+    Kind.DECIMAL: _decimal,
+    Kind.FLOAT: _float,
+    Kind.STRING: _string,
+    Kind.JSON: _json,
+    Kind.BLOB: _blob,
+    Kind.UUID: _uuid,
+    Kind.DATE: _moment,
+    Kind.TIME: _moment,
+    Kind.TIMESTAMP: _moment,
+}

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.spec.types.scalars import Kind
 
 
 @dataclass(frozen=True, slots=True)
 class InlinedForm:
     """What a database takes as columns and values of tables for inlined rows.
 
-    ``native``: the types whose values it gets as they are; all others are texts. ``missing_types``: those for
-    which it has no column. ``kept_names``: names, folded, that no column can have there. ``max_name_bytes``
+    ``native``: the kinds of types whose values it gets as they are, besides whole numbers of up to 64 bits; all
+    others are texts. ``finest_clock``: the most units a second of a time of day. ``kept_names``: names, folded, that no column can have there. ``max_name_bytes``
     None: no limit.
     """
 
     max_columns: int
-    native: frozenset[str]
+    native: frozenset[Kind]
     has_decimals: bool
     nested_nul: bool
-    missing_types: frozenset[str] = frozenset()
+    finest_clock: int = 10**9
     kept_names: frozenset[str] = frozenset()
     max_name_bytes: int | None = None
-
-
-TEXTS = ("varchar", "json")
-SMALL_INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")

@@ -19,9 +19,9 @@ from airflow_provider_ducklake.spec.names.identifiers import fold, quote_if_need
 from airflow_provider_ducklake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
-    ScalarType,
     children_of,
 )
+from airflow_provider_ducklake.spec.types.scalars import SCALARS, TEXTS, Hashed, Kind, Scalar
 from airflow_provider_ducklake.spec.types.values import (
     Physical,
     civil_from_days,
@@ -30,6 +30,7 @@ from airflow_provider_ducklake.spec.types.values import (
     is_infinite,
     order_key,
     parse_physical,
+    units_per_second,
 )
 
 if TYPE_CHECKING:
@@ -92,11 +93,7 @@ class PartitionSpec:
 
 
 _EXPRESSION = re.compile(r"\s*([A-Za-z]+)\s*\(\s*(?:(\d+)\s*,\s*)?(.+?)\s*\)\s*\Z", re.DOTALL)
-_TEMPORAL = {
-    TransformKind.YEAR: ("date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamptz"),
-    TransformKind.HOUR: ("time", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamptz"),
-}
-_TEMPORAL[TransformKind.MONTH] = _TEMPORAL[TransformKind.DAY] = _TEMPORAL[TransformKind.YEAR]
+CALENDAR = frozenset({TransformKind.YEAR, TransformKind.MONTH, TransformKind.DAY, TransformKind.HOUR})
 
 
 def parse_partition_by(
@@ -144,11 +141,17 @@ def _parse_transform(word: str, argument: str | None, expression: str) -> Transf
 def _check_fit(transform: Transform, type_: DuckLakeType, expression: str) -> None:
     if children_of(type_):
         raise InvalidPartitionError(f"{expression!r}: a column of type {type_} cannot be a partition key.")
-    allowed = _TEMPORAL.get(transform.kind)
-    if allowed is not None and not (isinstance(type_, ScalarType) and type_.name in allowed):
+    if not _has_part(transform.kind, type_.facts):
+        allowed = ", ".join(row.name for row in SCALARS.values() if _has_part(transform.kind, row))
         raise InvalidPartitionError(
-            f"{expression!r}: {transform.kind} needs a column of type {', '.join(allowed)}, not {type_}."
+            f"{expression!r}: {transform.kind} needs a column of type {allowed}, not {type_}."
         )
+
+
+def _has_part(kind: TransformKind, row: Scalar) -> bool:
+    if kind is TransformKind.HOUR:
+        return row.has_hours
+    return row.has_days or kind not in CALENDAR
 
 
 def check_partition_values(values: Iterable[str | None], table: str) -> None:
@@ -170,7 +173,8 @@ def partition_value(transform: Transform, type_: DuckLakeType, value: Physical |
 
     NULL stays NULL, and an infinite time has no calendar part.
 
-    >>> partition_value(Transform(TransformKind.MONTH), ScalarType("date"), 59)
+    >>> from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
+    >>> partition_value(Transform(TransformKind.MONTH), parse_type("date"), 59)
     '3'
     """
     if value is None:
@@ -193,10 +197,9 @@ def is_local(transform: Transform, type_: DuckLakeType) -> bool:
     DuckDB takes year, month, day and hour of a timestamptz in its session's time zone and calendar, and the
     hour of a timetz in the zone that the value came with, which no file keeps.
     """
-    return transform.kind in CALENDAR and str(type_) in ("timestamptz", "timetz")
+    return transform.kind in CALENDAR and type_.facts.zoned
 
 
-CALENDAR = frozenset({TransformKind.YEAR, TransformKind.MONTH, TransformKind.DAY, TransformKind.HOUR})
 _MOST_UNITS, _MOST_YEARS = 64, 10_000  # more than there are months of a year, days of a month, hours of a day
 
 
@@ -207,7 +210,8 @@ def calendar_values(
 
     None: they are too many to list.
 
-    >>> sorted(calendar_values(Transform(TransformKind.MONTH), ScalarType("date"), 0, 59))
+    >>> from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
+    >>> sorted(calendar_values(Transform(TransformKind.MONTH), parse_type("date"), 0, 59))
     ['1', '2', '3']
     """
     first, last = (_unit(transform.kind, type_, value) for value in (low, high))
@@ -218,7 +222,7 @@ def calendar_values(
 
 def _unit(kind: TransformKind, type_: DuckLakeType, value: int) -> int:
     """Return the number of the year, month, day or hour that a time lies in, all of them counted through."""
-    seconds = value * _DAY_SECONDS if str(type_) == "date" else value // _PER_SECOND.get(str(type_), 10**6)
+    seconds = value // units_per_second(type_)
     if kind is TransformKind.HOUR:
         return seconds // 3600
     year, month, _ = civil_from_days(seconds // _DAY_SECONDS)
@@ -230,18 +234,16 @@ def _unit(kind: TransformKind, type_: DuckLakeType, value: int) -> int:
 def _calendar_part(kind: TransformKind, type_: DuckLakeType, unit: int) -> str:
     match kind:
         case TransformKind.YEAR:  # of its era for a timestamptz: 44 BC is 44, and -43 for the other types
-            return str(1 - unit if unit < 1 and str(type_) == "timestamptz" else unit)
+            return str(1 - unit if unit < 1 and type_.facts.zoned else unit)
         case TransformKind.MONTH:
             return str(unit % 12 + 1)
         case TransformKind.DAY:
             return str(civil_from_days(unit)[2])
         case _:  # a time of day may be 24:00:00
-            return str(unit if str(type_) in ("time", "timetz") else unit % 24)
+            return str(unit if type_.facts.kind is Kind.TIME else unit % 24)
 
 
 _DAY_SECONDS = 86_400
-_PER_SECOND = {"timestamp_ms": 10**3, "timestamp_ns": 10**9}
-
 
 _C1, _C2, _MASK = 0xCC9E2D51, 0x1B873593, 0xFFFFFFFF
 
@@ -278,22 +280,6 @@ def bucket(data: bytes, count: int) -> int:
     return (murmur3_32(data) & 0x7FFFFFFF) % count
 
 
-_LONG_HASHED = frozenset(
-    {
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "boolean",
-        "date",
-        "time",
-        "timestamp",
-        "timestamp_s",
-        "timestamp_ms",
-        "timestamp_ns",
-        "timestamptz",
-    }
-)
 _SHORT_DECIMAL = 18
 
 
@@ -301,20 +287,18 @@ def hashed_as_long(type_: DuckLakeType) -> bool:
     """Whether ``bucket`` hashes the value as an 8-byte little-endian integer."""
     if isinstance(type_, DecimalType):
         return type_.precision <= _SHORT_DECIMAL
-    return isinstance(type_, ScalarType) and type_.name in _LONG_HASHED
+    return type_.facts.hashed is Hashed.LONG
 
 
 def hash_input(type_: DuckLakeType, value: Physical) -> bytes:
     """Return the bytes that ``bucket`` hashes for a value in physical form."""
     if hashed_as_long(type_):
-        number = int(value)
-        if str(type_) == "timestamp_s":  # micros in files, seconds in the reference's memory
-            number //= 10**6
+        number = int(value) // type_.facts.step  # seconds in the reference's memory may be micros in files
         return (number & 2**64 - 1).to_bytes(8, "little")
-    match type_:
-        case ScalarType("float32" | "float64"):
+    match type_.facts.hashed:
+        case Hashed.DOUBLE:
             return struct.pack("<d", float(value) + 0.0)
-        case ScalarType("varchar" | "json" | "blob"):
+        case Hashed.BYTES:
             assert isinstance(value, bytes)
             return value
         case _:
@@ -355,7 +339,6 @@ def hive_values(path: str) -> dict[str, str | None]:
 
 
 _HIVE_INTEGER = re.compile(r"[+-]?[0-9]+")
-_WITHOUT_HIVE_VALUES = frozenset({"blob", "timetz", "interval", "geometry", "variant"})
 
 
 def hive_value(type_: DuckLakeType, text: str) -> Physical:
@@ -364,25 +347,23 @@ def hive_value(type_: DuckLakeType, text: str) -> Physical:
     Raises:
         ValueError, ArithmeticError: it is no value of that type.
     """
-    name = str(type_)
-    if children_of(type_) or name in _WITHOUT_HIVE_VALUES:
-        raise ValueError(name)
-    if name.startswith(("int", "uint")):
-        if not _HIVE_INTEGER.fullmatch(text):
+    row = type_.facts
+    if children_of(type_) or not row.has_stats or row.kind is Kind.BLOB:
+        raise ValueError(str(type_))
+    if row.kind is Kind.INTEGER:
+        low, high = row.physical_range
+        if not (_HIVE_INTEGER.fullmatch(text) and low <= int(text) <= high):
             raise ValueError(text)
-        number = int(text)
-        bits = int(name.removeprefix("u").removeprefix("int"))
-        low, high = (0, 2**bits) if name.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
-        if not low <= number < high:
-            raise ValueError(text)
-        return number
+        return int(text)
     value = parse_physical(type_, text)
-    if name not in _FREE_TEXT and order_key(type_, format_physical(type_, value)) != order_key(type_, text):
+    if row.kind not in _FREE_TEXT and order_key(type_, format_physical(type_, value)) != order_key(
+        type_, text
+    ):
         raise ValueError(text)  # more digits than the type has
     return value
 
 
-_FREE_TEXT = frozenset({"varchar", "json", "uuid", "float32", "float64"})
+_FREE_TEXT = TEXTS | {Kind.UUID, Kind.FLOAT}
 
 
 def escape(text: str) -> str:

@@ -34,7 +34,8 @@ from airflow_provider_ducklake.planning.reading.predicates import (
 )
 from airflow_provider_ducklake.spec.defaults import literal_physical
 from airflow_provider_ducklake.spec.schema import Column, TableSchema
-from airflow_provider_ducklake.spec.types.ducklake_types import FLOATS, ScalarType, StructType, parse_type
+from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType, StructType, parse_type
+from airflow_provider_ducklake.spec.types.scalars import Kind as ScalarKind
 from airflow_provider_ducklake.sql.duckdb.column_types import DECIMAL_SPELLINGS, SCALAR_SPELLINGS
 from airflow_provider_ducklake.sql.duckdb.defaults import read_number
 from airflow_provider_ducklake.sql.lexer import Kind, Token, split_statements
@@ -317,7 +318,7 @@ class _Reader:
         match self.value(inner):
             case int() | Decimal() as number:
                 return -number
-            case TypedValue(ScalarType(name) as type_, number) if name in FLOATS:
+            case TypedValue(type_, number) if type_.facts.kind is ScalarKind.FLOAT:
                 return TypedValue(type_, -float(number))
             case _:
                 raise self.refuse(node, "expected a number behind the minus.")

@@ -30,13 +30,12 @@ from airflow_provider_ducklake.spec.schema import (
 )
 from airflow_provider_ducklake.spec.schema_edit import add_column, parents, remove_column, replace_column
 from airflow_provider_ducklake.spec.types.ducklake_types import (
-    SIGNED_INTEGERS,
-    UNSIGNED_INTEGERS,
     DuckLakeType,
     Field,
     StructType,
     can_promote,
 )
+from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.transaction.changes import (
     AppendFiles,
     Change,
@@ -425,4 +424,5 @@ def _last(words: tuple[str, ...], word: str) -> tuple[str, ...]:
 
 def _same_sign(old: DuckLakeType, new: DuckLakeType) -> bool:
     """Whether partition values, buckets too, are the same for both types."""
-    return any(str(old) in names and str(new) in names for names in (SIGNED_INTEGERS, UNSIGNED_INTEGERS))
+    integers = old.facts.kind is new.facts.kind is Kind.INTEGER
+    return integers and old.facts.signed == new.facts.signed

@@ -11,7 +11,7 @@ from airflow_provider_ducklake.errors import DuckLakeError
 from airflow_provider_ducklake.spec.defaults import SqlExpression
 from airflow_provider_ducklake.spec.names.identifiers import quote
 from airflow_provider_ducklake.spec.names.quoting import written
-from airflow_provider_ducklake.spec.types.ducklake_types import NOT_STORABLE
+from airflow_provider_ducklake.spec.types.scalars import NOT_STORABLE
 from airflow_provider_ducklake.sql.duckdb.column_types import (
     DECIMAL_SPELLINGS,
     NOT_IN_THE_FORMAT,

@@ -3,11 +3,12 @@
 import duckdb
 import pytest
 
-from airflow_provider_ducklake.spec.types.ducklake_types import NOT_STORABLE, SCALARS, can_promote, parse_type
+from airflow_provider_ducklake.spec.types.ducklake_types import can_promote, parse_type
+from airflow_provider_ducklake.spec.types.scalars import NOT_STORABLE, SCALARS
 from tests.reference.duckdb_lake import open_lake
 
 TYPES = [
-    *sorted(SCALARS - NOT_STORABLE),
+    *sorted(SCALARS.keys() - NOT_STORABLE),
     *("decimal(9,2)", "decimal(18,2)", "decimal(18,4)", "decimal(10,3)", "decimal(38,2)"),
 ]
 OURS = [

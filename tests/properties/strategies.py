@@ -4,8 +4,6 @@ from hypothesis import strategies as st
 
 from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.spec.types.ducklake_types import (
-    NOT_STORABLE,
-    SCALARS,
     DecimalType,
     DuckLakeType,
     Field,
@@ -14,6 +12,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     ScalarType,
     StructType,
 )
+from airflow_provider_ducklake.spec.types.scalars import NOT_STORABLE, SCALARS
 
 INT_RANGES = {
     **{f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)},
@@ -29,7 +28,7 @@ names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 decimals = st.integers(1, 38).flatmap(
     lambda precision: st.builds(DecimalType, st.just(precision), st.integers(0, precision))
 )
-storable_scalars = st.sampled_from(sorted(SCALARS - NOT_STORABLE)).map(ScalarType) | decimals
+storable_scalars = st.sampled_from(sorted(SCALARS.keys() - NOT_STORABLE)).map(ScalarType) | decimals
 
 
 def _structs(members: st.SearchStrategy[DuckLakeType]) -> st.SearchStrategy[StructType]:

@@ -14,11 +14,10 @@ from airflow_provider_ducklake.spark.writing.assignment import _fits
 from airflow_provider_ducklake.spec.ids import ColumnId
 from airflow_provider_ducklake.spec.schema import Column, new_columns
 from airflow_provider_ducklake.spec.types.ducklake_types import (
-    NOT_STORABLE,
-    SCALARS,
     DuckLakeType,
     parse_type,
 )
+from airflow_provider_ducklake.spec.types.scalars import NOT_STORABLE, SCALARS
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_type
 
 PAGE = (Path(__file__).parents[2] / "docs" / "types.md").read_text()
@@ -63,7 +62,7 @@ def described(type_: DuckLakeType) -> list[object]:
 
 
 def test_every_scalar_that_can_be_stored_has_a_row():
-    assert set(COLUMNS) == SCALARS - NOT_STORABLE
+    assert set(COLUMNS) == SCALARS.keys() - NOT_STORABLE
 
 
 @pytest.mark.parametrize("name", COLUMNS)
@@ -94,7 +93,7 @@ def test_columns_that_are_read_have_these_types(spark):
     }
     (unreadable,) = re.findall(r"Columns of ([^.]*?) cannot be read", PAGE)
     unreadable = words(unreadable.replace("`", ""))
-    assert set(rows) == SCALARS - unreadable - {"unknown"}
+    assert set(rows) == SCALARS.keys() - unreadable - {"unknown"}
     for name in unreadable:
         with pytest.raises(UnsupportedFeatureError):
             read_type(Column(ColumnId(1), name, parse_type(name)))

@@ -29,7 +29,8 @@ from airflow_provider_ducklake.catalog.database.column_types import CatalogTimes
 from airflow_provider_ducklake.catalog.database.questions import Question
 from airflow_provider_ducklake.catalog.dialects.batches import Batches, BatchWriter, is_busy
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
-from airflow_provider_ducklake.spec.inlined_form import SMALL_INTEGERS, TEXTS, InlinedForm
+from airflow_provider_ducklake.spec.inlined_form import InlinedForm
+from airflow_provider_ducklake.spec.types.scalars import BYTES, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -78,10 +79,10 @@ class PostgresDialect(CatalogDialect):
     compares_decimals = True
     inlined_form = InlinedForm(
         max_columns=1600,
-        native=frozenset(("boolean", "float32", "float64", "blob", *TEXTS, *SMALL_INTEGERS)),
+        native=BYTES | {Kind.BOOLEAN, Kind.FLOAT},
         has_decimals=True,
         nested_nul=False,
-        missing_types=frozenset({"time_ns"}),
+        finest_clock=10**6,
         kept_names=frozenset(_WORDS.split()),
         max_name_bytes=63,
     )

@@ -11,7 +11,8 @@ from sqlalchemy import String, and_, column, func, select, table, type_coerce
 from airflow_provider_ducklake.catalog.database.connect import WRITES
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
 from airflow_provider_ducklake.catalog.dialects.lock_file import locked
-from airflow_provider_ducklake.spec.inlined_form import SMALL_INTEGERS, InlinedForm
+from airflow_provider_ducklake.spec.inlined_form import InlinedForm
+from airflow_provider_ducklake.spec.types.scalars import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,7 @@ class SqliteDialect(CatalogDialect):
 
     inlined_form = InlinedForm(
         max_columns=2000,
-        native=frozenset(("blob", *SMALL_INTEGERS)),
+        native=frozenset({Kind.BLOB}),
         has_decimals=False,
         nested_nul=True,
     )

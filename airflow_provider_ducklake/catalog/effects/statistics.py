@@ -9,6 +9,7 @@ from sqlalchemy import Table, Update, bindparam
 
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
 from airflow_provider_ducklake.spec.stats import TableColumnStats, TableStats
+from airflow_provider_ducklake.spec.types.ducklake_types import is_float
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -154,4 +155,4 @@ def _existing_is_unknown(existing: TableColumnStats, table_id: TableId, state: C
 
 def _bounds_are_nan(existing: TableColumnStats, type_: DuckLakeType) -> bool:
     """Whether NaN is taken for a bound, as the reference does with inlined rows."""
-    return str(type_) in ("float32", "float64") and "nan" in (existing.min_value, existing.max_value)
+    return is_float(type_) and "nan" in (existing.min_value, existing.max_value)

@@ -30,7 +30,7 @@ from airflow_provider_ducklake.planning.upkeep.recreation import Counters
 from airflow_provider_ducklake.planning.upkeep.restore import compare_files
 from airflow_provider_ducklake.spec.ids import ColumnId
 from airflow_provider_ducklake.spec.stats import TableStats
-from airflow_provider_ducklake.spec.types.ducklake_types import SIGNED_INTEGERS, UNSIGNED_INTEGERS
+from airflow_provider_ducklake.spec.types.scalars import INTEGERS
 from airflow_provider_ducklake.transaction.changes import RestoredRows
 from airflow_provider_ducklake.transaction.definition import Definition, same_layout
 
@@ -203,10 +203,7 @@ def _ever_retyped(connection: Connection, tables: CatalogTables, then: TableSnap
     """Return the leaf columns that ever had another type; bounds of narrower integers are bounds of wider."""
     types = {leaf.id: leaf.catalog_type for leaf in then.schema.leaves()}
     found = _other_types(connection, tables, then, after=-1)
-    return tuple(sorted({one for one, other in found if not _INTEGERS.issuperset((other, types[one]))}))
-
-
-_INTEGERS = {*SIGNED_INTEGERS, *UNSIGNED_INTEGERS}
+    return tuple(sorted({one for one, other in found if not INTEGERS.issuperset((other, types[one]))}))
 
 
 def _other_types(

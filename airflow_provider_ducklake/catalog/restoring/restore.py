@@ -220,12 +220,9 @@ def _statistics(history: TableHistory) -> tuple[Mapping[ColumnId, TableColumnSta
     return (inlined_stats(inlined_in_schema(history.returning, bounded), bounded),)
 
 
-_UNORDERED = ("interval", "timetz")
-
-
 def _is_unordered(column: Column) -> bool:
     """Whether values of a column, or their texts, are in no order: statistics had better say nothing."""
-    return any(str(inner.type) in _UNORDERED for inner in column.walk())
+    return any(not inner.type.facts.has_stats for inner in column.walk())
 
 
 def _log(planned: Planned, request: RestoreRequest) -> None:

@@ -36,6 +36,7 @@ from airflow_provider_ducklake.planning.reading.predicates import (
     column_ids,
 )
 from airflow_provider_ducklake.spec.types.ducklake_types import DecimalType
+from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.spec.types.values import format_physical
 
 if TYPE_CHECKING:
@@ -129,25 +130,25 @@ class _Conditions:
 
     def comparable_value(self, type_: DuckLakeType, value: Physical) -> ColumnElement[Any] | None:
         """Return a filter's value as the database compares it; None: it cannot, or not exactly."""
-        name = str(type_)
-        if name.startswith(("int", "uint")):
+        if type_.facts.kind is Kind.INTEGER:
             return literal(value, BigInteger) if abs(int(value)) < _WHOLE_NUMBERS_END else None
         if self.is_exact_decimal(type_):
             return cast(literal(format_physical(type_, value), String), Numeric)
-        if name not in _SHAPES:
+        shape = _shape(type_)
+        if shape is None:
             return None
         text = format_physical(type_, value)
-        fits = re.fullmatch(_SHAPES[name].replace("_", ".").replace("%", ".*"), text, re.DOTALL)
+        fits = re.fullmatch(shape.replace("_", ".").replace("%", ".*"), text, re.DOTALL)
         return self.dialect.bytewise(literal(text, String)) if fits and "\0" not in text else None
 
     def comparable_bound(self, type_: DuckLakeType, bound: ColumnElement[Any]) -> ColumnElement[Any]:
         """Return a bound as the database compares it; NULL where it has another shape."""
-        name = str(type_)
+        shape = _shape(type_)
         if self.is_exact_decimal(type_):
             return case((bound.regexp_match(r"^-?[0-9]*\.?[0-9]+$"), cast(bound, Numeric)), else_=None)
-        if name not in _SHAPES:
+        if shape is None:
             return case((bound.regexp_match("^-?[0-9]{1,18}$"), cast(bound, BigInteger)), else_=None)
-        has_shape = and_(bound.like(_SHAPES[name]), func.length(bound) < _LONG_TEXT)
+        has_shape = and_(bound.like(shape), func.length(bound) < _LONG_TEXT)
         return case((has_shape, self.dialect.bytewise(bound)), else_=None)
 
     def is_exact_decimal(self, type_: DuckLakeType) -> bool:
@@ -157,13 +158,16 @@ class _Conditions:
 
 _WHOLE_NUMBERS_END = 10**18
 _LONG_TEXT = 64  # longer ones may have been cut
-_MOMENT = "____-__-__ __:__:__%"
 # LIKE patterns; years before 1 and after 9999, and bounds written for another type, look otherwise
 _SHAPES = {
-    "date": "____-__-__",
-    "time": "__:__:__%",
-    **dict.fromkeys(("timestamp_s", "timestamp_ms", "timestamp", "timestamp_ns"), _MOMENT),
-    "timestamptz": f"{_MOMENT}+00",
-    "uuid": "________-____-____-____-____________",
-    "varchar": "%",
+    Kind.DATE: "____-__-__",
+    Kind.TIME: "__:__:__%",
+    Kind.TIMESTAMP: "____-__-__ __:__:__%",
+    Kind.UUID: "________-____-____-____-____________",
+    Kind.STRING: "%",
 }
+
+
+def _shape(type_: DuckLakeType) -> str | None:
+    shape = _SHAPES.get(type_.facts.kind)
+    return f"{shape}+00" if shape is not None and type_.facts.zoned else shape

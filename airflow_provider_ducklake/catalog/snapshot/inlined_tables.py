@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -30,10 +31,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import BLOB, REAL, VARCHAR, TypeEngine
 
-from airflow_provider_ducklake.spec.inlined_form import SMALL_INTEGERS
 from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.spec.names.keywords import KEYWORDS
 from airflow_provider_ducklake.spec.types.ducklake_types import DecimalType, DuckLakeType, ScalarType
+from airflow_provider_ducklake.spec.types.scalars import Kind
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.inlined_form import InlinedForm
@@ -41,31 +42,54 @@ if TYPE_CHECKING:
 
 ROW_ID, BEGIN_SNAPSHOT, END_SNAPSHOT = "row_id", "begin_snapshot", "end_snapshot"
 
-_SQLITE: dict[str, TypeEngine[Any]] = {
-    **dict.fromkeys(("boolean", *SMALL_INTEGERS), BigInteger()),
-    "blob": BLOB(),
-}
-_POSTGRES: dict[str, TypeEngine[Any]] = {
-    "decimal": Numeric(),
-    "boolean": Boolean(),
-    "int8": SmallInteger(),
-    "int16": SmallInteger(),
-    "int32": Integer(),
-    "int64": BigInteger(),
-    "uint8": Integer(),
-    "uint16": Integer(),
-    "uint32": BigInteger(),
-    "float32": REAL(),
-    "float64": Double(),
-    "time": Time(),
-    "timetz": Time(timezone=True),
-    "interval": Interval(),
-    "uuid": Uuid(as_uuid=False),
-    **dict.fromkeys(("varchar", "json", "blob"), LargeBinary()),  # its text cannot hold a NUL
+
+@dataclass(frozen=True, slots=True)
+class InlinedScalar:
+    """The declared types of a scalar type's columns; other databases are not written."""
+
+    sqlite: TypeEngine[Any] = field(default_factory=VARCHAR)
+    postgresql: TypeEngine[Any] = field(default_factory=VARCHAR)
+    reads_text: bool = False
+
+
+INLINED_SCALARS = {
+    "boolean": InlinedScalar(BigInteger(), Boolean()),
+    "int8": InlinedScalar(BigInteger(), SmallInteger()),
+    "int16": InlinedScalar(BigInteger(), SmallInteger()),
+    "int32": InlinedScalar(BigInteger(), Integer()),
+    "int64": InlinedScalar(BigInteger(), BigInteger()),
+    "int128": InlinedScalar(),
+    "uint8": InlinedScalar(BigInteger(), Integer()),
+    "uint16": InlinedScalar(BigInteger(), Integer()),
+    "uint32": InlinedScalar(BigInteger(), BigInteger()),
+    "uint64": InlinedScalar(),
+    "uint128": InlinedScalar(),
+    "float32": InlinedScalar(VARCHAR(), REAL()),
+    "float64": InlinedScalar(VARCHAR(), Double()),
+    "varchar": InlinedScalar(VARCHAR(), LargeBinary()),  # PostgreSQL's text cannot hold a NUL
+    "json": InlinedScalar(VARCHAR(), LargeBinary()),
+    "blob": InlinedScalar(BLOB(), LargeBinary()),
+    "uuid": InlinedScalar(VARCHAR(), Uuid(as_uuid=False)),
+    "date": InlinedScalar(),
+    "time": InlinedScalar(VARCHAR(), Time(), reads_text=True),
+    "timetz": InlinedScalar(VARCHAR(), Time(timezone=True), reads_text=True),
+    "time_ns": InlinedScalar(),
+    "timestamp": InlinedScalar(),
+    "timestamp_s": InlinedScalar(),
+    "timestamp_ms": InlinedScalar(),
+    "timestamp_ns": InlinedScalar(),
+    "timestamptz": InlinedScalar(),
+    "interval": InlinedScalar(VARCHAR(), Interval(), reads_text=True),
+    "variant": InlinedScalar(),
+    "geometry": InlinedScalar(),
+    "unknown": InlinedScalar(),
 }
 
 
-_STORED = {"postgresql": _POSTGRES}  # elsewhere as in SQLite; of DuckDB's own types we ask for texts
+# elsewhere as in SQLite; of DuckDB's own types we ask for texts
+_SQLITE = {name: row.sqlite for name, row in INLINED_SCALARS.items()}
+_POSTGRES = {"decimal": Numeric(), **{name: row.postgresql for name, row in INLINED_SCALARS.items()}}
+_STORED: dict[str, dict[str, TypeEngine[Any]]] = {"postgresql": _POSTGRES}
 
 
 def _stored_type(type_: DuckLakeType, dialect_name: str) -> TypeEngine[Any]:
@@ -75,7 +99,7 @@ def _stored_type(type_: DuckLakeType, dialect_name: str) -> TypeEngine[Any]:
         case DecimalType(precision, scale) if "decimal" in types:
             return Numeric(precision, scale)
         case ScalarType(name):
-            return types.get(name, VARCHAR())
+            return types[name]
         case _:
             return VARCHAR()
 
@@ -95,10 +119,8 @@ class InlinedValue(TypeDecorator[Any]):
 
     def column_expression(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
         """Read times as text: Python's own end before 24:00:00."""
-        return cast(column, VARCHAR) if self.type_ in _READ_AS_TEXT else column
-
-
-_READ_AS_TEXT = (ScalarType("time"), ScalarType("timetz"), ScalarType("interval"))
+        is_text = isinstance(self.type_, ScalarType) and INLINED_SCALARS[self.type_.name].reads_text
+        return cast(column, VARCHAR) if is_text else column
 
 
 def inlined_table_name(table_id: int, schema_version: int | str) -> str:
@@ -147,7 +169,6 @@ _RESERVED = {
     "_ducklake_internal_row_id",
     "_ducklake_internal_snapshot_id",
 }
-_NEVER = {"geometry", "variant", "unknown"}
 _SYSTEM_COLUMN_COUNT = 3
 
 
@@ -176,9 +197,10 @@ def _unfit_name(schema: TableSchema, form: InlinedForm) -> str | None:
 
 def _unfit_type(schema: TableSchema, form: InlinedForm) -> str | None:
     for column in schema.walk():
-        if str(column.type) in _NEVER:
+        if column.type.facts.kind in (Kind.VARIANT, Kind.OTHER):
             return f"column {column.name} has type {column.type}"
     for column in schema.columns:
-        if str(column.type) in form.missing_types:
+        row = column.type.facts
+        if row.kind is Kind.TIME and row.per_second > form.finest_clock:
             return f"the database has no type for column {column.name} ({column.type})"
     return None

@@ -18,7 +18,6 @@ from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.planning.upkeep.compaction import Bin, Compaction, plan_bins, plan_rewrites
 from airflow_provider_ducklake.spec.ids import DataFileId, SnapshotId
 from airflow_provider_ducklake.spec.names.paths import relative_to
-from airflow_provider_ducklake.spec.types.ducklake_types import NOT_REWRITABLE
 from airflow_provider_ducklake.transaction.changes import (
     MergeAdjacent,
     MergedFile,
@@ -92,7 +91,7 @@ def _check_writable(table: TableSnapshot, bins: Iterable[Bin]) -> None:
         UnsupportedFeatureError: names the first.
     """
     for column in (column for one in bins for column in one.schema.walk()):
-        if str(column.type) in NOT_REWRITABLE:
+        if not column.type.facts.rewritable:
             raise UnsupportedFeatureError(
                 f"Files of {table.name} cannot be rewritten: column {column.name} has type {column.type}, "
                 "which this release does not write. Have DuckDB compact the table."

@@ -11,8 +11,9 @@ from sqlalchemy import ColumnElement, and_, exists, func, literal, or_, select, 
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidTypeError
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.spec.partitioning import Transform
-from airflow_provider_ducklake.spec.types.ducklake_types import NOT_STORABLE, catalog_name, parse_type
+from airflow_provider_ducklake.spec.types.ducklake_types import catalog_name, parse_type
 from airflow_provider_ducklake.spec.types.literals import parse_scalar
+from airflow_provider_ducklake.spec.types.scalars import NOT_STORABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

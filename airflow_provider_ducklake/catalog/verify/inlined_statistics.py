@@ -16,7 +16,7 @@ from airflow_provider_ducklake.errors import CatalogError, UnsupportedFeatureErr
 from airflow_provider_ducklake.planning.reading.coverage import has_bounds
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.spec.schema import TableSchema
-from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
+from airflow_provider_ducklake.spec.types.scalars import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.verify.statistics import Known
     from airflow_provider_ducklake.planning.reading.scan import InlinedRows
     from airflow_provider_ducklake.spec.stats import TableColumnStats
-
-_OTHER_TEXTS = ScalarType("blob")  # of which the reference has texts in no order, where they are inlined
 
 
 def check_inlined_statistics(look: Look, known: Known) -> Iterator[Finding]:
@@ -64,7 +62,9 @@ def _of_table(look: Look, known: Known, row: TableRow, next_row_id: int | None) 
     yield from _row_counter(row, parts, next_row_id)
     for column_id, found in stats.items():
         told, types = known.of_table(row.id, column_id), known.types(row.id, column_id)
-        if found is not None and told is not None and _OTHER_TEXTS not in types:
+        # the reference's texts of inlined blobs are in no order
+        is_ordered = all(one.facts.kind is not Kind.BLOB for one in types)
+        if found is not None and told is not None and is_ordered:
             problem = uncovered(_row_stats(found), told, types)
             if problem is not None:
                 yield narrow(look, row.id, column_id, f"what lies in the catalog {problem}")

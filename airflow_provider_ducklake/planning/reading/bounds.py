@@ -10,14 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.spec.stats import STRING_BOUND_BYTES
-from airflow_provider_ducklake.spec.types.ducklake_types import (
-    SIGNED_INTEGERS,
-    UNSIGNED_INTEGERS,
-    DecimalType,
-    ScalarType,
-    is_float,
-)
+from airflow_provider_ducklake.spec.types.ducklake_types import is_float
 from airflow_provider_ducklake.spec.types.literals import parse_scalar
+from airflow_provider_ducklake.spec.types.scalars import Exact
 from airflow_provider_ducklake.spec.types.values import Physical, parse_physical
 
 if TYPE_CHECKING:
@@ -29,11 +24,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
 
 Bounds: TypeAlias = tuple[Physical, Physical] | None  # None: there is no value
-
-_EXACT_IN_ANY_FILE = {"boolean", "date", "time", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"}
-_EXACT_IN_OURS = {"timestamptz", "float32", "float64", "varchar", "blob", "uuid"}
-
-_INTEGERS = {ScalarType(name) for name in (*SIGNED_INTEGERS, *UNSIGNED_INTEGERS)}
 
 
 class InexactError(Exception):
@@ -71,15 +61,10 @@ def widened(left: Bounds, right: Bounds) -> Bounds:
 
 def _check_types(history: ColumnHistory) -> None:
     type_ = history.column.type
-    if not (_is_number(type_) or str(type_) in _EXACT_IN_ANY_FILE | _EXACT_IN_OURS):
+    if type_.facts.exact_bounds is Exact.NEVER:
         raise InexactError
-    was_rounded = is_float(type_) or str(type_) in _EXACT_IN_OURS
-    if was_rounded and history.types != {str(type_)}:
+    if type_.facts.exact_bounds is Exact.OURS and history.types != {str(type_)}:
         raise InexactError
-
-
-def _is_number(type_: DuckLakeType) -> bool:
-    return isinstance(type_, DecimalType) or type_ in _INTEGERS
 
 
 def _bounds_of_file(history: ColumnHistory, file: LiveDataFile, at: int) -> Bounds:
@@ -89,7 +74,7 @@ def _bounds_of_file(history: ColumnHistory, file: LiveDataFile, at: int) -> Boun
     stats = file.column_stats.get(history.column.id)
     if stats is None:
         return _initial(history, file)
-    if file.mapping_id is not None and str(history.column.type) in _EXACT_IN_OURS:
+    if file.mapping_id is not None and history.column.type.facts.exact_bounds is Exact.OURS:
         raise InexactError
     return _bounds_of_statistics(history.column.type, stats)
 

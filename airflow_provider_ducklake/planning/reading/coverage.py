@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.spec.types.ducklake_types import (
-    NOT_STORABLE,
     DuckLakeType,
     children_of,
     is_float,
@@ -15,8 +14,6 @@ from airflow_provider_ducklake.spec.types.values import order_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-
-_WITHOUT_BOUNDS = NOT_STORABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +26,7 @@ class TextBounds:
 
 def has_bounds(type_: DuckLakeType) -> bool:
     """Whether the reference keeps bounds of columns of that type."""
-    return not children_of(type_) and str(type_) not in _WITHOUT_BOUNDS
+    return not children_of(type_) and type_.facts.storable
 
 
 def are_readable(bounds: TextBounds, types: Collection[DuckLakeType]) -> bool:

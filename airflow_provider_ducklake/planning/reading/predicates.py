@@ -20,15 +20,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spec.defaults import literal_physical
 from airflow_provider_ducklake.spec.types.ducklake_types import (
-    FLOATS,
-    NOT_STORABLE,
-    TIMESTAMPS,
     DecimalType,
     DuckLakeType,
     ScalarType,
     children_of,
     is_float,
 )
+from airflow_provider_ducklake.spec.types.scalars import STEPPED, TEXTS, TIMES, Kind
 from airflow_provider_ducklake.spec.types.values import (
     Physical,
     as_float32,
@@ -209,7 +207,7 @@ def like(column: Column, pattern: Value, *, negated: bool = False) -> Predicate:
     Raises:
         InvalidInputError: the column holds no text, or the pattern is none.
     """
-    if column.type not in _TEXTS:
+    if column.type.facts.kind not in TEXTS:
         raise _refusal(column, "LIKE is for text")
     if pattern is None:
         return NEVER
@@ -218,10 +216,8 @@ def like(column: Column, pattern: Value, *, negated: bool = False) -> Predicate:
     return Likeness(column.id, pattern, negated)
 
 
-_FLOAT, _DOUBLE = (ScalarType(name) for name in FLOATS)
-_TEXTS = (ScalarType("varchar"), ScalarType("json"))
-_WITHOUT_ZONE = ("date", *TIMESTAMPS)
-_EXACT_BELOW = {"float32": 2**24, "float64": 2**53}
+_FLOAT, _DOUBLE = ScalarType("float32"), ScalarType("float64")
+_EXACT_BELOW = {32: 2**24, 64: 2**53}  # by the bits of a float
 
 
 def _refusal(column: Column, why: str) -> InvalidInputError:
@@ -229,7 +225,7 @@ def _refusal(column: Column, why: str) -> InvalidInputError:
 
 
 def _check_comparable(column: Column) -> None:
-    if children_of(column.type) or str(column.type) in NOT_STORABLE:
+    if children_of(column.type) or not column.type.facts.storable:
         raise _refusal(column, "values of it are only looked at with IS NULL and IS NOT NULL")
 
 
@@ -243,12 +239,11 @@ def _physical(column: Column, text: str) -> Physical:
 
 def _has_steps(type_: DuckLakeType) -> bool:
     """Whether values are whole numbers of a unit: numbers and times."""
-    name = str(type_)
-    return isinstance(type_, DecimalType) or name.startswith(("int", "uint")) or _is_time(name)
+    return type_.facts.kind in STEPPED
 
 
-def _is_time(name: str) -> bool:
-    return name in (*_WITHOUT_ZONE, "timestamptz", "time")
+def _is_time(type_: DuckLakeType) -> bool:
+    return type_.facts.kind in TIMES
 
 
 def _as_stored(column: Column, value: Value) -> Physical:
@@ -256,9 +251,16 @@ def _as_stored(column: Column, value: Value) -> Physical:
     match value:
         case str():
             return _physical(column, value)
-        case int() if column.type == ScalarType("boolean") and value in (0, 1):
+        case int() if column.type.facts.kind is Kind.BOOLEAN and value in (0, 1):
             return bool(value)
-        case TypedValue(type_, physical) if type_ == column.type or {type_, column.type} <= set(_TEXTS):
+        case TypedValue(type_, physical) if (
+            type_ == column.type
+            or {
+                type_.facts.kind,
+                column.type.facts.kind,
+            }
+            <= TEXTS
+        ):
             return physical
         case _:
             raise _refusal(column, f"it does not compare with {_shown(value)}")
@@ -288,11 +290,11 @@ def _float_of(type_: DuckLakeType, value: Value) -> float:
             return float(literal_physical(type_, value))
         case int() | Decimal():
             return _decimal_as_float(type_, *_unscaled(Decimal(value)))
-        case TypedValue(ScalarType(name), physical) if name in FLOATS:
+        case TypedValue(given, physical) if is_float(given):
             return float(physical)
         case TypedValue(DecimalType(scale=scale), physical):
             return _decimal_as_float(type_, int(physical), scale)
-        case TypedValue(ScalarType(name), physical) if name.startswith(("int", "uint")):
+        case TypedValue(given, physical) if given.facts.kind is Kind.INTEGER:
             return _decimal_as_float(type_, int(physical), 0)
         case _:
             raise ValueError("it is no number")
@@ -308,7 +310,7 @@ def _unscaled(value: Decimal) -> tuple[int, int]:
 def _decimal_as_float(type_: DuckLakeType, unscaled: int, scale: int) -> float:
     """Return a decimal as DuckDB casts it, which is not always the nearest float."""
     nearest = as_float32 if type_ == _FLOAT else float
-    if scale == 0 or abs(unscaled) <= _EXACT_BELOW[str(type_)]:
+    if scale == 0 or abs(unscaled) <= _EXACT_BELOW[type_.facts.bits]:
         return nearest(nearest(float(unscaled)) / nearest(float(10**scale)))
     whole, rest = divmod(abs(unscaled), 10**scale)
     fraction = nearest(nearest(float(rest)) / nearest(float(10**scale)))
@@ -320,17 +322,15 @@ def _in_units(column: Column, value: Value) -> Fraction:
     match value:
         case str():
             return Fraction(int(_physical(column, value)))
-        case TypedValue(type_, physical) if _is_time(str(column.type)):
-            return (
-                _time_in_units(column, type_, int(physical)) if _is_time(str(type_)) else _no(column, value)
-            )
-        case _ if _is_time(str(column.type)):
+        case TypedValue(type_, physical) if _is_time(column.type):
+            return _time_in_units(column, type_, int(physical)) if _is_time(type_) else _no(column, value)
+        case _ if _is_time(column.type):
             return _no(column, value)
         case int() | Decimal():
             return Fraction(value) * _scale(column.type)
-        case TypedValue(ScalarType(name), physical) if name in FLOATS:
-            return _float_in_units(column, name, float(physical))
-        case TypedValue(type_, physical) if _has_steps(type_) and not _is_time(str(type_)):
+        case TypedValue(type_, physical) if is_float(type_):
+            return _float_in_units(column, type_, float(physical))
+        case TypedValue(type_, physical) if _has_steps(type_) and not _is_time(type_):
             return Fraction(int(physical) * _scale(column.type), _scale(type_))
         case _:
             return _no(column, value)
@@ -344,20 +344,24 @@ def _scale(type_: DuckLakeType) -> int:
     return 10**type_.scale if isinstance(type_, DecimalType) else 1
 
 
-def _float_in_units(column: Column, name: str, value: float) -> Fraction:
+def _float_in_units(column: Column, type_: DuckLakeType, value: float) -> Fraction:
     """Return a float for a column of exact numbers, which DuckDB compares as floats."""
-    if _scale(column.type) > 1 or not abs(value) < _EXACT_BELOW[name]:
+    if _scale(column.type) > 1 or not abs(value) < _EXACT_BELOW[type_.facts.bits]:
         raise _refusal(
             column, f"it does not compare exactly with the float {value!r}; write the number without exponent"
         )
     return Fraction(value)
 
 
+def _is_local_moment(type_: DuckLakeType) -> bool:
+    return type_.facts.has_days and not type_.facts.zoned
+
+
 def _time_in_units(column: Column, type_: DuckLakeType, value: int) -> Fraction:
     """Return a time of another type in units of the column's; a finite time stays between the infinities."""
     if type_ == column.type:
         return Fraction(value)
-    if not {str(type_), str(column.type)} <= set(_WITHOUT_ZONE):
+    if not (_is_local_moment(type_) and _is_local_moment(column.type)):
         raise _refusal(column, f"it does not compare with a {type_}; write a value with or without a zone")
     low, high = physical_range(column.type)
     if is_infinite(type_, value):
@@ -366,13 +370,10 @@ def _time_in_units(column: Column, type_: DuckLakeType, value: int) -> Fraction:
     return min(max(wanted, low + Fraction(1, 2)), high - Fraction(1, 2))
 
 
-_STEPS = {"timestamp_s": 10**6}  # physically microseconds
-
-
 def _stepped(column: Column, operator: Operator, wanted: Fraction) -> Predicate:
     """Return the comparison with a value that the column's type has: the wanted one, or the next below it."""
     low, high = physical_range(column.type)
-    step = _STEPS.get(str(column.type), 1)
+    step = column.type.facts.step
     below = int(wanted // step * step)
     if below == wanted and low <= below <= high:
         return Comparison(column.id, operator, below)

@@ -34,8 +34,9 @@ from airflow_provider_ducklake.spec.partitioning import (
     partition_value,
 )
 from airflow_provider_ducklake.spec.stats import STRING_BOUND_BYTES
-from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType, ScalarType, is_float
+from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType, is_float
 from airflow_provider_ducklake.spec.types.literals import parse_scalar
+from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.spec.types.values import (
     Physical,
     as_float32,
@@ -203,7 +204,7 @@ def _bounds(
     type_: DuckLakeType, low: str | None, high: str | None
 ) -> tuple[OrderKey | None, OrderKey | None]:
     """Return the bounds of two texts, whichever type they were written for."""
-    if str(type_) == "json":
+    if type_.facts.kind is Kind.JSON:
         return None, None  # it may have been any type, and the texts of numbers are in another order
     low_value, high_value = _parsed(type_, low), _parsed(type_, high)
     if isinstance(low_value, float) or isinstance(high_value, float):
@@ -257,7 +258,7 @@ def _of_partition(transform: Transform, type_: DuckLakeType, text: str | None) -
 def _of_identity(type_: DuckLakeType, text: str | None) -> Evidence:
     if text is None:
         return Evidence(has_values=False)
-    if str(type_) == "json":
+    if type_.facts.kind is Kind.JSON:
         return Evidence(has_nulls=False)
     try:
         value = parse_scalar(type_, text)
@@ -311,16 +312,16 @@ def _hashed(type_: DuckLakeType, value: Physical) -> list[bytes] | None:
 
     None: too many to tell.
     """
-    match type_:
-        case ScalarType("varchar" | "blob") if isinstance(value, bytes):
+    match type_.facts.kind:
+        case Kind.STRING | Kind.BLOB if isinstance(value, bytes):
             return [value]
-        case ScalarType("uuid"):
+        case Kind.UUID:
             return [format_physical(type_, value).encode()]
-        case ScalarType("boolean" | "date" | "time"):
+        case Kind.BOOLEAN | Kind.DATE | Kind.TIME:
             return [_long(int(value))]
-        case ScalarType(name) if name.startswith(("int", "uint")):
+        case Kind.INTEGER:
             return [_long(int(value)), str(value).encode()]
-        case ScalarType(name) if name.startswith("timestamp") and not is_infinite(type_, int(value)):
+        case Kind.TIMESTAMP if not is_infinite(type_, int(value)):
             seconds = int(value) / units_per_second(type_)
             counts = [seconds / 86_400, *(seconds * unit for unit in _SECONDS)]
             return [_long(int(count)) for count in counts if count.denominator == 1]

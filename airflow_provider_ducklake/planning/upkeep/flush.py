@@ -12,7 +12,6 @@ from airflow_provider_ducklake.planning.writing.write import (
     sort_keys_of,
 )
 from airflow_provider_ducklake.spec.names.identifiers import fold
-from airflow_provider_ducklake.spec.types.ducklake_types import NOT_STORABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,7 +77,7 @@ class FlushPlan:
         """Why the rows cannot be written to files; None if they can."""
         for layout in self.layouts:
             for column in layout.schema.walk() if layout.rows.row_count else ():
-                if str(column.type) in NOT_STORABLE:
+                if not column.type.facts.storable:
                     return f"column {column.name} has type {column.type}, which this release does not write"
         return None
 

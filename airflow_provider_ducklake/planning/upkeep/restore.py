@@ -13,7 +13,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.spec.types.ducklake_types import NOT_REWRITABLE
 from airflow_provider_ducklake.transaction.changes import (
     ChangeColumns,
     CommentOnColumn,
@@ -208,7 +207,7 @@ def check_writable(table: TableSnapshot) -> None:
         UnsupportedFeatureError: names the first column that is the reason.
     """
     for column in table.schema.walk():
-        if str(column.type) in NOT_REWRITABLE:
+        if not column.type.facts.rewritable:
             raise UnsupportedFeatureError(
                 f"{table.name} cannot be restored: column {column.name} has type {column.type}, which this "
                 "release does not write, and rows would have to be written: those of files that lost others, "

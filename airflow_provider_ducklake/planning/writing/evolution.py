@@ -16,8 +16,6 @@ from airflow_provider_ducklake.spec.names.identifiers import check_column_name, 
 from airflow_provider_ducklake.spec.schema import Column, TableSchema, numbered
 from airflow_provider_ducklake.spec.schema_edit import with_fields
 from airflow_provider_ducklake.spec.types.ducklake_types import (
-    SIGNED_INTEGERS,
-    UNSIGNED_INTEGERS,
     DecimalType,
     DuckLakeType,
     StructType,
@@ -25,6 +23,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     check_storable,
     children_of,
 )
+from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.transaction.table_draft import TableDraft
 
 if TYPE_CHECKING:
@@ -112,7 +111,8 @@ def _common_decimal(old: DuckLakeType, new: DuckLakeType) -> DecimalType | None:
 
 def _same_values(old: DuckLakeType, new: DuckLakeType) -> bool:
     """Whether the partition values of a column, buckets too, are the same for both types."""
-    return any(str(old) in names and str(new) in names for names in (SIGNED_INTEGERS, UNSIGNED_INTEGERS))
+    integers = old.facts.kind is new.facts.kind is Kind.INTEGER
+    return integers and old.facts.signed == new.facts.signed
 
 
 def evolve_and_append(table: TableSnapshot, result: WriteResult, next_column_id: int) -> tuple[Change, ...]:

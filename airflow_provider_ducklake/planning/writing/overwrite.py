@@ -32,6 +32,7 @@ from airflow_provider_ducklake.spec.partitioning import (
 )
 from airflow_provider_ducklake.spec.types.ducklake_types import is_float
 from airflow_provider_ducklake.spec.types.literals import parse_scalar
+from airflow_provider_ducklake.spec.types.scalars import BYTES
 from airflow_provider_ducklake.spec.types.values import as_float32, is_infinite
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
 
 PartitionValues: TypeAlias = "tuple[str | None, ...]"
-_AS_TEXT = frozenset({"varchar", "json", "blob"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ def _comparable(field: PartitionField, type_: DuckLakeType, text: str | None) ->
         return None
     if field.transform.kind is not TransformKind.IDENTITY:
         return int(text)
-    if str(type_) in _AS_TEXT:
+    if type_.facts.kind in BYTES:
         return text
     value = parse_scalar(type_, text)
     return order(as_float32(value) if isinstance(value, float) else value)

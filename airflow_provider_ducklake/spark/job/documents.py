@@ -16,7 +16,8 @@ from airflow_provider_ducklake.spark.job.codec import DocumentError
 from airflow_provider_ducklake.spec.names.identifiers import check_name
 from airflow_provider_ducklake.spec.names.paths import is_of_job
 from airflow_provider_ducklake.spec.schema import Default
-from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType, catalog_name
+from airflow_provider_ducklake.spec.types.ducklake_types import catalog_name
+from airflow_provider_ducklake.spec.types.scalars import BYTES
 from airflow_provider_ducklake.spec.types.values import order_key, parse_physical
 
 if TYPE_CHECKING:
@@ -144,16 +145,13 @@ def _check_stats(stats: ColumnStats, type_: DuckLakeType | None, document: str) 
 
 def _is_text_of(value: str, type_: DuckLakeType) -> bool:
     """Whether all readers take the text for a value of the type; Python's parsers take more texts."""
-    if type_ in _OF_ANY_TEXT:
+    if type_.facts.kind in BYTES:
         return True
     try:
         parse_physical(type_, value)
     except (ValueError, ArithmeticError):
         return False
     return value.isascii() and "_" not in value and value == value.strip()
-
-
-_OF_ANY_TEXT = (ScalarType("varchar"), ScalarType("json"), ScalarType("blob"))
 
 
 def digest_of_bytes(content: bytes) -> str:

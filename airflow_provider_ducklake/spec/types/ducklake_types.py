@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from airflow_provider_ducklake.errors import InvalidTypeError
 from airflow_provider_ducklake.spec.names.identifiers import fold, quote_if_needed
+from airflow_provider_ducklake.spec.types.scalars import DECIMAL, NESTED, SCALARS, Kind, Scalar
 
 MAX_DECIMAL_PRECISION = 38
 LIST_ELEMENT, MAP_KEY, MAP_VALUE = "element", "key", "value"
@@ -28,6 +29,11 @@ class ScalarType:
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def facts(self) -> Scalar:
+        """What is known of the type; of a bare ``list``, ``struct`` or ``map`` what holds of nested ones."""
+        return _FACTS[self.name]
+
 
 @dataclass(frozen=True, slots=True)
 class DecimalType:
@@ -39,6 +45,11 @@ class DecimalType:
     def __str__(self) -> str:
         return f"decimal({self.precision},{self.scale})"
 
+    @property
+    def facts(self) -> Scalar:
+        """What is known of decimals."""
+        return DECIMAL
+
 
 @dataclass(frozen=True, slots=True)
 class ListType:
@@ -48,6 +59,11 @@ class ListType:
 
     def __str__(self) -> str:
         return f"{self.element}[]"
+
+    @property
+    def facts(self) -> Scalar:
+        """What is known of nested types."""
+        return NESTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +86,11 @@ class StructType:
     def __str__(self) -> str:
         return f"struct({', '.join(map(str, self.fields))})"
 
+    @property
+    def facts(self) -> Scalar:
+        """What is known of nested types."""
+        return NESTED
+
 
 @dataclass(frozen=True, slots=True)
 class MapType:
@@ -81,55 +102,16 @@ class MapType:
     def __str__(self) -> str:
         return f"map({self.key}, {self.value})"
 
+    @property
+    def facts(self) -> Scalar:
+        """What is known of nested types."""
+        return NESTED
 
+
+_FACTS = {**SCALARS, **dict.fromkeys(("list", "struct", "map"), NESTED)}
 DuckLakeType: TypeAlias = ScalarType | DecimalType | ListType | StructType | MapType
 
-SIGNED_INTEGERS = ("int8", "int16", "int32", "int64", "int128")
-UNSIGNED_INTEGERS = ("uint8", "uint16", "uint32", "uint64", "uint128")
-FLOATS = ("float32", "float64")
-TIMESTAMPS = ("timestamp_s", "timestamp_ms", "timestamp", "timestamp_ns")
-SCALARS = frozenset(
-    {
-        *SIGNED_INTEGERS,
-        *UNSIGNED_INTEGERS,
-        *FLOATS,
-        *TIMESTAMPS,
-        *("boolean", "date", "time", "timetz", "time_ns", "timestamptz", "interval"),
-        *("varchar", "json", "blob", "uuid", "variant", "geometry", "unknown"),
-    }
-)
-# The format names them, yet no value survives the reference (dossier §4.2) or, so far, us.
-NOT_STORABLE = frozenset(
-    {"int128", "uint128", "time_ns", "interval", "variant", "geometry", "timetz", "unknown"}
-)
-# Of those, the types whose values do not even go from file to file as they are.
-NOT_REWRITABLE = NOT_STORABLE - {"timetz"}
-_ALIASES = {
-    "bool": "boolean",
-    "tinyint": "int8",
-    "smallint": "int16",
-    "integer": "int32",
-    "int": "int32",
-    "bigint": "int64",
-    "hugeint": "int128",
-    "utinyint": "uint8",
-    "usmallint": "uint16",
-    "uinteger": "uint32",
-    "ubigint": "uint64",
-    "uhugeint": "uint128",
-    "float": "float32",
-    "real": "float32",
-    "double": "float64",
-    "text": "varchar",
-    "string": "varchar",
-    "bytea": "blob",
-    "binary": "blob",
-    "varbinary": "blob",
-    "datetime": "timestamp",
-    "timestamp_us": "timestamp",
-    "timestamp with time zone": "timestamptz",
-    "time with time zone": "timetz",
-}
+_ALIASES = {word: row.name for row in SCALARS.values() for word in row.aliases.split(", ") if word}
 _DEFAULT_DECIMAL = (18, 3)
 _WORDS = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*(?:\s+with\s+time\s+zone)?)", re.IGNORECASE)
 _QUOTED = re.compile(r'\s*"((?:[^"]|"")*)"')
@@ -300,7 +282,7 @@ def with_children(catalog_text: str, children: tuple[Field, ...]) -> DuckLakeTyp
 
 def is_float(type_: DuckLakeType) -> bool:
     """Whether values can be NaN."""
-    return isinstance(type_, ScalarType) and type_.name in FLOATS
+    return type_.facts.kind is Kind.FLOAT
 
 
 def check_storable(type_: DuckLakeType, where: str) -> None:
@@ -309,7 +291,7 @@ def check_storable(type_: DuckLakeType, where: str) -> None:
     Raises:
         InvalidTypeError: names the column and the type.
     """
-    if isinstance(type_, ScalarType) and type_.name in NOT_STORABLE:
+    if not type_.facts.storable:
         raise InvalidTypeError(
             f"Column {where} has type {type_}, whose values DuckLake clients cannot store without loss or "
             "error; use another type (for int128: decimal(38,0))."
@@ -327,8 +309,8 @@ def can_promote(old: DuckLakeType, new: DuckLakeType) -> bool:
     if old == new:
         return True
     match old, new:
-        case ScalarType(a), ScalarType(b):
-            return b in _WIDER.get(a, ())
+        case ScalarType(), ScalarType():
+            return new.name in old.facts.wider.split()
         case DecimalType(), DecimalType():
             return new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale
         case ListType(a_element), ListType(b_element):
@@ -340,21 +322,5 @@ def can_promote(old: DuckLakeType, new: DuckLakeType) -> bool:
 
 
 def keeps_bounds(old: DuckLakeType, new: DuckLakeType) -> bool:
-    """Whether bounds written for ``old`` are bounds for ``new``.
-
-    They are not for floats, whose shortest text is another number in float64, and for dates: DuckDB then
-    skips files that hold matching rows (observed on 1.5.5).
-    """
-    return (str(old), str(new)) not in {("float32", "float64"), ("date", "timestamp")}
-
-
-_WIDER: dict[str, tuple[str, ...]] = {
-    "int8": ("int16", "int32", "int64"),
-    "int16": ("int32", "int64"),
-    "int32": ("int64",),
-    "uint8": ("uint16", "uint32", "uint64", "int16", "int32", "int64"),
-    "uint16": ("uint32", "uint64", "int32", "int64"),
-    "uint32": ("uint64", "int64"),
-    "float32": ("float64",),
-    "date": ("timestamp",),
-}
+    """Whether bounds written for ``old`` are bounds for ``new``; DuckDB skips files by them nonetheless."""
+    return str(new) != old.facts.loses_bounds_as

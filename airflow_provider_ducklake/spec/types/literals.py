@@ -26,6 +26,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     ScalarType,
     StructType,
 )
+from airflow_provider_ducklake.spec.types.scalars import TEXTS, Kind
 from airflow_provider_ducklake.spec.types.values import Physical, identity_text, parse_physical
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 Value: TypeAlias = Any  # Physical, list[Value], dict[str, Value], list[tuple[Value, Value]], None
 
-_TEXTS = (ScalarType("varchar"), ScalarType("json"))
 _SPACES = " \t\n\v\f\r"
 _SPECIAL = re.compile(r"[\[\]{}()=:,'\"]")
 _QUOTED_BRACKET = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
@@ -58,7 +58,7 @@ def parse_scalar(type_: DuckLakeType, text: str) -> Physical:
     Raises:
         ValueError: the text is not one of that type.
     """
-    if type_ != ScalarType("blob"):
+    if type_.facts.kind is not Kind.BLOB:
         return parse_physical(type_, text)
     parts = re.split(r"\\x([0-9A-Fa-f]{2})", text)
     return b"".join(bytes.fromhex(part) if index % 2 else part.encode() for index, part in enumerate(parts))
@@ -112,7 +112,7 @@ def _member(type_: DuckLakeType, value: Value, *, in_struct: bool) -> str:
 
 def _format_scalar(type_: DuckLakeType, value: Physical, *, in_struct: bool) -> str:
     text = scalar_text(type_, value)
-    if (in_struct and type_ in _TEXTS) or _needs_quotes(text):
+    if (in_struct and type_.facts.kind in TEXTS) or _needs_quotes(text):
         return _quoted(text, in_struct=in_struct)
     return text
 

@@ -12,6 +12,7 @@ import math
 import re
 import struct
 import uuid
+from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -22,6 +23,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     ScalarType,
 )
 from airflow_provider_ducklake.spec.types.intervals import format_interval, parse_interval
+from airflow_provider_ducklake.spec.types.scalars import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,18 +32,6 @@ if TYPE_CHECKING:
 Physical: TypeAlias = bool | int | float | bytes
 
 _DAY_SECONDS = 86_400
-_INFINITE_DATE = 2**31 - 1
-_INFINITE_TIMESTAMP = 2**63 - 1
-_UNITS_PER_SECOND = {
-    "time": 10**6,
-    "timetz": 10**6,
-    "time_ns": 10**9,
-    "timestamp": 10**6,
-    "timestamp_s": 10**6,  # stored in micros: Parquet has no seconds
-    "timestamptz": 10**6,
-    "timestamp_ms": 10**3,
-    "timestamp_ns": 10**9,
-}
 
 
 def civil_from_days(days: int) -> tuple[int, int, int]:
@@ -69,7 +59,7 @@ def _date_parts(days: int) -> tuple[str, str]:
 
 def is_infinite(type_: DuckLakeType, value: int) -> bool:
     """Whether a date or timestamp in physical form is DuckDB's ``infinity`` or ``-infinity``."""
-    return abs(value) == (_INFINITE_DATE if str(type_) == "date" else _INFINITE_TIMESTAMP)
+    return abs(value) == type_.facts.infinity
 
 
 def physical_range(type_: DuckLakeType) -> tuple[int, int]:
@@ -78,25 +68,18 @@ def physical_range(type_: DuckLakeType) -> tuple[int, int]:
     >>> physical_range(ScalarType("uint8")), physical_range(DecimalType(3, 1))
     ((0, 255), (-999, 999))
     """
-    match type_:
-        case DecimalType(precision):
-            return 1 - 10**precision, 10**precision - 1
-        case ScalarType("date"):
-            return -_INFINITE_DATE, _INFINITE_DATE
-        case ScalarType(name) if name in _CLOCKS:
-            return 0, _DAY_SECONDS * _UNITS_PER_SECOND[name]
-        case ScalarType(name) if name in _UNITS_PER_SECOND:
-            return -_INFINITE_TIMESTAMP, _INFINITE_TIMESTAMP
-        case ScalarType(name) if name.startswith("uint"):
-            return 0, 2 ** int(name.removeprefix("uint")) - 1
-        case _:
-            bits = int(str(type_).removeprefix("int"))
-            return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    if isinstance(type_, DecimalType):
+        return 1 - 10**type_.precision, 10**type_.precision - 1
+    return type_.facts.physical_range
 
 
 def units_per_second(type_: DuckLakeType) -> Fraction:
     """Return how many units of a date's or timestamp's physical form a second has."""
-    return Fraction(1, _DAY_SECONDS) if str(type_) == "date" else Fraction(_UNITS_PER_SECOND[str(type_)])
+    row = type_.facts
+    return Fraction(1, _DAY_SECONDS) if row.kind is Kind.DATE else Fraction(row.per_second)
+
+
+_DATE, _TIMESTAMP = ScalarType("date").facts, ScalarType("timestamp").facts
 
 
 def format_date(days: int) -> str:
@@ -105,7 +88,7 @@ def format_date(days: int) -> str:
     >>> format_date(0), format_date(-719529), format_date(2**31 - 1)
     ('1970-01-01', '0002-12-31 (BC)', 'infinity')
     """
-    if abs(days) == _INFINITE_DATE:
+    if abs(days) == _DATE.infinity:
         return "infinity" if days > 0 else "-infinity"
     return "".join(_date_parts(days))
 
@@ -125,7 +108,7 @@ def format_timestamp(units: int, per_second: int, *, zone: str = "") -> str:
     >>> format_timestamp(-1, 10**6), format_timestamp(0, 10**6, zone="+00")
     ('1969-12-31 23:59:59.999999', '1970-01-01 00:00:00+00')
     """
-    if abs(units) == _INFINITE_TIMESTAMP:
+    if abs(units) == _TIMESTAMP.infinity:
         return "infinity" if units > 0 else "-infinity"
     days, clock = divmod(units, _DAY_SECONDS * per_second)
     digits, suffix = _date_parts(days)
@@ -172,31 +155,8 @@ def _bytes(value: Physical) -> bytes:
     return value
 
 
-def _text(value: Physical) -> str:
-    return _bytes(value).decode("utf-8")
-
-
-def _format_temporal(name: str, value: int) -> str:
-    if name == "date":
-        return format_date(value)
-    zone = "+00" if name in ("timetz", "timestamptz") else ""
-    if name in _CLOCKS:
-        return _format_clock(value, _UNITS_PER_SECOND[name]) + zone
-    return format_timestamp(value, _UNITS_PER_SECOND[name], zone=zone)
-
-
-_FORMATTERS: dict[str, Callable[[Physical], str]] = {
-    "boolean": lambda value: str(int(value)),
-    "float32": lambda value: format_float32(float(value)),
-    "float64": lambda value: format_float64(float(value)),
-    "varchar": _text,
-    "json": _text,
-    "blob": lambda value: _bytes(value).hex().upper(),
-    "uuid": lambda value: str(uuid.UUID(bytes=_bytes(value))),
-    "interval": lambda value: format_interval(_bytes(value)),
-}
-_TEMPORAL = ("date", *_UNITS_PER_SECOND)
-_CLOCKS = ("time", "timetz", "time_ns")
+def _zone(type_: DuckLakeType) -> str:
+    return "+00" if type_.facts.zoned else ""
 
 
 def format_physical(type_: DuckLakeType, value: Physical) -> str:
@@ -205,16 +165,29 @@ def format_physical(type_: DuckLakeType, value: Physical) -> str:
     >>> format_physical(DecimalType(9, 2), 150), format_physical(ScalarType("boolean"), True)
     ('1.50', '1')
     """
-    match type_:
-        case DecimalType(precision, scale):
-            unscaled = int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) else int(value)
-            return format_decimal(unscaled, precision, scale)
-        case ScalarType(name) if name in _FORMATTERS:
-            return _FORMATTERS[name](value)
-        case ScalarType(name) if name in _TEMPORAL:
-            return _format_temporal(name, int(value))
-        case _:
-            return str(int(value))
+    return _CODECS[type_.facts.kind].format(type_, value)
+
+
+def _format_integer(_: DuckLakeType, value: Physical) -> str:
+    return str(int(value))
+
+
+def _format_decimal(type_: DuckLakeType, value: Physical) -> str:
+    assert isinstance(type_, DecimalType)
+    unscaled = int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) else int(value)
+    return format_decimal(unscaled, type_.precision, type_.scale)
+
+
+def _format_float(type_: DuckLakeType, value: Physical) -> str:
+    return (format_float32 if type_.facts.bits == _SINGLE else format_float64)(float(value))
+
+
+def _format_time(type_: DuckLakeType, value: Physical) -> str:
+    return _format_clock(int(value), type_.facts.per_second) + _zone(type_)
+
+
+def _format_timestamp(type_: DuckLakeType, value: Physical) -> str:
+    return format_timestamp(int(value), type_.facts.per_second, zone=_zone(type_))
 
 
 def parse_physical(type_: DuckLakeType, text: str) -> Physical:
@@ -229,22 +202,19 @@ def parse_physical(type_: DuckLakeType, text: str) -> Physical:
     Raises:
         ValueError: the text is not one of that type.
     """
-    match type_:
-        case DecimalType(scale=scale):
-            return int(Decimal(text).scaleb(scale, _ENOUGH_DIGITS))
-        case ScalarType(name) if name in _PARSERS:
-            return _PARSERS[name](text)
-        case ScalarType(name) if name in _TEMPORAL:
-            return _parse_temporal(name, text)
-        case _:
-            return int(text)
+    return _CODECS[type_.facts.kind].parse(type_, text)
+
+
+def _parse_decimal(type_: DuckLakeType, text: str) -> int:
+    assert isinstance(type_, DecimalType)
+    return int(Decimal(text).scaleb(type_.scale, _ENOUGH_DIGITS))
 
 
 _ENOUGH_DIGITS = Context(prec=80)
 _BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
 
 
-def _parse_boolean(text: str) -> bool:
+def _parse_boolean(_: DuckLakeType, text: str) -> bool:
     if text not in _BOOLEANS:
         raise ValueError(f"{text!r} is no boolean")
     return _BOOLEANS[text]
@@ -257,21 +227,12 @@ def as_float32(value: float) -> float:
     return float(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
-def _parse_float32(text: str) -> float:
-    """Return the single-precision float of a text, which may have too few digits to name it as a double."""
-    return as_float32(float(text))
+def _parse_float(type_: DuckLakeType, text: str) -> float:
+    """Return the float of a text; one of single precision may have too few digits to name it as a double."""
+    return as_float32(float(text)) if type_.facts.bits == _SINGLE else float(text)
 
 
-_PARSERS: dict[str, Callable[[str], Physical]] = {
-    "boolean": _parse_boolean,
-    "float32": _parse_float32,
-    "float64": float,
-    "varchar": str.encode,
-    "json": str.encode,
-    "blob": bytes.fromhex,
-    "uuid": lambda text: uuid.UUID(text).bytes,
-    "interval": parse_interval,
-}
+_SINGLE = 32  # bits
 _MOMENT = re.compile(
     r"(?:(?P<year>\d{4,})-(?P<month>\d\d)-(?P<day>\d\d)(?P<bc> \(BC\))?)?"
     r"(?:[ T]?(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:\.(?P<fraction>\d{1,9}))?)?"
@@ -279,19 +240,18 @@ _MOMENT = re.compile(
 )
 
 
-def _parse_temporal(name: str, text: str) -> int:
+def _parse_moment(type_: DuckLakeType, text: str) -> int:
+    row = type_.facts
     if text in ("infinity", "-infinity"):
-        limit = _INFINITE_DATE if name == "date" else _INFINITE_TIMESTAMP
-        return limit if text == "infinity" else -limit
+        return row.infinity if text == "infinity" else -row.infinity
     match = _MOMENT.fullmatch(text)
     if match is None or not text:
-        raise ValueError(f"{text!r} is no {name}")
+        raise ValueError(f"{text!r} is no {type_}")
     days = _parsed_days(match)
-    if name == "date":
+    if row.kind is Kind.DATE:
         return days
-    per_second = _UNITS_PER_SECOND[name]
-    units = _parsed_units(match, days, per_second)
-    return units % (_DAY_SECONDS * per_second) if name == "timetz" else units
+    units = _parsed_units(match, days, row.per_second)
+    return units % (_DAY_SECONDS * row.per_second) if row.kind is Kind.TIME and row.zoned else units
 
 
 def _parsed_days(match: re.Match[str]) -> int:
@@ -327,24 +287,22 @@ def order_key(type_: DuckLakeType, text: str) -> OrderKey:
     Numbers and times by value, strings and blobs by bytes. A float32's text is read as the float32 that it
     means: ``34061770.0`` is 34061768.
     """
-    match type_:
-        case DecimalType():
-            return Decimal(text)
-        case ScalarType("boolean"):
-            return int(text in ("1", "true"))
-        case ScalarType("float32"):
-            return _parse_float32(text)
-        case ScalarType("float64"):
-            return float(text)
-        case ScalarType("varchar" | "json" | "blob" | "uuid"):
-            return text.encode("utf-8", "surrogatepass")
-        case ScalarType(name) if name in _TEMPORAL:
-            return _temporal_key(text)
-        case _:
-            return Decimal(text)
+    return _CODECS[type_.facts.kind].order_key(type_, text)
 
 
-def _temporal_key(text: str) -> tuple[int, ...]:
+def _number_key(_: DuckLakeType, text: str) -> OrderKey:
+    return Decimal(text)
+
+
+def _boolean_key(_: DuckLakeType, text: str) -> OrderKey:
+    return int(text in ("1", "true"))
+
+
+def _bytes_key(_: DuckLakeType, text: str) -> OrderKey:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _moment_key(_type: DuckLakeType, text: str) -> tuple[int, ...]:
     """Return comparable digits: (±infinity, year, month, day, hour, minute, second, nanosecond)."""
     if text in ("infinity", "-infinity"):
         return (1 if text == "infinity" else -1,)
@@ -365,15 +323,53 @@ def _temporal_key(text: str) -> tuple[int, ...]:
 
 def identity_text(type_: DuckLakeType, value: Physical) -> str:
     """Return DuckDB's cast of a value to text, which identity partitions store."""
-    match type_:
-        case ScalarType("boolean"):
+    match type_.facts.kind:
+        case Kind.BOOLEAN:
             return "true" if value else "false"
-        case ScalarType("blob"):
-            assert isinstance(value, bytes)
-            return "".join(chr(byte) if _shown(byte) else f"\\x{byte:02X}" for byte in value)
+        case Kind.BLOB:
+            return "".join(chr(byte) if _shown(byte) else f"\\x{byte:02X}" for byte in _bytes(value))
         case _:
             return format_physical(type_, value)
 
 
 def _shown(byte: int) -> bool:
     return 32 <= byte <= 126 and chr(byte) not in "\"'\\"  # noqa: PLR2004 - printable ASCII
+
+
+@dataclass(frozen=True, slots=True)
+class _Codec:
+    format: Callable[[DuckLakeType, Physical], str]
+    parse: Callable[[DuckLakeType, str], Physical]
+    order_key: Callable[[DuckLakeType, str], OrderKey]
+
+
+def _no_text(type_: DuckLakeType, _: object) -> Any:  # noqa: ANN401 - it never returns
+    raise ValueError(f"values of type {type_} have no text")
+
+
+_STRING = _Codec(lambda _, value: _bytes(value).decode(), lambda _, text: text.encode(), _bytes_key)
+_CODECS = {
+    Kind.BOOLEAN: _Codec(_format_integer, _parse_boolean, _boolean_key),
+    Kind.INTEGER: _Codec(_format_integer, lambda _, text: int(text), _number_key),
+    Kind.DECIMAL: _Codec(_format_decimal, _parse_decimal, _number_key),
+    Kind.FLOAT: _Codec(_format_float, _parse_float, _parse_float),
+    Kind.STRING: _STRING,
+    Kind.JSON: _STRING,
+    Kind.BLOB: _Codec(
+        lambda _, value: _bytes(value).hex().upper(), lambda _, text: bytes.fromhex(text), _bytes_key
+    ),
+    Kind.UUID: _Codec(
+        lambda _, value: str(uuid.UUID(bytes=_bytes(value))),
+        lambda _, text: uuid.UUID(text).bytes,
+        _bytes_key,
+    ),
+    Kind.DATE: _Codec(lambda _, value: format_date(int(value)), _parse_moment, _moment_key),
+    Kind.TIME: _Codec(_format_time, _parse_moment, _moment_key),
+    Kind.TIMESTAMP: _Codec(_format_timestamp, _parse_moment, _moment_key),
+    Kind.INTERVAL: _Codec(
+        lambda _, value: format_interval(_bytes(value)), lambda _, text: parse_interval(text), _number_key
+    ),
+    Kind.VARIANT: _Codec(_no_text, _no_text, _number_key),
+    Kind.OTHER: _Codec(_no_text, _no_text, _number_key),
+    Kind.NESTED: _Codec(_no_text, _no_text, _number_key),
+}

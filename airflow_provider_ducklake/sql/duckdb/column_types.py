@@ -21,46 +21,16 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     StructType,
     check_storable,
 )
+from airflow_provider_ducklake.spec.types.scalars import SCALARS
+from airflow_provider_ducklake.spec.types.scalars import Kind as ScalarKind
 from airflow_provider_ducklake.sql.lexer import Kind
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.sql.duckdb.cursor import Cursor
 
-_SPELLINGS = {
-    "boolean": "boolean bool logical",
-    "int8": "tinyint int1",
-    "int16": "smallint int2 int16 short",
-    "int32": "integer int int4 int32 integral signed",
-    "int64": "bigint int8 int64 long oid",
-    "int128": "hugeint int128",
-    "uint8": "utinyint uint8",
-    "uint16": "usmallint uint16",
-    "uint32": "uinteger uint32",
-    "uint64": "ubigint uint64",
-    "uint128": "uhugeint uint128",
-    "float32": "float float4 real",
-    "float64": "double float8",
-    "varchar": "varchar bpchar char nvarchar string text",
-    "json": "json",
-    "blob": "blob bytea binary varbinary",
-    "uuid": "uuid guid",
-    "date": "date",
-    "time": "time",
-    "timetz": "timetz",
-    "time_ns": "time_ns",
-    "timestamp": "timestamp datetime timestamp_us",
-    "timestamp_s": "timestamp_s",
-    "timestamp_ms": "timestamp_ms",
-    "timestamp_ns": "timestamp_ns",
-    "timestamptz": "timestamptz",
-    "interval": "interval",
-    "variant": "variant",
-    "geometry": "geometry",
-}
-SCALAR_SPELLINGS = {word: name for name, words in _SPELLINGS.items() for word in words.split()}
+SCALAR_SPELLINGS = {word: row.name for row in SCALARS.values() for word in row.sql.split()}
 DECIMAL_SPELLINGS = frozenset({"decimal", "dec", "numeric"})
 STRUCT_SPELLINGS = frozenset({"struct", "row"})
-_TEXTS = frozenset({"varchar", "bpchar", "char", "nvarchar", "text", "string"})
 _DEFAULT_DECIMAL = (18, 3)
 NOT_IN_THE_FORMAT = {
     "enum": "DuckLake has no enum types. Use VARCHAR.",
@@ -131,7 +101,7 @@ def _read_scalar(cursor: Cursor, word: str) -> ScalarType:
     elif word in ("time", "timestamp"):
         cursor.accept("WITHOUT", "TIME", "ZONE")
         name += "tz" if cursor.accept("WITH", "TIME", "ZONE") else ""
-    elif word in _TEXTS and cursor.accept_symbol("("):
+    elif SCALARS[name].kind is ScalarKind.STRING and cursor.accept_symbol("("):
         _read_integer(cursor)  # DuckDB allows a length and does not keep it
         cursor.expect_symbol(")")
     return ScalarType(name)

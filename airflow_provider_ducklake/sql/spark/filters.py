@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidPredicateError
 from airflow_provider_ducklake.planning.reading.predicates import column_ids
 from airflow_provider_ducklake.spec.names.identifiers import fold, quote
-from airflow_provider_ducklake.spec.types.ducklake_types import DecimalType, is_float
+from airflow_provider_ducklake.spec.types.scalars import NUMBERS, Kind
 from airflow_provider_ducklake.sql.predicate import read_predicate
 
 if TYPE_CHECKING:
@@ -121,13 +121,13 @@ def _types(predicate: Predicate, schema: TableSchema) -> set[DuckLakeType]:
 
 
 def _means_the_same(values: Sequence[str], type_: DuckLakeType) -> bool:
-    name = str(type_)
+    row = type_.facts
     if not values:  # a test for NULL
         return True
-    if isinstance(type_, DecimalType) or is_float(type_) or name.startswith(("int", "uint")):
+    if row.kind in NUMBERS:
         return all(_NUMBER.fullmatch(one) for one in values)
-    if name == "varchar":
+    if row.kind is Kind.STRING:
         return all(_PLAIN_TEXT.fullmatch(one) for one in values)
-    if name in ("date", "timestamp"):
+    if row.kind is Kind.DATE or row.is_local_microseconds:
         return all(one == "DATE" or _MOMENT.fullmatch(one) for one in values)
-    return name == "boolean" and all(one in ("TRUE", "FALSE") for one in values)
+    return row.kind is Kind.BOOLEAN and all(one in ("TRUE", "FALSE") for one in values)

@@ -14,6 +14,7 @@ from airflow_provider_ducklake.planning.reading.coverage import TextBounds, cove
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.spec.partitioning import TransformKind, is_local, partition_value
 from airflow_provider_ducklake.spec.types.ducklake_types import is_float
+from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.spec.types.values import parse_physical
 from airflow_provider_ducklake.storage.deletes.delete_files import deleted_rows
 from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
@@ -152,7 +153,9 @@ def _columns(about: _About, metadata: pq.FileMetaData, asked: FileToVerify) -> I
 def _but_variants(fields: pa.Schema, schema: TableSchema) -> pa.Schema:
     """Return the fields of other columns: the parts of a variant have no ids."""
     variants = {
-        column.id for column in schema.columns if any(str(one.type) == "variant" for one in column.walk())
+        column.id
+        for column in schema.columns
+        if any(one.type.facts.kind is Kind.VARIANT for one in column.walk())
     }
     return pa.schema([one for one in fields if field_id(one) not in variants])
 

@@ -28,6 +28,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     can_promote,
 )
 from airflow_provider_ducklake.spec.types.intervals import INTERVAL
+from airflow_provider_ducklake.spec.types.scalars import TEXTS, Kind
 from airflow_provider_ducklake.spec.types.values import is_infinite
 from airflow_provider_ducklake.storage.parquet.reshape import (
     FIELD_ID_KEY,
@@ -37,47 +38,20 @@ from airflow_provider_ducklake.storage.parquet.reshape import (
     nulls,
     reshape,
 )
+from airflow_provider_ducklake.storage.parquet.scalars import ARROW_SCALARS, name_of_arrow
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.spec.types.values import Physical
 
-_ARROW = {
-    "boolean": pa.bool_(),
-    "int8": pa.int8(),
-    "int16": pa.int16(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "uint8": pa.uint8(),
-    "uint16": pa.uint16(),
-    "uint32": pa.uint32(),
-    "uint64": pa.uint64(),
-    "float32": pa.float32(),
-    "float64": pa.float64(),
-    "date": pa.date32(),
-    "time": pa.time64("us"),
-    "timetz": pa.time64("us"),
-    "time_ns": pa.time64("ns"),
-    "timestamp_s": pa.timestamp("s"),
-    "timestamp_ms": pa.timestamp("ms"),
-    "timestamp": pa.timestamp("us"),
-    "timestamp_ns": pa.timestamp("ns"),
-    "timestamptz": pa.timestamp("us", "UTC"),
-    "interval": pa.month_day_nano_interval(),
-    "varchar": pa.string(),
-    "json": pa.string(),
-    "blob": pa.binary(),
-    "geometry": pa.binary(),
-    "uuid": pa.uuid(),
-}
-
 TypeOf: TypeAlias = Callable[[ScalarType], pa.DataType]
 
 
 def _scalar_type(type_: ScalarType) -> pa.DataType:
-    if type_.name not in _ARROW:
+    found = ARROW_SCALARS[type_.name].arrow
+    if found is None:
         raise UnsupportedFeatureError(f"Values of type {type_} cannot be read or written by this release.")
-    return _ARROW[type_.name]
+    return found
 
 
 def arrow_type(type_: DuckLakeType) -> pa.DataType:
@@ -131,33 +105,6 @@ def _nested_type(column: Column, field_ids: bool, type_of: TypeOf) -> pa.DataTyp
             return arrow_type(column.type)
 
 
-_PLAIN: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
-    (pa.types.is_boolean, "boolean"),
-    (pa.types.is_int8, "int8"),
-    (pa.types.is_int16, "int16"),
-    (pa.types.is_int32, "int32"),
-    (pa.types.is_int64, "int64"),
-    (pa.types.is_uint8, "uint8"),
-    (pa.types.is_uint16, "uint16"),
-    (pa.types.is_uint32, "uint32"),
-    (pa.types.is_uint64, "uint64"),
-    (pa.types.is_float16, "float32"),
-    (pa.types.is_float32, "float32"),
-    (pa.types.is_float64, "float64"),
-    (pa.types.is_date, "date"),
-    (pa.types.is_time, "time"),
-    (pa.types.is_string, "varchar"),
-    (pa.types.is_large_string, "varchar"),
-    (pa.types.is_string_view, "varchar"),
-    (pa.types.is_binary, "blob"),
-    (pa.types.is_large_binary, "blob"),
-    (pa.types.is_binary_view, "blob"),
-    (pa.types.is_fixed_size_binary, "blob"),
-)
-_TIMESTAMP_OF_UNIT = {"s": "timestamp_s", "ms": "timestamp_ms", "us": "timestamp", "ns": "timestamp_ns"}
-_EXTENSIONS = {"arrow.uuid": "uuid", "arrow.json": "json", "arrow.bool8": "boolean"}
-
-
 def fields_of_arrow(schema: pa.Schema) -> tuple[Field, ...]:
     """Return the columns that a table for such Arrow data has.
 
@@ -176,16 +123,11 @@ def ducklake_type(type_: pa.DataType, where: str) -> DuckLakeType:
     nested = _nested_ducklake_type(type_, where)
     if nested is not None:
         return nested
-    if isinstance(type_, pa.BaseExtensionType) and type_.extension_name in _EXTENSIONS:
-        return ScalarType(_EXTENSIONS[type_.extension_name])
-    if pa.types.is_decimal(type_) and type_.precision <= MAX_DECIMAL_PRECISION:
-        if 0 <= type_.scale <= type_.precision:
-            return DecimalType(type_.precision, type_.scale)
-    elif pa.types.is_timestamp(type_):
-        return ScalarType("timestamptz" if type_.tz is not None else _TIMESTAMP_OF_UNIT[type_.unit])
-    for is_type, name in _PLAIN:
-        if is_type(type_):
-            return ScalarType(name)
+    if pa.types.is_decimal(type_) and 0 <= type_.scale <= type_.precision <= MAX_DECIMAL_PRECISION:
+        return DecimalType(type_.precision, type_.scale)
+    name = name_of_arrow(type_)
+    if name is not None:
+        return ScalarType(name)
     raise InvalidTypeError(
         f"Column {where} has Arrow type {type_}, which DuckLake cannot store; cast it to another type first "
         "(a duration to int64, a null column to the type it is to have)."
@@ -285,28 +227,17 @@ def _scalar_differences(column: Column, given: pa.DataType, where: str) -> list[
         found = ducklake_type(given, where)
     except InvalidTypeError:
         found = None
-    if found is not None and (can_promote(found, column.type) or (found, column.type) in _EQUIVALENT):
+    if found is not None and (can_promote(found, column.type) or _is_cast(found, column.type)):
         return []
     return [f"column {where} is {column.type} in the table; {given} does not fit without loss"]
 
 
-_EQUIVALENT = {
-    (ScalarType("varchar"), ScalarType("json")),
-    (ScalarType("json"), ScalarType("varchar")),
-    (ScalarType("timestamp_s"), ScalarType("timestamp_ms")),
-    (ScalarType("timestamp_s"), ScalarType("timestamp")),
-    (ScalarType("timestamp_ms"), ScalarType("timestamp")),
-    # a unit too fine for the column, as pandas gives it: the cast fails if a value needs it
-    (ScalarType("timestamp"), ScalarType("timestamp_s")),
-    (ScalarType("timestamp"), ScalarType("timestamp_ms")),
-    (ScalarType("timestamp_ns"), ScalarType("timestamp_s")),
-    (ScalarType("timestamp_ns"), ScalarType("timestamp_ms")),
-    (ScalarType("timestamp_ns"), ScalarType("timestamp")),
-    # ... and too coarse: fails for years that do not fit 64 bits of nanoseconds
-    (ScalarType("timestamp_s"), ScalarType("timestamp_ns")),
-    (ScalarType("timestamp_ms"), ScalarType("timestamp_ns")),
-    (ScalarType("timestamp"), ScalarType("timestamp_ns")),
-}
+def _is_cast(found: DuckLakeType, wanted: DuckLakeType) -> bool:
+    """Whether values are cast, and the cast fails where one would change: times in other units, strings."""
+    rows = (found.facts, wanted.facts)
+    return all(row.kind in TEXTS for row in rows) or all(
+        row.kind is Kind.TIMESTAMP and not row.zoned for row in rows
+    )
 
 
 def _struct_differences(column: Column, given: pa.StructType, where: str) -> Iterator[str]:
@@ -372,15 +303,15 @@ def from_physical(type_: DuckLakeType, values: Sequence[Physical | None]) -> pa.
     target = arrow_type(type_)
     if isinstance(type_, DecimalType):
         return pa.array([_decimal(value, type_.scale) for value in values], target)
-    if type_ == ScalarType("interval"):
+    if type_.facts.kind is Kind.INTERVAL:
         return pa.array([None if value is None else _interval(value) for value in values], target)
-    if type_ == ScalarType("timestamp_s"):
-        values = [None if value is None else _seconds(int(value)) for value in values]
+    step = type_.facts.step
+    if step > 1:
+        values = [
+            value if value is None or is_infinite(type_, int(value)) else int(value) // step
+            for value in values
+        ]
     return cast_leaf(pa.array(values, _physical_type(target)), target)
-
-
-def _seconds(micros: int) -> int:
-    return micros if is_infinite(ScalarType("timestamp_s"), micros) else micros // 10**6
 
 
 def _interval(value: Physical) -> pa.MonthDayNano:

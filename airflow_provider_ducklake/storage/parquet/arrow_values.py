@@ -11,7 +11,6 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     DuckLakeType,
     ListType,
     MapType,
-    ScalarType,
     StructType,
 )
 from airflow_provider_ducklake.spec.types.values import is_infinite
@@ -51,7 +50,7 @@ def _values_of(array: pa.Array, type_: DuckLakeType) -> list[Value]:
             valid = array.is_valid().to_pylist()
             return [value if is_valid else None for value, is_valid in zip(members, valid, strict=True)]
         case _:
-            return _physical(array, type_)
+            return physical_values(array, type_)
 
 
 def _spans(array: pa.Array) -> Iterator[slice | None]:
@@ -65,7 +64,8 @@ def _part(span: slice | None, children: list[Any]) -> list[Any] | None:
     return None if span is None else children[span]
 
 
-def _physical(array: pa.Array, type_: DuckLakeType) -> list[Any]:
+def physical_values(array: pa.Array, type_: DuckLakeType) -> list[Any]:
+    """Return scalar values, whose Arrow type is the one of ``arrow_types.arrow_type``, in physical form."""
     if isinstance(type_, DecimalType):
         return [None if value is None else _unscaled(value) for value in array.to_pylist()]
     if isinstance(array.type, pa.BaseExtensionType):
@@ -77,8 +77,9 @@ def _physical(array: pa.Array, type_: DuckLakeType) -> list[Any]:
     elif pa.types.is_temporal(array.type):
         array = array.cast(pa.int64())
     values: list[Any] = array.to_pylist()
-    if type_ == ScalarType("timestamp_s"):
-        return [value if value is None or is_infinite(type_, value) else value * 10**6 for value in values]
+    step = type_.facts.step
+    if step > 1:
+        return [value if value is None or is_infinite(type_, value) else value * step for value in values]
     return values
 
 

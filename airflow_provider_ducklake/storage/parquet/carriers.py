@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field, arrow_type, cast_leaf
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_position, nulls, reshape
+from airflow_provider_ducklake.storage.parquet.scalars import ARROW_SCALARS, INTERVAL_PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,26 +18,10 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import Column
     from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
 
-_INTERVAL = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("microseconds", pa.int64())])
-_CARRIERS = {
-    "uint8": pa.int16(),
-    "uint16": pa.int32(),
-    "uint32": pa.int64(),
-    "uint64": pa.decimal128(20, 0),
-    "time": pa.int64(),
-    "timetz": pa.int64(),
-    "timestamp_s": pa.timestamp("us"),
-    "time_ns": pa.int64(),
-    "timestamp_ms": pa.int64(),
-    "timestamp_ns": pa.int64(),
-    "interval": _INTERVAL,
-    "uuid": pa.binary(),
-}
-
 
 @cache
 def _scalar(type_: ScalarType) -> pa.DataType:
-    return _CARRIERS.get(type_.name) or arrow_type(type_)
+    return ARROW_SCALARS[type_.name].carrier or arrow_type(type_)
 
 
 def carrier_schema(columns: Sequence[Column]) -> pa.Schema:
@@ -61,7 +46,7 @@ def in_carriers(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
 def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
-    if target == _INTERVAL:
+    if target == INTERVAL_PARTS:
         return _interval_parts(array)
     return cast_leaf(array, target)
 
@@ -75,5 +60,5 @@ def _interval_parts(array: pa.Array) -> pa.StructArray:
     nanos = longs.take(pc.add(pc.divide(places, 2), 1))
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(
-        [months, days, pc.divide(nanos, 1000)], fields=list(_INTERVAL), mask=mask
+        [months, days, pc.divide(nanos, 1000)], fields=list(INTERVAL_PARTS), mask=mask
     )

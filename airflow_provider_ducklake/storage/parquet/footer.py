@@ -7,8 +7,7 @@ footer does not say is unknown (None), never a guess.
 from __future__ import annotations
 
 import math
-import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,15 +19,16 @@ from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureErr
 from airflow_provider_ducklake.spec.files import DataFile
 from airflow_provider_ducklake.spec.stats import ColumnStats, blob_bounds, string_bounds
 from airflow_provider_ducklake.spec.types.ducklake_types import (
-    TIMESTAMPS,
     DecimalType,
     DuckLakeType,
     ScalarType,
     is_float,
 )
+from airflow_provider_ducklake.spec.types.scalars import TEXTS, Kind
 from airflow_provider_ducklake.spec.types.values import Physical, format_physical
 from airflow_provider_ducklake.storage.files.filesystem import Location, open_input
 from airflow_provider_ducklake.storage.parquet.reshape import Matcher, by_field_id, field_id
+from airflow_provider_ducklake.storage.parquet.scalars import ARROW_SCALARS, Decoder, scaled
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.ids import ColumnId
@@ -39,8 +39,6 @@ ENCRYPTED_MAGIC = b"PARE"
 TAIL_BYTES = 8  # footer length word and magic
 FIRST_RESERVED_FIELD_ID = 2**31 - 201  # Iceberg's; row ids and the like lie above and have no statistics
 _FIRST_READ_BYTES = 64 * 1024  # most footers fit: one request to an object store
-_UUID_BYTES = 16
-_WITHOUT_STATS = frozenset({"timetz", "interval", "geometry", "variant"})
 
 
 class NanRule(Enum):
@@ -248,9 +246,6 @@ def _leaves_of(
             yield from _leaves_of(field.type, children[place] if children else None, match)
 
 
-Decoder: TypeAlias = Callable[[Any], Physical | None]
-
-
 def decoder(type_: DuckLakeType, file_type: pa.DataType) -> Decoder | None:
     """Return how raw statistics of a Parquet column become physical values of ``type_``.
 
@@ -259,93 +254,15 @@ def decoder(type_: DuckLakeType, file_type: pa.DataType) -> Decoder | None:
     """
     if isinstance(type_, DecimalType):
         return _decimal_decoder(type_.scale, file_type)
-    if not isinstance(type_, ScalarType) or type_.name in _WITHOUT_STATS:
+    if not isinstance(type_, ScalarType):
         return None
-    choose = _DECODERS.get(type_.name)
-    if choose is not None:
-        return choose(file_type)
-    if type_.name in (*TIMESTAMPS, "timestamptz"):
-        return _timestamp_decoder(type_.name, file_type)
-    return _integer_decoder(file_type)
+    return ARROW_SCALARS[type_.name].decoder(type_.facts, file_type)
 
 
 def _decimal_decoder(scale: int, file_type: pa.DataType) -> Decoder | None:
     if pa.types.is_decimal(file_type) and file_type.scale <= scale:
-        return _scaled(10 ** (scale - file_type.scale))
+        return scaled(10 ** (scale - file_type.scale))
     return None
-
-
-def _scaled(factor: int) -> Decoder:
-    def decode(raw: int | bytes) -> int:
-        unscaled = int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else raw
-        return unscaled * factor
-
-    return decode
-
-
-def _float_decoder(file_type: pa.DataType) -> Decoder | None:
-    if pa.types.is_float16(file_type):
-        return lambda raw: float(struct.unpack("<e", raw)[0])
-    return float if pa.types.is_floating(file_type) else None
-
-
-def _text_decoder(file_type: pa.DataType) -> Decoder | None:
-    file_type = _storage_type(file_type)
-    return _unchanged if pa.types.is_string(file_type) or pa.types.is_binary(file_type) else None
-
-
-def _blob_decoder(file_type: pa.DataType) -> Decoder | None:
-    file_type = _storage_type(file_type)
-    return _text_decoder(file_type) or (_unchanged if pa.types.is_fixed_size_binary(file_type) else None)
-
-
-def _uuid_decoder(file_type: pa.DataType) -> Decoder | None:
-    return _unchanged if _storage_type(file_type) == pa.binary(_UUID_BYTES) else None
-
-
-def _storage_type(file_type: pa.DataType) -> pa.DataType:
-    return file_type.storage_type if isinstance(file_type, pa.BaseExtensionType) else file_type
-
-
-def _unchanged(raw: bytes) -> bytes:
-    return raw
-
-
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-
-
-def _time_decoder(file_type: pa.DataType) -> Decoder | None:
-    if not pa.types.is_time(file_type) or file_type.unit == "ns":
-        return None
-    return _scaled(10**6 // _PER_SECOND[file_type.unit])
-
-
-def _timestamp_decoder(name: str, file_type: pa.DataType) -> Decoder | None:
-    wanted = {"timestamp_ms": 10**3, "timestamp_ns": 10**9}.get(name, 10**6)
-    if not pa.types.is_timestamp(file_type) or (file_type.tz is not None) != (name == "timestamptz"):
-        return None
-    found = _PER_SECOND[file_type.unit]
-    return _scaled(wanted // found) if wanted >= found else None
-
-
-def _integer_decoder(file_type: pa.DataType) -> Decoder | None:
-    if pa.types.is_unsigned_integer(file_type):  # the raw statistics are the signed reading of the same bits
-        mask = 2**64 - 1 if pa.types.is_uint64(file_type) else 2**32 - 1
-        return lambda raw: raw & mask
-    return int if pa.types.is_signed_integer(file_type) else None
-
-
-_DECODERS: Mapping[str, Callable[[pa.DataType], Decoder | None]] = {
-    "boolean": lambda file_type: bool if pa.types.is_boolean(file_type) else None,
-    "float32": _float_decoder,
-    "float64": _float_decoder,
-    "varchar": _text_decoder,
-    "json": _text_decoder,
-    "blob": _blob_decoder,
-    "uuid": _uuid_decoder,
-    "date": lambda file_type: int if pa.types.is_date32(file_type) else None,
-    "time": _time_decoder,
-}
 
 
 def chunk_facts(
@@ -390,7 +307,7 @@ def merge_chunks(column: Column, chunks: Sequence[ChunkFacts]) -> ColumnStats:
     with_values = [chunk for chunk in chunks if chunk.value_count != 0]
     numbers = [chunk for chunk in with_values if not chunk.only_nan]
     low, high = _bounds(column.type, _least(numbers), _greatest(numbers))
-    stats_exist = not (isinstance(column.type, ScalarType) and column.type.name in _WITHOUT_STATS)
+    stats_exist = column.type.facts.has_stats
     return ColumnStats(
         column.id,
         value_count=None if null_count is None or not stats_exist else slots - null_count,
@@ -425,10 +342,10 @@ def _contains_nan(chunks: Sequence[ChunkFacts]) -> bool | None:
 def _bounds(
     type_: DuckLakeType, low: Physical | None, high: Physical | None
 ) -> tuple[str | None, str | None]:
-    if isinstance(low, bytes) and isinstance(high, bytes) and isinstance(type_, ScalarType):
-        if type_.name in ("varchar", "json"):
+    if isinstance(low, bytes) and isinstance(high, bytes):
+        if type_.facts.kind in TEXTS:
             return string_bounds(low, high)
-        if type_.name == "blob":
+        if type_.facts.kind is Kind.BLOB:
             return blob_bounds(low, high)
     return _text(type_, low), _text(type_, high)
 

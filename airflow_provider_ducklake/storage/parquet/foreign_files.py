@@ -26,6 +26,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     can_promote,
     is_float,
 )
+from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.spec.types.values import identity_text, is_infinite, parse_physical
 from airflow_provider_ducklake.storage.parquet.arrow_types import ducklake_type
 from airflow_provider_ducklake.storage.parquet.footer import (
@@ -309,16 +310,18 @@ def _fits(found: DuckLakeType | None, wanted: DuckLakeType) -> bool:
     """Whether each value of a file's type is read as that value; a date is not read as a timestamp."""
     if found is None:
         return False
-    if (str(found), str(wanted)) in _READ_AS:
+    if found == wanted:
         return True
-    return (can_promote(found, wanted) and str(found) != "date") or found == wanted
+    rows = found.facts, wanted.facts
+    # timestamps in seconds too are stored in microseconds
+    if all(row.kind is Kind.TIMESTAMP and not row.zoned for row in rows):
+        return (
+            rows[0].per_second <= rows[1].per_second == _MICROSECONDS
+        )  # those of a second: Parquet has none
+    return can_promote(found, wanted) and rows[0].kind is not Kind.DATE
 
 
-_READ_AS = {
-    ("timestamp_ms", "timestamp"),
-    ("timestamp_ms", "timestamp_s"),
-    ("timestamp", "timestamp_s"),  # Parquet has no seconds
-}
+_MICROSECONDS = 10**6
 
 
 def _safe(column: Column, stats: ColumnStats) -> ColumnStats:
@@ -329,7 +332,7 @@ def _safe(column: Column, stats: ColumnStats) -> ColumnStats:
     """
     bounds = (stats.min_value or "", stats.max_value or "")
     hides_nan = is_float(column.type) and stats.contains_nan is None and stats.value_count != 0
-    is_cut = str(column.type) == "timestamp_s" and any("." in bound for bound in bounds)
+    is_cut = column.type.facts.step > 1 and any("." in bound for bound in bounds)
     return replace(stats, min_value=None, max_value=None) if hides_nan or is_cut else stats
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.spec.partitioning import PartitionField, partition_value
-from airflow_provider_ducklake.spec.types.ducklake_types import DecimalType, DuckLakeType, ScalarType
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_type, cast_leaf
+from airflow_provider_ducklake.storage.parquet.arrow_values import physical_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
     from airflow_provider_ducklake.spec.types.values import Physical
 
 
@@ -73,25 +74,7 @@ def physical(scalar: pa.Scalar, type_: DuckLakeType) -> Physical | None:
     """Return the physical form (see ``spec.values``) of an Arrow scalar; null is None."""
     if not scalar.is_valid:
         return None
-    if type_ == ScalarType("uuid"):
-        value = scalar.as_py()
-        return bytes(value) if isinstance(value, bytes) else bytes(value.bytes)
-    value = cast_leaf(pa.array([scalar]), _physical_arrow_type(type_))[0]
-    match type_:
-        case DecimalType(scale=scale):
-            return int(value.as_py().scaleb(scale))
-        case ScalarType("varchar" | "json"):
-            return str(value.as_py()).encode()
-        case ScalarType("blob"):
-            return bytes(value.as_py())
-        case ScalarType("date" | "time") | ScalarType(
-            "timestamp" | "timestamp_s" | "timestamp_ms" | "timestamp_ns" | "timestamptz"
-        ):
-            return int(value.value)
-        case _:
-            result: Physical = value.as_py()
-            return result
-
-
-def _physical_arrow_type(type_: DuckLakeType) -> pa.DataType:
-    return pa.timestamp("us") if type_ == ScalarType("timestamp_s") else arrow_type(type_)
+    if isinstance(scalar, pa.ExtensionScalar):
+        scalar = scalar.value
+    (value,) = physical_values(cast_leaf(pa.array([scalar]), arrow_type(type_)), type_)
+    return cast("Physical", value)

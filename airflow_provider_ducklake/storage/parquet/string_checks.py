@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from airflow_provider_ducklake.errors import InvalidValueError
-from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
 from airflow_provider_ducklake.spec.types.json_texts import MOST_LEVELS, is_json, is_too_deep
+from airflow_provider_ducklake.spec.types.scalars import TEXTS, Kind
 from airflow_provider_ducklake.storage.parquet.writer import leaves_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 UTF8, JSON, SHALLOW_JSON = "UTF-8", "JSON", f"JSON of at most {MOST_LEVELS} levels"
 SHOWN_BYTES = 40
-_STRINGS = (ScalarType("varchar"), ScalarType("json"))
 _WAYS_OUT = {
     UTF8: "Read the source in its own encoding: the option encoding of csv and json files, "
     "decode(…, 'ISO-8859-1') for binary values.",
@@ -68,7 +67,7 @@ def bad_strings(rows: pa.Table | pa.RecordBatch, schema: TableSchema) -> list[Ba
     return [
         one
         for column, values in zip(schema.columns, rows.columns, strict=True)
-        if any(leaf.type in _STRINGS for leaf in column.leaves())
+        if any(leaf.type.facts.kind in TEXTS for leaf in column.leaves())
         for one in _of_column(column, values)
     ]
 
@@ -84,7 +83,7 @@ def together(parts: Iterable[BadStrings]) -> list[BadStrings]:
 
 def string_leaves(column: Column, above: tuple[Column, ...] = ()) -> Iterator[tuple[Column, ...]]:
     """Yield the path to each field of a column, or the column itself, that holds strings."""
-    if column.type in _STRINGS:
+    if column.type.facts.kind in TEXTS:
         yield (*above, column)
     for child in column.children:
         yield from string_leaves(child, (*above, column))
@@ -104,7 +103,7 @@ _NO_BOUND_IS_CUT_BELOW = 64  # bytes: the shortest to which a Parquet writer cut
 
 def bad_bound(bound: bytes, type_: DuckLakeType, where: str) -> BadStrings | None:
     """Return what is wrong with a value that a Parquet footer gives as a bound; None where it may be cut."""
-    if type_ not in _STRINGS or len(bound) >= _NO_BOUND_IS_CUT_BELOW:
+    if type_.facts.kind not in TEXTS or len(bound) >= _NO_BOUND_IS_CUT_BELOW:
         return None
     values = pa.chunked_array([pa.array([bound], pa.binary()).view(pa.string())])
     return next(_of_leaf(where, type_, values), None)
@@ -122,7 +121,7 @@ def _of_leaf(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterato
     wrong = _not_utf8(values)
     if wrong:
         yield BadStrings(path, UTF8, len(wrong), shown(wrong[0]))
-    elif type_ == ScalarType("json"):
+    elif type_.facts.kind is Kind.JSON:
         refused = [one for one in values.to_pylist() if one is not None and not is_json(one)]
         yield from _of_texts(path, JSON, [one for one in refused if not is_too_deep(one)])
         yield from _of_texts(path, SHALLOW_JSON, [one for one in refused if is_too_deep(one)])

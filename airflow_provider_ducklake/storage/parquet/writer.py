@@ -32,6 +32,7 @@ from airflow_provider_ducklake.storage.parquet.footer import (
     footer_stats,
 )
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_position, nulls, reshape
+from airflow_provider_ducklake.storage.parquet.scalars import ARROW_SCALARS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -57,11 +58,7 @@ def parquet_schema(schema: TableSchema) -> pa.Schema:
 
 
 def _stored_type(type_: ScalarType) -> pa.DataType:
-    if type_.name == "timestamp_s":
-        return pa.timestamp("us")  # Parquet has no seconds
-    if type_.name == "json" and hasattr(pa, "json_"):
-        return pa.json_()
-    return arrow_type(type_)
+    return ARROW_SCALARS[type_.name].stored or arrow_type(type_)
 
 
 class RollingWriter:

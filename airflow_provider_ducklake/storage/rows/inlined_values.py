@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.spec.inlined_form import SMALL_INTEGERS, TEXTS, InlinedForm
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.spec.stats import ColumnStats, TableColumnStats, blob_bounds
 from airflow_provider_ducklake.spec.types.ducklake_types import (
-    NOT_STORABLE,
     DecimalType,
     DuckLakeType,
     ListType,
@@ -33,18 +31,25 @@ from airflow_provider_ducklake.spec.types.literals import (
     parse_scalar,
     scalar_text,
 )
+from airflow_provider_ducklake.spec.types.scalars import BYTES, TEXTS, TIMES, Kind, Scalar
 from airflow_provider_ducklake.spec.types.values import Physical, format_physical, is_infinite
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field, arrow_schema
 from airflow_provider_ducklake.storage.parquet.arrow_values import array_of, values_of
 from airflow_provider_ducklake.storage.parquet.reader import in_schema
+from airflow_provider_ducklake.storage.parquet.scalars import ARROW_SCALARS
 
 if TYPE_CHECKING:
+    from airflow_provider_ducklake.spec.inlined_form import InlinedForm
     from collections.abc import Iterable, Iterator, Mapping
 
     from airflow_provider_ducklake.planning.reading.scan import InlinedRows
     from airflow_provider_ducklake.spec.ids import ColumnId
     from airflow_provider_ducklake.spec.schema import Column
 
+
+def _is_native(row: Scalar, form: InlinedForm) -> bool:
+    """Whether a database has cells of the type's own values; the others are texts."""
+    return row.kind in form.native or (row.kind is Kind.INTEGER and row.physical_range[1] < 2**63)
 
 def cells(rows: pa.Table, schema: TableSchema, form: InlinedForm) -> list[dict[str, object]]:
     """Return what to bind for each row, by column name; ``rows`` have the Arrow types of ``schema``.
@@ -53,7 +58,7 @@ def cells(rows: pa.Table, schema: TableSchema, form: InlinedForm) -> list[dict[s
         UnsupportedFeatureError: a value that the database cannot hold, or the reference not read back.
     """
     for column in schema.walk():
-        if str(column.type) in NOT_STORABLE:
+        if not column.type.facts.storable:
             raise _refused(column, f"type {column.type}")
     columns = {
         column.name: [_cell(column, value, form) for value in values_of(chunked, column.type)]
@@ -77,7 +82,7 @@ def rows_of(rows: Iterable[Mapping[str, Any]], schema: TableSchema) -> pa.Table:
 def _array(column: Column, cells: list[Any]) -> pa.Array:
     """Return the values of a column's cells: by Arrow where it takes them as they are, else one by one."""
     target = arrow_field(column).type
-    if column.type in _TAKEN_BY_ARROW or isinstance(column.type, DecimalType):
+    if _is_taken_by_arrow(column.type):
         try:
             return _taken(cells, target)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -85,11 +90,10 @@ def _array(column: Column, cells: list[Any]) -> pa.Array:
     return array_of(column, [_parsed(column.type, cell) for cell in cells], target)
 
 
-# The order of a text's parts and their widths are DuckDB's; what Arrow reads otherwise, it refuses.
-_TAKEN_BY_ARROW = frozenset(
-    ScalarType(name)
-    for name in (*SMALL_INTEGERS, *TEXTS, "blob", "float64", "date", "timestamp", "timestamp_ns")
-)
+def _is_taken_by_arrow(type_: DuckLakeType) -> bool:
+    if isinstance(type_, ScalarType):
+        return ARROW_SCALARS[type_.name].reads_texts
+    return isinstance(type_, DecimalType)
 
 
 def _taken(cells: list[Any], target: pa.DataType) -> pa.Array:
@@ -127,44 +131,57 @@ def _cell(column: Column, value: Value, form: InlinedForm) -> object:
         _check_nested(column, value, form)
         return format_literal(column.type, value)
     _check_range(column, value)
-    if str(column.type) in form.native:
+    row = column.type.facts
+    if _is_native(row, form):
         return value
     if isinstance(column.type, DecimalType) and form.has_decimals:
         return Decimal(scalar_text(column.type, value))
-    if column.type == ScalarType("boolean"):
+    if row.kind is Kind.BOOLEAN:
         return int(value)
     return scalar_text(column.type, value)
 
 
 _FIRST_MICROSECOND = -9_223_372_022_400_000_000  # 290309-12-22 (BC)
-_MICROSECONDS = (_FIRST_MICROSECOND, 2**63 - 1)
-# Physical values that DuckDB reads back from their text; the infinities too.
-_READABLE = {
-    "date": (-(2**31) + 2, 2**31 - 1),
-    "time": (0, 86_400 * 10**6),
-    **dict.fromkeys(("timestamp", "timestamptz", "timestamp_s"), _MICROSECONDS),
-    "timestamp_ms": (_FIRST_MICROSECOND // 1000, (2**63 - 1) // 1000),
-    "timestamp_ns": (-9_223_286_400_000_000_000, 2**63 - 1),
-}
+_FIRST_NANOSECOND = -9_223_286_400_000_000_000
+
+
+def _readable(row: Scalar) -> tuple[int, int]:
+    """Return the least and the greatest finite time that DuckDB reads back from its text."""
+    match row.kind:
+        case Kind.TIMESTAMP if row.per_second > _PER_SECOND:
+            return _FIRST_NANOSECOND, row.infinity
+        case Kind.TIMESTAMP:
+            first, last = (
+                limit * row.per_second // _PER_SECOND for limit in (_FIRST_MICROSECOND, row.infinity)
+            )
+            return first, last
+        case Kind.DATE:
+            return 1 - row.infinity, row.infinity
+        case _:
+            return row.physical_range
+
+
+_PER_SECOND = 10**6
 
 
 def _check_range(column: Column, value: Physical) -> None:
-    limits = _READABLE.get(str(column.type))
-    if limits is None or not isinstance(value, int):
+    row = column.type.facts
+    if row.kind not in TIMES or not isinstance(value, int):
         return
-    if not limits[0] <= value <= limits[1] and not is_infinite(column.type, value):
+    first, last = _readable(row)
+    if not first <= value <= last and not is_infinite(column.type, value):
         raise _refused(column, "a time outside the range that DuckDB can read from text")
 
 
 def _check_nested(column: Column, value: Value, form: InlinedForm) -> None:
     for inner in column.walk():
-        if isinstance(inner.type, ListType) and inner.type.element == ScalarType("json"):
+        if isinstance(inner.type, ListType) and inner.type.element.facts.kind is Kind.JSON:
             raise _refused(column, "a list of JSON, which the reference cannot read from text")
     for leaf, found in _leaf_values(column, value):
         if found is None:
             continue
         _check_range(leaf, found)
-        if not form.nested_nul and str(leaf.type) in TEXTS and b"\0" in _bytes(found):
+        if not form.nested_nul and leaf.type.facts.kind in TEXTS and b"\0" in _bytes(found):
             raise _refused(column, "a NUL in a nested text, which the database cannot hold")
 
 
@@ -185,12 +202,12 @@ def _parsed(type_: DuckLakeType, cell: Any) -> Value:  # noqa: ANN401 - whatever
         cell = bytes(cell)
     if isinstance(type_, ListType | StructType | MapType):
         return parse_literal(type_, cell.decode() if isinstance(cell, bytes) else str(cell))
-    name = str(type_)
-    if name in TEXTS or name == "blob":
+    kind = type_.facts.kind
+    if kind in BYTES:
         return cell if isinstance(cell, bytes) else str(cell).encode()
-    if name == "boolean" and isinstance(cell, int):
+    if kind is Kind.BOOLEAN and isinstance(cell, int):
         return bool(cell)
-    if is_float(type_) and isinstance(cell, float | int):
+    if kind is Kind.FLOAT and isinstance(cell, float | int):
         return float(cell)
     return parse_scalar(type_, str(cell))
 
@@ -243,11 +260,12 @@ def _stats(leaf: Column, values: list[Any]) -> ColumnStats:
 
 
 def _bounds(type_: DuckLakeType, low: Physical, high: Physical) -> tuple[str | None, str | None]:
-    if str(type_) in TEXTS:
+    kind = type_.facts.kind
+    if kind in TEXTS:
         return _text_bound(_bytes(low)), _text_bound(_bytes(high))
-    if type_ == ScalarType("blob"):
+    if kind is Kind.BLOB:
         return blob_bounds(_bytes(low), _bytes(high))
-    if type_ == ScalarType("boolean"):
+    if kind is Kind.BOOLEAN:
         return scalar_text(type_, low), scalar_text(type_, high)
     return format_physical(type_, low), format_physical(type_, high)
 

@@ -21,7 +21,8 @@ from airflow_provider_ducklake.planning.reading.predicates import (
     NullTest,
     Operator,
 )
-from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType, is_float
+from airflow_provider_ducklake.spec.types.ducklake_types import is_float
+from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.storage.parquet.arrow_types import from_physical
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _plain(values: pa.ChunkedArray, type_: DuckLakeType) -> pa.ChunkedArray:
 def _array(type_: DuckLakeType, values: tuple[Physical, ...]) -> pa.Array:
     if is_float(type_):  # a value for a float32 may be a double
         return pc.add(pa.array(values, pa.float64()), 0.0)
-    if type_ == ScalarType("boolean"):
+    if type_.facts.kind is Kind.BOOLEAN:
         return pa.array(values, pa.bool_())
     made = from_physical(type_, values)
     return made.storage if isinstance(made.type, pa.BaseExtensionType) else made
