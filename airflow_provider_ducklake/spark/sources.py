@@ -32,6 +32,7 @@ from airflow_provider_ducklake.spark.job.request import (
 )
 from airflow_provider_ducklake.spark.types.identifiers import quoted
 from airflow_provider_ducklake.spark.types.object_store import require_file_system
+from airflow_provider_ducklake.spark.types.scalars import SPARK_SCALARS
 from airflow_provider_ducklake.spark.types.spark_types import carrier_type
 from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.spec.names.paths import hadoop_uri, is_absolute
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 _DEFAULTS = {"csv": {"header": "true"}, "jdbc": {"preferTimestampNTZ": "true"}}
 _TEXT_FORMATS = ("csv", "json")
 _MISSING = ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND")
-_READ_AS_TEXT = ("json", "uuid", "time")
 
 
 def load(spark: SparkSession, source: Source, target: TableSchema | None) -> DataFrame:
@@ -195,8 +195,5 @@ def _read_type(column: Column | None, field: t.StructField) -> t.DataType:
 
 def carrier_or_text(column: Column) -> t.DataType:
     """Return the type in which text files are read for ``column``."""
-    if isinstance(column.type, ScalarType) and column.type.name in _READ_AS_TEXT:
-        return t.StringType()
-    if column.type == ScalarType("timestamp_ns"):
-        return t.TimestampNTZType()  # which knows the user's own timestamp format
-    return carrier_type(column)
+    found = SPARK_SCALARS[column.type.name].from_text if isinstance(column.type, ScalarType) else None
+    return found or carrier_type(column)

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 Node: TypeAlias = Any  # of sqlglot's tree; the class has another name in each release
 
-_BOOLEAN, _DOUBLE = ScalarType("boolean"), ScalarType("float64")
+_BOOLEAN = ScalarType("boolean")
+_DOUBLE = ScalarType("float64")
 _COMPARING = {
     "EQ": Operator.EQUAL,
     "NEQ": Operator.UNEQUAL,

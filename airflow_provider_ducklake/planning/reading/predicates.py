@@ -216,7 +216,8 @@ def like(column: Column, pattern: Value, *, negated: bool = False) -> Predicate:
     return Likeness(column.id, pattern, negated)
 
 
-_FLOAT, _DOUBLE = ScalarType("float32"), ScalarType("float64")
+_FLOAT = ScalarType("float32")
+_DOUBLE = ScalarType("float64")
 _EXACT_BELOW = {32: 2**24, 64: 2**53}  # by the bits of a float
 
 

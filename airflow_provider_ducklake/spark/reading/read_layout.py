@@ -15,6 +15,7 @@ from pyspark.sql import types as t
 
 from airflow_provider_ducklake.spark.reading.read_deletes import reserved
 from airflow_provider_ducklake.spark.types.read_types import read_type
+from airflow_provider_ducklake.spark.types.scalars import SPARK_SCALARS
 from airflow_provider_ducklake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
@@ -23,8 +24,9 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     ScalarType,
     StructType,
     can_promote,
+    is_float,
 )
-from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_type
+from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_type, stored_type
 from airflow_provider_ducklake.storage.parquet.reader import file_schema
 from airflow_provider_ducklake.storage.parquet.reshape import by_field_id, is_list
 
@@ -130,13 +132,9 @@ class _NotNativeError(Exception):
 
 
 def _present(column: Column) -> StoredField:
-    if str(column.type) in _ONLY_BY_ARROW:
+    if isinstance(column.type, ScalarType) and SPARK_SCALARS[column.type.name].only_by_arrow:
         raise _NotNativeError
     return StoredField(column.name, read_type(column), tuple(_present(child) for child in column.children))
-
-
-# Spark's reader knows the type but not the values (interval), or not even that.
-_ONLY_BY_ARROW = frozenset({"interval"})
 
 
 def _stored_layout(fields: pa.Schema, columns: Sequence[Column], *, is_mapped: bool) -> Layout | None:
@@ -199,22 +197,21 @@ _READ_AS = {
     pa.timestamp("ms"): t.TimestampNTZType(),
     pa.timestamp("us"): t.TimestampNTZType(),
 }
-_MICROSECONDS = ("timestamp_s", "timestamp")
 
 
 def _scalar(type_: pa.DataType, column: Column, *, is_mapped: bool) -> t.DataType:
     """Return what Spark reads a leaf as: the carrier, or a type whose values it casts to that exactly."""
-    if str(column.type) in _ONLY_BY_ARROW:
+    if isinstance(column.type, ScalarType) and SPARK_SCALARS[column.type.name].only_by_arrow:
         raise _NotNativeError
     if _is_as_written(type_, column.type, is_mapped=is_mapped):
         return read_type(column)
     if pa.types.is_decimal128(type_):
         found, spark = DecimalType(type_.precision, type_.scale), t.DecimalType(type_.precision, type_.scale)
-        if can_promote(found, column.type) or str(column.type) in ("float32", "float64"):
+        if can_promote(found, column.type) or is_float(column.type):
             return spark
     elif _is_number(type_) and _is_wider_number(type_, column.type):
         return _READ_AS[type_]
-    elif type_ == pa.date32() and column.type == ScalarType("timestamp"):
+    elif type_ == pa.date32() and can_promote(ScalarType("date"), column.type):
         return t.DateType()
     raise _NotNativeError
 
@@ -222,11 +219,10 @@ def _scalar(type_: pa.DataType, column: Column, *, is_mapped: bool) -> t.DataTyp
 def _is_as_written(type_: pa.DataType, column_type: DuckLakeType, *, is_mapped: bool) -> bool:
     """Whether a leaf is stored as DuckLake's writers store its column."""
     type_ = getattr(type_, "storage_type", type_)
-    wanted = getattr(arrow_type(column_type), "storage_type", arrow_type(column_type))
-    if column_type == ScalarType("timestamp_ns") and is_mapped:
+    wanted = stored_type(column_type) if isinstance(column_type, ScalarType) else arrow_type(column_type)
+    wanted = getattr(wanted, "storage_type", wanted)
+    if is_mapped and wanted == pa.timestamp("ns"):
         return False  # it may be an INT96, which Spark reads otherwise
-    if isinstance(column_type, ScalarType) and column_type.name in _MICROSECONDS:
-        return bool(type_ == pa.timestamp("us"))
     return bool(type_ == wanted)
 
 

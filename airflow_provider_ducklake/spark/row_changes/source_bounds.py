@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.planning.reading.predicates import NEVER, AllOf, Comparison, Operator
 from airflow_provider_ducklake.planning.reading.pruning import may_match
 from airflow_provider_ducklake.spark.types.identifiers import free_prefix, quoted
-from airflow_provider_ducklake.spark.types.local_times import micros_of
+from airflow_provider_ducklake.spark.types.local_times import number_of
 from airflow_provider_ducklake.spark.types.selecting import renamed
-from airflow_provider_ducklake.spark.types.spark_types import scalar_of_spark
+from airflow_provider_ducklake.spark.types.spark_types import carrier_type, scalar_of_spark, why_not_native
+from airflow_provider_ducklake.spec.schema import TableSchema
+from airflow_provider_ducklake.spec.types.scalars import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,15 +68,7 @@ def _is_widening(cast: Any) -> bool:  # noqa: ANN401
     return before in _BY_SIZE and after in _BY_SIZE[_BY_SIZE.index(before) :]
 
 
-_INTEGERS = ("int8", "int16", "int32", "int64")
-# how the physical value of a column that is read, as spec.values has it, is computed
-_PHYSICAL: dict[str, Callable[[SparkColumn], SparkColumn]] = {
-    **dict.fromkeys(_INTEGERS, lambda value: value.cast("bigint")),
-    "varchar": lambda value: value,
-    "date": f.unix_date,
-    "timestamp": micros_of,
-    "timestamptz": f.unix_micros,
-}
+_KEYS = frozenset({Kind.INTEGER, Kind.STRING, Kind.DATE, Kind.TIMESTAMP})
 
 
 def comparable(source: DataFrame, keys: Keys, plan: ScanPlan) -> Keys:
@@ -90,7 +83,7 @@ def bounds_of(source: DataFrame, keys: Keys, plan: ScanPlan) -> tuple[int, Predi
     One job; ``keys`` are comparable.
     """
     usable = [(plan.table.schema.find(name), quoted(other)) for name, other in keys]
-    values = [_PHYSICAL[str(column.type)](f.col(other)) for column, other in usable]
+    values = [number_of(f.col(other), carrier_type(column)) for column, other in usable]
     ends = [end for value in values for end in (f.min(value), f.max(value))]
     count, *found = source.agg(f.count("*"), *ends).collect()[0]
     return count, AllOf(
@@ -116,9 +109,9 @@ def only_matching(source: DataFrame, keys: Keys) -> Callable[[DataFrame], DataFr
 
 def _is_comparable(source: DataFrame, column: Column, other: str) -> bool:
     found = scalar_of_spark(source.select(other).schema[0].dataType)
-    if str(column.type) in _INTEGERS:
-        return str(found) in _INTEGERS
-    return str(column.type) in _PHYSICAL and found == column.type
+    if found is None or why_not_native(TableSchema((column,))) or column.type.facts.kind not in _KEYS:
+        return False
+    return found == column.type or found.facts.kind is column.type.facts.kind is Kind.INTEGER
 
 
 def _between(column: Column, low: int | str | None, high: int | str | None) -> Predicate:

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
+from pyspark.sql import types as t
 
 SECOND = 10**6  # microseconds
 MINUTE = 60 * SECOND
@@ -30,17 +31,25 @@ def local_time(micros: int) -> SparkColumn:
     return f.lit("1970-01-01 00:00:00").cast("timestamp_ntz") + since
 
 
-def is_infinite(value: SparkColumn, type_: str) -> SparkColumn:
-    """Whether a date or a time, in the carrier of its type, is DuckDB's ``infinity`` or ``-infinity``."""
-    match type_:
-        case "date":
-            return f.unix_date(value).isin(INFINITE_DATE, -INFINITE_DATE)
-        case "timestamptz":
-            return f.unix_micros(value).isin(INFINITE, -INFINITE)
-        case "timestamp" | "timestamp_s" | "timestamp_ms":
-            return value.isin(local_time(INFINITE), local_time(-INFINITE))
+def is_infinite(value: SparkColumn, carrier: t.DataType) -> SparkColumn:
+    """Whether a date or a time, in its carrier, is DuckDB's ``infinity`` or ``-infinity``."""
+    if isinstance(carrier, t.TimestampNTZType):
+        return value.isin(local_time(INFINITE), local_time(-INFINITE))
+    end = INFINITE_DATE if isinstance(carrier, t.DateType) else INFINITE
+    return number_of(value, carrier).isin(end, -end)
+
+
+def number_of(value: SparkColumn, carrier: t.DataType) -> SparkColumn:
+    """Return the days of dates, the microseconds of timestamps; other values as they are."""
+    match carrier:
+        case t.DateType():
+            return f.unix_date(value)
+        case t.TimestampType():
+            return f.unix_micros(value)
+        case t.TimestampNTZType():
+            return micros_of(value)
         case _:
-            return value.isin(INFINITE, -INFINITE)
+            return value
 
 
 def micros_of(value: SparkColumn) -> SparkColumn:

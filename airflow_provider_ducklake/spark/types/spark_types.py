@@ -1,10 +1,4 @@
-"""DuckLake ↔ Spark types: the one table.
-
-A DuckLake type travels through Spark in its *carrier*: the Spark type itself where there is one, else one
-that holds every value (``uint8`` in smallint, ``uuid`` in binary, ``time`` in microseconds as bigint,
-``timestamp_ns`` in nanoseconds).
-*Source:* measured choices of ``reference/spark.md``; DuckLake spec "Data Types".
-"""
+"""DuckLake ↔ Spark types, nested ones too; the scalar ones are the table of ``spark.types.scalars``."""
 
 from __future__ import annotations
 
@@ -13,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import InvalidTypeError, UnsupportedFeatureError
+from airflow_provider_ducklake.spark.types.scalars import SPARK_SCALARS
 from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.spec.types.ducklake_types import (
     DecimalType,
@@ -29,34 +24,7 @@ if TYPE_CHECKING:
 
 FIELD_ID_KEY = "parquet.field.id"
 
-# (DuckLake type, carrier in Spark, whether Spark's own Parquet writer stores the carrier as that type)
-_SCALARS: tuple[tuple[str, t.DataType, bool], ...] = (
-    ("boolean", t.BooleanType(), True),
-    ("int8", t.ByteType(), True),
-    ("int16", t.ShortType(), True),
-    ("int32", t.IntegerType(), True),
-    ("int64", t.LongType(), True),
-    ("uint8", t.ShortType(), False),
-    ("uint16", t.IntegerType(), False),
-    ("uint32", t.LongType(), False),
-    ("uint64", t.DecimalType(20, 0), False),
-    ("float32", t.FloatType(), True),
-    ("float64", t.DoubleType(), True),
-    ("date", t.DateType(), True),
-    ("time", t.LongType(), False),
-    ("timestamp", t.TimestampNTZType(), True),
-    ("timestamp_s", t.TimestampNTZType(), False),
-    ("timestamp_ms", t.TimestampNTZType(), False),
-    ("timestamp_ns", t.LongType(), False),
-    ("timestamptz", t.TimestampType(), True),
-    ("varchar", t.StringType(), True),
-    ("json", t.StringType(), False),
-    ("blob", t.BinaryType(), True),
-    ("uuid", t.BinaryType(), False),
-)
-_CARRIERS = {name: carrier for name, carrier, _ in _SCALARS}
-_NATIVE = frozenset(name for name, _, native in _SCALARS if native)
-_DUCKLAKE = {type(carrier): name for name, carrier, native in _SCALARS if native}
+_DUCKLAKE = {type(row.carrier): name for name, row in SPARK_SCALARS.items() if row.native}
 
 
 def carrier_type(column: Column) -> t.DataType:
@@ -84,7 +52,7 @@ def scalar_carrier(type_: DuckLakeType, where: str) -> t.DataType:
     """
     if isinstance(type_, DecimalType):
         return t.DecimalType(type_.precision, type_.scale)
-    carrier = _CARRIERS.get(str(type_))
+    carrier = SPARK_SCALARS[type_.name].carrier if isinstance(type_, ScalarType) else None
     if carrier is None:
         raise UnsupportedFeatureError(
             f"Column {where} has type {type_}, which Spark cannot write in this release."
@@ -103,7 +71,7 @@ def why_not_native(schema: TableSchema) -> str | None:
         match column.type:
             case ListType() | MapType():
                 return f"column {column.name} is nested in a way that Spark writes without field ids"
-            case ScalarType(name) if name not in _NATIVE:
+            case ScalarType(name) if not SPARK_SCALARS[name].native:
                 return f"column {column.name} has type {name}, which Spark cannot store as such"
     return None
 

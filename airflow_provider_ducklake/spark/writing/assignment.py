@@ -21,12 +21,14 @@ from airflow_provider_ducklake.spark.types.default_values import default_value, 
 from airflow_provider_ducklake.spark.types.local_times import (
     INFINITE,
     INFINITE_DATE,
+    SECOND,
     fits_nanos,
     is_infinite,
     local_time,
     micros_of,
     nanos_of_text,
 )
+from airflow_provider_ducklake.spark.types.scalars import SPARK_SCALARS
 from airflow_provider_ducklake.spark.types.spark_types import (
     FIELD_ID_KEY,
     carrier_type,
@@ -45,32 +47,21 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     ScalarType,
     StructType,
     can_promote,
+    is_float,
 )
+from airflow_provider_ducklake.spec.types.scalars import Kind, Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airflow_provider_ducklake.planning.reading.predicates import Predicate
 
-_INTEGER_DIGITS = {"int8": 3, "int16": 5, "int32": 10, "int64": 19}
-_FLOATS_THAT_HOLD = {"int8": ("float32", "float64"), "int16": ("float32", "float64"), "int32": ("float64",)}
-_UNSIGNED_MAX = {"uint8": 2**8 - 1, "uint16": 2**16 - 1, "uint32": 2**32 - 1, "uint64": 2**64 - 1}
-_VALUES_CHECKED = frozenset({*_UNSIGNED_MAX, "uuid", "time", "timestamp_s", "timestamp_ms", "timestamp_ns"})
 _UUID = r"^[0-9A-Fa-f]{8}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{12}$"
 _TIME = r"^(([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?|24:00:00(\.0{1,6})?)$"
 _NANOSECOND_RANGE = ("1677-09-21 00:12:43.145225", "2262-04-11 23:47:16.854775")
-# DuckLake types that values of another one go into, each value checked.
-_CHECKED = {
-    "varchar": ("json", "uuid", "time", "timestamp_ns"),
-    "timestamp": ("timestamp_s", "timestamp_ms", "timestamp_ns"),
-    "date": ("timestamp_s", "timestamp_ms", "timestamp_ns"),
-    **dict.fromkeys(_INTEGER_DIGITS, tuple(_UNSIGNED_MAX)),
-}
 _SHOWN = 300  # characters of a row in an error
-_HINTS = {
-    ("timestamptz", "timestamp"): "; convert it with to_timestamp_ntz or CAST(… AS TIMESTAMP_NTZ)",
-    ("timestamp", "timestamptz"): "; convert it with to_utc_timestamp or CAST(… AS TIMESTAMP)",
-}
+_WITHOUT_ZONE = "; convert it with to_timestamp_ntz or CAST(… AS TIMESTAMP_NTZ)"
+_WITH_ZONE = "; convert it with to_utc_timestamp or CAST(… AS TIMESTAMP)"
 
 
 def assign(df: DataFrame, schema: TableSchema, table: str, *, fills: bool = False) -> DataFrame:
@@ -145,11 +136,19 @@ def _type_differences(incoming: t.DataType, column: Column, where: str, *, fills
             yield from _type_differences(incoming.keyType, key, f"{where}.key", fills=fills)
             yield from _type_differences(incoming.valueType, value, f"{where}.value", fills=fills)
         case _ if not _fits(incoming, column.type):
-            name, wanted = str(scalar_of_spark(incoming) or incoming.simpleString()), str(column.type)
-            hint = _HINTS.get((name, wanted), "")
-            yield f"column {where} is {wanted} in the table; {name} does not fit without loss{hint}"
+            found = scalar_of_spark(incoming)
+            given = found or incoming.simpleString()
+            hint = "" if found is None else _hint(found.facts, column.type.facts)
+            yield f"column {where} is {column.type} in the table; {given} does not fit without loss{hint}"
         case _:
             pass
+
+
+def _hint(found: Scalar, wanted: Scalar) -> str:
+    if found.is_local_microseconds and wanted.kind is Kind.TIMESTAMP and wanted.zoned:
+        return _WITH_ZONE
+    is_instant = found.kind is Kind.TIMESTAMP and found.zoned
+    return _WITHOUT_ZONE if is_instant and wanted.is_local_microseconds else ""
 
 
 def _struct_differences(incoming: t.StructType, column: Column, where: str, *, fills: bool) -> Iterator[str]:
@@ -171,13 +170,17 @@ def fits(found: DuckLakeType, target: DuckLakeType) -> bool:
     """Whether values of a type go into a column of another, if need be each value checked."""
     if can_promote(found, target):
         return True
+    is_integer = found.facts.kind is Kind.INTEGER and found.facts.signed and found.facts.storable
     match found, target:
-        case ScalarType(name), DecimalType(precision, scale):
-            return _INTEGER_DIGITS.get(name, precision + 1) <= precision - scale
-        case DecimalType(precision, 0), ScalarType("uint64"):
+        case _, DecimalType(precision, scale):
+            return is_integer and len(str(found.facts.physical_range[1])) <= precision - scale
+        case DecimalType(precision, 0), ScalarType(name) if SPARK_SCALARS[name].carrier == t.DecimalType(
+            20, 0
+        ):
             return precision <= 20  # noqa: PLR2004 - digits of 2**64
-        case ScalarType(name), ScalarType(wanted):
-            return wanted in _FLOATS_THAT_HOLD.get(name, ()) or wanted in _CHECKED.get(name, ())
+        case ScalarType(), ScalarType(wanted):
+            holds = is_float(target) and is_integer and found.facts.bits <= target.facts.bits // 2
+            return holds or found.name in SPARK_SCALARS[wanted].takes.split()
         case _:
             return False
 
@@ -231,9 +234,12 @@ def _same_shape(incoming: t.DataType, carrier: t.DataType) -> bool:
 
 
 def _is_checked(column: Column) -> bool:
-    """Whether values of the carrier may be none of the column's type."""
+    """Whether values of the carrier may be none of the column's type; strings are checked for JSON later."""
     return any(
-        isinstance(leaf.type, ScalarType) and leaf.type.name in _VALUES_CHECKED for leaf in column.leaves()
+        isinstance(leaf.type, ScalarType)
+        and not SPARK_SCALARS[leaf.type.name].native
+        and leaf.type.facts.kind is not Kind.JSON
+        for leaf in column.leaves()
     )
 
 
@@ -260,25 +266,25 @@ def _stored_map(value: SparkColumn, incoming: t.MapType, column: Column, where: 
 
 
 def _stored_scalar(value: SparkColumn, incoming: t.DataType, target: DuckLakeType, where: str) -> SparkColumn:
-    carrier = scalar_carrier(target, where)
-    match str(target):
-        case "uint8" | "uint16" | "uint32" | "uint64" as name:
-            fits = (value >= 0) & (value <= f.lit(Decimal(_UNSIGNED_MAX[name])))
+    carrier, row = scalar_carrier(target, where), target.facts
+    match row.kind:
+        case Kind.INTEGER if not row.signed:
+            fits = (value >= 0) & (value <= f.lit(Decimal(row.physical_range[1])))
             return _checked(value, fits, value.cast(carrier), target, where)
-        case "uuid":
+        case Kind.UUID:
             stored = f.unhex(f.replace(value, f.lit("-"), f.lit("")))
             return _checked(value, value.rlike(_UUID), stored, target, where)
-        case "time":
+        case Kind.TIME:
             text = value.cast("string") if is_time(incoming) else value
             return _checked(text, text.rlike(_TIME), _microseconds(text), target, where)
-        case "timestamp_ns" if isinstance(incoming, t.StringType):
+        case Kind.TIMESTAMP if isinstance(incoming, t.StringType):
             return _checked(value, fits_nanos(value), nanos_of_text(value), target, where)
-        case "timestamp_s" | "timestamp_ms" | "timestamp_ns" as name:
+        case Kind.TIMESTAMP if not row.zoned:
             time = _local_time(value, incoming)
-            stored = _nanos(time) if name == "timestamp_ns" else time
-            return _checked(time, _fits_unit(time, name), stored, target, where)
-        case "timestamp":
-            return _local_time(value, incoming)
+            if row.is_local_microseconds:
+                return time
+            stored = _nanos(time) if row.per_second > SECOND else time
+            return _checked(time, _fits_unit(time, row), stored, target, where)
         case _:
             return value.cast(carrier)
 
@@ -302,17 +308,17 @@ def _microseconds(text: SparkColumn) -> SparkColumn:
 
 def _nanos(time: SparkColumn) -> SparkColumn:
     micros = micros_of(time)
-    return f.when(is_infinite(time, "timestamp"), micros).otherwise(micros * 1000)
+    return f.when(is_infinite(time, t.TimestampNTZType()), micros).otherwise(micros * 1000)
 
 
-def _fits_unit(time: SparkColumn, name: str) -> SparkColumn:
+def _fits_unit(time: SparkColumn, row: Scalar) -> SparkColumn:
     """Whether a timestamp fits another unit; infinite ones do, but the reference stores none in seconds."""
-    if name == "timestamp_ns":
+    if row.per_second > SECOND:
         first, last = (f.lit(text).cast("timestamp_ntz") for text in _NANOSECOND_RANGE)
-        return time.between(first, last) | is_infinite(time, "timestamp")
-    units = f.date_part(f.lit("SECOND"), time) * (1 if name == "timestamp_s" else 1_000)
+        return time.between(first, last) | is_infinite(time, t.TimestampNTZType())
+    units = f.date_part(f.lit("SECOND"), time) * (row.per_second // row.step)
     fits = units == f.floor(units)
-    return fits if name == "timestamp_s" else fits | is_infinite(time, "timestamp")
+    return fits if row.step > 1 else fits | is_infinite(time, t.TimestampNTZType())
 
 
 def _checked(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spark.types.hashing import (
@@ -19,7 +20,9 @@ from airflow_provider_ducklake.spark.types.hashing import (
     with_bucket_of_bytes,
 )
 from airflow_provider_ducklake.spark.types.identifiers import free_prefix, quoted
-from airflow_provider_ducklake.spark.types.local_times import DAY, HOUR, SECOND, is_infinite, micros_of
+from airflow_provider_ducklake.spark.types.local_times import SECOND, is_infinite, number_of
+from airflow_provider_ducklake.spark.types.scalars import uuid_text
+from airflow_provider_ducklake.spark.types.spark_types import scalar_carrier
 from airflow_provider_ducklake.spec.partitioning import (
     PartitionField,
     Transform,
@@ -29,9 +32,9 @@ from airflow_provider_ducklake.spec.partitioning import (
 from airflow_provider_ducklake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
-    ScalarType,
     is_float,
 )
+from airflow_provider_ducklake.spec.types.scalars import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,58 +72,42 @@ def _with_key(
             assert transform.bucket_count is not None
             return _with_bucket(df, value, type_, transform.bucket_count, name)
         case _:
-            return df.withColumn(name, _calendar_part(value, str(type_), transform.kind))
+            return df.withColumn(name, _calendar_part(value, type_, transform.kind))
 
 
 def _identity(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
     """Return what is equal for equal values only, in every zone of a session: moments by their number."""
-    if str(type_) == "timestamptz":
+    if isinstance(scalar_carrier(type_, "of a key"), t.TimestampType):
         return f.unix_micros(value)
     return value.cast("string") if is_float(type_) else value
 
 
-def _calendar_part(value: SparkColumn, type_: str, kind: TransformKind) -> SparkColumn:
+def _calendar_part(value: SparkColumn, type_: DuckLakeType, kind: TransformKind) -> SparkColumn:
     """Return year, month, day or hour in UTC, whatever the session's zone is; NULL for infinite times."""
     part = _hour(value, type_) if kind is TransformKind.HOUR else _DATE_PARTS[kind](_date(value, type_))
-    if kind is TransformKind.YEAR and type_ == "timestamptz":
+    if kind is TransformKind.YEAR and type_.facts.zoned:
         part = f.when(part < 1, 1 - part).otherwise(part)  # of its era, as the reference has it
-    return f.when(~is_infinite(value, type_), part)
+    return f.when(~is_infinite(value, scalar_carrier(type_, "of a key")), part)
 
 
-_LOCAL = ("timestamp", "timestamp_s", "timestamp_ms")
 _DATE_PARTS = {TransformKind.YEAR: f.year, TransformKind.MONTH: f.month, TransformKind.DAY: f.dayofmonth}
 
 
-def _hour(value: SparkColumn, type_: str) -> SparkColumn:
-    match type_:
-        case "date":
-            return f.lit(0)
-        case "time":  # which may be 24:00:00
-            return _divided(value, HOUR).cast("int")
-        case "timestamptz":
-            return _hour_of_day(f.unix_micros(value), HOUR)
-        case "timestamp_ns":
-            return _hour_of_day(value, HOUR * 1_000)
-        case _:
-            return f.hour(value)
+def _hour(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
+    if type_.facts.kind is Kind.DATE:
+        return f.lit(0)
+    if isinstance(scalar_carrier(type_, "of a key"), t.TimestampNTZType):
+        return f.hour(value)
+    hours = _divided(_number(value, type_), 3_600 * type_.facts.per_second)
+    # a time of day may be 24:00:00
+    return (hours if type_.facts.kind is Kind.TIME else f.pmod(hours, f.lit(24))).cast("int")
 
 
-def _hour_of_day(units: SparkColumn, per_hour: int) -> SparkColumn:
-    return f.pmod(_divided(units, per_hour), f.lit(24)).cast("int")
-
-
-def _date(value: SparkColumn, type_: str) -> SparkColumn:
-    match type_:
-        case "timestamptz":
-            return _utc_date(f.unix_micros(value), DAY)
-        case "timestamp_ns":
-            return _utc_date(value, DAY * 1_000)
-        case _:
-            return value.cast("date")
-
-
-def _utc_date(units: SparkColumn, per_day: int) -> SparkColumn:
-    return f.date_from_unix_date(_divided(units, per_day).cast("int"))
+def _date(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
+    if isinstance(scalar_carrier(type_, "of a key"), t.DateType | t.TimestampNTZType):
+        return value.cast("date")
+    days = _divided(_number(value, type_), 86_400 * type_.facts.per_second)
+    return f.date_from_unix_date(days.cast("int"))
 
 
 def _divided(number: SparkColumn, divisor: int) -> SparkColumn:
@@ -141,37 +128,28 @@ def _with_bucket(
 
 def _as_long(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
     """Return the number that ``hash_input`` hashes."""
-    match type_:
-        case DecimalType(precision, scale):
-            return (value.cast(f"decimal({precision},{scale})") * f.lit(10**scale)).cast("bigint")
-        case ScalarType("date"):
-            return f.unix_date(value).cast("bigint")
-        case ScalarType("timestamp"):
-            return micros_of(value)
-        case ScalarType("timestamp_s"):
-            return _divided(micros_of(value), SECOND)
-        case ScalarType("timestamptz"):
-            return f.unix_micros(value)
-        case ScalarType("timestamp_ms"):
-            micros = micros_of(value)
-            return f.when(is_infinite(value, "timestamp"), micros).otherwise(_divided(micros, 1_000))
-        case ScalarType("timestamp_ns"):
-            return value
-        case _:
-            return value.cast("bigint")
+    if isinstance(type_, DecimalType):
+        precision, scale = type_.precision, type_.scale
+        return (value.cast(f"decimal({precision},{scale})") * f.lit(10**scale)).cast("bigint")
+    carrier, number = scalar_carrier(type_, "of a key"), _number(value, type_).cast("bigint")
+    micros_each = SECOND * type_.facts.step // type_.facts.per_second
+    if not isinstance(carrier, t.TimestampNTZType) or micros_each == 1:
+        return number
+    return f.when(is_infinite(value, carrier), number).otherwise(_divided(number, micros_each))
+
+
+def _number(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
+    return number_of(value, scalar_carrier(type_, "of a key"))
 
 
 def _as_bytes(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
     """Return the bytes that ``hash_input`` hashes: the value's own, or those of the reference's text."""
-    match type_:
-        case ScalarType("varchar" | "json" | "blob"):
+    match type_.facts.kind:
+        case Kind.STRING | Kind.JSON | Kind.BLOB:
             return value
-        case ScalarType("uuid"):
-            digits = f.lower(f.hex(value))
-            places = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
-            first, *rest = (f.substring(digits, *place) for place in places)
-            return f.concat(first, *(f.concat(f.lit("-"), part) for part in rest))
-        case ScalarType("uint8" | "uint16" | "uint32" | "uint64") | DecimalType():
+        case Kind.UUID:
+            return uuid_text(value)
+        case Kind.INTEGER | Kind.DECIMAL:
             return value.cast("string")
         case _:
             raise UnsupportedFeatureError(

@@ -15,7 +15,8 @@ from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spark.types.identifiers import quoted
-from airflow_provider_ducklake.spark.types.local_times import micros_of
+from airflow_provider_ducklake.spark.types.local_times import number_of
+from airflow_provider_ducklake.spark.types.spark_types import carrier_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,24 +42,12 @@ def zorder_key(df: DataFrame, names: Sequence[str], schema: TableSchema) -> Spar
         raise InvalidInputError(f"zorder_by takes {MOST_COLUMNS} columns at most, not {len(columns)}.")
     if nested := next((column for column in columns if column.children), None):
         raise InvalidInputError(f"zorder_by: column {nested.name} is {nested.type}, which has no order.")
-    values = [_sortable(f.col(quoted(column.name)), str(column.type)) for column in columns]
+    # comes to Python as it is: its times end in 9999
+    values = [number_of(f.col(quoted(column.name)), carrier_type(column)) for column in columns]
     ranks = [
         _rank(value, bounds) for value, bounds in zip(values, _bounds_of_sample(df, values), strict=True)
     ]
     return _interleaved(ranks)
-
-
-def _sortable(value: SparkColumn, type_: str) -> SparkColumn:
-    """Return what is in the same order and comes to Python as it is: its times end in 9999."""
-    match type_:
-        case "date":
-            return f.unix_date(value)
-        case "timestamptz":
-            return f.unix_micros(value)
-        case "timestamp" | "timestamp_s" | "timestamp_ms":
-            return micros_of(value)
-        case _:
-            return value
 
 
 def _bounds_of_sample(df: DataFrame, values: Sequence[SparkColumn]) -> list[list[Any]]:

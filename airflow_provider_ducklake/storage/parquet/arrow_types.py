@@ -73,6 +73,11 @@ def arrow_type(type_: DuckLakeType) -> pa.DataType:
             return pa.map_(arrow_type(key), arrow_type(value))
 
 
+def stored_type(type_: ScalarType) -> pa.DataType:
+    """Return the Arrow type as which values of a scalar type are written to files."""
+    return ARROW_SCALARS[type_.name].stored or arrow_type(type_)
+
+
 @lru_cache
 def arrow_schema(schema: TableSchema, *, field_ids: bool = True) -> pa.Schema:
     """Return the Arrow schema of a table's rows: names, order, types, nullability and field ids."""

@@ -23,7 +23,7 @@ from airflow_provider_ducklake.storage.files.filesystem import (
     naming_errors,
     open_filesystem,
 )
-from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field, arrow_type, cast_leaf
+from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field, cast_leaf, stored_type
 from airflow_provider_ducklake.storage.parquet.footer import (
     ChunkFacts,
     NanRule,
@@ -32,14 +32,12 @@ from airflow_provider_ducklake.storage.parquet.footer import (
     footer_stats,
 )
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_position, nulls, reshape
-from airflow_provider_ducklake.storage.parquet.scalars import ARROW_SCALARS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
     from airflow_provider_ducklake.spec.schema import TableSchema
-    from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
 
 _SAMPLE_ROWS = 16_384  # the first rows decide the encodings of a file
 _REPEATING = 0.5  # share of distinct values up to which a dictionary pays
@@ -53,12 +51,8 @@ _INTEGER_DECIMAL_DIGITS = 18
 def parquet_schema(schema: TableSchema) -> pa.Schema:
     """Return the Arrow schema of files like the reference's: ids everywhere, all fields optional."""
     return pa.schema(
-        [arrow_field(column, type_of=_stored_type).with_nullable(nullable=True) for column in schema.columns]
+        [arrow_field(column, type_of=stored_type).with_nullable(nullable=True) for column in schema.columns]
     )
-
-
-def _stored_type(type_: ScalarType) -> pa.DataType:
-    return ARROW_SCALARS[type_.name].stored or arrow_type(type_)
 
 
 class RollingWriter:

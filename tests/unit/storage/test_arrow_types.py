@@ -140,6 +140,17 @@ def test_columns_are_matched_by_name_whatever_their_case_and_order():
     assert rows.to_pylist() == [{"A": 1, "b": "x"}]
 
 
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_times_in_a_finer_unit_go_into_a_column_of_seconds_if_no_value_changes(unit):
+    per_second = {"ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+
+    rows = cast(pa.table({"a": pa.array([2 * per_second], pa.timestamp(unit))}), a="timestamp_s")
+
+    assert rows.column("a").cast(pa.int64()).to_pylist() == [2]
+    with pytest.raises(SchemaMismatchError, match="would lose data"):
+        cast(pa.table({"a": pa.array([per_second + 1], pa.timestamp(unit))}), a="timestamp_s")
+
+
 def test_only_ascii_letters_ignore_case():
     with pytest.raises(SchemaMismatchError, match="column ü is missing"):
         cast(pa.table({"Ü": [1]}), ü="int64")
