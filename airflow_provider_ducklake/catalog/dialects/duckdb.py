@@ -31,8 +31,8 @@ from airflow_provider_ducklake.catalog.database.connect import CONNECT_TIMEOUT_S
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
 from airflow_provider_ducklake.catalog.dialects.lock_file import locked
 from airflow_provider_ducklake.errors import CatalogUnavailableError
-from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType, ScalarType
 from airflow_provider_ducklake.spec.types.literals import format_literal, parse_cast
+from airflow_provider_ducklake.spec.types.scalars import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Select, Table
 
     from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
 
 _TABLE_NAMES = text(
     "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
@@ -136,7 +137,7 @@ def _is_io_error(error: BaseException) -> bool:
 
 
 def _cell(cell: ColumnElement[Any], type_: DuckLakeType) -> ColumnElement[Any]:
-    if type_ == ScalarType("blob"):
+    if type_.facts.kind is Kind.BLOB:
         return type_coerce(cell, LargeBinary)
     untyped = type_coerce(cell, NullType())
-    return untyped if type_ == ScalarType("varchar") else cast(untyped, VARCHAR)
+    return untyped if type_.facts.kind is Kind.STRING else cast(untyped, VARCHAR)
