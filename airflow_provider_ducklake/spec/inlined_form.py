@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 class InlinedForm:
     """What a database takes as columns and values of tables for inlined rows.
 
-    ``native``: the kinds of types whose values it gets as they are, besides whole numbers of up to 64 bits; all
-    others are texts. ``finest_clock``: the most units a second of a time of day. ``kept_names``: names, folded, that no column can have there. ``max_name_bytes``
-    None: no limit.
+    ``native``: the kinds of types whose values it gets as they are, besides whole numbers of up to 64 bits;
+    all others are texts. ``finest_clock``: the most units a second of a time of day. ``kept_names``: names,
+    folded, that no column can have there. ``max_name_bytes`` None: no limit.
     """
 
     max_columns: int

@@ -39,17 +39,18 @@ from airflow_provider_ducklake.storage.parquet.reader import in_schema
 from airflow_provider_ducklake.storage.parquet.scalars import ARROW_SCALARS
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.spec.inlined_form import InlinedForm
     from collections.abc import Iterable, Iterator, Mapping
 
     from airflow_provider_ducklake.planning.reading.scan import InlinedRows
     from airflow_provider_ducklake.spec.ids import ColumnId
+    from airflow_provider_ducklake.spec.inlined_form import InlinedForm
     from airflow_provider_ducklake.spec.schema import Column
 
 
 def _is_native(row: Scalar, form: InlinedForm) -> bool:
     """Whether a database has cells of the type's own values; the others are texts."""
     return row.kind in form.native or (row.kind is Kind.INTEGER and row.physical_range[1] < 2**63)
+
 
 def cells(rows: pa.Table, schema: TableSchema, form: InlinedForm) -> list[dict[str, object]]:
     """Return what to bind for each row, by column name; ``rows`` have the Arrow types of ``schema``.
