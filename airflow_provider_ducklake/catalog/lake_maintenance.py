@@ -71,14 +71,14 @@ class Maintenance:
         where: str | None = None,
         older_than: datetime | None = None,
     ) -> Compaction:
-        """Return which small files of a table can become one, without that any snapshot shows other rows.
+        """Return which small files of a table can be merged without changing what any snapshot shows.
 
         ``where``: only files that may hold a row for which it is true. ``older_than``: only files of
         snapshots before that time.
 
         Raises:
-            InvalidPredicateError, ColumnNotFoundError, TableNotFoundError, SchemaNotFoundError: as the words
-                say.
+            TableNotFoundError, SchemaNotFoundError: there is no such table.
+            InvalidPredicateError, ColumnNotFoundError: ``where`` cannot be read, or names no column.
         """
         self._lake.refuse_unwritable()
         rule = rule or MergeRule()
@@ -230,7 +230,7 @@ class Maintenance:
             SnapshotNotFoundError: the snapshot has expired, or never was.
             TableNotFoundError, SchemaNotFoundError: nothing of that name was there then.
             AlreadyExistsError: its name has been given to something else.
-            StorageError: a file of then is gone; nothing was changed.
+            StorageError: a file of that snapshot is gone; nothing was changed.
             TransactionConflictError: a table was changed meanwhile; nothing was changed.
         """
         self._lake.refuse_unwritable()

@@ -113,7 +113,9 @@ class LakeWrites:
 
         Raises:
             SchemaMismatchError: lists every column that is missing, too many or of another type.
-            TableNotFoundError, StorageError, CommitError: as the words say; nothing landed.
+            TableNotFoundError: there is no such table.
+            StorageError: a file cannot be written.
+            CommitError: the commit did not land.
         """
         with self.transaction(author=author, message=message, commit_key=commit_key) as tx:
             tx.append_arrow(table, rows)

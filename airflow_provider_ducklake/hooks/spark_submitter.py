@@ -67,12 +67,19 @@ class SparkSubmitter:
     """The ``Submitter`` of an operator's run; ``submission`` is what the operator's hook is prepared by."""
 
     def __init__(
-        self, operator: SparkSubmitOperator, context: Context, spark_conn_id: str, submission: Submission
+        self,
+        operator: SparkSubmitOperator,
+        context: Context,
+        submission: Submission,
+        *,
+        conn_id: str,
+        deploy_mode: str | None,
     ) -> None:
         self._operator = operator
         self._context = context
-        self._conn_id = spark_conn_id
         self._submission = submission
+        self._conn_id = conn_id
+        self._given_deploy_mode = deploy_mode
         self._passwords = JdbcPasswords()
 
     def ready(self) -> None:
@@ -171,7 +178,7 @@ class SparkSubmitter:
 
     def _deploy_mode(self) -> str:
         return (
-            self._operator._deploy_mode  # noqa: SLF001 - it has no public name
+            self._given_deploy_mode
             or self._connection().extra_dejson.get("deploy-mode")
             or (self._operator.conf or {}).get("spark.submit.deployMode")
             or "client"

@@ -34,7 +34,7 @@ def parse_span(name: str, value: object) -> timedelta:
     """Return the interval that an argument means.
 
     Raises:
-        InvalidInputError: it is none.
+        InvalidInputError: it is not an interval.
     """
     match value:
         case timedelta():

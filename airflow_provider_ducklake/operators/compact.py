@@ -172,7 +172,7 @@ class DuckLakeSparkRewriteDataFilesOperator(DuckLakeSparkCompactionOperator):
     """Rewrite files that have lost many of their rows; older snapshots keep the old ones.
 
     Rows keep their ids, and the change feed does not show it. Files of one partition become one, up to the
-    table's ``target_file_size``, with the columns of now. The old files go when the snapshots that have them
+    table's ``target_file_size``, with the current columns. The old files go when the snapshots that have them
     have expired. A file of which rows were deleted while the job ran is given up.
 
     Takes what ``DuckLakeSparkCompactionOperator`` takes, and besides:

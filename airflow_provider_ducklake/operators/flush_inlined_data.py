@@ -117,7 +117,7 @@ def parse_min_rows(value: object) -> int:
     """Return a number of rows, which a template makes a text of.
 
     Raises:
-        InvalidInputError: it is none.
+        InvalidInputError: it is not a whole number.
     """
     if not str(value).strip().isdecimal():
         raise InvalidInputError(f"min_rows is {value!r}. Give a whole number, 0 or more.")

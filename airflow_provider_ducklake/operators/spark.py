@@ -87,6 +87,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         self.ducklake_conn_id = ducklake_conn_id
         self.spark_conn_id = spark_conn_id
         self.commit_message = commit_message
+        self.own_deploy_mode = deploy_mode
         self._submission = Submission()
 
     def _get_hook(self) -> SparkSubmitHook:
@@ -105,7 +106,9 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
 
     def submitter(self, context: Context) -> Submitter:
         """Return how this operator's jobs get to Spark."""
-        return SparkSubmitter(self, context, self.spark_conn_id, self._submission)
+        return SparkSubmitter(
+            self, context, self._submission, conn_id=self.spark_conn_id, deploy_mode=self.own_deploy_mode
+        )
 
     def commit_info(self, identity: CommitIdentity) -> CommitInfo:
         """Return what the task's snapshots say of themselves."""

@@ -276,7 +276,8 @@ class LakeDraft:
         """Add a table.
 
         Raises:
-            AlreadyExistsError, SchemaNotFoundError: as the words say.
+            AlreadyExistsError: a table or view of the schema has the name.
+            SchemaNotFoundError: there is no such schema.
         """
         self.check_free(name)
         schema = self.schema(name.schema)
@@ -306,7 +307,8 @@ class LakeDraft:
         """Add a view.
 
         Raises:
-            AlreadyExistsError, SchemaNotFoundError: as the words say.
+            AlreadyExistsError: a table or view of the schema has the name.
+            SchemaNotFoundError: there is no such schema.
         """
         self.check_free(name)
         schema = self.schema(name.schema)

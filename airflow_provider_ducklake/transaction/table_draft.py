@@ -253,7 +253,9 @@ class TableDraft:
         """Return the table with another name for a column or struct field; sort keys follow.
 
         Raises:
-            ColumnNotFoundError, AlreadyExistsError, InvalidNameError: as the words say.
+            ColumnNotFoundError: no such column or field.
+            AlreadyExistsError: another one beside it has the name.
+            InvalidNameError: the name cannot be one.
         """
         column = self.find(path)
         is_top = column in self.columns.columns

@@ -57,7 +57,8 @@ def read_staged(lake: Lake, staged: Staged) -> list[StagedWrite]:
     """Return staged writes of a lake that wait for their commit.
 
     Raises:
-        InvalidInputError: one is none of this lake, is given twice, or was committed or discarded.
+        InvalidInputError: one is not a staged write of this lake, is given twice, or was committed or
+            discarded.
         StorageError: a file of one is missing.
         UntrustedValueError: its documents say something else than the catalog, or name what no job writes.
     """
@@ -102,7 +103,7 @@ def _jobs(lake: Lake, uris: list[str]) -> list[RegisteredJob]:
     """Return the jobs of staged writes; only directories that the lake knows are ever touched.
 
     Raises:
-        InvalidInputError: one is none of this lake.
+        InvalidInputError: one is not a staged write of this lake.
         UntrustedValueError: the catalog has the directory of one outside the data path.
     """
     ids = [job_io.job_of_stage(uri) for uri in uris]
@@ -134,7 +135,8 @@ def tidy_up(lake: Lake, staged: Staged) -> None:
     """Remove what only the commit needed, of the writes among ``staged`` that were committed.
 
     Raises:
-        InvalidInputError, StorageError: as the words say.
+        InvalidInputError: one is not a staged write of this lake.
+        StorageError: a file cannot be deleted.
     """
     uris = uris_of(staged)
     for uri, job in zip(uris, _jobs(lake, uris), strict=True):
@@ -148,7 +150,7 @@ def discard(lake: Lake, uris: list[str]) -> list[str]:
     One that fails does not keep the others; the first error is raised at the end, with the rest as notes.
 
     Raises:
-        InvalidInputError: one is none of this lake.
+        InvalidInputError: one is not a staged write of this lake.
         SparkJobError, UntrustedValueError: a document of one is damaged; its files are removed all the same.
         StorageError: files cannot be removed.
     """

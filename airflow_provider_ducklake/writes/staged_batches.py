@@ -60,7 +60,8 @@ def commit_batches(
         UntrustedValueError: the record of a batch names files of another table, or no job of the stream.
             Or its files are the lake's already: somebody has made a copy of a record.
         FilesGivenUpError: a clean-up has given the files of a batch up, and may be deleting them.
-        CommitError, CommitStateUnknownError: as the words say.
+        CommitError: a batch was not committed; it stays staged.
+        CommitStateUnknownError: the connection broke during COMMIT.
     """
     base, options = table.snapshot.id, lake.storage_options
     query_id = stream_io.query_id(checkpoint, options)

@@ -174,7 +174,7 @@ def test_one_operator_may_write_to_several_lakes(lakes):
 def test_a_lake_is_the_same_by_whatever_address(lakes, tmp_path):
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "lake_1")
-    url = lakes[0]._catalog.dialect.engine.url
+    url = lakes[0]._lake.catalog.dialect.engine.url
     ti = FirstTry()
     make(lakes[0], ti)
 

@@ -126,7 +126,7 @@ def test_a_row_lock_that_is_not_given_up_ends_the_attempts_with_nothing_committe
 
 
 def test_a_commit_lock_that_is_not_given_up_ends_the_attempts_with_nothing_committed(impatient, foreign):
-    name = impatient._catalog.dialect.lock_name
+    name = impatient._lake.catalog.dialect.lock_name
     assert run(foreign, "SELECT GET_LOCK(%s, 0)", name) == ((1,),)
 
     with pytest.raises(CommitRetriesExceededError, match="3 times"):

@@ -120,7 +120,7 @@ class LakeTransaction:
         """Create a schema.
 
         Raises:
-            AlreadyExistsError, InvalidNameError: the name is taken, or is none.
+            AlreadyExistsError, InvalidNameError: the name is taken, or cannot be one.
         """
         check_name(name, "schema")
         if not (if_not_exists and self._draft.find_schema(name) is not None):
@@ -188,7 +188,9 @@ class LakeTransaction:
         """Give a table another name in its schema; its files stay where they are.
 
         Raises:
-            TableNotFoundError, AlreadyExistsError, InvalidNameError: as the words say.
+            TableNotFoundError: no such table.
+            AlreadyExistsError: a table or view of the schema has the new name.
+            InvalidNameError: the new name cannot be one.
         """
         self._draft.rename_table(self._table(table), check_name(new_name, "table"))
 
@@ -314,7 +316,9 @@ class LakeTransaction:
         """Give a column, or a field of a struct, another name; sort keys follow.
 
         Raises:
-            ColumnNotFoundError, AlreadyExistsError, InvalidNameError: as the words say.
+            ColumnNotFoundError: no such column or field.
+            AlreadyExistsError: another one beside it has the new name.
+            InvalidNameError: the new name cannot be one.
         """
         self._draft.put(self._table(table).with_column_renamed(column, new_name))
 
@@ -366,7 +370,8 @@ class LakeTransaction:
         """Set the partition keys of rows to come; none: unpartitioned.
 
         Raises:
-            InvalidPartitionError, ColumnNotFoundError: as the words say.
+            InvalidPartitionError: a key cannot be read, or its transform does not take the column's type.
+            ColumnNotFoundError: a key names no column.
         """
         draft = self._table(table)
         fields = parse_partition_by(partition_by, draft.columns, str(draft.name))
@@ -376,7 +381,8 @@ class LakeTransaction:
         """Set the sort keys of a table; none: unsorted.
 
         Raises:
-            InvalidInputError, ColumnNotFoundError: as the words say.
+            InvalidInputError: a key cannot be read.
+            ColumnNotFoundError: a key names no column.
         """
         draft = self._table(table)
         self._draft.put(draft.sorted_by(parse_sort_by(sort_by, draft.columns, str(draft.name))))
@@ -440,7 +446,9 @@ class LakeTransaction:
         """Give a view another name in its schema.
 
         Raises:
-            ViewNotFoundError, AlreadyExistsError, InvalidNameError: as the words say.
+            ViewNotFoundError: no such view.
+            AlreadyExistsError: a table or view of the schema has the new name.
+            InvalidNameError: the new name cannot be one.
         """
         self._draft.rename_view(self._view(view), check_name(new_name, "view"))
 

@@ -35,7 +35,7 @@ def doubtful_part(
 
 
 def _unchanged_heirs(scope: Scope, since: _Since) -> Iterator[tuple[TableId, TableId]]:
-    """Yield the tables that were made of ones of then and are as they were made, each with that one."""
+    """Yield tables that a restore recreated and nobody changed since, each with its original."""
     old = {pair.then.id: pair.then for pair in scope.tables if pair.then is not None}
     for pair in scope.tables:
         if pair.then is None and pair.now is not None:
@@ -74,7 +74,7 @@ class _Since:
         return self._knows_all_after(last) and (last == self.then.id or _restored(made, table_id))
 
     def unchanged_heir_of(self, row: TableRow) -> TableId | None:
-        """Return the table in whose place one was made that nothing changed since; None: there is none."""
+        """Return the original of a recreated table that nobody changed since; None: it has none."""
         for made_by, note in self._restores():
             was = next((one for one, uuid in note.heirs.items() if uuid == row.uuid), None)
             if was is not None:

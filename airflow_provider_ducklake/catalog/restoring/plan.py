@@ -1,4 +1,4 @@
-"""What a restore has to do: planned from what the catalog says of then and now, and from files."""
+"""What a restore has to do: planned from the catalog at both snapshots, and from files."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def find_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> P
 def _as_they_were(
     pairs: Iterable[Pair[TableRow]], doubtful: Collection[Pair[TableRow]], then: Snapshot
 ) -> Iterator[NoteRestored]:
-    """Yield the tables that are known to be as they were; one made of a table of then, as it was made."""
+    """Yield the tables that are known to be as they were; a recreated one, as it was recreated."""
     for pair in pairs:
         if pair.now is not None and pair not in doubtful:
             as_of = then.id if pair.then is not None else pair.now.begin_snapshot

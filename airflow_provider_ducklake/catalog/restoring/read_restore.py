@@ -56,7 +56,8 @@ _COMMENT = "comment"
 class TableHistory:
     """A table then and now (None: it was dropped), each as a snapshot reads it.
 
-    ``row`` is the table's row of then, ``since`` says since when its columns of then are as they were.
+    ``row`` is the table's catalog row at that snapshot, ``since`` the snapshot since which its columns are
+    unchanged.
     ``inlined`` are the catalog tables with rows that come or go, ``returning`` the rows that come back, and
     ``retyped`` the leaf columns that had another type since. ``has_layout``: rows of DuckDB's small inserts
     fit the newest catalog table that there is for them.

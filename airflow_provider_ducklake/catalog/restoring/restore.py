@@ -57,7 +57,7 @@ def restore(
         SnapshotNotFoundError: the snapshot has expired, or never was.
         TableNotFoundError, SchemaNotFoundError: nothing of that name was there then.
         AlreadyExistsError: its name has been given to something else.
-        StorageError: a file of then is gone; nothing was changed.
+        StorageError: a file of that snapshot is gone; nothing was changed.
         TransactionConflictError: a table was changed meanwhile; nothing was changed.
         CommitStateUnknownError: the connection broke during COMMIT.
         CatalogRefusedError: the database's user may not create our table of restores; nothing was copied.

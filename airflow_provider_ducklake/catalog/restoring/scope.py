@@ -70,7 +70,7 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is to be restored; ``homes`` are those of the schemas of then."""
+    """What is to be restored; ``homes`` are those of the schemas at that snapshot."""
 
     tables: tuple[Pair[TableRow], ...]
     homes: Mapping[SchemaId, Home]
@@ -79,7 +79,7 @@ class Scope:
     schemas: tuple[CreateSchema | DropSchema, ...] = ()
 
     def moves(self, row: TableRow) -> bool:
-        """Whether a table of then cannot come back under its id: its schema has another one."""
+        """Whether a table of that snapshot cannot come back under its id: its schema has another one."""
         return self.homes[row.schema.id].ref != row.schema.id
 
 
@@ -167,7 +167,7 @@ def _homes(  # noqa: PLR0913 - which schemas, of when, and what makes them the s
     *,
     alike: Callable[[str], str],
 ) -> tuple[dict[SchemaId, Home], tuple[CreateSchema, ...]]:
-    """Return which schema each schema of then is: itself, one of its name, or one that is to be created.
+    """Return the schema that takes each one's place: itself, one of its name, or one to be created.
 
     Names are the same of which ``alike`` makes the same.
     """

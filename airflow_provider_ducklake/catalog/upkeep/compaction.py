@@ -131,7 +131,7 @@ def as_planned(
     """Return those of the files whose sources are what they were when they were read, each source once.
 
     Where a task ran twice, two files are made of the same sources: the first counts.
-    What was rewritten has the columns of then, and has to be of a table that has them still: readers take the
+    What was rewritten has the columns of its base snapshot, which the table must still have: readers take the
     columns of a file for those of its first snapshot. What was merged is as old as its rows.
     """
     sources = [one for file in files for one in file.sources]

@@ -1,4 +1,4 @@
-"""Move rows and deletes that lie in the catalog into files, without that any reader sees a difference.
+"""Move inlined rows and deletes to Parquet files; no snapshot changes for any reader.
 
 Rows pass through this process, as they come from its database. What was committed meanwhile and does not go
 together with a table's flush makes that table be read again; nothing of it has landed then.

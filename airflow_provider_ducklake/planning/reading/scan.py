@@ -42,7 +42,7 @@ class ScanPlan:
     """The rows that are the table: of its files, all but those at ``inlined_deletes``, and inlined ones.
 
     With ``where`` only those for which it is true: ``files`` are those that may hold such rows.
-    ``columns_since`` is for each column and nested field the snapshot that gave it its name and type of now:
+    ``columns_since`` is for each column and nested field the snapshot that gave it its current name and type:
     what DuckLake wrote after it has the field so. A field that is not in it may differ in any file.
     """
 

@@ -2,7 +2,7 @@
 
 *Source:* the reference's ``ducklake_merge_adjacent_files`` and ``ducklake_rewrite_data_files`` (dossier §9.1,
 §9.2). It goes by schema versions, where ours are the table's columns: a version that changed only sort keys,
-or another table, divides nothing. What is rewritten has the columns of now, whatever its files had.
+or another table, divides nothing. What is rewritten has the current columns, whatever its files had.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def compare_files(
 
 
 def _is_same(file: LiveDataFile, now: LiveDataFile, then: TableSnapshot) -> bool:
-    """Whether both have the same rows; a delete file with an id of then has no positions of later ones."""
+    """Whether both have the same rows; a delete file with an id of that snapshot has no later positions."""
     deletes = [one.id for one in (*file.older_delete_files, *filter(None, [file.delete_file]))]
     still = [one.id for one in (*now.older_delete_files, *filter(None, [now.delete_file]))]
     is_old = all(one < then.snapshot.next_file_id for one in deletes)
@@ -192,7 +192,7 @@ def outdated_columns(
     """Return the columns that some copy may have by another name or type than the table.
 
     ``since`` says since when columns are as they are. A copy is as young as its snapshot, so that readers
-    would take it for one with the columns of now: these columns have to begin with it.
+    would take it for one with the current columns, which have to begin with it.
     """
     oldest = min((file.begin_snapshot for file in copied if file.mapping_id is None), default=None)
     if oldest is None:

@@ -214,7 +214,7 @@ class CompactionSource:
     """Files of a table, and which of them become one.
 
     The new files lie in a directory named by ``staging_id``: they outlive the job, and are committed also
-    where it fails before it has made all of them. ``partition_id`` is that of the partition keys of now,
+    where it fails before it has made all of them. ``partition_id`` is that of the current partition keys,
     by which the folders of the table are named.
     """
 

@@ -1,6 +1,6 @@
 """How data files store the columns to read, and which of them Spark's own reader can read together.
 
-A file that DuckLake wrote since its columns have their names and types of now holds them so. What an older
+Files written after the last rename or type change already have the current columns. What an older
 file holds, or one of others, its footer says.
 """
 
@@ -68,7 +68,7 @@ class Layout:
 
 
 def present_layout(columns: Sequence[Column]) -> Layout | None:
-    """Return the layout of files with the columns' names and types of now; None: Spark cannot read it."""
+    """Return the layout of files with the current names and types of columns; None: Spark cannot read it."""
     try:
         return Layout(tuple(_present(column) for column in columns))
     except _NotNativeError:

@@ -57,7 +57,7 @@ def parse_query(text: str, default_schema: str = DEFAULT_SCHEMA) -> SparkQuery:
     """Return a query alone, as that of a view.
 
     Raises:
-        InvalidStatementError: it is none.
+        InvalidStatementError: it is not a query.
     """
     return _Reader(text, (0, len(text)), 1, set(), default_schema).query_alone()
 

@@ -1,4 +1,4 @@
-"""Copy a file: within its store, without that its bytes come here, where the store can do that."""
+"""Copy a file, server-side where the store supports it."""
 
 from __future__ import annotations
 
