@@ -2,10 +2,10 @@ r"""Defaults of columns: what the catalog keeps for a value or an SQL expression
 
 ``default_value`` is the text of the literal as it was written, ``initial_default`` the column type's own text
 of the same value, which rows of files written before the column take. An expression has no initial default.
-*Source:* what the reference stores for ``DEFAULT`` (probed on 1.5.5); dossier §3.1. Unlike the reference we
-round nothing: a literal that its column cannot hold exactly is refused. And where it makes an expression of
-a typed literal (``true``, ``DATE '2024-01-01'``), we store what it stores for the same text in quotes, which
-every client can read.
+*Source:* what the reference stores for ``DEFAULT`` (probed on 1.5.5); docs/sources.md, DDL. Unlike the
+reference we round nothing: a literal that its column cannot hold exactly is refused. And where it makes an
+expression of a typed literal (``true``, ``DATE '2024-01-01'``), we store what it stores for the same text in
+quotes, which every client can read.
 """
 
 from __future__ import annotations

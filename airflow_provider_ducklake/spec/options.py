@@ -1,7 +1,7 @@
 """Options of a lake: names, defaults, checks, and the order in which scopes answer.
 
-*Source:* ``ducklake_metadata``; dossier §1.3. Values are texts in the catalog; an option's rows live at
-global, schema or table scope and the narrowest one counts.
+*Source:* ``ducklake_metadata``; docs/sources.md, options. Values are texts in the catalog; an option's rows
+live at global, schema or table scope and the narrowest one counts.
 """
 
 from __future__ import annotations

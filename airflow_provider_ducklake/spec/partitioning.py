@@ -1,7 +1,7 @@
 """Partition specs: transforms, how users write them, and the exact text of their values.
 
-*Source:* DuckLake spec "Partitioning"; dossier §3.3 for calendar parts, value texts and what ``bucket``
-hashes.
+*Source:* DuckLake spec "Partitioning"; docs/sources.md, DDL for calendar parts, value texts and what
+``bucket`` hashes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Columns with their field ids, and tables as trees of them.
 
 A column's id is its Parquet field id: unique in its table for ever, from 1, a parent before its children.
-*Source:* DuckLake spec ``ducklake_column``; dossier §3.1.
+*Source:* DuckLake spec ``ducklake_column``; docs/sources.md, DDL.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sort keys of a table, as the catalog keeps them and as users write them.
 
-*Source:* ``ducklake_sort_expression``; dossier §3.
+*Source:* ``ducklake_sort_expression``; docs/sources.md, DDL.
 """
 
 from __future__ import annotations

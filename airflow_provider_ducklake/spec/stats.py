@@ -2,7 +2,8 @@
 
 A bound of ``None`` means *unknown* (or *no value at all*), never zero. Table statistics must cover the live
 data or have no row for the column: a row without bounds over data with values makes DuckDB lose rows after
-its next insert, so unknown absorbs. *Source:* observed behaviour of the reference (dossier §4.1, §13 G2).
+its next insert, so unknown absorbs. *Source:* observed behaviour of the reference (docs/sources.md, inserts
+and known faults).
 """
 
 from __future__ import annotations

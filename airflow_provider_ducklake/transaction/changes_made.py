@@ -5,7 +5,7 @@ QualifiedName(schema='s,1', name='we"ird')
 >>> format_changes(parse_changes('created_schema:"main",deleted_from_table:1'))
 'created_schema:"main",deleted_from_table:1'
 
-*Source:* the words and their order as the reference writes them (dossier §3).
+*Source:* the words and their order as the reference writes them (docs/sources.md, DDL).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which changes, committed by others since our plan, ours do not go together with.
 
 ``CONFLICTS[ours][theirs]`` says what makes the pair a conflict; a pair that it does not name is one as soon
-as both sides touch the same object. *Source:* the verdicts of the reference on every ordered pair (dossier
-§10.2); where the reference's verdict loses something, ours is a conflict.
+as both sides touch the same object. *Source:* the verdicts of the reference on every ordered pair
+(docs/sources.md, commits); where the reference's verdict loses something, ours is a conflict.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ _GONE = -1
 def check_targets(change: OfTable, facts: LockedFacts) -> None:
     """Compare the data files that lose rows with what they were when we planned: the conflict of same file.
 
-    The reference compares less, and loses deletes by it (dossier §10.4).
+    The reference compares less, and loses deletes by it (docs/sources.md, commits).
 
     Raises:
         TransactionConflictError: a file is gone, or got other deletes since.

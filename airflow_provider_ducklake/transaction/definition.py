@@ -1,6 +1,6 @@
 """What a table is besides its rows, and the changes that make another of it.
 
-*Source:* what the reference allows and writes for each ALTER (dossier §3; probed on 1.5.5).
+*Source:* what the reference allows and writes for each ALTER (docs/sources.md, DDL; probed on 1.5.5).
 """
 
 from __future__ import annotations

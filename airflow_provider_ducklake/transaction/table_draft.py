@@ -1,7 +1,7 @@
 """A table as a transaction will leave it, and the changes that lead there.
 
 Every edit returns a new draft; what counts is the difference between the first and the last one.
-*Source:* what the reference allows and writes for each ALTER (dossier §3; probed on 1.5.5).
+*Source:* what the reference allows and writes for each ALTER (docs/sources.md, DDL; probed on 1.5.5).
 """
 
 from __future__ import annotations

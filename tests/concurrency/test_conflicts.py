@@ -216,7 +216,7 @@ BETTER = {
     **{
         ("rename table", name): (
             "conflict",
-            "the reference leaves a table without columns (dossier §10.4, 3)",
+            "the reference leaves a table without columns",
         )
         for name in ("drop table", "replace table")
     },
@@ -229,15 +229,15 @@ BETTER = {
         for name in ("drop view", "replace view", "drop the schema")
     },
     **{
-        ("inlined delete", name): ("conflict", "the reference loses the delete (dossier §10.4, 2)")
+        ("inlined delete", name): ("conflict", "the reference loses the delete")
         for name in ("merge", "rewrite")
     },
     **{
-        ("inlined delete", name): ("conflict", "the reference then counts the row twice (dossier §10.4, 5)")
+        ("inlined delete", name): ("conflict", "the reference then counts the row twice")
         for name in ("delete", "delete everything", "update", "flush of deletes")
     },
     **{
-        ("delete", name): ("conflict", "the reference then counts the row twice (dossier §10.4, 5)")
+        ("delete", name): ("conflict", "the reference then counts the row twice")
         for name in ("inlined delete", "inlined update", "flush of deletes")
     },
     **{

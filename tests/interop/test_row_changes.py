@@ -317,7 +317,7 @@ def test_a_commit_that_fails_leaves_no_delete_file(sqlite_catalog, sqlite_lake):
 
 
 def test_the_reference_loses_deletes_of_a_file_that_had_some_and_we_do_not(postgres_catalog):
-    """Both deletes of the reference land, and rows count twice (dossier 10.4): ours is a conflict."""
+    """Both deletes of the reference land, and rows count twice: ours is a conflict."""
     with (
         Lake.create(postgres_catalog.sqlalchemy_url, postgres_catalog.data_path) as lake,
         open_lake(postgres_catalog, data_inlining_row_limit=0) as one,

@@ -3,7 +3,7 @@
 One commit is one SQL transaction with exactly one row in ``ducklake_snapshot``, whose primary key is the only
 lock that DuckDB respects. Our own writers queue on the dialect's commit lock first, so among themselves they
 never lose a race. Everything is recomputed on every attempt: ids, row ids, statistics, conflicts. *Source:*
-dossier §10.
+docs/sources.md, commits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How a logical column of the catalog is stored per database; nothing else branches on that.
 
 Python values on both sides: int, bool, str, aware UTC ``datetime``; UUIDs are their dashed lower-case text.
-*Source:* the declared types of catalogs that the reference made (dossier §1.2).
+*Source:* the declared types of catalogs that the reference made (docs/sources.md, databases).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The catalog's tables and columns, once, for every spec version; in the reference's column order.
 
 DuckDB inserts by position, so the order is part of the format. *Source:* DuckLake spec "Tables"; catalogs
-made by the reference (dossier §1.1, §1.4).
+made by the reference (docs/sources.md, catalog tables and versions).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A new catalog: its tables and the rows of snapshot 0.
 
-*Source:* what the reference leaves after ATTACH (dossier §2).
+*Source:* what the reference leaves after ATTACH (docs/sources.md, new catalogs).
 """
 
 from __future__ import annotations

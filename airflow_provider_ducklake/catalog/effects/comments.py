@@ -1,4 +1,4 @@
-"""Statements of comments, which the catalog keeps as tags. *Source:* dossier §3."""
+"""Statements of comments, which the catalog keeps as tags. *Source:* docs/sources.md, DDL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Statements of files in the place of others. *Source:* rows the reference writes (dossier §9.1)."""
+"""Statements of files in the place of others.
+
+*Source:* rows the reference writes (docs/sources.md, maintenance).
+"""
 
 from __future__ import annotations
 

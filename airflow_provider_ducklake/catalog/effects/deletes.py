@@ -1,4 +1,4 @@
-"""Statements of deleted rows. *Source:* rows the reference writes (dossier §5, §6)."""
+"""Statements of deleted rows. *Source:* rows the reference writes (docs/sources.md, deletes and inlining)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Statements of appended data files and of the statistics they widen.
 
-*Source:* dossier §4.1, §12, §13 G1, G2.
+*Source:* docs/sources.md, inserts, added files and known faults.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Statements of files in the place of inlined rows. *Source:* rows the reference writes (dossier §6)."""
+"""Statements of files in the place of inlined rows.
+
+*Source:* rows the reference writes (docs/sources.md, inlining).
+"""
 
 from __future__ import annotations
 

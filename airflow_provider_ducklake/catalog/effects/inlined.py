@@ -1,4 +1,7 @@
-"""Statements of rows kept in the catalog, and of the tables that hold them. *Source:* dossier §6."""
+"""Statements of rows kept in the catalog, and of the tables that hold them.
+
+*Source:* docs/sources.md, inlining.
+"""
 
 from __future__ import annotations
 

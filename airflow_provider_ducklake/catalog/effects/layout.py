@@ -1,4 +1,4 @@
-"""Statements of partition and sort keys. *Source:* rows the reference writes (dossier §3)."""
+"""Statements of partition and sort keys. *Source:* rows the reference writes (docs/sources.md, DDL)."""
 
 from __future__ import annotations
 

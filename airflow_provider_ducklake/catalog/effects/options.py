@@ -1,4 +1,4 @@
-"""Statements of options that go over to another table or schema. *Source:* dossier §1.3."""
+"""Statements of options that go over to another table or schema. *Source:* docs/sources.md, options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements of the statistics that added rows widen. *Source:* dossier §4.1, §13 G1, G2."""
+"""Statements of the statistics that added rows widen. *Source:* docs/sources.md, inserts and known faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Statements of changes to tables and their columns. *Source:* rows the reference writes (dossier §3)."""
+"""Statements of changes to tables and their columns.
+
+*Source:* rows the reference writes (docs/sources.md, DDL).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What the rows of an older catalog say in 1.0: the values of columns that it did not have.
 
 A handful of statements each, all in one transaction. They find all columns of 1.0, beside those that it
-dropped. *Source:* dossier §1.4.
+dropped. *Source:* docs/sources.md, versions.
 """
 
 from __future__ import annotations

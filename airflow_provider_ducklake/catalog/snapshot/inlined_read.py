@@ -1,7 +1,7 @@
 """Rows and deletes of a table that lie in catalog tables, as one snapshot shows them.
 
 An inlined table has the columns of the schema version that it is named after. A name there means the column
-that had it then. *Source:* observed behaviour of the reference (dossier §6).
+that had it then. *Source:* observed behaviour of the reference (docs/sources.md, inlining).
 """
 
 from __future__ import annotations

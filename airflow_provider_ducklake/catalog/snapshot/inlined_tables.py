@@ -1,6 +1,7 @@
 """The dynamic catalog tables that hold inlined rows and inlined deletes.
 
-*Source:* the tables that the reference creates for a column of each type (dossier §1.1, §6).
+*Source:* the tables that the reference creates for a column of each type (docs/sources.md, catalog tables and
+inlining).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Delete files that wait for it: an expiry or a compaction has scheduled them, and readers had their time.
 
 A file goes before its row: what was broken off is done again. A file that a row of the lake still names
-stays, whoever scheduled it. *Source:* the reference's ``ducklake_cleanup_old_files`` (dossier §9.4).
+stays, whoever scheduled it. *Source:* the reference's ``ducklake_cleanup_old_files`` (docs/sources.md,
+maintenance).
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Files are scheduled for deletion, never deleted here. Many snapshots expire in parts, each a transaction, so
 that writers need not wait for all; what remains to be done after a failure the next run does. *Source:* the
-reference's ``ducklake_expire_snapshots`` (dossier §9.3); times are compared as times, also on SQLite.
+reference's ``ducklake_expire_snapshots`` (docs/sources.md, maintenance); times are compared as times, also on
+SQLite.
 """
 
 from __future__ import annotations

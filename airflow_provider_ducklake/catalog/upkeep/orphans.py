@@ -2,7 +2,7 @@
 
 A file that was just written looks the same, so only those of a certain age go, none of a job that may still
 commit, and none at all where another lake seems to keep its files there. *Source:* the reference's
-``ducklake_delete_orphaned_files`` (dossier §9.5), which has the age alone.
+``ducklake_delete_orphaned_files`` (docs/sources.md, maintenance), which has the age alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The least and the greatest value of a column, where statistics of files say them exactly.
 
 Statistics may be wider than the values: texts are cut, rows were deleted, NaN is left out, another type was
-written. Then nothing is said. *Source:* statistics that the reference writes (dossier §4.1, §4.2).
+written. Then nothing is said. *Source:* statistics that the reference writes (docs/sources.md, inserts).
 """
 
 from __future__ import annotations

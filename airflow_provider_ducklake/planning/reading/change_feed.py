@@ -1,4 +1,7 @@
-"""What to read to know how the rows of a table changed between two snapshots. *Source:* dossier §7."""
+"""What to read to know how the rows of a table changed between two snapshots.
+
+*Source:* docs/sources.md, change feed.
+"""
 
 from __future__ import annotations
 

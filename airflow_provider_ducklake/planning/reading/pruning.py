@@ -3,7 +3,7 @@
 What speaks of a file: the bounds and counts of its columns, the values of its partition, the folders that it
 lies in. Each may be unknown, and then the file stays. Bounds were written for the type that the column had
 then, which is not known here; they are read so that they hold for every type that can have become today's.
-*Source:* dossier §3.2, §3.3, §4.2; statistics that the reference writes.
+*Source:* docs/sources.md, DDL and inserts; statistics that the reference writes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Which snapshots wake a watcher of one table.
 
 Compaction never does. The reference records a flush of inlined deletes as a plain ``deleted_from_table``; it
-is told apart by its delete files, which all carry older snapshot ids. *Source:* dossier §3, §6.
+is told apart by its delete files, which all carry older snapshot ids. *Source:* docs/sources.md, DDL and
+inlining.
 """
 
 from __future__ import annotations

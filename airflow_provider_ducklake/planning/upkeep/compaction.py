@@ -1,8 +1,9 @@
 """Which files become one: bins of adjacent files, and what their rows say of the file that is made of them.
 
-*Source:* the reference's ``ducklake_merge_adjacent_files`` and ``ducklake_rewrite_data_files`` (dossier §9.1,
-§9.2). It goes by schema versions, where ours are the table's columns: a version that changed only sort keys,
-or another table, divides nothing. What is rewritten has the current columns, whatever its files had.
+*Source:* the reference's ``ducklake_merge_adjacent_files`` and ``ducklake_rewrite_data_files``
+(docs/sources.md, maintenance). It goes by schema versions, where ours are the table's columns: a version that
+changed only sort keys, or another table, divides nothing. What is rewritten has the current columns, whatever
+its files had.
 """
 
 from __future__ import annotations

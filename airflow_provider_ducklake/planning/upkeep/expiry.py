@@ -1,6 +1,6 @@
 """Which snapshots an expiry removes, and what nobody can see any more then.
 
-*Source:* the reference's ``ducklake_expire_snapshots`` (dossier §9.3).
+*Source:* the reference's ``ducklake_expire_snapshots`` (docs/sources.md, maintenance).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is wrong with a lake: findings, each of a kind that has a code and a remedy.
 
-*Source:* the invariants that the reference relies on (dossier §0, §13).
+*Source:* the invariants that the reference relies on (docs/sources.md, known faults).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What older catalogs left open and 1.0 asks for: pure rules of the migration.
 
-*Source:* dossier §1.4, and what the reference writes for the same history in 1.0.
+*Source:* docs/sources.md, versions, and what the reference writes for the same history in 1.0.
 """
 
 from __future__ import annotations

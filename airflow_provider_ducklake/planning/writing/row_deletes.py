@@ -1,6 +1,6 @@
 """How given rows of a table are deleted: as marks in the catalog, by delete files, or with their whole file.
 
-*Source:* what the reference does (dossier §5, §6).
+*Source:* what the reference does (docs/sources.md, deletes and inlining).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Spark's ``hash`` is the same function with seed 42, chained: each argument's hash is the next one's seed. A
 constant whose hash is 0 therefore resets the seed. For bytes Spark mixes the last, incomplete word in its
 own way, so the hash of the whole words is taken, its final mixing undone, and the rest mixed in as murmur3
-does. *Source:* dossier §3.3.
+does. *Source:* docs/sources.md, DDL.
 """
 
 from __future__ import annotations

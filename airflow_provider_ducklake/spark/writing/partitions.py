@@ -1,7 +1,7 @@
 """Partitioned writes: keys that bring equal values together, and the catalog's text of each file's values.
 
 Key columns only decide which rows share a file; the texts come from a row of the file itself, by
-``spec.partitioning.partition_value``. *Source:* dossier §3.3.
+``spec.partitioning.partition_value``. *Source:* docs/sources.md, DDL.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Paths of the catalog: relative or absolute, directory names, and the schemes of object stores.
 
 A file's location is ``data_path`` + schema path + table path + file path, each step only while the lower one
-is marked relative; directories end in ``/`` and are joined plainly. *Source:* dossier §2.
+is marked relative; directories end in ``/`` and are joined plainly. *Source:* docs/sources.md, new catalogs.
 """
 
 from __future__ import annotations

@@ -303,8 +303,8 @@ def check_storable(type_: DuckLakeType, where: str) -> None:
 def can_promote(old: DuckLakeType, new: DuckLakeType) -> bool:
     """Whether a column may be widened from ``old`` to ``new`` without losing a value.
 
-    The documented safe set of the format, a subset of what the reference's implicit casts allow (dossier
-    §3.2).
+    The documented safe set of the format, a subset of what the reference's implicit casts allow
+    (docs/sources.md, DDL).
     """
     if old == new:
         return True

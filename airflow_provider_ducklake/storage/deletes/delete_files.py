@@ -1,8 +1,8 @@
 """Delete files: the positions of a data file's deleted rows, with the snapshots that deleted them.
 
-*Source:* what the reference writes and reads (dossier §5). The columns that name rows have the ids and the
-nullability that Iceberg's specification gives them. The reference writes other ids, by which Iceberg finds no
-column (its issue 378), and reads columns by their place.
+*Source:* what the reference writes and reads (docs/sources.md, deletes). The columns that name rows have the
+ids and the nullability that Iceberg's specification gives them. The reference writes other ids, by which
+Iceberg finds no column (its issue 378), and reads columns by their place.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The file is a bare ``deletion-vector-v1`` blob of Iceberg's, without the Puffin container that its name
 promises: length (4 bytes, big-endian) of magic and payload, magic, payload, CRC-32 of magic and payload (4
 bytes, big-endian). The payload is a 64-bit Roaring bitmap in the portable layout. *Source:* files that the
-reference writes (dossier §5.6); the Puffin specification.
+reference writes (docs/sources.md, deletes); the Puffin specification.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Each row, and so each version of an updated one, has a place in a file, with the id that it had, the snapshot
 that it came by, and in the delete file of that file the one that ended it. *Source:* the files of the
-reference's ``ducklake_flush_inlined_data`` (dossier §6), which of a row that was updated twice says that both
-versions ended by the second update.
+reference's ``ducklake_flush_inlined_data`` (docs/sources.md, inlining), which of a row that was updated twice
+says that both versions ended by the second update.
 """
 
 from __future__ import annotations

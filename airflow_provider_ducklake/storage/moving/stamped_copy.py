@@ -1,7 +1,7 @@
 """A copy of a data file that says of each row which snapshot it came by.
 
 The rows keep their order, so row ids and delete files that count rows still fit; all columns stay, with
-their names, ids and types. *Source:* the merged files of the reference (dossier §9.1).
+their names, ids and types. *Source:* the merged files of the reference (docs/sources.md, maintenance).
 """
 
 from __future__ import annotations

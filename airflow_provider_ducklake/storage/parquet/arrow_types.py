@@ -95,7 +95,7 @@ def _field(column: Column, field_ids: bool, type_of: TypeOf, *, nullable: bool =
 
 
 def _nested_type(column: Column, field_ids: bool, type_of: TypeOf) -> pa.DataType:  # noqa: FBT001
-    # Nullability of nested fields is advisory in the catalog (dossier §3.1).
+    # Nullability of nested fields is advisory in the catalog (docs/sources.md, DDL).
     match column.type:
         case ScalarType():
             return type_of(column.type)

@@ -1,7 +1,7 @@
 """Which column of a table each field of a data file is, as Parquet field ids.
 
 A file that DuckLake writes carries the ids. Files of others have a name mapping in the catalog. *Source:*
-what the reference reads (dossier §4.3).
+what the reference reads (docs/sources.md, inserts).
 """
 
 from __future__ import annotations

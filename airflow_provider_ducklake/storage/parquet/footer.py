@@ -1,7 +1,7 @@
 """DuckLake ↔ Parquet footers: sizes, counts and column statistics, by field id.
 
-*Source:* texts and counts as the reference's ``ducklake_file_column_stats`` (dossier §4.1, §4.2). What a
-footer does not say is unknown (None), never a guess.
+*Source:* texts and counts as the reference's ``ducklake_file_column_stats`` (docs/sources.md, inserts). What
+a footer does not say is unknown (None), never a guess.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Parquet files that others wrote, as a table's data files: mapped by name, judged by their footers alone.
 
-*Source:* what the reference's ``ducklake_add_data_files`` accepts and writes (dossier §4.3, §12; probed on
-1.5.5). It adds some files that it then misreads; those are refused, or their bounds left unknown.
+*Source:* what the reference's ``ducklake_add_data_files`` accepts and writes (docs/sources.md, inserts and
+added files; probed on 1.5.5). It adds some files that it then misreads; those are refused, or their bounds
+left unknown.
 """
 
 from __future__ import annotations

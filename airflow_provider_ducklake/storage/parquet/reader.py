@@ -1,7 +1,8 @@
 """Small reads without Spark: one data file into an Arrow table of the table's current schema.
 
 Columns are matched by field id at every nesting level. A column that the file lacks has its initial default,
-one that was promoted since is cast. *Source:* what the reference reads from the same files (dossier §4.3).
+one that was promoted since is cast. *Source:* what the reference reads from the same files (docs/sources.md,
+inserts).
 """
 
 from __future__ import annotations

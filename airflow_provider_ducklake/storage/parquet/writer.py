@@ -1,7 +1,7 @@
 """The one Parquet writer: Arrow batches in, finished data files with exact statistics out.
 
 Used by the hook, by Spark's Arrow engine and by compaction. It needs pyarrow only, neither pandas nor numpy.
-*Source:* types and field ids as the reference's files (dossier §4.1, §4.2); encodings from measurement.
+*Source:* types and field ids as the reference's files (docs/sources.md, inserts); encodings from measurement.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rows as the cells of an inlined table, the way back, and what they add to a table's statistics.
 
-*Source:* what the reference stores for each type on SQLite and PostgreSQL, and reads back (dossier §6). Row
-counts are small: everything here goes value by value.
+*Source:* what the reference stores for each type on SQLite and PostgreSQL, and reads back (docs/sources.md,
+inlining). Row counts are small: everything here goes value by value.
 """
 
 from __future__ import annotations

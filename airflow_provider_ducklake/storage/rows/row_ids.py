@@ -1,6 +1,6 @@
 """Which rows of a data file have given row ids: rows that were updated, merged or flushed keep theirs.
 
-*Source:* DuckLake's reserved field id, which is Iceberg's ``_row_id`` (dossier §5.5).
+*Source:* DuckLake's reserved field id, which is Iceberg's ``_row_id`` (docs/sources.md, deletes).
 """
 
 from __future__ import annotations

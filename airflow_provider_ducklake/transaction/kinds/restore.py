@@ -54,9 +54,9 @@ class RestoreRows(OfAnyTable):
     """Rows of a table that come back as snapshot ``as_of`` had them, in new files and in the catalog.
 
     ``schema`` is the table's at the commit, ``column_stats`` what is said of each batch of rows that come
-    back to the catalog. ``retyped`` are leaf columns that had another type since,
-    whose old bounds do not hold. Of a new table they are those that ever had one, ``next_row_id`` is where the rows to come go on, and
-    ``heir_of`` is the table whose rows it takes over.
+    back to the catalog. ``retyped`` are leaf columns that had another type since, whose old bounds do not
+    hold. Of a new table they are those that ever had one, ``next_row_id`` is where the rows to come go
+    on, and ``heir_of`` is the table whose rows it takes over.
     """
 
     as_of: SnapshotId
