@@ -70,7 +70,7 @@ def test_each_verb_is_one_snapshot(session, spark, lake, sqlite_catalog):
 
 def test_compaction_and_flush(session, spark, lake, sqlite_catalog):
     for ids in [(0, 4), (1,), (2,), (3,)]:
-        session.insert("main.t", rows(spark, *ids))
+        session.insert("main.t", rows(spark, *ids).coalesce(1))
     session.delete("main.t", "id = 0")
 
     assert session.merge_adjacent_files("main.t")["files_created"] == 1
