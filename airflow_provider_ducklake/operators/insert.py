@@ -54,7 +54,8 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
     :param zorder_by: up to eight columns by which rows that are near each other in all of them come into the
         same files, instead of by the table's sort keys; the job reads the source three times. (templated)
     :param engine: ``auto``, ``native`` (Spark's Parquet writer) or ``arrow`` (for lists, maps, uuids, …).
-    :param on_clear: see ``DuckLakeSparkOperator``; so is ``stage_only``. (templated)
+    :param on_clear: see ``DuckLakeSparkOperator``. (templated)
+    :param stage_only: leave the commit to a ``DuckLakeCommitOperator``; see ``DuckLakeSparkOperator``.
     :return: ``{"table": "sales.orders", "snapshot_id": 43, "rows_added": 3, "files_added": 1,
         "bytes_added": 700, "already_committed": False}``; ``snapshot_id`` is None where nothing was
         committed. Where an earlier try had committed it is that try's, with files and bytes None. With
