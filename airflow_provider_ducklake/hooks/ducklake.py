@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.commit_key import CommitKey
     from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot, JsonValue
     from airflow_provider_ducklake.writes.session import LakeSession
-    from airflow_provider_ducklake.writes.staged import Staged
+    from airflow_provider_ducklake.writes.staging.staged import Staged
 
 _TEST_TIMEOUT_SECONDS = 5
 
@@ -162,7 +162,7 @@ class DuckLakeHook(BaseHook):
         With ``staged``, what tasks with ``stage_only=True`` returned, as the newest snapshot would have the
         table were those of them to this table committed.
         """
-        from airflow_provider_ducklake.writes.staged import read_staged  # noqa: PLC0415 - not always
+        from airflow_provider_ducklake.writes.staging.staged import read_staged  # noqa: PLC0415 - not always
 
         lake = self.lake()
         return lake.read_arrow(table, at=at, columns=columns, where=where, staged=read_staged(lake, staged))

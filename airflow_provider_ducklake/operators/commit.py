@@ -62,7 +62,7 @@ class DuckLakeCommitOperator(DuckLakeOperator):
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:
         """Commit, or find that an earlier try did."""
-        from airflow_provider_ducklake.writes.commit_staged import check_given  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.writes.staging.commit_staged import check_given  # noqa: PLC0415 - heavy
 
         check_given(self.staged)
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook, verbs_logged_by(self.log):
@@ -71,7 +71,7 @@ class DuckLakeCommitOperator(DuckLakeOperator):
 
     def run(self, lake: Lake, identity: CommitIdentity) -> dict[str, Any]:
         """Commit on an open lake."""
-        from airflow_provider_ducklake.writes.commit_staged import commit_staged  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.writes.staging.commit_staged import commit_staged  # noqa: PLC0415 - heavy
         from airflow_provider_ducklake.writes.verb import Commit  # noqa: PLC0415 - heavy
 
         on_clear = parse_on_clear(self.on_clear)
@@ -102,7 +102,7 @@ class DuckLakeDiscardStagedOperator(DuckLakeOperator):
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
         """Discard, and say what was."""
-        from airflow_provider_ducklake.writes.staged import discard, uris_of_ended  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.writes.staging.staged import discard, uris_of_ended  # noqa: PLC0415 - heavy
 
         uris = uris_of_ended(self.staged)
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:

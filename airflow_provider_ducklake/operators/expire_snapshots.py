@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.operators.ages import parse_age, parse_span
 from airflow_provider_ducklake.operators.base import DuckLakeOperator, no_retry_on_user_errors, parse_flag
 from airflow_provider_ducklake.planning.upkeep.retention import MIN_RETENTION, NO_FLOOR
+from airflow_provider_ducklake.writes.arguments import parse_age, parse_span
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -8,14 +8,14 @@ from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.base import check_on_clear, refuse_staging
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.spec.commit_key import OnClear
-from airflow_provider_ducklake.writes.given_rows import GivenRows
-from airflow_provider_ducklake.writes.merge_arguments import (
+from airflow_provider_ducklake.writes.arguments import (
     SOURCE_ALIAS,
     TARGET_ALIAS,
     check_aliases,
     check_has_clause,
     clauses_of,
 )
+from airflow_provider_ducklake.writes.given_rows import GivenRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

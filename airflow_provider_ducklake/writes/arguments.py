@@ -5,18 +5,26 @@ Imports nothing heavy: operators check them while DAG files are read.
 
 from __future__ import annotations
 
-from datetime import datetime
+import re
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.spec.options import parse_bytes
-from airflow_provider_ducklake.spec.types.times import parse_time
+from airflow_provider_ducklake.spec.types.times import parse_interval, parse_time, require_offset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
     from enum import StrEnum
+    from typing import Any, TypeAlias
 
     Word = TypeVar("Word", bound=StrEnum)
+    Clauses: TypeAlias = Sequence[Mapping[str, Any]]
+
+TARGET_ALIAS = "target"
+SOURCE_ALIAS = "source"
+_ALIAS = re.compile(r"[^\W\d]\w*")
 
 
 def parse_word(name: str, value: str, words: type[Word]) -> Word:
@@ -94,3 +102,76 @@ def is_template(value: object) -> bool:
 def names_of(value: str | Iterable[str]) -> tuple[str, ...]:
     """Return names of which one may be given alone."""
     return (value,) if isinstance(value, str) else tuple(value)
+
+
+def parse_age(name: str, value: object) -> timedelta | datetime | None:
+    """Return the interval before now, or the moment, that an argument means; None where it is not given.
+
+    Raises:
+        InvalidInputError: it is neither, or a time without an offset.
+    """
+    match value:
+        case None | timedelta():
+            return value
+        case datetime():
+            return require_offset(value)
+        case str() if value[:4].isdigit() and "-" in value:
+            return parse_time(value)
+        case str():
+            return parse_interval(value)
+        case _:
+            raise InvalidInputError(
+                f"{name} is {value!r}. Give a timedelta, a text such as '7 days', an aware datetime or ISO "
+                "time."
+            )
+
+
+def parse_span(name: str, value: object) -> timedelta:
+    """Return the interval that an argument means.
+
+    Raises:
+        InvalidInputError: it is not an interval.
+    """
+    match value:
+        case timedelta():
+            return value
+        case str():
+            return parse_interval(value)
+        case _:
+            raise InvalidInputError(f"{name} is {value!r}. Give a timedelta, or a text such as '24 hours'.")
+
+
+def clauses_of(given: Clauses, action: str, *, all_columns: bool) -> Clauses:
+    """Return the clauses of a kind; ``all_columns``: its short form, one clause for ``"*"``.
+
+    Raises:
+        InvalidInputError: both are given.
+    """
+    if all_columns and given:
+        raise InvalidInputError(
+            "update_all stands for when_matched, insert_all for when_not_matched: give one of each."
+        )
+    return [{action: "*"}] if all_columns else given
+
+
+def check_aliases(target: str, source: str) -> None:
+    """Refuse names that a text could not tell apart.
+
+    Raises:
+        InvalidInputError: says which names may be given.
+    """
+    if not (_ALIAS.fullmatch(target) and _ALIAS.fullmatch(source)) or fold(target) == fold(source):
+        raise InvalidInputError(
+            f"target_alias={target!r} and source_alias={source!r}: give two different names of letters and "
+            "digits."
+        )
+
+
+def check_has_clause(*clauses: Clauses) -> None:
+    """Refuse a merge without clauses.
+
+    Raises:
+        InvalidInputError: there are none.
+    """
+    if not any(clauses):
+        raise InvalidInputError("Nothing is to be done: give update_all, insert_all or a when_… clause.")

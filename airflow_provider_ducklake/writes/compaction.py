@@ -18,8 +18,8 @@ from airflow_provider_ducklake.planning.writing.write import RowOrder, plan_writ
 from airflow_provider_ducklake.spark.job.request import CompactionSource, JobRequest, job_directory
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.writes.arguments import names_of
-from airflow_provider_ducklake.writes.compacted import commit_compacted
 from airflow_provider_ducklake.writes.run import check, ran, remove_files
+from airflow_provider_ducklake.writes.staging.compacted import commit_compacted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.upkeep.compaction import Compaction
     from airflow_provider_ducklake.spec.names.identifiers import TableName
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot
-    from airflow_provider_ducklake.writes.compacted import CommittedCompaction
+    from airflow_provider_ducklake.writes.staging.compacted import CommittedCompaction
     from airflow_provider_ducklake.writes.verb import Submitter, Summary
 
 log = logging.getLogger(__name__)

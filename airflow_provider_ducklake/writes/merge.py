@@ -9,8 +9,7 @@ from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spark.job.request import Action, Clause, LakeSource, RowChangeSource, Step
 from airflow_provider_ducklake.spark.types.identifiers import quoted
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, quote
-from airflow_provider_ducklake.writes.arguments import parse_flag
-from airflow_provider_ducklake.writes.merge_arguments import SOURCE_ALIAS, TARGET_ALIAS
+from airflow_provider_ducklake.writes.arguments import SOURCE_ALIAS, TARGET_ALIAS, parse_flag
 from airflow_provider_ducklake.writes.row_changes import (
     check_columns,
     check_values,

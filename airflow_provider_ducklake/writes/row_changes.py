@@ -25,7 +25,7 @@ from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, spli
 from airflow_provider_ducklake.sql.spark.filters import readable_filter
 from airflow_provider_ducklake.sql.spark.unknown_columns import unknown_column
 from airflow_provider_ducklake.transaction.changes import AddDeletes, ReadRows
-from airflow_provider_ducklake.writes.merge_arguments import TARGET_ALIAS
+from airflow_provider_ducklake.writes.arguments import TARGET_ALIAS
 from airflow_provider_ducklake.writes.verb import Write
 
 if TYPE_CHECKING:

@@ -14,19 +14,19 @@ from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.consumption import Consumer
 from airflow_provider_ducklake.spec.names.identifiers import DEFAULT_SCHEMA
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.writes.compaction import Compact, compact
-from airflow_provider_ducklake.writes.delete import Delete
-from airflow_provider_ducklake.writes.given_rows import GivenRows
-from airflow_provider_ducklake.writes.insert import Insert
-from airflow_provider_ducklake.writes.insert_choice import InsertChoice, check_partition_by
-from airflow_provider_ducklake.writes.merge import Merge
-from airflow_provider_ducklake.writes.merge_arguments import (
+from airflow_provider_ducklake.writes.arguments import (
     SOURCE_ALIAS,
     TARGET_ALIAS,
     check_aliases,
     check_has_clause,
     clauses_of,
 )
+from airflow_provider_ducklake.writes.compaction import Compact, compact
+from airflow_provider_ducklake.writes.delete import Delete
+from airflow_provider_ducklake.writes.given_rows import GivenRows
+from airflow_provider_ducklake.writes.insert import Insert
+from airflow_provider_ducklake.writes.insert_choice import InsertChoice, check_partition_by
+from airflow_provider_ducklake.writes.merge import Merge
 from airflow_provider_ducklake.writes.run import run
 from airflow_provider_ducklake.writes.sql import Sql
 from airflow_provider_ducklake.writes.update import Update

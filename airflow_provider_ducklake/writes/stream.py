@@ -22,7 +22,7 @@ from airflow_provider_ducklake.spark.job.stream_io import StreamOwner
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.names.paths import directory_path, is_absolute
 from airflow_provider_ducklake.writes.run import check, ran, remove_files
-from airflow_provider_ducklake.writes.staged_batches import commit_batches
+from airflow_provider_ducklake.writes.staging.batches import commit_batches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.names.identifiers import TableName
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot
     from airflow_provider_ducklake.writes.given_rows import GivenRows
-    from airflow_provider_ducklake.writes.staged_batches import CommittedBatch
+    from airflow_provider_ducklake.writes.staging.batches import CommittedBatch
     from airflow_provider_ducklake.writes.verb import Resolve, Submitter, Summary
 
 log = logging.getLogger(__name__)

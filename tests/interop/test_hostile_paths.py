@@ -51,10 +51,10 @@ from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot
 from airflow_provider_ducklake.storage.deletes.delete_files import write_delete_file
 from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
-from airflow_provider_ducklake.writes.commit_staged import commit_writes
-from airflow_provider_ducklake.writes.compacted import CommittedCompaction, commit_compacted
-from airflow_provider_ducklake.writes.staged import discard, read_staged, tidy_up, uris_of_ended
-from airflow_provider_ducklake.writes.staged_batches import commit_batches
+from airflow_provider_ducklake.writes.staging.batches import commit_batches
+from airflow_provider_ducklake.writes.staging.commit_staged import commit_writes
+from airflow_provider_ducklake.writes.staging.compacted import CommittedCompaction, commit_compacted
+from airflow_provider_ducklake.writes.staging.staged import discard, read_staged, tidy_up, uris_of_ended
 from airflow_provider_ducklake.writes.verb import Commit
 from tests.interop.compacting import compacted_files
 from tests.interop.hostile import FOREIGN, Place

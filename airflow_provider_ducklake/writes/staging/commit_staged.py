@@ -16,7 +16,7 @@ from airflow_provider_ducklake.errors import (
 from airflow_provider_ducklake.planning.writing.staged import plan_stages
 from airflow_provider_ducklake.writes.replaced import announce_replaced
 from airflow_provider_ducklake.writes.run import announce_earlier
-from airflow_provider_ducklake.writes.staged import read_staged, tidy_up, uris_of
+from airflow_provider_ducklake.writes.staging.staged import read_staged, tidy_up, uris_of
 from airflow_provider_ducklake.writes.verb import numbers
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.spec.names.identifiers import FoldedName
     from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot, TableSnapshot
-    from airflow_provider_ducklake.writes.staged import Staged
+    from airflow_provider_ducklake.writes.staging.staged import Staged
     from airflow_provider_ducklake.writes.verb import Commit, Summary
 
 log = logging.getLogger(__name__)

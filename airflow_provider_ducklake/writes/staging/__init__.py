@@ -1,0 +1,1 @@
+"""Files that wait for their commit: staged writes, batches of streams, compacted files."""
