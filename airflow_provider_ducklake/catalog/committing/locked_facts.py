@@ -14,14 +14,13 @@ from airflow_provider_ducklake.catalog.snapshot import (
     read_snapshots,
     read_statistics,
 )
-from airflow_provider_ducklake.catalog.snapshot.inlined_layouts import bare_table, rows_of_layout
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import live_layouts
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
     inlined_delete_table,
     inlined_table,
 )
 from airflow_provider_ducklake.catalog.snapshot.lost_rows import mark_counts, mergeable_files
-from airflow_provider_ducklake.catalog.snapshot.read_layouts import layout_schema
+from airflow_provider_ducklake.catalog.snapshot.read_layouts import bare_table, layout_schema, rows_of_layout
 from airflow_provider_ducklake.catalog.snapshot.registered_files import mappings_of, registered
 from airflow_provider_ducklake.transaction.facts import FlushedLayout, LockedFacts
 

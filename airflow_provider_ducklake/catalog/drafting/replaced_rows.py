@@ -9,8 +9,8 @@ from sqlalchemy import and_, or_, select
 
 from airflow_provider_ducklake.catalog.drafting.row_changes import delete_changes, read_targets_where
 from airflow_provider_ducklake.catalog.snapshot import read, read_snapshots
-from airflow_provider_ducklake.catalog.snapshot.inlined_layouts import bare_table
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_of
+from airflow_provider_ducklake.catalog.snapshot.read_layouts import bare_table
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
 from airflow_provider_ducklake.transaction.changes import AddDeletes, EndFiles, InlineDeletes
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind

@@ -13,8 +13,8 @@ from sqlalchemy.schema import DropTable
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.effects.deletes import delete_row
 from airflow_provider_ducklake.catalog.effects.files import NewFile, add_files
-from airflow_provider_ducklake.catalog.snapshot.inlined_layouts import bare_table
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import inlined_table
+from airflow_provider_ducklake.catalog.snapshot.read_layouts import bare_table
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 

@@ -10,7 +10,6 @@ from sqlalchemy import case, func, select
 from airflow_provider_ducklake.catalog.database.questions import in_parts
 from airflow_provider_ducklake.catalog.snapshot import read, read_files
 from airflow_provider_ducklake.catalog.snapshot.column_versions import which_columns
-from airflow_provider_ducklake.catalog.snapshot.inlined_layouts import bare_table
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import (
     inlined_delete_marks,
     inlined_ended_since,
@@ -22,7 +21,11 @@ from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
     END_SNAPSHOT,
 )
 from airflow_provider_ducklake.catalog.snapshot.read_files import which_file_stats
-from airflow_provider_ducklake.catalog.snapshot.read_layouts import layout_schema, which_newest_layouts
+from airflow_provider_ducklake.catalog.snapshot.read_layouts import (
+    bare_table,
+    layout_schema,
+    which_newest_layouts,
+)
 from airflow_provider_ducklake.catalog.snapshot.read_statistics import which_statistics
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
 from airflow_provider_ducklake.planning.reading.scan import ScanPlan

@@ -16,13 +16,12 @@ from sqlalchemy import ColumnElement, Table, func, literal, select, true
 from airflow_provider_ducklake.catalog.database.questions import Question, in_parts, streamed_parts
 from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.catalog.snapshot.column_versions import which_columns
-from airflow_provider_ducklake.catalog.snapshot.inlined_layouts import bare_table
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
     inlined_delete_table,
     inlined_table,
     inlined_table_name,
 )
-from airflow_provider_ducklake.catalog.snapshot.read_layouts import layout_schema, which_layouts
+from airflow_provider_ducklake.catalog.snapshot.read_layouts import bare_table, layout_schema, which_layouts
 from airflow_provider_ducklake.errors import CatalogError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.reading.scan import InlinedRows
 from airflow_provider_ducklake.spec.ids import DataFileId

@@ -9,13 +9,13 @@ from sqlalchemy import and_, exists, func, literal, or_, select, table, union_al
 
 from airflow_provider_ducklake.catalog.database.questions import in_parts
 from airflow_provider_ducklake.catalog.snapshot import read, read_files
-from airflow_provider_ducklake.catalog.snapshot.inlined_layouts import rows_of_layout
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import (
     inlined_batches,
     inlined_delete_snapshots,
     inlined_of,
 )
 from airflow_provider_ducklake.catalog.snapshot.read_keys import which_partitionings
+from airflow_provider_ducklake.catalog.snapshot.read_layouts import rows_of_layout
 from airflow_provider_ducklake.planning.upkeep.flush import FlushPlan, LayoutToFlush
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select
 
 from airflow_provider_ducklake.catalog.snapshot import read, read_files, read_snapshots
-from airflow_provider_ducklake.catalog.snapshot.inlined_layouts import bare_table
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_marks, inlined_of
+from airflow_provider_ducklake.catalog.snapshot.read_layouts import bare_table
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
 from airflow_provider_ducklake.catalog.verify.file_rows import TRANSACTION_LOCAL
 from airflow_provider_ducklake.errors import DuckLakeError
