@@ -9,6 +9,7 @@ import pytest
 
 from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.catalog.lake_reads import LakeReads
 from airflow_provider_ducklake.errors import TransactionConflictError
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
@@ -27,7 +28,7 @@ def _each_file(*positions: int) -> Callable[[LakeTransaction, int], None]:
     """Delete positions of every data file of the table; they are the values of its column, too."""
 
     def act(tx: LakeTransaction, number: int) -> None:
-        files = tx._lake.table_snapshot(f"s{number}.t", with_files=True).files
+        files = LakeReads(tx._lake).table_snapshot(f"s{number}.t", with_files=True).files
         tx.delete_at(f"s{number}.t", {file.id: positions for file in files})
 
     return act
