@@ -86,6 +86,8 @@ def announce_earlier(records: Sequence[CommitRecord]) -> None:
 def stage(verb: StageableVerb, lake: Lake, submitter: Submitter) -> Summary:
     """Run the job and write down what its files are for; nothing of them is visible.
 
+    The submitter has to leave the job's documents: whoever commits reads them.
+
     Raises:
         InvalidInputError, NotFoundError, SparkJobError: as ``run``.
     """

@@ -17,6 +17,7 @@ from airflow_provider_ducklake.planning.reading.scan import ScanPlan
 from airflow_provider_ducklake.planning.writing.evolution import evolved
 from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes, RowChanges
 from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult
+from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spark.job.request import (
     Action,
     Clause,
@@ -57,6 +58,15 @@ class ArrowSubmitter:
 
     def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
         pass
+
+
+class DocumentingSubmitter(ArrowSubmitter):
+    """Leaves the documents of a job as well, which another task may need."""
+
+    def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
+        results = super().run(request, storage_options)
+        job_io.write_results(request, results.of_plans)
+        return results
 
 
 def done(request: JobRequest) -> RowChanges | tuple[WriteResult, ...]:

@@ -206,7 +206,7 @@ def query(name: str, text: str, model: Model, **arguments: Any) -> Verb:
 def staged(lake: PausingLake, pair: Pair) -> None:
     """Stage a write, and commit it later."""
     rows = GivenRows(source=str(pair.files / "few.parquet"))
-    summary = stage(Insert(f"{pair.schema}.t", rows), lake, arrow_jobs.ArrowSubmitter())
+    summary = stage(Insert(f"{pair.schema}.t", rows), lake, arrow_jobs.DocumentingSubmitter())
     lake.pause()
     commit_staged(lake, summary["staged"], Commit(INFO, lake.keyed_commit(CommitKey((str(uuid.uuid4()),)))))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ducklake.catalog.committing.committer import Committer
 from airflow_provider_ducklake.catalog.lake import Lake
 from tests.concurrency.faulty_writer import Job, Report
 from tests.concurrency.test_fault_injection import FAULTS, FaultyWriter, kept, roll_back_what_was_killed
@@ -81,14 +82,14 @@ def test_an_interruption_after_the_commit_leaves_the_files_that_the_lake_names(s
         for statement in HISTORY:
             reference.sql(statement)
     rows = seen_by_the_reference(sqlite_catalog)
-    commit = Lake.commit_stages
+    commit = Committer.commit_stages
 
     def interrupted(*arguments: Any, **named: Any) -> None:
         commit(*arguments, **named)
         raise KeyboardInterrupt
 
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-        monkeypatch.setattr(Lake, "commit_stages", interrupted)
+        monkeypatch.setattr(Committer, "commit_stages", interrupted)
         with pytest.raises(KeyboardInterrupt):
             lake.flush_inlined_data()
         monkeypatch.undo()
