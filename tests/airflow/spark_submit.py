@@ -18,8 +18,10 @@ FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
 _WRAPPER = """#!{python}
 import json, os, sys
-with open({calls!r}, "a") as file:
-    print(json.dumps({{"arguments": sys.argv[1:], "environment": dict(os.environ)}}), file=file)
+call = json.dumps({{"arguments": sys.argv[1:], "environment": dict(os.environ)}}) + "\\n"
+calls = os.open({calls!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+os.write(calls, call.encode())  # at once, as two may start at the same time
+os.close(calls)
 command = {command!r}
 os.execv(command[0], command + sys.argv[1:])
 """

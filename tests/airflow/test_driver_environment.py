@@ -37,7 +37,8 @@ def test_drivers_that_run_at_the_same_time_see_their_own_secrets(
 
     hook.submit("job.py")
 
-    first, second = (call.environment for call in submit.calls)
+    environments = {call.arguments[-1]: call.environment for call in submit.calls}
+    first, second = environments["job.py"], environments["other.py"]
     assert (first["A_SECRET"], first["SHARED"], "ANOTHER_SECRET" in first) == (
         "first",
         "for the driver",
