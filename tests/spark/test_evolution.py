@@ -138,6 +138,17 @@ def test_an_alter_meanwhile_is_a_conflict_and_an_append_is_none(spark, sqlite_ca
     ]
 
 
+@pytest.mark.parametrize("evolution", [SchemaEvolution.STRICT, SchemaEvolution.ADD_COLUMNS])
+def test_a_default_that_only_the_reference_computes_is_no_matter_where_rows_have_the_column(
+    spark, sqlite_catalog, evolution
+):
+    with new_lake(sqlite_catalog, "CREATE TABLE t (id INT, made TIMESTAMPTZ DEFAULT now())") as lake:
+        rows = spark.sql("SELECT 1 AS id, TIMESTAMP '2026-01-01 00:00:00Z' AS made")
+        insert(lake, rows, InsertChoice(evolution=evolution))
+
+    assert rows_of(sqlite_catalog, "SELECT id, epoch(made)::INT FROM t") == [(1, 1_767_225_600)]
+
+
 def test_a_default_that_only_the_reference_computes_is_refused(spark, sqlite_catalog):
     table = "CREATE TABLE t (id INT, made TIMESTAMP DEFAULT now())"
     with (

@@ -87,7 +87,12 @@ def assign(df: DataFrame, schema: TableSchema, table: str, *, fills: bool = Fals
     if differences:
         raise SchemaMismatchError(table, differences)
     assigned = {column.id: _top_level(df, field, column) for column, field in pairs}
-    return df.select([assigned.get(column.id, _filled(column)) for column in schema.columns])
+    return df.select(
+        [
+            assigned[column.id] if column.id in assigned else _filled(column)  # refuses some defaults
+            for column in schema.columns
+        ]
+    )
 
 
 def _filled(column: Column) -> SparkColumn:
