@@ -1,7 +1,8 @@
-"""Spec versions of a DuckLake catalog and which of them we read and write."""
+"""Spec versions of a DuckLake catalog: which of them we read and write, and what they ask of a writer."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
 from airflow_provider_ducklake.errors import UnsupportedVersionError
@@ -39,5 +40,30 @@ class SpecVersion(Enum):
             raise UnsupportedVersionError(text, [version.value for version in cls]) from None
 
 
+@dataclass(frozen=True, slots=True)
+class WriteVersion:
+    """What a spec version asks of a writer, besides the columns of the catalog's fixed tables.
+
+    Those are in ``catalog/database/tables.py``, each with the version that brought it.
+    ``inlined_columns``: names of the system columns of tables for inlined rows: of the row id, of the
+    snapshot that inserted the row, and of the one that ended it. ``reserved``: other names, folded, that no
+    column of a table with inlined rows may have.
+    """
+
+    inlined_columns: tuple[str, str, str]
+    reserved: frozenset[str]
+
+
+_WRITERS = {
+    SpecVersion.V1_0: WriteVersion(
+        ("row_id", "begin_snapshot", "end_snapshot"),
+        frozenset({"_ducklake_internal_row_id", "_ducklake_internal_snapshot_id"}),
+    ),
+}
 CURRENT = SpecVersion.V1_0  # that new catalogs get, and a migration makes
-WRITABLE = frozenset({SpecVersion.V1_0})
+WRITABLE = frozenset(_WRITERS)
+
+
+def write_version(version: SpecVersion) -> WriteVersion:
+    """Return how a version is written; one that is only read has the names of its successor."""
+    return next(writer for one, writer in _WRITERS.items() if version <= one)

@@ -16,11 +16,12 @@ from airflow_provider_ducklake.catalog.snapshot import (
 )
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import live_layouts
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
+    bare_table,
     inlined_delete_table,
     inlined_table,
 )
 from airflow_provider_ducklake.catalog.snapshot.lost_rows import mark_counts, mergeable_files
-from airflow_provider_ducklake.catalog.snapshot.read_layouts import bare_table, layout_schema, rows_of_layout
+from airflow_provider_ducklake.catalog.snapshot.read_layouts import layout_schema, rows_of_layout
 from airflow_provider_ducklake.catalog.snapshot.registered_files import mappings_of, registered
 from airflow_provider_ducklake.transaction.facts import FlushedLayout, LockedFacts
 
@@ -163,7 +164,7 @@ def _columns_with_inlined_values(
     found: set[ColumnId] = set()
     for layout in live_layouts(connection, catalog, table_id):
         schema = layout_schema(connection, catalog.tables, table_id, layout.schema_version)
-        rows = inlined_table(schema, table_id, layout.schema_version, catalog.tables.metadata_schema)
+        rows = inlined_table(schema, table_id, layout.schema_version, catalog.tables)
         counts = connection.execute(select(*(func.count(rows.c[name]) for name in schema.names))).one()
         for top, count in zip(schema.columns, counts, strict=True):
             found.update(leaf.id for leaf in top.leaves() if count)
@@ -174,7 +175,7 @@ def live_inlined_tables(connection: Connection, catalog: Catalog, table_id: int)
     """Return the catalog tables that hold live rows of a table."""
     found: list[str] = []
     for layout in live_layouts(connection, catalog, table_id):
-        rows = bare_table(catalog.tables, table_id, layout.schema_version)
+        rows = bare_table(layout.name, catalog.tables)
         query = select(literal(1)).select_from(rows).where(rows.c.end_snapshot.is_(None)).limit(1)
         if connection.execute(query).first():
             found.append(layout.name)

@@ -19,7 +19,7 @@ from airflow_provider_ducklake.catalog.database.column_types import (
     CatalogTimestamp,
     CatalogUuid,
 )
-from airflow_provider_ducklake.spec.versions import SpecVersion
+from airflow_provider_ducklake.spec.versions import SpecVersion, write_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -298,6 +298,7 @@ class CatalogTables:
 
     def __init__(self, version: SpecVersion, metadata_schema: str | None = None) -> None:
         self.version = version
+        self.writer = write_version(version)
         self.metadata_schema = metadata_schema
         self.metadata = MetaData(schema=metadata_schema)
         self._tables = dict(self._build())

@@ -48,7 +48,7 @@ class BaseRows:
         )
 
         form = self._catalog.dialect.inlined_form
-        if form is None or why_not_inlined(schema, form):
+        if form is None or why_not_inlined(schema, form, self._catalog.tables.writer):
             return None
         try:
             found = cells(rows, schema, form)

@@ -10,7 +10,7 @@ from sqlalchemy import and_, or_, select
 from airflow_provider_ducklake.catalog.drafting.row_changes import delete_changes, read_targets_where
 from airflow_provider_ducklake.catalog.snapshot import read, read_snapshots
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_of
-from airflow_provider_ducklake.catalog.snapshot.read_layouts import bare_table
+from airflow_provider_ducklake.catalog.snapshot.inlined_tables import bare_table
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
 from airflow_provider_ducklake.transaction.changes import AddDeletes, EndFiles, InlineDeletes
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind
@@ -128,7 +128,7 @@ def _inlined_row_ids(
 ) -> Iterator[int]:
     first, last = record.row_id_start, record.row_id_start + record.row_count - 1
     for layout in inlined_of(connection, catalog, table).layouts:
-        rows = bare_table(catalog.tables, table.table_id, layout.schema_version)
+        rows = bare_table(layout.name, catalog.tables)
         alive = read.visible(rows, table.snapshot.id)
         query = select(rows.c.row_id).where(alive, rows.c.row_id.between(first, last))
         yield from connection.execute(query).scalars()

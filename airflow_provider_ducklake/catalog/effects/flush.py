@@ -13,9 +13,7 @@ from sqlalchemy.schema import DropTable
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.effects.deletes import delete_row
 from airflow_provider_ducklake.catalog.effects.files import NewFile, add_files
-from airflow_provider_ducklake.catalog.snapshot.inlined_tables import inlined_table
-from airflow_provider_ducklake.catalog.snapshot.read_layouts import bare_table
-from airflow_provider_ducklake.spec.schema import TableSchema
+from airflow_provider_ducklake.catalog.snapshot.inlined_tables import bare_table, inlined_table_name
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
@@ -37,7 +35,7 @@ def flush_inlined(change: FlushInlined, state: CommitState, tables: CatalogTable
         if _is_superseded(change, one.schema_version, state):
             yield from _forget(change, one.schema_version, tables)
         else:
-            rows = bare_table(tables, change.table_id, one.schema_version)
+            rows = bare_table(inlined_table_name(change.table_id, one.schema_version), tables)
             yield Effect(delete(rows).where(rows.c.begin_snapshot <= change.read_at))
     state.record(ChangeRecord(ChangeKind.INLINE_FLUSH, change.table_id))
 
@@ -85,5 +83,5 @@ def _forget(change: FlushInlined, schema_version: int, tables: CatalogTables) ->
             registry.c.table_id == change.table_id, registry.c.schema_version == schema_version
         )
     )
-    gone = inlined_table(TableSchema(()), change.table_id, schema_version, tables.metadata_schema)
+    gone = bare_table(inlined_table_name(change.table_id, schema_version), tables)
     yield Effect(DropTable(gone))

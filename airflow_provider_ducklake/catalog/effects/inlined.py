@@ -40,7 +40,7 @@ def register_layout(change: RegisterLayout, state: CommitState, tables: CatalogT
     """
     table_id = state.table_id(change.table)
     registered = state.layout(table_id) is not None
-    if why_not_inlined(change.schema, state.facts.inlined_form) is None:
+    if why_not_inlined(change.schema, state.facts.inlined_form, tables.writer) is None:
         if registered or not change.only_if_registered:
             yield from _layout(table_id, change.schema, state, tables)
     elif registered:
@@ -50,7 +50,7 @@ def register_layout(change: RegisterLayout, state: CommitState, tables: CatalogT
 def _layout(
     table_id: TableId, schema: TableSchema, state: CommitState, tables: CatalogTables
 ) -> Iterator[Effect]:
-    table = inlined_table(schema, table_id, state.schema_version, tables.metadata_schema)
+    table = inlined_table(schema, table_id, state.schema_version, tables)
     yield Effect(CreateTable(table))
     yield insert(
         tables["inlined_data_tables"],
@@ -91,7 +91,7 @@ def inline_rows(change: InlineRows, state: CommitState, tables: CatalogTables) -
         }
         for number, row in enumerate(change.rows)
     ]
-    yield insert(inlined_table(change.schema, table_id, version, tables.metadata_schema), *rows)
+    yield insert(inlined_table(change.schema, table_id, version, tables), *rows)
     incoming = merge_known(change.column_stats, change.schema.leaf_types())
     yield from add_to_stats(table_id, change.schema, len(rows), 0, incoming, state, tables)
     if table_id not in state.added_rows:

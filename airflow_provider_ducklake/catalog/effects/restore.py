@@ -10,7 +10,6 @@ from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.effects.files import NewFile, add_files, map_file
 from airflow_provider_ducklake.catalog.effects.statistics import add_to_stats, begin_stats
 from airflow_provider_ducklake.catalog.effects.tables import all_columns, new_schema_version
-from airflow_provider_ducklake.catalog.snapshot.inlined_tables import BEGIN_SNAPSHOT, END_SNAPSHOT, ROW_ID
 from airflow_provider_ducklake.spec.stats import TableStats, merge_files, merge_known
 from airflow_provider_ducklake.transaction.changes import NewTableRef
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
@@ -162,18 +161,18 @@ def _inlined(
     part: RestoredRows, as_of: SnapshotId, state: CommitState, tables: CatalogTables
 ) -> Iterator[Effect]:
     rows = _rows(part, tables)
-    begin, end = rows.c[BEGIN_SNAPSHOT], rows.c[END_SNAPSHOT]
+    _, begin, end, *_ = rows.c
     if part.leaving:
         leaving = rows.update().where(begin > as_of, end.is_(None))
-        yield Effect(leaving.values({END_SNAPSHOT: state.snapshot_id}))
+        yield Effect(leaving.values({end.name: state.snapshot_id}))
     if part.returning:
-        changed = {BEGIN_SNAPSHOT: literal(state.snapshot_id), END_SNAPSHOT: null()}
+        changed = {begin.name: literal(state.snapshot_id), end.name: null()}
         again = select(*(changed.get(one.name, one) for one in rows.c)).where(begin <= as_of, end > as_of)
         yield Effect(rows.insert().from_select([one.name for one in rows.c], again))
 
 
 def _rows(part: RestoredRows, tables: CatalogTables) -> TableClause:
-    names = (ROW_ID, BEGIN_SNAPSHOT, END_SNAPSHOT, *part.columns)
+    names = (*tables.writer.inlined_columns, *part.columns)
     columns: list[ColumnClause[Any]] = [column(quoted_name(name, quote=True)) for name in names]
     return table(part.table_name, *columns, schema=tables.metadata_schema)
 

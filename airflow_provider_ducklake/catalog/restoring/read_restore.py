@@ -16,13 +16,9 @@ from airflow_provider_ducklake.catalog.snapshot.inlined_read import (
     inlined_of,
     read_inlined,
 )
-from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
-    BEGIN_SNAPSHOT,
-    END_SNAPSHOT,
-)
+from airflow_provider_ducklake.catalog.snapshot.inlined_tables import bare_table
 from airflow_provider_ducklake.catalog.snapshot.read_files import which_file_stats
 from airflow_provider_ducklake.catalog.snapshot.read_layouts import (
-    bare_table,
     layout_schema,
     which_newest_layouts,
 )
@@ -186,8 +182,8 @@ def _inlined(connection: Connection, catalog: Catalog, then: TableSnapshot) -> I
     """Yield the catalog tables with rows that came since, or went."""
     inlined, at = inlined_of(connection, catalog, then), then.snapshot.id
     for layout in inlined.layouts:
-        rows = bare_table(catalog.tables, then.table_id, layout.schema_version)
-        begin, end = rows.c[BEGIN_SNAPSHOT], rows.c[END_SNAPSHOT]
+        rows = bare_table(layout.name, catalog.tables)
+        begin, end = rows.c.begin_snapshot, rows.c.end_snapshot
         query = select(
             func.count(case(((begin <= at) & (end > at), 1))),
             func.count(case(((begin > at) & end.is_(None), 1))),

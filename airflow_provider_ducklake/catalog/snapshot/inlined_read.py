@@ -17,11 +17,13 @@ from airflow_provider_ducklake.catalog.database.questions import Question, in_pa
 from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.catalog.snapshot.column_versions import which_columns
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
+    bare_table,
     inlined_delete_table,
     inlined_table,
     inlined_table_name,
+    names_of,
 )
-from airflow_provider_ducklake.catalog.snapshot.read_layouts import bare_table, layout_schema, which_layouts
+from airflow_provider_ducklake.catalog.snapshot.read_layouts import layout_schema, which_layouts
 from airflow_provider_ducklake.errors import CatalogError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.reading.scan import InlinedRows
 from airflow_provider_ducklake.spec.ids import DataFileId
@@ -70,7 +72,7 @@ class Inlined:
     def _which_rows_of(self, layout: Layout, condition: Condition) -> Question[InlinedRows]:
         schema = self.columns.at(layout.begin)
         catalog, version = self.catalog, layout.schema_version
-        rows = inlined_table(schema, layout.table_id, version, catalog.tables.metadata_schema)
+        rows = inlined_table(schema, layout.table_id, version, catalog.tables)
         problem = _why_not_readable(catalog, self.table, rows, self.found[rows.name])
         if problem is None:
             query = catalog.dialect.inlined_cells(rows, schema).where(condition(rows))
@@ -175,7 +177,7 @@ def has_inlined_data(connection: Connection, catalog: Catalog, table: TableSnaps
     asked = {
         one.name: _which_any(rows, read.visible(rows, at))
         for one in inlined.layouts
-        for rows in [bare_table(catalog.tables, one.table_id, one.schema_version)]
+        for rows in [bare_table(one.name, catalog.tables)]
     }
     if deletes.name in inlined.found:
         asked[deletes.name] = _which_any(deletes, deletes.c.begin_snapshot <= at)
@@ -185,7 +187,7 @@ def has_inlined_data(connection: Connection, catalog: Catalog, table: TableSnaps
 def has_inlined_rows(connection: Connection, catalog: Catalog, table_id: int) -> bool:
     """Whether dynamic catalog tables hold rows of the table, of whatever snapshot."""
     layouts = live_layouts(connection, catalog, table_id)
-    rows = (bare_table(catalog.tables, table_id, one.schema_version) for one in layouts)
+    rows = (bare_table(one.name, catalog.tables) for one in layouts)
     asked = {one.name: _which_any(one, true()) for one in rows}
     return any(catalog.dialect.ask(connection, asked).values())
 
@@ -207,7 +209,7 @@ def inlined_batches(
         CatalogError, UnsupportedFeatureError: as ``read_inlined``.
     """
     schema = layout_schema(connection, catalog.tables, table.table_id, version)
-    inlined = inlined_table(schema, table.table_id, version, catalog.tables.metadata_schema)
+    inlined = inlined_table(schema, table.table_id, version, catalog.tables)
     names = catalog.dialect.column_names(connection, inlined.name, inlined.schema)
     if (problem := _why_not_readable(catalog, table, inlined, names)) is not None:
         raise problem
@@ -234,7 +236,7 @@ def missing_row_ids(
     """Return those of the ids, ascending, that no row in the catalog has at the table's snapshot."""
     missing = set(row_ids)
     for layout in inlined_of(connection, catalog, table).layouts if missing else ():
-        rows = bare_table(catalog.tables, layout.table_id, layout.schema_version)
+        rows = bare_table(layout.name, catalog.tables)
         for ids in in_parts(row_ids):
             query = select(rows.c.row_id).where(read.visible(rows, table.snapshot.id), rows.c.row_id.in_(ids))
             missing.difference_update(connection.execute(query).scalars())
@@ -254,11 +256,11 @@ def _why_not_readable(
             f"which this release cannot read from {catalog.dialect.name}. Flush them with DuckDB, or read "
             "the table there."
         )
-    keys = inlined.c.keys()
-    if list(names) != keys and [*map(fold, names)] != [*map(fold, keys)]:
+    expected = names_of(inlined)
+    if list(names) != expected and [*map(fold, names)] != [*map(fold, expected)]:
         return CatalogError(
             f"{inlined.name} has the columns {', '.join(names)}, but the catalog says of its schema version "
-            f"{', '.join(keys)}. Flush the table's inlined data with DuckDB, then read again."
+            f"{', '.join(expected)}. Flush the table's inlined data with DuckDB, then read again."
         )
     return None
 

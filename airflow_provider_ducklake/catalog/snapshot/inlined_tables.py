@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -34,14 +35,17 @@ from sqlalchemy.types import BLOB, REAL, VARCHAR, TypeEngine
 
 from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.spec.names.keywords import KEYWORDS
+from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.spec.types.ducklake_types import DecimalType, DuckLakeType, ScalarType
 from airflow_provider_ducklake.spec.types.scalars import Kind
 
 if TYPE_CHECKING:
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.spec.inlined_form import InlinedForm
-    from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.spec.versions import WriteVersion
 
-ROW_ID, BEGIN_SNAPSHOT, END_SNAPSHOT = "row_id", "begin_snapshot", "end_snapshot"
+# By which we name the system columns of inlined tables; what the database calls them is the version's matter.
+ROW_ID, BEGIN_SNAPSHOT, END_SNAPSHOT = _KEYS = "row_id", "begin_snapshot", "end_snapshot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +133,31 @@ def inlined_table_name(table_id: int, schema_version: int | str) -> str:
     return f"ducklake_inlined_data_{table_id}_{schema_version}"
 
 
-def inlined_table(
-    schema: TableSchema, table_id: int, schema_version: int, metadata_schema: str | None
-) -> Table:
+def inlined_table(schema: TableSchema, table_id: int, schema_version: int, tables: CatalogTables) -> Table:
     """Return the table for rows inlined into a column layout, for CREATE, INSERT and SELECT."""
+    return _table(inlined_table_name(table_id, schema_version), schema, tables)
+
+
+def bare_table(name: str, tables: CatalogTables) -> Table:
+    """Return an inlined table with the columns that say which row it is and when it lived, and no others."""
+    return _table(name, TableSchema(()), tables)
+
+
+@lru_cache(maxsize=512)
+def _table(name: str, schema: TableSchema, tables: CatalogTables) -> Table:
+    """Return one and the same table each time, so that SQLAlchemy compiles its statements once."""
+    named = zip(tables.writer.inlined_columns, _KEYS, strict=True)
     return Table(
-        inlined_table_name(table_id, schema_version),
-        MetaData(schema=metadata_schema),
-        *(Column(name, BigInteger) for name in (ROW_ID, BEGIN_SNAPSHOT, END_SNAPSHOT)),
+        name,
+        MetaData(schema=tables.metadata_schema),
+        *(Column(name, BigInteger, key=key) for name, key in named),
         *(Column(_written(column.name), InlinedValue(column.type)) for column in schema.columns),
     )
+
+
+def names_of(table: Table) -> list[str]:
+    """Return the names of a table's columns as the database has them, in its order."""
+    return [column.name for column in table.columns]
 
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -163,31 +182,21 @@ def inlined_delete_table(table_id: int, metadata_schema: str | None) -> Table:
     )
 
 
-_RESERVED = {
-    ROW_ID,
-    BEGIN_SNAPSHOT,
-    END_SNAPSHOT,
-    "_ducklake_internal_row_id",
-    "_ducklake_internal_snapshot_id",
-}
-_SYSTEM_COLUMN_COUNT = 3
-
-
-def why_not_inlined(schema: TableSchema, form: InlinedForm | None) -> str | None:
+def why_not_inlined(schema: TableSchema, form: InlinedForm | None, writer: WriteVersion) -> str | None:
     """Return why a catalog database of that form cannot hold inlined rows of a table; None if it can.
 
     Whether given values can be stored is another question: ``storage.rows.inlined_values.cells``.
     """
     if form is None:
         return "the form of inlined rows in this catalog's database is not known to this release"
-    if len(schema.columns) + _SYSTEM_COLUMN_COUNT > form.max_columns:
+    if len(schema.columns) + len(writer.inlined_columns) > form.max_columns:
         return f"{len(schema.columns)} columns are too many for a table of the catalog"
-    return _unfit_name(schema, form) or _unfit_type(schema, form)
+    return _unfit_name(schema, form, writer) or _unfit_type(schema, form)
 
 
-def _unfit_name(schema: TableSchema, form: InlinedForm) -> str | None:
+def _unfit_name(schema: TableSchema, form: InlinedForm, writer: WriteVersion) -> str | None:
     for name in schema.names:
-        if fold(name) in _RESERVED:
+        if fold(name) in writer.reserved or fold(name) in writer.inlined_columns:
             return f"column {name} has the name of a system column"
         if fold(name) in form.kept_names:
             return f"column {name} has a name that the database keeps for itself"

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, and_, case, column, func, literal, select, table
+from sqlalchemy import BigInteger, and_, case, func, literal, select
 
 from airflow_provider_ducklake.catalog.database.questions import OF_TABLE, Question, one_of, values_of
 from airflow_provider_ducklake.catalog.snapshot.column_versions import which_columns
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
-    BEGIN_SNAPSHOT,
-    END_SNAPSHOT,
-    ROW_ID,
+    bare_table,
     inlined_table_name,
 )
 from airflow_provider_ducklake.spec.ids import TableId
@@ -22,7 +20,7 @@ from airflow_provider_ducklake.transaction.changes import FlushedLayout
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from sqlalchemy import ColumnElement, Connection, Row, ScalarSelect, Select, TableClause
+    from sqlalchemy import ColumnElement, Connection, Row, ScalarSelect, Select
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
@@ -121,7 +119,7 @@ def rows_of_layout(
     connection: Connection, catalog: Catalog, table_id: int, schema_version: int, at: int
 ) -> LayoutRows | None:
     """Return how many rows an inlined table has; None: it is gone."""
-    rows = bare_table(catalog.tables, table_id, schema_version)
+    rows = bare_table(inlined_table_name(table_id, schema_version), catalog.tables)
     if not catalog.dialect.has_table(connection, rows.name, rows.schema):
         return None
     is_old = rows.c.begin_snapshot <= at
@@ -133,13 +131,6 @@ def rows_of_layout(
     found = connection.execute(query).one()
     upto = FlushedLayout(schema_version, found.old, found.ended)
     return LayoutRows(upto, found.all - found.old)
-
-
-def bare_table(tables: CatalogTables, table_id: int, schema_version: int) -> TableClause:
-    """Return an inlined table with the columns that say which row it is and when it lived, and no others."""
-    name = inlined_table_name(table_id, schema_version)
-    columns = (column(one, BigInteger) for one in (ROW_ID, BEGIN_SNAPSHOT, END_SNAPSHOT))
-    return table(name, *columns, schema=tables.metadata_schema)
 
 
 def _number(condition: ColumnElement[bool]) -> ColumnElement[int]:

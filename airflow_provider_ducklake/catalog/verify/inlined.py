@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import case, column, func, literal, or_, select, table, union_all
 
-from airflow_provider_ducklake.catalog.snapshot.inlined_tables import inlined_table
+from airflow_provider_ducklake.catalog.snapshot.inlined_tables import bare_table, inlined_table, names_of
 from airflow_provider_ducklake.catalog.snapshot.read_layouts import layout_schema
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.spec.names.identifiers import fold
@@ -110,14 +110,14 @@ def _same(left: Sequence[str], right: Sequence[str]) -> bool:
 def _expected(look: Look, table_id: int, version: int) -> list[str] | None:
     """Return the columns of an inlined table of a schema version; None where that is not known."""
     schema = layout_schema(look.connection, look.tables, table_id, version)
-    return list(inlined_table(schema, table_id, version, None).c.keys()) if schema.columns else None
+    return names_of(inlined_table(schema, table_id, version, look.tables)) if schema.columns else None
 
 
 def _expected_now(look: Look, columns: Columns, row: Row[Any]) -> list[str] | None:
     schema = columns.at(row.table_id, look.head.id)
     if schema is None or not schema.columns:
         return None
-    return list(inlined_table(schema, row.table_id, row.schema_version, None).c.keys())
+    return names_of(inlined_table(schema, row.table_id, row.schema_version, look.tables))
 
 
 def _differs(look: Look, row: Row[Any], found: Sequence[str], expected: Sequence[str], which: str) -> Finding:
@@ -132,7 +132,7 @@ def _differs(look: Look, row: Row[Any], found: Sequence[str], expected: Sequence
 def _rows(look: Look, rows: Sequence[Row[Any]]) -> Iterator[Finding]:
     queries: list[Any] = []
     for row in rows:
-        inlined = _dynamic(look, row.table_name, "begin_snapshot", "end_snapshot")
+        inlined = bare_table(row.table_name, look.tables)
         begin, end = inlined.c.begin_snapshot, inlined.c.end_snapshot
         wrong = or_(begin.is_(None), begin > look.head.id, end > look.head.id, end < begin)
         queries.append(
@@ -174,7 +174,7 @@ def _row_ids(look: Look, rows: Sequence[Row[Any]]) -> Iterator[Finding]:
 
 
 def _live_ids(look: Look, name: str) -> Select[Any]:
-    inlined = _dynamic(look, name, "row_id", "end_snapshot")
+    inlined = bare_table(name, look.tables)
     return select(inlined.c.row_id).where(inlined.c.end_snapshot.is_(None))
 
 

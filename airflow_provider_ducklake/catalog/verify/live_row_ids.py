@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from airflow_provider_ducklake.catalog.snapshot import read, read_files, read_snapshots
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_marks, inlined_of
-from airflow_provider_ducklake.catalog.snapshot.read_layouts import bare_table
+from airflow_provider_ducklake.catalog.snapshot.inlined_tables import bare_table
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
 from airflow_provider_ducklake.catalog.verify.file_rows import TRANSACTION_LOCAL
 from airflow_provider_ducklake.errors import DuckLakeError
@@ -73,7 +73,7 @@ def _live(connection: Connection, catalog: Catalog, row: TableRow) -> tuple[Scan
     marks = inlined_delete_marks(connection, catalog, found.table_id, head.id)
     ids: list[int] = []
     for layout in inlined_of(connection, catalog, found).layouts:
-        inlined = bare_table(catalog.tables, found.table_id, layout.schema_version)
+        inlined = bare_table(layout.name, catalog.tables)
         ids += connection.execute(select(inlined.c.row_id).where(read.visible(inlined, None))).scalars()
     return ScanPlan(found, found.files or (), (), inlined_deletes=marks), ids
 
