@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import column, delete, table, update
+from sqlalchemy import delete, update
 from sqlalchemy.schema import CreateTable
 
 from airflow_provider_ducklake.catalog.database.questions import in_parts
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, close, insert
 from airflow_provider_ducklake.catalog.effects.files import schedule
-from airflow_provider_ducklake.catalog.snapshot.inlined_tables import inlined_delete_table
+from airflow_provider_ducklake.catalog.snapshot.inlined_tables import bare_table, inlined_delete_table
 from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.transaction.changes import FileDeletes
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
@@ -18,7 +18,7 @@ from airflow_provider_ducklake.transaction.changes_made import ChangeKind, Chang
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sqlalchemy import TableClause, Update
+    from sqlalchemy import Table, Update
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.spec.ids import DataFileId, TableId
@@ -115,7 +115,7 @@ def inline_deletes(change: InlineDeletes, state: CommitState, tables: CatalogTab
     state.record(ChangeRecord(ChangeKind.INLINED_DELETE, change.table_id))
 
 
-def _end_inlined(name: str, state: CommitState, tables: CatalogTables) -> tuple[TableClause, Update]:
+def _end_inlined(name: str, state: CommitState, tables: CatalogTables) -> tuple[Table, Update]:
     """Return a table of inlined rows, and the end of all its live ones."""
-    rows = table(name, column("row_id"), column("end_snapshot"), schema=tables.metadata_schema)
+    rows = bare_table(name, tables)
     return rows, update(rows).where(rows.c.end_snapshot.is_(None)).values(end_snapshot=state.snapshot_id)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import BigInteger, column, func, literal, or_, select, table, union_all
+from sqlalchemy import BigInteger, func, literal, or_, select, union_all
 
 from airflow_provider_ducklake.catalog.snapshot import read
+from airflow_provider_ducklake.catalog.snapshot.inlined_tables import bare_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -95,7 +96,7 @@ def inlined_row_counts(
     counts = []
     for table_id, name in registered:
         if table_id in table_ids and name in existing:
-            rows = table(name, column("begin_snapshot"), column("end_snapshot"), schema=schema)
+            rows = bare_table(name, catalog.tables)
             is_live = or_(rows.c.end_snapshot.is_(None), rows.c.end_snapshot > at)
             count = select(literal(table_id).label("table_id"), func.count().label("count"))
             counts.append(count.select_from(rows).where(rows.c.begin_snapshot <= at, is_live))
