@@ -86,9 +86,10 @@ class UnsupportedVersionError(CatalogError):
 
     def __str__(self) -> str:
         return (
-            f"The catalog has DuckLake version {self.found!r}, supported here: {', '.join(self.supported)}. "
-            "An older catalog is brought to 1.0 by DuckLakeMigrateOperator or lake.migrate(), a development "
-            "version by the DuckDB that made it; a newer one needs a newer release of this provider."
+            f"The catalog has DuckLake version {self.found!r}; this operation supports "
+            f"{', '.join(self.supported)}. Migrate an older catalog to 1.0 with DuckLakeMigrateOperator or "
+            "lake.migrate(), and a development version with the DuckDB that created it. A newer catalog "
+            "needs a newer release of this provider."
         )
 
 
@@ -118,8 +119,8 @@ class CatalogRefusedError(CatalogError):
 
     def __str__(self) -> str:
         return (
-            f"The catalog database {self.catalog} refused ({self.reason}), at: {self.statement}. Nothing was "
-            "committed. Mend the database, or the rights of its user, then run this again."
+            f"The catalog database {self.catalog} refused ({self.reason}), at: {self.statement}. Nothing "
+            "was committed. Fix the database or the privileges of its user, then run this again."
         )
 
 
@@ -178,7 +179,7 @@ class ColumnNotFoundError(NotFoundError):
 
     def __str__(self) -> str:
         of = f" of {self.expression!r}" if self.expression else ""
-        hint = " A string stands in single quotes." if self.expression else ""
+        hint = " Put strings in single quotes." if self.expression else ""
         columns = ", ".join(self.columns)
         return f"Column {self.column!r}{of} is not in {self.table}; its columns are: {columns}.{hint}"
 
@@ -213,9 +214,10 @@ class ChangesExpiredError(NotFoundError):
 
     def __str__(self) -> str:
         return (
-            f"The changes of {self.table} after snapshot {self.after} up to snapshot {self.upto} are not all "
-            f"there any more: snapshots between them have expired (the oldest left is {self.oldest}). Run "
-            "the task with full_refresh=True once: it computes its results again from the whole tables."
+            f"The changes of {self.table} after snapshot {self.after} up to snapshot {self.upto} are no "
+            f"longer complete: snapshots in this range have expired (the oldest one left is {self.oldest}). "
+            "Run the task once with full_refresh=True: it computes its results again from the whole "
+            "tables."
         )
 
 
@@ -230,9 +232,10 @@ class ChangesUndoneError(NotFoundError):
 
     def __str__(self) -> str:
         return (
-            f"Snapshot {self.restored_at} restored {self.table} as a new table, and changes that were "
-            f"consumed up to snapshot {self.consumed} are not in it, or nobody can tell any more. Run the "
-            "task with full_refresh=True once: it makes its results again from the whole tables."
+            f"Snapshot {self.restored_at} restored {self.table} as a new table. Changes consumed up to "
+            f"snapshot {self.consumed} are not in it, or it can no longer be determined whether they are. "
+            "Run the task once with full_refresh=True: it computes its results again from the whole "
+            "tables."
         )
 
 
@@ -260,7 +263,7 @@ class AlreadyExistsError(DuckLakeError):
         super().__init__(kind, name)
 
     def __str__(self) -> str:
-        return f"A {self.kind} named {self.name} exists already. Choose another name or drop it first."
+        return f"A {self.kind} named {self.name} already exists. Choose another name or drop it first."
 
 
 class InvalidInputError(DuckLakeError, ValueError):
@@ -328,8 +331,8 @@ class SharedDataPathError(InvalidInputError):
 
     def __str__(self) -> str:
         return (
-            f"The data path {self.data_path} may not be this lake's alone: {self.evidence} "
-            "Nothing was deleted."
+            f"The data path {self.data_path} may be shared with another lake: {self.evidence} Nothing was "
+            "deleted."
         )
 
 
@@ -346,7 +349,7 @@ class SchemaMismatchError(InvalidInputError):
         return f"The incoming columns do not fit {self.table}; nothing was written:{lines}\n{_ADAPT}"
 
 
-_ADAPT = "Select and convert the columns in the query, or change the table (on inserts: schema_evolution)."
+_ADAPT = "Select and convert the columns in the query, or change the table (for inserts: schema_evolution)."
 
 
 class InvalidValueError(InvalidInputError):
@@ -384,8 +387,8 @@ class UntrustedValueError(DuckLakeError):
         value = repr(self.value)
         shown = value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}…"
         return (
-            f"{self.document} names {shown}, which {self.problem}. Nothing there was read, written or "
-            "deleted. Find out who wrote that: docs/security.md says who can."
+            f"{self.document} names {shown}, which {self.problem}. Nothing was read, written or deleted "
+            "there. Find out who wrote it; docs/security.md lists who can."
         )
 
 
@@ -411,8 +414,8 @@ class FilesNotDeletedError(StorageError):
         shown = "".join(f"\n  - {failure}" for failure in self.failures[:_SHOWN])
         more = f"\n  and {len(self.failures) - _SHOWN} more" if len(self.failures) > _SHOWN else ""
         return (
-            f"{self.deleted} files were deleted, {len(self.failures)} could not be; the next run tries them "
-            f"again:{shown}{more}"
+            f"{self.deleted} files were deleted, {len(self.failures)} could not be deleted; the next run "
+            f"tries them again:{shown}{more}"
         )
 
 
@@ -433,8 +436,8 @@ class FilesGivenUpError(CommitError):
 
     def __str__(self) -> str:
         return (
-            f"The files of job {self.job_id} were committed or discarded by somebody else meanwhile, or "
-            "given up by a clean-up of orphaned files, which waits for jobs no longer than its stage_ttl. "
+            f"The files of job {self.job_id} have already been committed or discarded by someone else, or "
+            "released by a clean-up of orphaned files, which waits for a job no longer than stage_ttl. "
             f"Nothing was committed; {self.way_out}."
         )
 
@@ -451,7 +454,7 @@ class TransactionConflictError(CommitError):
 
     def __str__(self) -> str:
         return (
-            f"Conflict on {self.table}: we wanted to {self.ours}, but snapshot {self.snapshot_id} "
+            f"Conflict on {self.table}: this commit was to {self.ours}, but snapshot {self.snapshot_id} "
             f"{self.theirs}. Nothing was committed; rerun the task: it plans again on the newest snapshot."
         )
 
@@ -467,8 +470,9 @@ class ZombieCommitError(CommitError):
 
     def __str__(self) -> str:
         return (
-            f"This attempt belongs to generation {self.generation} of its task, and generation {self.newest} "
-            f"has committed snapshot {self.snapshot_id} since: the task was cleared. Nothing was committed."
+            f"This attempt belongs to generation {self.generation} of its task. The task was cleared since, "
+            f"and generation {self.newest} has committed snapshot {self.snapshot_id}. Nothing was "
+            "committed."
         )
 
 
@@ -498,8 +502,8 @@ class CommitStateUnknownError(DuckLakeError):
     def __str__(self) -> str:
         return (
             f"The connection was lost during COMMIT of snapshot {self.snapshot_id} ({self.reason}): it may "
-            "have landed. Its files are kept. A retry under the same commit key finds out; without a key, "
-            "look at the newest snapshots before you run it again."
+            "have been committed. Its files are kept. A retry with the same commit key finds out; without "
+            "a key, look at the newest snapshots before you run it again."
         )
 
 

@@ -87,7 +87,7 @@ class LakeReads:
             InvalidInputError: both or neither given, or a time without zone.
         """
         if (version is None) == (timestamp is None):
-            raise InvalidInputError("Give version or timestamp, exactly one of them.")
+            raise InvalidInputError("Give exactly one of version and timestamp.")
         with self._lake.reading() as connection:
             return self._lake.snapshot(connection, version if version is not None else timestamp)
 
@@ -273,7 +273,7 @@ class LakeReads:
     ) -> ScanPlan:
         self._lake.refuse_unusable()
         if staged and at is not None:
-            raise InvalidInputError("Staged writes follow the newest snapshot: leave at out.")
+            raise InvalidInputError("Staged writes are read on top of the newest snapshot: leave out at.")
         moment = aware(at) if isinstance(at, datetime) else at
         with self._lake.translated():
             return find_scan(

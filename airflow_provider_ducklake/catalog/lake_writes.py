@@ -207,7 +207,7 @@ class LakeWrites:
                 (table.name.schema, table.name.name), table.snapshot.id, (), where, ()
             )
         except SnapshotNotFoundError as error:
-            theirs = "follows the one that we planned on, which was expired meanwhile"
+            theirs = "follows the one this commit was planned on, which has expired in the meantime"
             head = self._reads.current_snapshot().id
             raise TransactionConflictError("replace rows of it", theirs, str(table.name), head) from error
         changes = overwrite.changes_of_condition(

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 
 At = int | datetime | None
-_CHECK = "Check that the database runs, and the connection's address and login; the next try connects again."
+_CHECK = (
+    "Check that the database runs, and check the connection's address and login; the next try connects again."
+)
 _SHOWN = 120  # characters of a statement in an error
 
 
@@ -134,13 +136,13 @@ class OpenLake:
         """Refuse lakes whose files we cannot read, before anything starts."""
         if not is_absolute(self.data_path):
             raise UnsupportedFeatureError(
-                f"This lake's data path {self.data_path!r} is relative, so every process would look for "
-                "the files below its own working directory. Give the lake an absolute data path."
+                f"This lake's data path {self.data_path!r} is relative, so every process would look for the "
+                "files in its own working directory. Give the lake an absolute data path."
             )
         if self.encrypted:
             raise UnsupportedFeatureError(
-                "This lake is encrypted. DuckDB's encrypted Parquet cannot be read by Spark or pyarrow, so "
-                "this provider does not work on it; use an unencrypted lake on encrypted storage."
+                "This lake is encrypted. Spark and pyarrow cannot read DuckDB's encrypted Parquet, so this "
+                "provider cannot work on it; use an unencrypted lake on encrypted storage."
             )
 
 
@@ -168,5 +170,5 @@ def aware(time: datetime) -> datetime:
         InvalidInputError: it does not.
     """
     if time.tzinfo is None:
-        raise InvalidInputError(f"The time {time} has no time zone; give an aware time.")
+        raise InvalidInputError(f"The time {time} has no time zone; give an aware datetime.")
     return time

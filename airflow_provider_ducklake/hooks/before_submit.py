@@ -31,7 +31,7 @@ def check_master(master: str, deploy_mode: str) -> None:
     """
     if deploy_mode == "cluster" and master.startswith(("local", "spark://")):
         raise InvalidInputError(
-            f"deploy_mode is 'cluster', and the master {master} runs Python jobs in client mode only. Set "
+            f"deploy_mode is 'cluster', but the master {master} runs Python jobs in client mode only. Set "
             "deploy_mode='client' in the task or its Spark connection."
         )
 
@@ -83,8 +83,8 @@ def missing_package(directory: str, packages: Iterable[object], elsewhere: Itera
     ):
         return None
     return (
-        f"The job works in {directory}, and nothing that this task gives Spark names hadoop-aws. Unless the "
-        "cluster has it, inserts are slower and all that reads the lake fails. Add "
+        f"The job works in {directory}, and none of this task's Spark settings names hadoop-aws. Unless the "
+        "cluster has it, inserts are slower and reading the lake fails. Add "
         'packages="org.apache.hadoop:hadoop-aws:<the version of Spark\'s Hadoop>".'
     )
 

@@ -105,9 +105,9 @@ class CommitIdentity:
         if commit in commits.made:
             operator = airflow.get("operator", airflow["task_id"])
             raise InvalidInputError(
-                f"The operator {operator!r} has been executed before in this try of task "
+                f"The operator {operator!r} has already been executed in this try of task "
                 f"{airflow['task_id']!r}: a retry could not tell its commits apart. Give each operator that "
-                "one task executes a task_id of its own, or map the task."
+                "one task executes its own task_id, or map the task."
             )
         starts_over = self.starts_over and commit not in commits.looked_up
         yield replace(self, starts_over=starts_over, lake_id=commit[0])

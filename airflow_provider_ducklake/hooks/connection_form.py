@@ -35,7 +35,7 @@ CATALOG_TYPES = {
         "mysql+pymysql",
         "mysql:",
         ("database", '"'),
-        "a schema of MySQL is a database. Write it into the field Database, and clear this one.",
+        "a MySQL schema is a database. Put it in the Database field, and clear this one.",
     ),
     "sqlite": CatalogType(
         "SQLite", "sqlite", "sqlite:", why_no_schema="SQLite has no schemas. Clear the field."
@@ -66,8 +66,8 @@ class StandardField:
 CATALOG_TYPE = ExtraField(
     "catalog_type",
     "Catalog type",
-    "The database that holds the lake's catalog; mysql is MariaDB too. A SQLite or DuckDB catalog is a file: "
-    "every worker must see it, and a DuckDB file admits one process at a time.",
+    "The database that holds the lake's catalog; mysql also means MariaDB. A SQLite or DuckDB catalog is a "
+    "file: every worker must see it, and only one process at a time can open a DuckDB file.",
     {"type": "string", "enum": list(CATALOG_TYPES), "default": "postgres"},
 )
 METADATA_SCHEMA = ExtraField(
@@ -79,29 +79,30 @@ METADATA_SCHEMA = ExtraField(
 DATA_PATH = ExtraField(
     "data_path",
     "Data path",
-    "Where the lake keeps its files, as /data/files/ or s3://bucket/lake/. Needed to create a lake; an "
-    "existing one knows its path, and a different one given here is refused.",
+    "Where the lake keeps its files, such as /data/files/ or s3://bucket/lake/. Required to create a lake. "
+    "An existing lake knows its path, and refuses a different one given here.",
     {"type": ["string", "null"]},
 )
 STORAGE_OPTIONS = ExtraField(
     "storage_options",
     "Storage options",
-    "JSON object handed to the file system (fsspec), as "
+    "JSON object passed to the file system (fsspec), such as "
     '{"key": "…", "secret": "…", "endpoint_url": "https://…"} for S3.',
     {"type": ["object", "null"]},
 )
 COMMIT_NAMESPACE = ExtraField(
     "commit_namespace",
     "Commit namespace",
-    "Tells this Airflow from others that run DAGs of the same names on this lake, so that a retry finds its "
-    "own commit; empty for a hash of Airflow's [api] base_url. A change makes tasks forget their commits.",
+    "Distinguishes this Airflow from others that run DAGs with the same names on this lake, so that a "
+    "retry finds its own commit; empty for a hash of Airflow's [api] base_url. If it changes, tasks no "
+    "longer find their earlier commits.",
     {"type": ["string", "null"]},
 )
 FOREIGN_FILES = ExtraField(
     "foreign_files",
     "Foreign files",
-    "true: the lake may write and delete files outside of its data path, where its catalog says so. Files "
-    "that were added from elsewhere are read in any case.",
+    "true: the lake may write and delete files outside its data path where its catalog says so. Files "
+    "added from elsewhere are read in any case.",
     {"type": ["boolean", "null"]},
 )
 EXTRA_FIELDS = (CATALOG_TYPE, METADATA_SCHEMA, DATA_PATH, STORAGE_OPTIONS, COMMIT_NAMESPACE, FOREIGN_FILES)

@@ -98,15 +98,14 @@ def _extra(connection: Connection, named: str) -> dict[str, Any]:
         extra = None
     if not isinstance(extra, dict):
         raise InvalidOptionError(
-            f'{named}: its extra is no JSON object. Write it as {{"catalog_type": "postgres"}}.'
+            f'{named}: its extra is not a valid JSON object. Write it as {{"catalog_type": "postgres"}}.'
         )
     known = [of.name for of in EXTRA_FIELDS]
     unknown = sorted(set(extra) - set(known))
     if unknown:
         raise InvalidOptionError(
-            f"{named}: its extra holds {', '.join(map(repr, unknown))}, unknown to "
-            f"DuckLake connections. Known are {', '.join(known)}; options of the file system belong into "
-            "storage_options."
+            f"{named}: its extra has the unknown keys {', '.join(map(repr, unknown))}. A DuckLake "
+            f"connection has {', '.join(known)}; put options of the file system into storage_options."
         )
     return {name: value for name, value in extra.items() if value not in (None, "")}
 
@@ -129,7 +128,7 @@ def _catalog_type(named: str, value: object) -> str:
         raise _invalid(
             named,
             CATALOG_TYPE,
-            f"{value!r} is no catalog that this release opens. Choose one of {', '.join(CATALOG_TYPES)}.",
+            f"{value!r} is not a catalog type of this release. Choose one of {', '.join(CATALOG_TYPES)}.",
         )
     return str(value)
 
@@ -162,7 +161,9 @@ def _port(named: str, value: object) -> int | None:
         return None
     text = str(value)
     if not (text.isascii() and text.isdigit() and 0 < int(text) <= _HIGHEST_PORT):
-        raise _invalid(named, PORT, f"{value!r} is no port. Write a whole number from 1 to {_HIGHEST_PORT}.")
+        raise _invalid(
+            named, PORT, f"{value!r} is not a valid port. Write a whole number from 1 to {_HIGHEST_PORT}."
+        )
     return int(text)
 
 
@@ -172,14 +173,14 @@ def _file(named: str, catalog_type: str, path: str | None) -> str:
         raise _invalid(
             named,
             DATABASE,
-            f"is empty. Write the path of the {CATALOG_TYPES[catalog_type].name} file, as {example}.",
+            f"is empty. Write the path of the {CATALOG_TYPES[catalog_type].name} file, such as {example}.",
         )
     if not PurePath(path).is_absolute():
         raise _invalid(
             named,
             DATABASE,
-            f"{path!r} is a relative path, and every worker has its own working directory. Write the whole "
-            f"path, as {example}.",
+            f"{path!r} is a relative path, and every worker has its own working directory. Write an "
+            f"absolute path, such as {example}.",
         )
     return path
 
@@ -188,7 +189,7 @@ def _metadata_schema(named: str, catalog_type: str, value: object) -> str | None
     if value is None:
         return None
     if not isinstance(value, str):
-        raise _invalid(named, METADATA_SCHEMA, f"{value!r} is no name. Write it as text.")
+        raise _invalid(named, METADATA_SCHEMA, f"{value!r} is not a valid name. Write it as a string.")
     why_not = CATALOG_TYPES[catalog_type].why_no_schema
     if why_not is not None:
         raise _invalid(named, METADATA_SCHEMA, f"{value!r} is set, but {why_not}")
@@ -197,7 +198,7 @@ def _metadata_schema(named: str, catalog_type: str, value: object) -> str | None
 
 def _commit_namespace(named: str, value: object) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise _invalid(named, COMMIT_NAMESPACE, f"{value!r} is no name. Write it as text.")
+        raise _invalid(named, COMMIT_NAMESPACE, f"{value!r} is not a valid name. Write it as a string.")
     return value
 
 
@@ -213,13 +214,13 @@ def _data_path(named: str, value: object) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise _invalid(named, DATA_PATH, f"{value!r} is no path. Write it as text.")
+        raise _invalid(named, DATA_PATH, f"{value!r} is not a valid path. Write it as a string.")
     if "://" not in value and not PurePath(value).is_absolute():
         raise _invalid(
             named,
             DATA_PATH,
-            f"{value!r} is a relative path, and every worker has its own working directory. Write the whole "
-            "path, as /data/files/, or a URI, as s3://bucket/lake/.",
+            f"{value!r} is a relative path, and every worker has its own working directory. Write an "
+            "absolute path, such as /data/files/, or a URI, such as s3://bucket/lake/.",
         )
     return directory_path(value)
 
@@ -234,7 +235,9 @@ def _storage_options(named: str, value: object) -> dict[str, Any]:
         except ValueError:
             options = None
     if not isinstance(options, dict):
-        raise _invalid(named, STORAGE_OPTIONS, 'is no JSON object. Write it as {"key": "…", "secret": "…"}.')
+        raise _invalid(
+            named, STORAGE_OPTIONS, 'is not a valid JSON object. Write it as {"key": "…", "secret": "…"}.'
+        )
     for secret in _secrets(options):
         _mask(secret)
     return options

@@ -263,9 +263,9 @@ def _look_before_creation(settings: ConnectionSettings, missing: NotADuckLakeErr
     check_writable(data_path, settings.storage_options)
     _check_rights(settings)
     return (
-        f"No lake yet: {missing.catalog} {missing.problem}. All is ready for one; the data path {data_path} "
-        "is writable: create it with DuckLakeDDLOperator(create_lake=True). If there should be one already, "
-        "check the field Database."
+        f"No lake yet: {missing.catalog} {missing.problem}. Everything is ready for one, and the data path "
+        f"{data_path} is writable: create it with DuckLakeDDLOperator(create_lake=True). If there should "
+        "already be a lake, check the Database field."
     )
 
 
@@ -319,14 +319,14 @@ def _naming_missing_driver(settings: ConnectionSettings) -> Iterator[None]:
 def _check(settings: ConnectionSettings, lake: Lake) -> None:
     if lake.encrypted:
         raise UnsupportedFeatureError(
-            f"{settings.named}: its lake encrypts its data files; this release neither reads nor writes "
+            f"{settings.named}: the lake encrypts its data files, and this release neither reads nor writes "
             "encrypted files. Use a lake without encryption."
         )
     if settings.data_path not in (None, lake.data_path):
         raise settings.invalid(
             DATA_PATH,
-            f"{settings.data_path!r} is not where this lake keeps its files, which is {lake.data_path!r}. "
-            "Write that, or clear the field.",
+            f"{settings.data_path!r} is not the data path of this lake, which is {lake.data_path!r}. Write "
+            "that, or clear the field.",
         )
 
 

@@ -73,14 +73,14 @@ class JdbcPasswords:
             return source
         if not isinstance(source, Mapping):
             raise InvalidInputError(
-                f"A source is a path or a mapping, not {source!r}. For several files give their folder, or a "
-                "pattern such as /in/*.csv."
+                f"A source is a path or a mapping, not {source!r}. For several files, give their folder or "
+                "a pattern such as /in/*.csv."
             )
         if "conn_id" not in source:
             return source
         if str(source.get("format")).lower() != "jdbc":
             raise InvalidInputError(
-                f"conn_id={source['conn_id']!r}: only a source of format jdbc has a connection."
+                f"conn_id={source['conn_id']!r}: only a source of format jdbc takes a connection."
             )
         connection = _connection(str(source["conn_id"]))
         options = dict(source.get("options") or {})
@@ -122,7 +122,7 @@ def jdbc_options(connection: Connection) -> dict[str, str]:
     database = _DATABASES.get(connection.conn_type or "")
     if database is None:
         raise InvalidInputError(
-            f"Connection {connection.conn_id!r} of type {connection.conn_type!r} has no known jdbc URL. Use "
+            f"Connection {connection.conn_id!r} of type {connection.conn_type!r} has no known JDBC URL. Use "
             f"a connection of type jdbc, {', '.join(_DATABASES)}, or put url into the source's options."
         )
     port = connection.port or database.port

@@ -18,8 +18,8 @@ def mismatch() -> str | None:
     if full == client:
         return None
     return (
-        f"pyspark is {full} and pyspark-client is {client} where this task runs. They share files: "
-        "one breaks the other. Install airflow-provider-ducklake-spark[pyspark], which pins both to the "
-        "version that it is tested with, or both in one that both have: "
-        f"pip install --force-reinstall pyspark=={client} pyspark-client=={client}."
+        f"Where this task runs, pyspark is {full} and pyspark-client is {client}. They install the same "
+        "files, so one breaks the other. Install airflow-provider-ducklake-spark[pyspark], which pins both "
+        "to the tested version, or install both in the same version: pip install --force-reinstall "
+        f"pyspark=={client} pyspark-client=={client}."
     )

@@ -117,7 +117,7 @@ class SparkSubmitter:
             except FileNotFoundError as error:
                 raise SparkJobError(
                     f"{error.filename} was not found. Install airflow-provider-ducklake-spark[pyspark] and "
-                    "have its bin folder on the PATH, or name the binary in the Spark connection."
+                    "put its bin folder on the PATH, or name the binary in the Spark connection."
                 ) from error
             except AirflowException as error:
                 raise self._failure(request, storage_options, str(error)) from None  # it repeats the log
@@ -197,8 +197,8 @@ def _check_deploy_mode(passwords: JdbcPasswords, deploy_mode: str) -> None:
     if passwords and deploy_mode != "client":
         raise InvalidInputError(
             "A jdbc source with a password runs in client mode only; this job's deploy mode is "
-            f"{deploy_mode!r}, where the password would have to travel on a command line. Use Spark's own "
-            "credential providers there: a Hadoop credential store "
-            "(spark.hadoop.hadoop.security.credential.provider.path) or the reader's "
-            "connectionProvider option."
+            f"{deploy_mode!r}, where the password would have to be passed on a command line. Use Spark's "
+            "own credential providers instead: a Hadoop credential store "
+            "(spark.hadoop.hadoop.security.credential.provider.path) or the reader's connectionProvider "
+            "option."
         )

@@ -105,10 +105,10 @@ class DuckLakeAddFilesOperator(DuckLakeOperator):
             "already_committed": False,
         }
         if committed is None:
-            self.log.info("The files have no rows: %s is as before, no snapshot was made.", self.table)
+            self.log.info("The files have no rows: %s is unchanged, no snapshot was made.", self.table)
         else:
             self.log.info(
-                "Committed snapshot %d to %s: %d rows in %d files, which belong to the lake now",
+                "Committed snapshot %d to %s: %d rows in %d files, which now belong to the lake",
                 *(summary[key] for key in ("snapshot_id", "table", "rows_added", "files_added")),
             )
         return summary
@@ -117,7 +117,7 @@ class DuckLakeAddFilesOperator(DuckLakeOperator):
         ids = {record.table_id for record in committed.records}
         names = [str(row.qualified) for row in lake.table_rows() if row.id in ids]
         self.log.info(
-            "Snapshot %d, committed at %s, is this task's already: nothing was added.",
+            "This task has already committed snapshot %d, at %s: nothing was added.",
             committed.id,
             committed.time.isoformat(timespec="seconds"),
         )

@@ -69,7 +69,7 @@ class DuckLakeCleanupOldFilesOperator(DuckLakeOperator):
                 dry_run=parse_flag("dry_run", self.is_dry_run),
             )
         self.log.info(
-            "%s %d files, %d were gone before, %d stay as the lake uses them, %d failed",
+            "%s %d files; %d were already gone, %d stay because the lake uses them, %d failed",
             "Dry run, would delete" if result.dry_run else "Deleted",
             *map(len, (result.deleted, result.missing, result.named, result.failures)),
         )
@@ -147,14 +147,15 @@ class DuckLakeDeleteOrphanedFilesOperator(DuckLakeOperator):
                 dry_run=parse_flag("dry_run", self.is_dry_run),
             )
         self.log.info(
-            "%s %d orphaned files (%d bytes); %d stay for their age, %d for jobs under way, %d failed",
+            "%s %d orphaned files (%d bytes); %d stay because of their age, %d because of running jobs, %d "
+            "failed",
             "Dry run, would delete" if result.dry_run else "Deleted",
             len(result.deleted),
             *(result.bytes, result.young, result.protected),
             len(result.failures),
         )
         if result.evidence is not None:
-            self.log.warning("The run itself would be refused: %s", result.evidence)
+            self.log.warning("A run without dry_run would be refused: %s", result.evidence)
         _fail_for(len(result.deleted), result.failures)
         return {
             "files": len(result.deleted),

@@ -110,5 +110,5 @@ class DuckLakeDiscardStagedOperator(DuckLakeOperator):
         for uri in discarded:
             self.log.info("Discarded %s", uri)
         if not discarded:
-            self.log.info("Nothing is left to discard.")
+            self.log.info("There is nothing left to discard.")
         return {"discarded": discarded}

@@ -160,7 +160,7 @@ class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkCompactionOperator):
         """Return which of the small files are taken."""
         older_than = parse_at(self.older_than)
         if isinstance(older_than, int):
-            raise InvalidInputError(f"older_than={older_than}: give an aware time.")
+            raise InvalidInputError(f"older_than={older_than}: give an aware datetime.")
         return {"where": self.where, "older_than": older_than}
 
     def rule(self) -> MergeRule:
@@ -201,7 +201,7 @@ class DuckLakeSparkRewriteDataFilesOperator(DuckLakeSparkCompactionOperator):
             threshold = None if given in (None, "None") else float(given)
         except ValueError:
             raise InvalidInputError(
-                f"delete_threshold is {self.delete_threshold!r}. Give a share from 0 to 1."
+                f"delete_threshold is {self.delete_threshold!r}. Give a fraction from 0 to 1."
             ) from None
         return RewriteRule(threshold, **self.limits())
 

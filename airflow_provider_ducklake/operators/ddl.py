@@ -79,15 +79,15 @@ class DuckLakeDDLOperator(DuckLakeOperator):
             return hook.lake()
         except NotADuckLakeError as missing:
             lake = hook.get_or_create_lake()
-            self.log.info("Created a lake in %s, its files in %s", missing.catalog, lake.data_path)
+            self.log.info("Created a lake in %s with its files in %s", missing.catalog, lake.data_path)
             return lake
 
     def _report(self, committed: CommittedSnapshot | None) -> None:
         if committed is None:
-            self.log.info("The lake was like that already: no snapshot was made.")
+            self.log.info("The lake already matches the statements: no snapshot was made.")
         elif committed.is_earlier:
             self.log.info(
-                "Snapshot %d, committed at %s, is this task's already: nothing was run.",
+                "This task has already committed snapshot %d, at %s: nothing was run.",
                 committed.id,
                 committed.time.isoformat(timespec="seconds"),
             )
@@ -100,7 +100,7 @@ def _parsed(sql: object) -> tuple[ParsedStatement, ...]:
 
     texts = [sql] if isinstance(sql, str) else sql
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
-        raise InvalidInputError(f"sql is {sql!r}. Give a text or a list of texts.")
+        raise InvalidInputError(f"sql is {sql!r}. Give a string or a list of strings.")
     statements = parse_ddl(texts)
     if not statements:
         raise InvalidInputError("sql holds no statement. Give one, or leave the task out.")

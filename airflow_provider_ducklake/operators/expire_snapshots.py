@@ -108,7 +108,8 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
 
     def _report(self, result: ExpireResult) -> None:
         self.log.info(
-            "%s %d snapshots; %d data files and %d delete files (%d bytes) %s for deletion, %d tables gone",
+            "%s %d snapshots; %d data files and %d delete files (%d bytes) %s for deletion, %d tables "
+            "removed",
             "Dry run, would expire" if result.dry_run else "Expired",
             len(result.snapshots),
             result.data_files,
@@ -137,7 +138,9 @@ def _integers(name: str, value: Collection[int] | str | None) -> list[int] | Non
     try:
         read = json.loads(value) if isinstance(value, str) else list(value)
     except (TypeError, ValueError):
-        raise InvalidInputError(f"{name} is {value!r}. Give a list of snapshot ids, as [3, 4].") from None
+        raise InvalidInputError(
+            f"{name} is {value!r}. Give a list of snapshot ids, such as [3, 4]."
+        ) from None
     return [_required_integer(name, entry) for entry in (read if isinstance(read, list) else [read])]
 
 

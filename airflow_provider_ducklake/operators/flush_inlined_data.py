@@ -85,7 +85,8 @@ class DuckLakeSparkFlushInlinedDataOperator(DuckLakeSparkOperator):
             self.log.info("There is nothing to flush.")
         for one in found:
             self.log.info(
-                "%s: %s %d rows, of which %d have ended, and %d deletes; %d data files, %d delete files",
+                "%s: %s %d inlined rows, %d of them deleted, and %d inlined deletes; %d data files, %d "
+                "delete files",
                 one.table,
                 "would flush" if dry_run else f"snapshot {one.snapshot_id} flushed",
                 *(one.row_count, one.ended_count, one.delete_count, one.data_files, one.delete_files),

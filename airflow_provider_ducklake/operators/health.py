@@ -142,16 +142,16 @@ def _limits(given: Mapping[str, float | str] | str | None) -> dict[str, float]:
     if given is None:
         return {}
     if isinstance(given, str):
-        raise InvalidInputError(f"fail_above is {given!r}. Give a mapping, as {{'delete_ratio': 0.3}}.")
+        raise InvalidInputError(f"fail_above is {given!r}. Give a mapping, such as {{'delete_ratio': 0.3}}.")
     known = (*_OF_LAKE, *_OF_TABLE, *_BANDS)
     limits: dict[str, float] = {}
     for name, most in given.items():
         if name not in known:
-            raise InvalidInputError(f"fail_above names {name!r}; choose of {', '.join(known)}.")
+            raise InvalidInputError(f"fail_above names {name!r}; choose from {', '.join(known)}.")
         try:
             limits[name] = float(most)
         except (TypeError, ValueError):
-            raise InvalidInputError(f"fail_above says {most!r} of {name}; give a number.") from None
+            raise InvalidInputError(f"fail_above[{name!r}] is {most!r}; give a number.") from None
     return limits
 
 

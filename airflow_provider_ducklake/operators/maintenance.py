@@ -108,7 +108,7 @@ def ducklake_maintenance(
     arguments = arguments or {}
     for step in arguments:
         if parse_word("arguments", step, MaintenanceStep) not in chosen:
-            raise InvalidInputError(f"arguments has {step!r}, a step that is left out.")
+            raise InvalidInputError(f"arguments has {step!r}, but that step is left out.")
     common = _given(ducklake_conn_id=ducklake_conn_id)
     of_these, acting = _given(tables=tables), _given(dry_run=dry_run)
     of_table = {**common, **(spark or {}), **_given(max_active_tis_per_dagrun=max_tables_at_once)}
@@ -214,8 +214,8 @@ class DuckLakeMaintenanceExpireOperator(DuckLakeExpireSnapshotsOperator):
             with closing(DuckLakeHook(self.ducklake_conn_id).lake()) as lake:
                 if lake.effective_options().age("expire_older_than") is None:
                     raise AirflowSkipException(
-                        "Nothing says what to expire: set the option expire_older_than of the lake, or give "
-                        "the step arguments."
+                        "Nothing says what to expire: set the lake's option expire_older_than, or give "
+                        "arguments for this step."
                     )
         return super().execute(context)
 
@@ -248,7 +248,7 @@ class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
     ) -> None:
         super().__init__(**kwargs)
         if parse_word("step", step, MaintenanceStep) not in _OF_TABLES:
-            raise InvalidInputError(f"step={step!r} concerns the lake, not its tables.")
+            raise InvalidInputError(f"step={step!r} works on the lake, not on its tables.")
         self.step = str(step)
         self.tables = tables
         self.least = least
@@ -264,7 +264,7 @@ class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
                 self._flushable(lake) if self.step == MaintenanceStep.FLUSH else self._compactable(lake)
             )
         if not found:
-            self.log.info("No table needs it.")
+            self.log.info("No table needs this step.")
         return [] if dry_run else found
 
     def _flushable(self, lake: Lake) -> Iterator[str]:
@@ -276,18 +276,18 @@ class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
             except DuckLakeError as error:
                 if name is None:
                     raise
-                self.log.warning("%s cannot be looked at: %s", name, error)
+                self.log.warning("%s cannot be inspected: %s", name, error)
                 yield name
                 continue
             for one in found:
                 counts = (one.row_count, one.delete_count)
-                self.log.info("%s: %d rows and %d deletes are in the catalog", one.table, *counts)
+                self.log.info("%s has %d inlined rows and %d inlined deletes", one.table, *counts)
                 yield str(one.table)
 
     def _compactable(self, lake: Lake) -> Iterator[str]:
         names, missing = _known(lake, table_names(self.tables))
         for name in missing:
-            self.log.warning("There is no table %s.", name)
+            self.log.warning("Table %s does not exist.", name)
             yield name
         for table in lake.table_health(names).tables:
             if self._may_need_it(table) and (names is not None or self._is_automatic(lake, table.name)):
@@ -307,10 +307,10 @@ class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
         try:
             planned = operator.compaction().find(lake)
         except UnsupportedFeatureError as error:
-            self.log.warning("%s is left as it is: %s", name, error)
+            self.log.warning("%s is left unchanged: %s", name, error)
             return
         except DuckLakeError as error:
-            self.log.warning("%s cannot be looked at: %s", name, error)
+            self.log.warning("%s cannot be inspected: %s", name, error)
             yield name
             return
         if planned.bins and planned.file_count >= self.least:
@@ -327,7 +327,7 @@ class DuckLakeMaintenanceHealthOperator(DuckLakeTableHealthOperator):
     def _names(self, lake: Lake) -> list[str] | None:
         names, missing = _known(lake, table_names(self.tables))
         if missing:
-            self.log.warning("There is no table %s.", ", ".join(missing))
+            self.log.warning("Table %s does not exist.", ", ".join(missing))
         return names
 
 
@@ -352,7 +352,7 @@ class DuckLakeMaintenanceReportOperator(DuckLakeMaintenanceHealthOperator):
             raise AirflowSkipException("The group was skipped.")
         health, complaints = self._health(context) if began else ({}, [])
         if failed:
-            complaints.append(f"Failed: {', '.join(failed)}. See their logs; the others went on.")
+            complaints.append(f"Failed: {', '.join(failed)}. See their logs; the others were processed.")
         if complaints:
             raise AirflowFailException(" ".join(complaints))
         return health

@@ -60,7 +60,7 @@ class DuckLakeMigrateOperator(DuckLakeOperator):
 
     def _report(self, result: MigrationResult) -> None:
         if not result.steps:
-            self.log.info("The catalog has version %s: nothing to do.", result.from_version)
+            self.log.info("The catalog already has version %s: nothing to do.", result.from_version)
             return
         for step in result.steps:
             self.log.info("%s: %s", "To do" if result.dry_run else "Done", step)

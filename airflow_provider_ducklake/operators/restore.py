@@ -82,7 +82,7 @@ class DuckLakeRestoreTableOperator(DuckLakeOperator):
         """Restore, or find that an earlier try did."""
         at = parse_at(self.at)
         if at is None:
-            raise InvalidInputError("at is empty. Give a snapshot id or an aware time.")
+            raise InvalidInputError("at is empty. Give a snapshot id or an aware datetime.")
         self._check_scope()
         scope: dict[str, Any] = {"table": self.table, "schema": self.schema, "at": at}
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:

@@ -73,11 +73,11 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
         if "application_args" in kwargs:
-            raise InvalidInputError("application_args belong to the job itself; they cannot be given.")
+            raise InvalidInputError("application_args are set by the operator itself and cannot be given.")
         if durable:
             raise InvalidInputError(
                 "durable=True is not supported: a retry would wait for the job of an earlier try, whose "
-                "files nobody commits. Each try submits a job of its own."
+                "files are never committed. Leave it out; each try submits its own job."
             )
         spark_conn_id = spark_conn_id or conn_id or "spark_default"
         super().__init__(

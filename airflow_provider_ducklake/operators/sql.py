@@ -96,9 +96,9 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         if (sql is None) == (transform is None):
             raise InvalidInputError("Give exactly one of sql and transform.")
         if (transform is None) != (targets is None) or (sql is not None and tables):
-            raise InvalidInputError("targets and tables go with transform; sql names its tables itself.")
+            raise InvalidInputError("targets and tables are for transform; sql names its tables itself.")
         if incremental is False and (consumer is not None or full_refresh is True):
-            raise InvalidInputError("consumer and full_refresh go with incremental.")
+            raise InvalidInputError("consumer and full_refresh are for incremental; give incremental, too.")
         refuse_secrets(None, sources)
         super().__init__(**kwargs)
         self.sql = sql

@@ -81,7 +81,7 @@ def _codes(words: Collection[str]) -> frozenset[FindingCode]:
     try:
         return frozenset(FindingCode(word) for word in ([words] if isinstance(words, str) else words))
     except ValueError as error:
-        raise InvalidInputError(f"ignore: {error}; choose of {', '.join(FindingCode)}.") from None
+        raise InvalidInputError(f"ignore: {error}; choose from {', '.join(FindingCode)}.") from None
 
 
 def _share(value: float | str) -> float:
@@ -89,5 +89,5 @@ def _share(value: float | str) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise InvalidInputError(
-            f"sample is {value!r}; give the share of files to open, from 0 to 1."
+            f"sample is {value!r}; give the fraction of files to open, from 0 to 1."
         ) from None

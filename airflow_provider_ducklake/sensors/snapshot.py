@@ -54,8 +54,8 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
     ) -> None:
         if kwargs.pop("deferrable", False):
             raise InvalidInputError(
-                "deferrable=True: this sensor does not defer yet. Leave it out; mode='reschedule' frees the "
-                "worker between two looks."
+                "deferrable=True: this sensor cannot defer yet. Leave it out; mode='reschedule' frees the "
+                "worker slot between two pokes."
             )
         super().__init__(**kwargs)
         self.table = table

@@ -93,6 +93,7 @@ def _check_free(plan: ScanPlan, added: Sequence[str]) -> None:
     taken = {fold(name) for name in plan.columns} & {fold(name) for name in added}
     if taken:
         raise InvalidInputError(
-            f"{plan.table.name} has a column {', '.join(sorted(taken))}, the name of one that the read is to "
-            "add: give another prefix for those, or leave it out of the columns to read."
+            f"{plan.table.name} already has a column {', '.join(sorted(taken))}, which the read would add. "
+            "Give another prefix for the added columns, or leave the table's column out of the columns to "
+            "read."
         )

@@ -90,7 +90,7 @@ def query(spark: SparkSession, sql: str) -> DataFrame:
     try:
         return spark.sql(sql)
     except AnalysisException as error:
-        raise InvalidInputError(f"sql cannot be run: {message_of(error)}") from error
+        raise InvalidInputError(f"sql failed: {message_of(error)}") from error
 
 
 def _transformed(spark: SparkSession, name: str, sources: dict[str, DataFrame]) -> DataFrame:

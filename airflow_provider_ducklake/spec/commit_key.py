@@ -45,7 +45,7 @@ class CommitKey:
         """Refuse names that cannot be stored."""
         if not all(is_storable(name) for name in self.names if isinstance(name, str)):
             raise InvalidInputError(
-                f"The commit key {self.names!r} holds a NUL character or half of a surrogate pair."
+                f"The commit key {self.names!r} holds a NUL character or an unpaired surrogate."
             )
 
     @property

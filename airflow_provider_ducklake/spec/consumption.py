@@ -25,8 +25,8 @@ class Consumer:
         """Refuse a name that cannot be stored."""
         if not self.name or not is_storable(self.name):
             raise InvalidInputError(
-                f"consumer={self.name!r}: a consumer's name has at least one character, no NUL and no half "
-                "of a surrogate pair."
+                f"consumer={self.name!r}: a consumer's name has at least one character, no NUL and no "
+                "unpaired surrogate."
             )
 
     @property

@@ -75,7 +75,9 @@ def default_of(value: SqlDefault | None, type_: DuckLakeType) -> tuple[Default, 
     try:
         initial = identity_text(type_, literal_physical(type_, value))
     except (ValueError, OverflowError) as error:
-        raise InvalidInputError(f"{value!r} is no default for a column of type {type_}: {error}.") from error
+        raise InvalidInputError(
+            f"{value!r} is not a valid default for a column of type {type_}: {error}."
+        ) from error
     return Default(_checked(_literal_text(value, initial))), initial
 
 
@@ -98,8 +100,8 @@ def _literal_text(value: Literal, initial: str) -> str:
 def _checked(text: str) -> str:
     if text == NO_DEFAULT:
         raise InvalidInputError(
-            f"The text {text!r} cannot be a default: it is the catalog's word for no default. Choose another "
-            "text, or write the null without a default."
+            f"The string {text!r} cannot be a default: the catalog uses it for 'no default'. Choose another "
+            "string, or write the null without a default."
         )
     if "\0" in text:
         raise InvalidInputError(f"The default {text!r} holds a NUL character, which no catalog can store.")
@@ -114,7 +116,7 @@ def literal_physical(type_: DuckLakeType, value: Literal) -> Physical:
     """
     row = type_.facts
     if row.kind is Kind.NESTED:
-        raise ValueError(f"nothing is known of {type_}")
+        raise ValueError(f"{type_} is an unknown type")
     read = _READERS.get(row.kind)
     if read is None or not row.storable:
         raise _unfit(type_, value)
@@ -134,7 +136,7 @@ _MOST_DIGITS = 400  # more than any type holds; keeps arithmetic on texts like 1
 
 def _number(value: Literal, spelling: re.Pattern[str]) -> Fraction:
     if isinstance(value, str) and not spelling.fullmatch(value):
-        raise ValueError("this text is no such number")
+        raise ValueError("this string is not such a number")
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
         raise ValueError("expected a number")  # noqa: TRY004 - the caller translates it
     number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
@@ -276,7 +278,7 @@ def _moment_text(type_: DuckLakeType, value: Literal) -> str:
             return value
         case datetime(), Kind.TIMESTAMP:
             if (value.tzinfo is None) == type_.facts.zoned:
-                raise ValueError("a timestamptz has a zone, the other timestamps have none")
+                raise ValueError("a timestamptz has a time zone, the other timestamps have none")
             return value.isoformat(sep=" ")
         case date(), Kind.DATE if not isinstance(value, datetime):
             return value.isoformat()

@@ -129,7 +129,7 @@ def option_text(key: str, value: str | float | bool) -> str:  # noqa: FBT001 - a
     spec = OPTIONS.get(key)
     if spec is None or key in _FIXED:
         known = ", ".join(sorted(OPTIONS.keys() - _FIXED))
-        raise InvalidOptionError(f"{key!r} is no option that can be set; the options are: {known}.")
+        raise InvalidOptionError(f"{key!r} is not an option that can be set; the options are: {known}.")
     text = str(value).lower() if isinstance(value, bool) else str(value)
     try:
         parsed = spec.parse(text)

@@ -120,7 +120,7 @@ def _parse_field(expression: str, schema: TableSchema, table: str) -> PartitionF
     parts = split_parts(path)
     if len(parts) > 1:
         raise InvalidPartitionError(
-            f"{expression!r}: a partition key is a column of its own, not a nested field."
+            f"{expression!r}: a partition key must be a top-level column, not a nested field."
         )
     column = schema.find(parts[0], table)
     _check_fit(transform, column.type, expression)
@@ -131,7 +131,7 @@ def _parse_transform(word: str, argument: str | None, expression: str) -> Transf
     kind = fold(word)
     if kind not in set(TransformKind):
         raise InvalidPartitionError(
-            f"{word!r} in {expression!r} is no partition transform; they are: {', '.join(TransformKind)}."
+            f"{word!r} in {expression!r} is not a partition transform. Use one of {', '.join(TransformKind)}."
         )
     if (kind == TransformKind.BUCKET) != (argument is not None) or argument == "0":
         raise InvalidPartitionError(f"Cannot read {expression!r}; write year(column) or bucket(16, column).")

@@ -47,7 +47,7 @@ class CommitInfo:
         """Refuse characters that the databases cannot store."""
         if not all(is_storable(text) for text in (self.author, self.message) if text is not None):
             raise InvalidInputError(
-                "The commit's message or author holds a NUL character or half of a surrogate pair, which no "
+                "The commit's message or author holds a NUL character or an unpaired surrogate, which no "
                 "catalog can store."
             )
 

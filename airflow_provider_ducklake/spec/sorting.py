@@ -86,7 +86,7 @@ def _parse_key(text: str, schema: TableSchema, table: str) -> SortField:
     match = _KEY.fullmatch(text)
     if match is None:
         raise InvalidInputError(
-            f"Cannot read the sort key {text!r} of {table}; write a column, and behind it ASC or DESC, and "
+            f"Cannot read the sort key {text!r} of {table}; write a column, then ASC or DESC, and "
             'NULLS FIRST or NULLS LAST, as in "day DESC NULLS FIRST".'
         )
     column = schema.find(split_parts(match["column"])[0], table)

@@ -141,8 +141,8 @@ def _refuse_escapes(text: str, token: Token, number: int) -> None:
             text,
             token.start,
             repr(token.text),
-            "strings with backslash escapes are not read here. Write the characters themselves, 'it''s', or "
-            "chr(10).",
+            "strings with backslash escapes are not supported. Write the characters themselves, 'it''s', "
+            "or chr(10).",
         )
 
 
@@ -158,7 +158,8 @@ def _check_gap(text: str, start: int, end: int, number: int) -> None:
                 text,
                 position,
                 repr(text[position]),
-                "this quote or comment does not end, or is none in DuckDB's SQL. Close it, or leave it out.",
+                "this quote or comment is not closed, or is not one in DuckDB's SQL. Close it, or leave it "
+                "out.",
             )
         position = passed
 

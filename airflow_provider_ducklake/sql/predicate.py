@@ -63,7 +63,7 @@ _COMPARISON_SIGNS = frozenset(["==", "!=", *Operator])
 _OTHER_SYMBOLS = frozenset(["(", ")", ",", ".", "-", "+", "::"])
 _ALLOWED = (
     "A filter compares columns with values: = <> < <= > >=, IN, BETWEEN, LIKE, IS NULL, IS DISTINCT FROM, "
-    "with AND, OR, NOT and parentheses around."
+    "combined with AND, OR, NOT and parentheses."
 )
 
 
@@ -103,7 +103,7 @@ def _tokens(text: str) -> tuple[Token, ...]:
     except InvalidStatementError as error:
         raise InvalidPredicateError(error.line, error.column, error.near, error.problem) from error
     if len(statements) != 1 or text[statements[0][-1].end :].lstrip().startswith(";"):
-        raise _error(text, 0, text, "this is not one condition. Leave the filter out to read every row.")
+        raise _error(text, 0, text, "this is not a single condition. Leave the filter out to read every row.")
     return statements[0]
 
 
@@ -111,7 +111,7 @@ def _check_signs(text: str, tokens: tuple[Token, ...]) -> None:
     """Refuse symbols that filters do not have, before sqlglot makes something of them."""
     for sign in _signs(tokens):
         if sign.text not in _COMPARISON_SIGNS | _OTHER_SYMBOLS:
-            raise _error(text, sign.start, sign.text, f"filters have no such sign. {_ALLOWED}")
+            raise _error(text, sign.start, sign.text, f"filters do not support this character. {_ALLOWED}")
 
 
 def _signs(tokens: tuple[Token, ...]) -> Iterator[Token]:
@@ -169,7 +169,7 @@ class _Reader:
         """Return the filter that is true where a condition is, or, with ``negate``, where it is false."""
         read = _CONDITIONS.get(type(node).__name__)
         if read is None:
-            raise self.refuse(node, f"filters do not have this. {_ALLOWED}")
+            raise self.refuse(node, f"filters do not support this. {_ALLOWED}")
         return read(self, node, negate)
 
     def inner(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001 - these are called by the table below
@@ -205,7 +205,7 @@ class _Reader:
         """Return the named parts of a node, which must have them and no others."""
         for name, part in node.args.items():
             if name not in (*names, optional) and part not in (None, False, []):
-                raise self.refuse(node, f"filters do not have this. {_ALLOWED}")
+                raise self.refuse(node, f"filters do not support this. {_ALLOWED}")
         found = [node.args.get(name) for name in names]
         if any(part is None or part == [] for part in found):
             raise self.refuse(node, "something is missing here.")
@@ -264,7 +264,7 @@ class _Reader:
         if type(right).__name__ == "Null":
             return NullTest(self.column(left).id, negate)
         if type(right).__name__ != "Boolean":
-            raise self.refuse(node, "behind IS there is NULL, TRUE, FALSE or DISTINCT FROM.")
+            raise self.refuse(node, "expected NULL, TRUE, FALSE or DISTINCT FROM after IS.")
         return self.sameness(node, negate=negate)
 
     def column(self, node: Node) -> Column:
@@ -322,7 +322,7 @@ class _Reader:
             case TypedValue(type_, number) if type_.facts.kind is ScalarKind.FLOAT:
                 return TypedValue(type_, -float(number))
             case _:
-                raise self.refuse(node, "expected a number behind the minus.")
+                raise self.refuse(node, "expected a number after the minus.")
 
     def cast(self, node: Node) -> Value:
         inner, to = self.parts(node, "this", "to")
@@ -330,13 +330,13 @@ class _Reader:
         if given is None:
             return None
         if isinstance(given, TypedValue) and (given.type != _DOUBLE or type(inner).__name__ == "Cast"):
-            raise self.refuse(node, "only a text or a number is cast here.")
+            raise self.refuse(node, "only a string or a number can be cast here.")
         literal = float(given.value) if isinstance(given, TypedValue) else given
         try:
             type_ = parse_type(to.sql("duckdb"))
             value = TypedValue(type_, literal_physical(type_, literal))
         except (ValueError, OverflowError) as error:
-            raise self.refuse(node, f"{literal!r} is no value of this type: {error}.") from error
+            raise self.refuse(node, f"{literal!r} is not a valid value of this type: {error}.") from error
         self.found.update((Kind.NUMBER, "") for one in to.walk() if type(one).__name__ == "Literal")
         return value
 

@@ -28,7 +28,7 @@ def ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
     """
     changes = [change for change in changes if change.stage is not Stage.READ]
     if len({change.is_upkeep for change in changes}) > 1:
-        raise UnsupportedFeatureError("Upkeep makes a snapshot of its own. Commit other changes apart.")
+        raise UnsupportedFeatureError("Maintenance needs its own snapshot. Commit other changes separately.")
     return tuple(sorted(_appended_once(changes), key=lambda change: (change.stage, change.place)))
 
 
@@ -61,8 +61,8 @@ def check_changes(changes: Iterable[Change], facts: LockedFacts) -> None:
         targets = change.targets
         if (twice := sorted(seen & targets.keys())) and not change.repeats_deletes:
             raise UnsupportedFeatureError(
-                f"Two parts of this commit delete rows of data file {twice[0]} of {change.name}. Delete them "
-                "in one, or commit one after the other."
+                f"Two parts of this commit delete rows of data file {twice[0]} of {change.name}. Delete "
+                "them in one part, or commit one after the other."
             )
         seen |= targets.keys()
         change.check(facts)

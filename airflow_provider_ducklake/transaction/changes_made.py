@@ -97,7 +97,7 @@ def parse_changes(text: str | None) -> tuple[ChangeRecord, ...]:
     while position < len(text):
         match = _ENTRY.match(text, position)
         if match is None:
-            raise CatalogError(f"Cannot read changes_made text {text!r} at character {position}.")
+            raise CatalogError(f"Cannot read changes_made {text!r} at character {position}.")
         records.append(_record(*match.groups()))
         position = match.end()
     return tuple(records)

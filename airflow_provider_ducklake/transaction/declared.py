@@ -153,8 +153,8 @@ def check_targets(change: OfTable, facts: LockedFacts) -> None:
     """
     for file_id, replaces in change.targets.items():
         if facts.targets.get(file_id, _GONE) != replaces:
-            did = "has other deletes" if file_id in facts.targets else "no longer has the file"
-            raise facts.conflict(f"delete rows of data file {file_id}", f"{did} since", change.name)
+            did = "deleted other rows of it" if file_id in facts.targets else "removed the file"
+            raise facts.conflict(f"delete rows of data file {file_id}", f"{did}", change.name)
 
 
 def with_bounds(

@@ -209,9 +209,11 @@ class TableDraft:
         siblings = self._siblings(column)
         if len(siblings) == 1:
             where = "field of its struct" if column not in self.columns.columns else f"column of {self.name}"
-            raise InvalidInputError(f"Cannot drop {path!r}: it is the last {where}. Drop what holds it.")
+            raise InvalidInputError(
+                f"Cannot drop {path!r}: it is the last {where}. Drop the whole struct or table instead."
+            )
         if not self._is_struct_field_or_top(column):
-            raise InvalidInputError(f"Cannot drop {path!r}: a list or map is not one without it.")
+            raise InvalidInputError(f"Cannot drop {path!r}: a list or map needs it.")
         self._refuse_partition_key(column, "drop")
         if column in self.columns.columns and any(key.mentions(column) for key in self.sort_by):
             raise InvalidInputError(
@@ -261,7 +263,9 @@ class TableDraft:
         is_top = column in self.columns.columns
         check_column_name(name, inlining=is_top and self.allows_inlining)
         if not self._is_struct_field_or_top(column):
-            raise InvalidInputError(f"Cannot rename {path!r}: the format gives lists and maps their names.")
+            raise InvalidInputError(
+                f"Cannot rename {path!r}: the format defines the names inside lists and maps."
+            )
         if any(one.id != column.id and fold(one.name) == fold(name) for one in self._siblings(column)):
             raise AlreadyExistsError("column", f"{self.name}.{name}")
         if not is_top:
@@ -298,14 +302,16 @@ class TableDraft:
         """Return the table with another default for rows to come."""
         column = self.find(path)
         if column not in self.columns.columns:
-            raise InvalidInputError(f"Cannot set a default for {path!r}: only whole columns have one.")
+            raise InvalidInputError(
+                f"Cannot set a default for {path!r}: only top-level columns can have one."
+            )
         return self._with(replace(column, default=default))
 
     def with_nullability(self, path: str, *, nullable: bool) -> TableDraft:
         """Return the table with NOT NULL set or dropped; the caller knows whether it holds a NULL."""
         column = self.find(path)
         if column not in self.columns.columns:
-            raise InvalidInputError(f"Cannot set NOT NULL for {path!r}: only whole columns have it.")
+            raise InvalidInputError(f"Cannot set NOT NULL for {path!r}: only top-level columns can have it.")
         if column.nullable == nullable:
             return self
         draft = self._with(replace(column, nullable=nullable))

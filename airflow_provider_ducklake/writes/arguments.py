@@ -64,7 +64,7 @@ def parse_at(value: object) -> int | datetime | None:
         return int(word) if word.isdecimal() else parse_time(word)
     if value is None or (isinstance(value, int | datetime) and not isinstance(value, bool)):
         return value
-    raise InvalidInputError(f"at={value!r}: give a snapshot id or an aware time.")
+    raise InvalidInputError(f"at={value!r}: give a snapshot id or an aware datetime.")
 
 
 def parse_size(name: str, value: int | str | None) -> int | None:
@@ -78,7 +78,9 @@ def parse_size(name: str, value: int | str | None) -> int | None:
     try:
         return parse_bytes(str(value))
     except ValueError:
-        raise InvalidInputError(f"{name} is {value!r}. Give bytes, or a text as '256MB'.") from None
+        raise InvalidInputError(
+            f"{name} is {value!r}. Give a number of bytes, or a string such as '256MB'."
+        ) from None
 
 
 def parse_count(name: str, value: int | str | None) -> int | None:
@@ -121,8 +123,8 @@ def parse_age(name: str, value: object) -> timedelta | datetime | None:
             return parse_interval(value)
         case _:
             raise InvalidInputError(
-                f"{name} is {value!r}. Give a timedelta, a text such as '7 days', an aware datetime or ISO "
-                "time."
+                f"{name} is {value!r}. Give a timedelta, a string such as '7 days', an aware datetime or an "
+                "ISO time."
             )
 
 
@@ -138,7 +140,7 @@ def parse_span(name: str, value: object) -> timedelta:
         case str():
             return parse_interval(value)
         case _:
-            raise InvalidInputError(f"{name} is {value!r}. Give a timedelta, or a text such as '24 hours'.")
+            raise InvalidInputError(f"{name} is {value!r}. Give a timedelta or a string such as '24 hours'.")
 
 
 def clauses_of(given: Clauses, action: str, *, all_columns: bool) -> Clauses:
@@ -149,7 +151,8 @@ def clauses_of(given: Clauses, action: str, *, all_columns: bool) -> Clauses:
     """
     if all_columns and given:
         raise InvalidInputError(
-            "update_all stands for when_matched, insert_all for when_not_matched: give one of each."
+            "update_all replaces when_matched, and insert_all replaces when_not_matched: give one of each "
+            "pair."
         )
     return [{action: "*"}] if all_columns else given
 
@@ -174,4 +177,4 @@ def check_has_clause(*clauses: Clauses) -> None:
         InvalidInputError: there are none.
     """
     if not any(clauses):
-        raise InvalidInputError("Nothing is to be done: give update_all, insert_all or a when_… clause.")
+        raise InvalidInputError("There is nothing to do: give update_all, insert_all or a when_… clause.")

@@ -61,11 +61,11 @@ class Compact:
         compaction = self.find(lake)
         table = lake.table_snapshot(self.table)
         if not compaction.bins:
-            log.info("No file of %s needs it", table.name)
+            log.info("No file of %s needs to be rewritten", table.name)
             return None
         verb = "rewrite" if isinstance(self.rule, RewriteRule) else "merge_adjacent"
         log.info(
-            "%s: %d files of %s, %d bytes, become %d",
+            "%s: %d files of %s with %d bytes become %d",
             verb,
             *(compaction.file_count, table.name, compaction.file_size_bytes, len(compaction.bins)),
         )
@@ -156,7 +156,7 @@ def _compacted(
             list(_commit(verb, lake, table, staging_id, info))
             lake.release_job(staging_id)
         except Exception as error:  # noqa: BLE001 - why the job failed counts; the next try meets this
-            log.warning("What the job had made cannot be committed: %s", error)
+            log.warning("The files written by the job cannot be committed: %s", error)
         raise
     committed = list(_commit(verb, lake, table, staging_id, info))
     lake.release_job(staging_id)
@@ -170,7 +170,7 @@ def _commit(
     directory = job_directory(table.root, job_id)
     for one in commit_compacted(lake, table, directory, info, verb.commit_every, job_id=job_id):
         log.info(
-            "Committed snapshot %d of %s: %d files in the place of %d",
+            "Committed snapshot %d to %s: %d files replace %d",
             *(one.snapshot.id, table.name, len(one.files), sum(len(file.sources) for file in one.files)),
         )
         yield one

@@ -30,7 +30,9 @@ class Delete:
     def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedRowChange:  # noqa: ARG002
         """Plan on the newest snapshot; see ``Verb``."""
         if not str(self.where or "").strip():
-            raise InvalidInputError(f"where is {self.where!r}; say which rows. All of them: where='true'.")
+            raise InvalidInputError(
+                f"where is {self.where!r}. Give a condition; to delete all rows, give where='true'."
+            )
         clause = Clause(Action.DELETE, self.where)
         changes = RowChangeSource(find_target(lake, self.table, self.where), not_matched_by_source=(clause,))
         return plan_change("delete", changes, self.engine)

@@ -85,7 +85,7 @@ class Insert:
         """Have the job find the rows that are to be replaced, too."""
         target = source.replaced.target
         log.info(
-            "The job looks for the rows of %s to be replaced in %d data files, %d bytes",
+            "The job looks for the rows of %s to replace in %d data files with %d bytes",
             *(plan.table, len(target.files), sum(file.file_size_bytes for file in target.files)),
         )
         plans = (plan_write(target.table, f"{plan.directory}updated/"), plan)
@@ -158,7 +158,7 @@ class PlannedInsert:
             "already_committed": False,
         }
         if committed is None:
-            log.info("The source has no rows: %s is as before, no snapshot was made.", self.target.name)
+            log.info("The source has no rows: %s is unchanged, no snapshot was made.", self.target.name)
         else:
             keys = ("snapshot_id", "table", "rows_added", "files_added", "bytes_added")
             log.info(

@@ -73,13 +73,14 @@ class InsertChoice:
         """
         if self.where is not None and self.mode is InsertMode.OVERWRITE_PARTITIONS:
             raise InvalidInputError(
-                "overwrite_where and mode='overwrite_partitions' both say what is replaced: give one of them."
+                "overwrite_where and mode='overwrite_partitions' both say which rows to replace: give one "
+                "of them."
             )
         if stage_only and (self.replaces or self.evolution is not SchemaEvolution.STRICT):
             raise InvalidInputError(
-                "stage_only=True appends: what several staged writes replace, or make of the columns, would "
-                "depend on their order. Leave mode, overwrite_where and schema_evolution out, or commit in "
-                "this task."
+                "stage_only=True can only append: if staged writes replaced rows or changed columns, the "
+                "result would depend on their order. Leave out mode, overwrite_where and schema_evolution, "
+                "or commit in this task."
             )
 
     def plan(self, lake: Lake, table: TableSnapshot, directory: str) -> WritePlan:
@@ -91,8 +92,8 @@ class InsertChoice:
         """
         if self.mode is InsertMode.OVERWRITE_PARTITIONS and table.partition_spec is None:
             raise InvalidInputError(
-                f"mode='overwrite_partitions': {table.name} is not partitioned. Use mode='overwrite', or say "
-                "which rows are replaced by overwrite_where."
+                f"mode='overwrite_partitions': {table.name} is not partitioned. Use mode='overwrite', or "
+                "say which rows to replace with overwrite_where."
             )
         names = tuple(table.schema.find(name, str(table.name)).name for name in self.zorder_by)
         plan = plan_write(table, directory)
@@ -179,4 +180,6 @@ def check_partition_by(partition_by: str | Sequence[str], *, create_table: bool)
         InvalidInputError: says so.
     """
     if partition_by and not create_table:
-        raise InvalidInputError("partition_by is for a table to be created: give create_table=True with it.")
+        raise InvalidInputError(
+            "partition_by applies only when the table is created: give create_table=True, too."
+        )

@@ -59,7 +59,7 @@ class Merge:
         )
         if any(clause.values is None for clause in left):
             raise InvalidInputError(
-                "when_not_matched_by_source: there is no row of the source for '*'; name the columns."
+                "when_not_matched_by_source: '*' needs a source row, and there is none; name the columns."
             )
         target = find_target(
             lake,
@@ -89,7 +89,7 @@ class Merge:
         sides = (self.target_alias, self.source_alias)
         equal = [" = ".join(f"{quoted(side)}.{quoted(name)}" for side in sides) for name in self.on]
         if not equal:
-            raise InvalidInputError("on names no column; say when rows match.")
+            raise InvalidInputError("on is empty; name the columns that must match.")
         return " AND ".join(equal)
 
     def _source(self, lake: Lake, resolve: Resolve, at: int) -> LakeSource | GivenSource:
@@ -122,7 +122,7 @@ def _clauses(items: object, name: str, *actions: Action) -> tuple[Clause, ...]:
     for place, clause in enumerate(clauses[:-1]):
         if clause.condition is None:
             raise InvalidInputError(
-                f"{name}[{place}] has no condition: what stands behind it would never apply."
+                f"{name}[{place}] has no condition, so the clauses after it would never apply."
             )
     return clauses
 

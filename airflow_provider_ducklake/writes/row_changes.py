@@ -90,7 +90,7 @@ class PlannedRowChange:
             "already_committed": False,
         }
         if committed is None:
-            log.info("No row is hit: %s is as before, no snapshot was made.", table.name)
+            log.info("No rows match: %s is unchanged, no snapshot was made.", table.name)
         else:
             log.info(
                 "Committed snapshot %d to %s: %d rows deleted, %d updated, %d inserted; %d data files, "
@@ -191,6 +191,6 @@ def check_values(values: object, name: str) -> Mapping[str, str]:
     is_mapping = hasattr(values, "items") and bool(values)
     if not is_mapping or not all(isinstance(one, str) for pair in values.items() for one in pair):  # type: ignore[attr-defined]  # asked for above
         raise InvalidInputError(
-            f'{name} is {values!r}; give {{"column": "expression"}}, a string in Spark SQL for each column.'
+            f'{name} is {values!r}; give {{"column": "expression"}}, a Spark SQL string for each column.'
         )
     return dict(values.items())  # type: ignore[attr-defined]

@@ -77,7 +77,7 @@ def earlier(
 def announce_earlier(records: Sequence[CommitRecord]) -> None:
     """Say that the commit was made before."""
     log.info(
-        "Snapshot %d, committed at %s, is this task's already: nothing is written.",
+        "This task has already committed snapshot %d, at %s: nothing is written.",
         records[0].snapshot_id,
         records[0].committed_at.isoformat(timespec="seconds"),
     )

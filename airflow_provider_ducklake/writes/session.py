@@ -59,8 +59,8 @@ class SessionSubmitter:
         """Refuse a source that names an Airflow connection; see ``Submitter``."""
         if hasattr(source, "get") and "conn_id" in source:
             raise InvalidInputError(
-                f"conn_id={source['conn_id']!r}: connections are Airflow's. Read the rows by spark.read, and "
-                "give the DataFrame."
+                f"conn_id={source['conn_id']!r}: connections belong to Airflow. Read the rows with "
+                "spark.read, and give the DataFrame."
             )
         return source
 
@@ -221,9 +221,11 @@ class LakeSession:
         See ``DuckLakeSparkSQLOperator``. ``incremental`` needs a ``consumer``.
         """
         if (incremental is not False) != (consumer is not None):
-            raise InvalidInputError("incremental and consumer go together: say who consumes the changes.")
+            raise InvalidInputError(
+                "incremental and consumer are given together: say who consumes the changes."
+            )
         if full_refresh and incremental is False:
-            raise InvalidInputError("full_refresh goes with incremental.")
+            raise InvalidInputError("full_refresh is for incremental; give incremental, too.")
         with self._given(None, "", sources) as rows:
             verb = Sql(
                 sql=sql,
@@ -338,7 +340,7 @@ class LakeSession:
         for one in frames.values():
             if one.sparkSession is not self._spark:
                 raise InvalidInputError(
-                    "A DataFrame of another SparkSession was given; make it by this session's."
+                    "The DataFrame belongs to another SparkSession. Create it with this session's."
                 )
         from airflow_provider_ducklake.spark.jobs.here import kept_views  # noqa: PLC0415 - PySpark
 

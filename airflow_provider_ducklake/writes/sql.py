@@ -89,8 +89,9 @@ class Sql:
         repeats = only_appends and _repeats(consumed, commit)
         if replaces and consumed is not None and not repeats:
             raise InvalidInputError(
-                "The task was cleared, but what it had consumed is no longer known: its snapshots have "
-                "expired. Run it with full_refresh=True, or with on_clear='append' to go on behind it."
+                "The task was cleared, but the changes it had consumed are no longer known: their "
+                "snapshots have expired. Run it with full_refresh=True, or with on_clear='append' to "
+                "continue after them."
             )
         if replaces:
             announce_replaced(lake, commit.seen)
@@ -128,7 +129,10 @@ class Sql:
         for name, word in (self.targets or {}).items():
             modes[self._qualified(name)] = _mode(name, word)
         if not modes:
-            raise InvalidInputError("Nothing is written: no statement but temporary views, or no targets.")
+            raise InvalidInputError(
+                "Nothing is written: the statements only create temporary views, or there are no targets. "
+                "Add a statement or a target."
+            )
         return modes
 
     def _log(self, lake: Lake, commit: Commit) -> Log | None:
@@ -167,8 +171,8 @@ class Sql:
         log.info("Reading %s at snapshot %d", ", ".join(reads.names) or "no table", reads.at.id)
         for key in sorted(reads.of_source):
             log.info(
-                "%s was restored as a new table: this run consumes what the old one had changed before, the "
-                "next one what came since",
+                "%s was restored as a new table: this run consumes the changes of the old one, the next "
+                "run the changes since then",
                 reads.names_of[key],
             )
         datasets = {
@@ -202,8 +206,8 @@ class Sql:
             names = ", ".join(sorted(".".join(name) for name in missing))
             raise InvalidInputError(
                 f"incremental={self.incremental!r}: the statements read "
-                f"{f'{names} not' if names else 'no table'}, or write it too. Name tables whose changes they "
-                "are to see."
+                f"{f'{names} not' if names else 'no table'}, or write it too. Name the tables whose changes "
+                "they read."
             )
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:
@@ -295,7 +299,7 @@ class PlannedSql:
             "already_committed": False,
         }
         if committed is None:
-            log.info("Nothing came of it: no snapshot was made.")
+            log.info("The statements produced no rows: no snapshot was made.")
         else:
             keys = ("snapshot_id", "table", "rows_added", "files_added", "bytes_added")
             log.info(

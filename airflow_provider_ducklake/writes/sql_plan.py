@@ -168,8 +168,8 @@ class Reads:
             raise TableNotFoundError(str(name), self.at.id) from None
         if found.dialect != "spark":
             raise UnsupportedFeatureError(
-                f"View {name} is written in the dialect {found.dialect!r}, which Spark does not read. Create "
-                "one with dialect='spark', or name the tables that it reads."
+                f"View {name} is written in the dialect {found.dialect!r}, which Spark cannot read. Create "
+                "a view with dialect='spark', or read the view's tables directly."
             )
         parsed = parse_query(found.sql, name.schema)
         if name.folded in parsed.reads:

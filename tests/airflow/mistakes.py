@@ -117,7 +117,7 @@ IN_A_TASK = [
     insert(
         "a file of the catalog by a relative path",
         ("'lake.sqlite'", "relative"),
-        "whole path",
+        "absolute path",
         prepare="relative",
     ),
     insert(
@@ -140,7 +140,7 @@ IN_A_TASK = [
     insert(
         "a data path that cannot be written",
         ("{data}/files/",),
-        "Check the path, and your rights",
+        "Check the path, and your permissions",
         retried=True,
         prepare="unwritable",
     ),
@@ -228,7 +228,7 @@ IN_A_TASK = [
         DuckLakeSparkDeleteOperator,
         {"table": "orders", "where": "name = Bern"},
         ("'name = Bern'", "Column 'Bern'"),
-        "A string stands in single quotes",
+        "Put strings in single quotes",
     ),
     Mistake(
         "an update of a column that is not there",
@@ -299,7 +299,7 @@ IN_A_TASK = [
         DuckLakeTableHealthOperator,
         {"fail_above": {"size": 1}},
         ("'size'",),
-        "choose of",
+        "choose from",
     ),
     Mistake(
         "files that are not there",

@@ -95,7 +95,7 @@ def test_files_of_a_running_job_are_no_orphans(task):
 def test_a_job_whose_files_were_given_up_is_not_committed(task):
     task.stage_ttl = timedelta(0)
 
-    with pytest.raises(FilesGivenUpError, match="given up by a clean-up of orphaned files"):
+    with pytest.raises(FilesGivenUpError, match="released by a clean-up of orphaned files"):
         task.execute(CONTEXT)
 
     assert stored_rows(task) == []

@@ -180,7 +180,7 @@ def test_a_lake_is_the_same_by_whatever_address(lakes, tmp_path):
 
     with (
         Lake.connect(url.set(database=url.database.replace("/lake_1/", "/link/"))) as linked,
-        pytest.raises(InvalidInputError, match="has been executed before"),
+        pytest.raises(InvalidInputError, match="has already been executed"),
     ):
         make(linked, ti)
 

@@ -182,7 +182,7 @@ def test_pinned_releases_stay(sqlite_lake):
         ({"older_than": 7}, "older_than is 7"),
         ({"older_than": "23 hours"}, "younger than min_retention=1 day"),
         ({"older_than": lambda: datetime.now(UTC)}, "younger than min_retention=1 day"),
-        ({"older_than": datetime(2126, 1, 1, tzinfo=UTC)}, "lies in the future"),
+        ({"older_than": datetime(2126, 1, 1, tzinfo=UTC)}, "is in the future"),
         ({"versions": [1, 2], "min_retention": "1 hour"}, "Snapshots [1, 2] are younger"),
         ({"keep_last": 1, "min_retention": "a while"}, "'a while' is no interval"),
         ({"keep_last": 1, "min_retention": 5}, "min_retention is 5"),

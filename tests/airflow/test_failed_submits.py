@@ -68,7 +68,7 @@ def files_below(catalog: CatalogDatabase) -> list[Path]:
     [
         ("no_master", r"^No Spark master answers .* Spark says: .*All masters are unresponsive"),
         ("old_java", "^The Java where the task runs is too old"),
-        ("no_such_package", "^Spark cannot fetch a package .*hadoop-aws;0.0.1"),
+        ("no_such_package", "^Spark cannot download one of .*hadoop-aws;0.0.1"),
         ("no_request", "^The Spark driver cannot read .*request.json"),
         ("killed_jvm", "^The Spark driver was killed from outside"),
     ],
@@ -183,7 +183,7 @@ def test_a_source_that_renders_to_nothing_has_a_sentence_of_its_own(tmp_path, mo
     operator.source = path if path is None else operator.render_template(path, {})
 
     with pytest.raises(
-        AirflowFailException, match=r"^InvalidInputError: source is .*template found no value"
+        AirflowFailException, match=r"^InvalidInputError: source is .*template rendered no value"
     ):
         operator.execute({"ti": FakeTaskInstance("insert"), "logical_date": None})
 

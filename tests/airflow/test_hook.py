@@ -126,7 +126,7 @@ def test_an_encrypted_lake_is_refused(sqlite_catalog, connect):
         lake.sql("CREATE TABLE orders (id INT)")
     connect(sqlite_catalog)
 
-    with pytest.raises(UnsupportedFeatureError, match="'ducklake_default': its lake encrypts its data files"):
+    with pytest.raises(UnsupportedFeatureError, match="'ducklake_default': the lake encrypts its data files"):
         DuckLakeHook().lake()
     worked, message = DuckLakeHook().test_connection()
     assert (worked, "encrypts its data files" in message) == (False, True)
@@ -261,7 +261,7 @@ def test_the_test_button_says_that_a_file_does_not_exist(kind, new_catalog, set_
     set_connection(**fields | {"schema": f"{missing}/lake.{kind}"})
     worked, message = DuckLakeHook().test_connection()
 
-    assert (worked, f"its directory {missing} does not exist. Make it" in message) == (False, True)
+    assert (worked, f"its directory {missing} does not exist. Create it" in message) == (False, True)
 
 
 def test_the_test_button_says_that_the_data_path_of_a_new_lake_cannot_be_made(
@@ -389,5 +389,5 @@ def test_a_connection_that_has_a_data_path_pins_it(sqlite_catalog, connect, valu
         )
     connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
 
-    with pytest.raises(InvalidOptionError, match="is not where this lake keeps its files"):
+    with pytest.raises(InvalidOptionError, match="is not the data path of this lake"):
         DuckLakeHook().lake()

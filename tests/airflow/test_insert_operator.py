@@ -166,7 +166,7 @@ def test_no_rows_leave_no_file_no_folder_and_no_snapshot(lake, no_rows, task_log
     assert (result["snapshot_id"], result["rows_added"], result["files_added"]) == (None, 0, 0)
     assert snapshot_count(lake) == 2
     assert list(Path(lake.data_path).rglob("ducklake-*")) == []
-    assert "The source has no rows: main.orders is as before, no snapshot was made." in task_log()
+    assert "The source has no rows: main.orders is unchanged, no snapshot was made." in task_log()
 
 
 def test_no_rows_still_create_a_table(lake, no_rows):
@@ -233,8 +233,8 @@ def test_a_table_to_be_overwritten_is_created_where_there_is_none(lake, rows, su
         ({"schema_evolution": "all"}, "choose one of strict, add_columns, add_and_widen"),
         ({"mode": "overwrite_partitions", "overwrite_where": "id = 1"}, "give one of them"),
         ({"mode": "overwrite_partitions"}, "main.orders is not partitioned"),
-        ({"mode": "overwrite", "stage_only": True}, "stage_only=True appends"),
-        ({"schema_evolution": "add_columns", "stage_only": True}, "stage_only=True appends"),
+        ({"mode": "overwrite", "stage_only": True}, "stage_only=True can only append"),
+        ({"schema_evolution": "add_columns", "stage_only": True}, "stage_only=True can only append"),
     ],
 )
 def test_what_does_not_go_together_is_refused_before_the_job(rows, submit, arguments, message):
@@ -496,7 +496,7 @@ def test_arguments_that_cannot_be_meant_are_import_errors_of_the_dag(arguments):
             "'nowhere' of a jdbc source does not exist",
         ),
         ({"format": "csv", "path": "x", "conn_id": "erp"}, "only a source of format jdbc"),
-        ({"format": "jdbc", "conn_id": "spark_default"}, "has no known jdbc URL"),
+        ({"format": "jdbc", "conn_id": "spark_default"}, "has no known JDBC URL"),
     ],
 )
 @pytest.mark.usefixtures("lake")

@@ -121,7 +121,7 @@ def test_each_step_does_what_is_to_do_and_a_bad_table_does_not_keep_the_others(l
     assert xcom(run, "lake.orphans")["files"] == 1
     assert not (Path(lake.data_path) / "main" / "orphan.parquet").exists()
     assert run.state == "failed"
-    assert "Failed: merge of main.broken. See their logs; the others went on." in log
+    assert "Failed: merge of main.broken. See their logs; the others were processed." in log
     assert xcom(run, "lake.before")["tables"][0]["name"] == "main.broken"
     with Lake.connect(lake.sqlalchemy_url) as found:
         codes = {one.code for one in found.verify()}
@@ -182,7 +182,7 @@ def test_a_group_that_cannot_begin_touches_nothing(tmp_path, set_connection):
 def test_a_lake_that_does_not_say_what_to_expire_keeps_everything():
     expire = DuckLakeMaintenanceExpireOperator(task_id="expire")
 
-    with pytest.raises(AirflowSkipException, match="set the option expire_older_than"):
+    with pytest.raises(AirflowSkipException, match="set the lake's option expire_older_than"):
         expire.execute({})
 
 
@@ -191,7 +191,7 @@ def test_a_lake_that_does_not_say_what_to_expire_keeps_everything():
     [
         ({"steps": ["vacuum"]}, "steps is 'vacuum'; choose one of flush, expire"),
         ({"arguments": {"vacuum": {}}}, "arguments is 'vacuum'"),
-        ({"steps": ["merge"], "arguments": {"expire": {}}}, "a step that is left out"),
+        ({"steps": ["merge"], "arguments": {"expire": {}}}, "that step is left out"),
     ],
 )
 def test_steps_that_are_none_are_refused_where_the_dag_is_parsed(given, words):

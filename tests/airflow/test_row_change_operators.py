@@ -235,13 +235,13 @@ def test_what_a_merge_asks_for(lake):
 @pytest.mark.parametrize(
     ("class_", "arguments", "message"),
     [
-        (DuckLakeSparkDeleteOperator, {"where": " "}, "say which rows"),
+        (DuckLakeSparkDeleteOperator, {"where": " "}, "Give a condition"),
         (DuckLakeSparkUpdateOperator, {"set": {}}, "for each column"),
         (DuckLakeSparkUpdateOperator, {"set": {"id": 5}}, "for each column"),
         (DuckLakeSparkUpdateOperator, {"set": {"id": "5"}, "stage_only": True}, "commits its changes itself"),
         (DuckLakeSparkMergeOperator, {"on": "a", "update_all": True}, "exactly one of source"),
-        (DuckLakeSparkMergeOperator, {"on": "a", "source": "x"}, "Nothing is to be done"),
-        (DuckLakeSparkMergeOperator, {"on": [], "source": "x", "update_all": True}, "names no column"),
+        (DuckLakeSparkMergeOperator, {"on": "a", "source": "x"}, "There is nothing to do"),
+        (DuckLakeSparkMergeOperator, {"on": [], "source": "x", "update_all": True}, "on is empty"),
         (
             DuckLakeSparkMergeOperator,
             {"on": "a", "source": "x", "update_all": True, "source_alias": "Target"},

@@ -183,8 +183,8 @@ def test_when_older_snapshots_expired_a_time_before_the_oldest_means_from_the_ol
         ({"changes": ()}, "changes=()"),
         ({"since": datetime(2026, 1, 1)}, "no time zone"),  # noqa: DTZ001 - the point
         ({"since": "2026-01-01T00:00:00"}, "no time zone"),
-        ({"since": ""}, "no ISO time"),
-        ({"since": "None"}, "no ISO time"),
+        ({"since": ""}, "not a valid ISO time"),
+        ({"since": "None"}, "not a valid ISO time"),
         ({"since": -1}, "since is -1"),
         ({"since": True}, "since is True"),
         ({"since": 1.5}, "since is 1.5"),

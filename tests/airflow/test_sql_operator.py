@@ -345,8 +345,8 @@ def drawn_commit(choose: random.Random, number: int) -> str:
         ({"transform": "a:b"}, "targets and tables"),
         ({"sql": "x", "tables": ["t"]}, "targets and tables"),
         ({"sql": "x", "stage_only": True}, "stage_only"),
-        ({"sql": "x", "consumer": "c"}, "go with incremental"),
-        ({"sql": "x", "full_refresh": True}, "go with incremental"),
+        ({"sql": "x", "consumer": "c"}, "are for incremental"),
+        ({"sql": "x", "full_refresh": True}, "are for incremental"),
     ],
 )
 def test_arguments_that_do_not_go_together(arguments, message):
@@ -357,7 +357,7 @@ def test_arguments_that_do_not_go_together(arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"sql": "SELECT 1"}, "writes no table"),
+        ({"sql": "SELECT 1"}, "does not write a table"),
         ({"sql": "CREATE TEMPORARY VIEW v AS SELECT 1"}, "Nothing is written"),
         ({"sql": "INSERT INTO daily SELECT * FROM nowhere"}, "nowhere"),
         ({"sql": "INSERT INTO nowhere SELECT 1"}, "nowhere"),

@@ -205,15 +205,15 @@ def test_what_cannot_be_committed_fails_for_good_and_changes_nothing(lake, new_c
     foreign = stage(other, "orders", 1)
     no_job = uri.replace(uri.split("ducklake-")[1][:8], "00000000")
     for given, message in (
-        ([], "Nothing is given"),
-        ([staged, None], "None is no staged write.* skipped or failed"),
-        ([{"table": "main.orders", "snapshot_id": 3}], "is no staged write.*stage_only=True"),
-        ([7], "7 is no staged write"),
-        (["/etc/passwd"], "'/etc/passwd' is no staged write"),
+        ([], "There is nothing to commit"),
+        ([staged, None], "None is not a staged write.* skipped or failed"),
+        ([{"table": "main.orders", "snapshot_id": 3}], "is not a staged write.*stage_only=True"),
+        ([7], "7 is not a staged write"),
+        (["/etc/passwd"], "'/etc/passwd' is not a staged write"),
         ([uri, staged], "given twice"),
-        ([staged, foreign], "no staged write of this lake, whose files lie below"),
-        ([no_job], "no staged write of this lake"),
-        ([uri.replace("/orders/", "/lines/")], "no staged write of this lake"),
+        ([staged, foreign], "not a staged write of this lake, whose files are below"),
+        ([no_job], "not a staged write of this lake"),
+        ([uri.replace("/orders/", "/lines/")], "not a staged write of this lake"),
     ):
         with pytest.raises(AirflowFailException, match=f"(?s)InvalidInputError: .*{message}"):
             commit(*given)
@@ -252,7 +252,7 @@ def test_duckdbs_removal_of_orphans_takes_what_is_staged_and_the_commit_says_so(
 
     assert len(files_below(lake)) < before
     with pytest.raises(
-        (AirflowFailException, StorageError), match=r"is incomplete: .* is missing or cut off"
+        (AirflowFailException, StorageError), match=r"is incomplete: .* is missing or truncated"
     ):
         commit(staged)
 
@@ -288,7 +288,7 @@ def test_what_was_committed_is_never_discarded(lake):
     assert not left[1].parent.exists()
     with pytest.raises(AirflowFailException, match="was discarded"):
         commit(staged[1])
-    with pytest.raises(AirflowFailException, match="no staged write of this lake"):
+    with pytest.raises(AirflowFailException, match="not a staged write of this lake"):
         discard(staged[0]["staged"].replace("/orders/", "/lines/"))
 
 
@@ -328,7 +328,7 @@ def test_a_cleared_commit_replaces_its_rows_by_what_was_staged_anew(lake):
     commit(staged)
 
     for on_clear in ("replace", "append"):
-        with pytest.raises(AirflowFailException, match=r"in snapshot 4\. To do it again, clear"):
+        with pytest.raises(AirflowFailException, match=r"in snapshot 4\. To do it again, also clear"):
             commit(staged, try_number=2, generation=2, on_clear=on_clear)
     skipped = commit(staged, try_number=2, generation=2, on_clear="skip")
     assert (skipped["snapshot_id"], skipped["already_committed"]) == (4, True)
@@ -481,7 +481,7 @@ def test_a_database_user_who_may_not_add_columns_inserts_and_stages_nothing(
     with another_user(postgres_catalog) as theirs:
         connect(theirs)
         with pytest.raises(
-            CatalogRefusedError, match=r"owner run the statements .* ADD COLUMN target_digest"
+            CatalogRefusedError, match=r"owner to run the statements .* ADD COLUMN target_digest"
         ):
             stage_by_job(rows(1))
         assert submit.calls == []

@@ -83,7 +83,7 @@ def test_findings_fail_the_task_with_what_can_be_done(lake):
         verify()
 
     assert "main.u" in str(raised.value)
-    assert "lake.repair mends it" in str(raised.value)
+    assert "lake.repair fixes this" in str(raised.value)
     assert verify(sample=0)["findings"] == 0
     assert verify(ignore=["footer-size-differs"])["ignored"] == {"footer-size-differs": 2}
 

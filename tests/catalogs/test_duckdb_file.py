@@ -199,7 +199,7 @@ def test_a_file_that_is_no_duckdb_database_stays_as_it_is(tmp_path):
 
 @pytest.mark.parametrize("url", ["duckdb://", "duckdb:///", "duckdb:///:memory:"])
 def test_a_catalog_in_memory_is_refused(url):
-    with pytest.raises(InvalidInputError, match="lives in a file"):
+    with pytest.raises(InvalidInputError, match="catalog is a file"):
         Lake.connect(url)
 
 

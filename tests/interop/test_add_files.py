@@ -228,16 +228,16 @@ def test_a_file_is_added_once(catalog, files):
         with pytest.raises(InvalidInputError, match="twice"):
             add(lake, path, path.replace("/theirs/", "//theirs/./"))
         add(lake, path)
-        with pytest.raises(InvalidInputError, match=r"a\.parquet is, or was, a data file"):
+        with pytest.raises(InvalidInputError, match=r"a\.parquet is or was a data file"):
             add(lake, path)
         with lake.transaction() as tx:
             tx.truncate("t")
-        with pytest.raises(InvalidInputError, match=r"a\.parquet is, or was, a data file"):
+        with pytest.raises(InvalidInputError, match=r"a\.parquet is or was a data file"):
             add(lake, path)
         with lake.transaction() as tx:
             tx.append_arrow("t", pa.table({"i": pa.array(range(20), INT32), "s": ["x"] * 20}))
         (own,) = lake.table_snapshot("t", with_files=True).files
-        with pytest.raises(InvalidInputError, match="is, or was, a data file"):
+        with pytest.raises(InvalidInputError, match="is or was a data file"):
             add(lake, own.path)
 
     assert Path(path).exists()
@@ -271,7 +271,7 @@ def test_paths_that_mean_nothing(sqlite_catalog, files):
     with new_lake(sqlite_catalog, FLAT) as lake:
         with pytest.raises(InvalidInputError, match="relative"):
             add(lake, "a.parquet")
-        with pytest.raises(InvalidInputError, match="No file is like"):
+        with pytest.raises(InvalidInputError, match="No file matches"):
             add(lake, empty.replace("empty", "x*"))
         with pytest.raises(StorageError, match="no such file"):
             add(lake, empty.replace("empty", "gone"))

@@ -211,7 +211,7 @@ def test_a_time_that_its_driver_cannot_read_does_not_keep_the_other_files(catalo
 
         assert len(done.deleted) == 1
         assert sorted(path for path, _ in done.failures) == sorted(odd)
-        assert all("correct schedule_start" in why for _, why in done.failures)
+        assert all("no valid schedule_start" in why for _, why in done.failures)
     assert waiting(catalog) == sorted(odd)
 
 
@@ -294,7 +294,7 @@ def test_a_disk_that_is_not_there_is_not_taken_for_deleted_files(sqlite_catalog)
         root = Path(sqlite_catalog.data_path)
         root.rename(root.with_name("elsewhere"))
 
-        with pytest.raises(StorageError, match="is its disk mounted"):
+        with pytest.raises(StorageError, match="its disk is mounted"):
             lake.cleanup_old_files(older_than=NO_TIME)
 
         assert len(dump_catalog(sqlite_catalog)["ducklake_files_scheduled_for_deletion"]) == 3
@@ -303,8 +303,8 @@ def test_a_disk_that_is_not_there_is_not_taken_for_deleted_files(sqlite_catalog)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"older_than": timedelta(hours=-1)}, "lies in the future"),
-        ({"older_than": datetime(2126, 1, 1, tzinfo=UTC)}, "lies in the future"),
+        ({"older_than": timedelta(hours=-1)}, "is in the future"),
+        ({"older_than": datetime(2126, 1, 1, tzinfo=UTC)}, "is in the future"),
         ({"older_than": datetime(2026, 1, 1)}, "no time zone"),  # noqa: DTZ001 - the point
         (
             {"older_than": timedelta(hours=1), "min_retention": timedelta(days=1)},
@@ -363,7 +363,7 @@ def test_a_file_elsewhere_is_deleted_only_where_the_user_says_so(catalog, tmp_pa
 @pytest.mark.parametrize(
     ("row", "is_relative", "why"),
     [
-        ("{elsewhere}/victim.conf", False, "no Parquet or Puffin file"),
+        ("{elsewhere}/victim.conf", False, "not have the name of a Parquet or Puffin file"),
         ("../../elsewhere/victim.parquet", True, "has a step"),
         ("{elsewhere}/../elsewhere/victim.parquet", False, "has a step"),
         ("elsewhere/victim.parquet", False, "neither absolute nor"),

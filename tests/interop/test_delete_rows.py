@@ -164,7 +164,7 @@ REFUSED = [
     (InvalidInputError, "in one step", "i = 5", lambda tx: tx.truncate("t")),
     (
         InvalidInputError,
-        "made by this transaction",
+        "created by this transaction",
         "i = 5",
         lambda tx: tx.create_table("t", {"i": "int64"}, or_replace=True),
     ),

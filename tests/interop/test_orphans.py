@@ -242,13 +242,13 @@ def test_a_data_path_of_two_lakes_is_refused_by_both(sqlite_lake, sqlite_catalog
     before = files(sqlite_catalog)
 
     planned = sqlite_lake.delete_orphaned_files(older_than=NO_TIME, dry_run=True)
-    with pytest.raises(SharedDataPathError, match="may not be this lake's alone"):
+    with pytest.raises(SharedDataPathError, match="may be shared with another lake"):
         sqlite_lake.delete_orphaned_files(older_than=NO_TIME)
     assert planned.evidence is not None
 
     with Lake.connect(second.sqlalchemy_url) as other:
         if not below:
-            with pytest.raises(SharedDataPathError, match="has left its mark there"):
+            with pytest.raises(SharedDataPathError, match="contains the mark of another lake"):
                 other.delete_orphaned_files(older_than=NO_TIME, sole_owner=True)
     assert files(sqlite_catalog) - marks(sqlite_catalog) == before
 
@@ -281,7 +281,7 @@ def test_a_copy_of_the_catalog_is_refused_and_so_is_a_backup(sqlite_lake, sqlite
 
     with (
         Lake.connect(f"sqlite:///{copy}") as stale,
-        pytest.raises(SharedDataPathError, match="by a copy of its catalog, or by a newer state"),
+        pytest.raises(SharedDataPathError, match="by a copy of this catalog, or by a newer state"),
     ):
         stale.delete_orphaned_files(older_than=NO_TIME, sole_owner=True)
 

@@ -377,7 +377,7 @@ def test_intervals_in_the_catalog_are_refused(lake, sqlite_catalog):
     )
     then = newest(lake)
     run(sqlite_catalog, "DROP SCHEMA s CASCADE")
-    with pytest.raises(UnsupportedFeatureError, match="those in the catalog of a table whose schema"):
+    with pytest.raises(UnsupportedFeatureError, match="the inlined rows of a table whose schema"):
         lake.restore(at=then)
     assert newest(lake) == then + 1
 

@@ -337,9 +337,9 @@ def test_the_reference_loses_deletes_of_a_file_that_had_some_and_we_do_not(postg
         changes = row_changes(lake, table, {table.files[0].id: [4]})
         stage = lake.row_changes(table, changes)
         other.sql("DELETE FROM t WHERE i = 5")
-        with pytest.raises(TransactionConflictError, match="other deletes"):
+        with pytest.raises(TransactionConflictError, match="deleted other rows"):
             lake.row_changes(table, changes)
-        with pytest.raises(TransactionConflictError, match="other deletes"):
+        with pytest.raises(TransactionConflictError, match="deleted other rows"):
             lake.commit_stages([stage], CommitInfo("me", "m"))
         assert one.sql("SELECT count(*) FROM t") == [(18,)]
 
@@ -395,7 +395,7 @@ def test_a_row_deleted_twice_is_refused(sqlite_catalog, sqlite_lake):
     change(sqlite_lake, {0: [3]})
     before = files_below(sqlite_catalog)
 
-    with pytest.raises(InvalidInputError, match=r"Position 3 .* deleted already"):
+    with pytest.raises(InvalidInputError, match=r"Position 3 .* already deleted"):
         change(sqlite_lake, {0: [3, 4]})
 
     assert len(files_below(sqlite_catalog) - before) == 1  # the job's own

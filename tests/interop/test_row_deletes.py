@@ -194,7 +194,7 @@ def test_two_deletes_on_one_file_conflict(catalog, lake):
     tx = lake.transaction()
     tx.delete_at("t", {file: [7]})
     delete(lake, 8)
-    with pytest.raises(TransactionConflictError, match="other deletes"), tx:
+    with pytest.raises(TransactionConflictError, match="deleted other rows"), tx:
         pass
 
     with open_lake(catalog) as duck:

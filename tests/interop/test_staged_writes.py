@@ -133,7 +133,7 @@ def test_a_table_that_came_to_be_meanwhile_takes_the_rows_if_it_is_equal(sqlite_
     duckdb(sqlite_catalog, "INSERT INTO fresh VALUES (2), (3)")
     duckdb(sqlite_catalog, "DELETE FROM fresh WHERE id = 3")  # no conflict: the rows follow what is there now
 
-    with pytest.raises(TransactionConflictError, match="other columns or partitioning"):
+    with pytest.raises(TransactionConflictError, match="other columns or partition keys"):
         commit(lake, staged, other)
     assert ids(sqlite_catalog, "fresh") == [2]
 
@@ -237,7 +237,7 @@ def test_a_table_can_be_read_as_it_would_be(sqlite_catalog, lake):
     assert lake.read_arrow("orders")["id"].to_pylist() == [50]
     with pytest.raises(TableNotFoundError):
         read("absent")
-    with pytest.raises(InvalidInputError, match="leave at out"):
+    with pytest.raises(InvalidInputError, match="leave out at"):
         read("orders", at=1)
     commit(lake, *staged)
     assert lake.read_arrow("orders").num_rows == 4
@@ -246,7 +246,7 @@ def test_a_table_can_be_read_as_it_would_be(sqlite_catalog, lake):
 @pytest.mark.parametrize(
     ("sql", "problem"),
     [
-        ("ALTER TABLE orders ADD COLUMN late INT", "other columns or partitioning"),
+        ("ALTER TABLE orders ADD COLUMN late INT", "other columns or partition keys"),
         ("DROP TABLE orders; CREATE TABLE orders (id BIGINT)", "another table of that name"),
     ],
 )

@@ -245,7 +245,7 @@ REFUSED = {
     '{"v": 2.0}': "has job format 2.0",
     '{"a": 1}': "has job format None",
     "[2]": "has job format None",
-    f'{{"v": 2, "a": {"9" * 5_000}}}': "no complete JSON",
+    f'{{"v": 2, "a": {"9" * 5_000}}}': "not a complete JSON",
 }
 
 

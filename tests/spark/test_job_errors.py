@@ -36,7 +36,7 @@ def test_a_worker_of_python_that_died_is_told(spark):
         spark.sparkContext.range(1).foreach(lambda _: os._exit(1))
 
     assert str(typed(caught.value)).startswith(
-        "A process of the job was killed, most often for want of memory."
+        "A process of the job was killed, most often because it ran out of memory."
     )
 
 

@@ -159,7 +159,7 @@ ERRORS = [
     errors.InvalidInputError("no"),
     errors.UnsupportedFeatureError("not yet"),
     errors.SparkJobError("broken"),
-    errors.UntrustedValueError("part-00000.json", "/etc/passwd", "is no file of the job"),
+    errors.UntrustedValueError("part-00000.json", "/etc/passwd", "is not a file of the job"),
 ]
 
 
@@ -251,7 +251,7 @@ def test_the_request_is_private_and_read_from_its_own_directory_only(tmp_path):
     assert stat.S_IMODE(Path(uri).stat().st_mode) == 0o600
     moved = tmp_path / "request.json"
     moved.write_bytes(Path(uri).read_bytes())
-    with pytest.raises(errors.SparkJobError, match="lies in its job's directory"):
+    with pytest.raises(errors.SparkJobError, match="lie in its own job's directory"):
         job_io.read_request(str(moved))
 
 
@@ -287,7 +287,7 @@ def test_a_result_of_another_job_is_refused(tmp_path):
 def test_a_missing_part_and_a_wrong_total_are_refused(tmp_path):
     request = make_request(tmp_path)
     job_io.write_results(request, [dataclasses.replace(a_result(request, 1), rows_written=3)])
-    with pytest.raises(errors.SparkJobError, match="wrote 3 rows, its files hold 2"):
+    with pytest.raises(errors.SparkJobError, match="reported 3 rows, but its files hold 2"):
         job_io.read_results(request)
     (Path(request.directory) / "part-00000.json").unlink()
     with pytest.raises(errors.SparkJobError, match="is missing"):

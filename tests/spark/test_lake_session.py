@@ -141,11 +141,11 @@ def test_errors_are_those_of_the_operators(session, spark, lake, tmp_path):
         session.insert("main.t", str(tmp_path / "nothing.csv"))
     with pytest.raises(InvalidInputError, match="Give exactly one of source, sql"):
         session.insert("main.t")
-    with pytest.raises(InvalidInputError, match="connections are Airflow's"):
+    with pytest.raises(InvalidInputError, match="connections belong to Airflow"):
         session.insert("main.t", {"format": "jdbc", "conn_id": "erp"})
     with pytest.raises(InvalidInputError, match="another SparkSession"):
         session.insert("main.t", spark.newSession().range(3))
-    with pytest.raises(InvalidInputError, match="incremental and consumer go together"):
+    with pytest.raises(InvalidInputError, match="incremental and consumer are given together"):
         session.sql("INSERT INTO main.t SELECT * FROM main.t", incremental=True)
     lake.set_option("require_commit_message", value=True)
     with pytest.raises(InvalidInputError, match="message"):

@@ -83,7 +83,7 @@ def test_only_the_lakes_own_buckets_are_set_up_and_no_setting_of_spark_shows_it(
 @pytest.mark.parametrize(
     ("uri", "environment", "cure"),
     [
-        ("/data/t/request.json", {}, "has to be the same place for the task"),
+        ("/data/t/request.json", {}, "must be the same location for the task"),
         ("s3://lake/t/request.json", {}, "does not get the connection's storage options"),
         ("s3://lake/t/request.json", {"key": "id"}, "was given the connection's storage options"),
     ],

@@ -270,7 +270,7 @@ def test_a_condition_whose_snapshot_expires_meanwhile_is_a_conflict(spark, sqlit
 
     choice = InsertChoice(where="id = 5")
     with new_lake(sqlite_catalog, *ORDERS) as lake:
-        with pytest.raises(TransactionConflictError, match="was expired meanwhile"):
+        with pytest.raises(TransactionConflictError, match="has expired in the meantime"):
             insert(lake, orders(spark, (5, "new", "2024-12-31")), choice, meanwhile=meanwhile)
         insert(lake, orders(spark, (5, "new", "2024-12-31")), choice)
     assert ids(sqlite_catalog) == [1, 2, 3, 4, 5, 9]

@@ -214,7 +214,7 @@ def test_rows_of_a_file_that_is_not_known_are_never_taken_for_live(sqlite_catalo
         columns, names = plan.table.schema.columns, ReadNames.beside(plan.columns)
         rows = scan(spark, [file.path for file in plan.files], present_layout(columns), columns)
 
-        with pytest.raises(Exception, match=r"Spark names a data file of main\.t in a way"):
+        with pytest.raises(Exception, match=r"Spark returned the name of a data file of main\.t in a form"):
             numbered(rows.selectExpr(*place(names)), plan, plan.files[:1], lake.locate, names).collect()
 
 
@@ -287,7 +287,7 @@ def test_what_cannot_be_read_is_said_before_anything_runs(sqlite_catalog, spark)
         assert read_table(spark, lake.scan("t", columns=("i",))).count() == 50
         (file,) = lake.scan("t", columns=("i",)).files
         Path(file.path).unlink()
-        with pytest.raises(StorageError, match=r"parquet of main\.t at snapshot 2: there is no such file"):
+        with pytest.raises(StorageError, match=r"parquet of main\.t at snapshot 2: there is does not exist"):
             read_table(spark, lake.scan("t", columns=("i",)))
 
 
@@ -333,7 +333,7 @@ def cut_off(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("harm", "reason"),
-    [(Path.unlink, "no such file"), (cut_off, "Spark cannot read it"), (without_ids, "no field ids")],
+    [(Path.unlink, "does not exist"), (cut_off, "Spark cannot read it"), (without_ids, "no field ids")],
 )
 def test_a_file_that_goes_bad_before_the_rows_are_asked_for_is_named(sqlite_catalog, spark, harm, reason):
     with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:

@@ -119,7 +119,7 @@ def test_folders_of_partitions_are_left_out_where_the_option_says_so(spark, sqli
     rows = spark.sql("SELECT 1 AS a, 2 AS b UNION ALL SELECT 2, 3")
     with new_lake(sqlite_catalog, *create) as lake:
         lake.set_option("hive_file_pattern", value=False)
-        with pytest.raises(UnsupportedFeatureError, match="no folders of partitions"):
+        with pytest.raises(UnsupportedFeatureError, match="not use partition folders"):
             insert(lake, rows, APPEND, engine="native")
         result, _ = insert(lake, rows, APPEND)
 

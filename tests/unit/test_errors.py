@@ -63,7 +63,7 @@ WITH_FIELDS = [
     ZombieCommitError(1, 2, 9),
     CommitRetriesExceededError(30, 1.5),
     CommitStateUnknownError(7, "OperationalError"),
-    UntrustedValueError("/lake/ducklake-1/_DONE", "../x", "is no name of a job's document"),
+    UntrustedValueError("/lake/ducklake-1/_DONE", "../x", "is not the name of a job's document"),
     FilesNotDeletedError(3, ["/lake/a.parquet: Permission denied"]),
     SharedDataPathError("/lake/", "another lake's mark lies there."),
 ]

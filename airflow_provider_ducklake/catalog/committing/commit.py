@@ -100,7 +100,7 @@ def _commit(
             catalog.dialect, retry, lambda: _attempt(catalog, planned, deletes, sent)
         )
         if committed.is_earlier:
-            log.info("Snapshot %d is this commit already; nothing was written", committed.id)
+            log.info("This commit was already made as snapshot %d; nothing was written", committed.id)
             return committed
         level = logging.INFO if attempts > 1 else logging.DEBUG  # who asked for the commit says the rest
         log.log(level, "Committed snapshot %d, attempt %d", committed.id, attempts)
@@ -241,8 +241,8 @@ def _earlier(
     now = commit_keys.replay(connection, catalog, found, keyed.key, keyed.on_clear)
     if not now.done and now.replaced != keyed.seen.replaced:
         raise TransactionConflictError(
-            "replace what it had added",
-            "of the same task was committed, or undone by a restore, meanwhile",
+            "replace the rows it had added",
+            "of the same task was committed, or undone by a restore, in the meantime",
             "the lake",
             (found or keyed.seen.replaced)[-1].snapshot_id,  # records may be gone
         )
@@ -268,7 +268,10 @@ def _check_since(stage: Stage, head: Snapshot, newer: Collection[RecordedSnapsho
     check_conflicts(ours, ((one.id, record) for one in since for record in one.changes))
     if len(since) != head.id - stage.base:
         raise TransactionConflictError(
-            "commit on top of it", "follows snapshots that were expired since we planned", "the lake", head.id
+            "commit on top of it",
+            "follows snapshots that have expired since this commit was planned",
+            "the lake",
+            head.id,
         )
 
 

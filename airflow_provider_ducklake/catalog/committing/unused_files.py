@@ -26,6 +26,6 @@ def remove_unused(paths: Iterable[str], locate: Callable[[str], Location]) -> No
         try:
             delete_file_at(locate(path))
         except (StorageError, OSError) as error:
-            log.warning("Cannot remove %s, which no snapshot names: %s", path, error)
+            log.warning("Cannot remove %s, which no snapshot refers to: %s", path, error)
 
     in_threads(remove, paths)

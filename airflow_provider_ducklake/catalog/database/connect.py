@@ -61,19 +61,20 @@ def parse_url(url: str | URL) -> URL:
         parsed = make_url(url)
     except (ArgumentError, ValueError):  # a port that is no number is the end of an unquoted password
         raise InvalidInputError(
-            "The catalog URL cannot be read; it looks like sqlite:////data/lake.sqlite or "
+            "The catalog URL is not valid. Write it like sqlite:////data/lake.sqlite or "
             "postgresql+psycopg://user:password@host/database, with %40 for an @ in a name or password."
         ) from None
     backend = parsed.get_backend_name()
     database = _DATABASES.get(backend)
     if database is None:
         raise InvalidInputError(
-            f"Catalogs in {backend!r} are not supported by this release; supported: sqlite, postgresql, "
-            "mysql, mariadb, duckdb."
+            f"This release does not support catalogs in {backend!r}. It supports sqlite, postgresql, mysql, "
+            "mariadb and duckdb."
         )
     if database.file and parsed.database in (None, "", ":memory:"):
         raise InvalidInputError(
-            f"A {database.file} catalog lives in a file: {backend}:////absolute/path/lake.{backend}."
+            f"A {database.file} catalog is a file. Give its absolute path: "
+            f"{backend}:////absolute/path/lake.{backend}."
         )
     if database.has_one_driver:
         return _with_its_driver(parsed, database.driver)
@@ -84,7 +85,9 @@ def _with_its_driver(url: URL, drivername: str) -> URL:
     name, _, driver = url.drivername.partition("+")
     ours = drivername.partition("+")[2]
     if driver not in ("", ours):
-        raise InvalidInputError(f"Catalogs in {name} are opened by {ours}, not {driver!r}: {drivername}://…")
+        raise InvalidInputError(
+            f"The driver of a {name} catalog is {ours}, not {driver!r}. Write {drivername}://…"
+        )
     if not url.database:
         raise InvalidInputError(f"The catalog URL names no database: {name}://user:password@host/database.")
     return url.set(drivername=drivername)
@@ -111,8 +114,8 @@ def _check_driver(url: URL) -> None:
     if missing:
         raise CatalogUnavailableError(
             shown(url),
-            f"its driver is not installed here (no {', '.join(missing)}). Install it where the task runs: "
-            f"pip install 'airflow-provider-ducklake-spark[{extra_of(url)}]'.",
+            f"its driver is not installed here (missing: {', '.join(missing)}). Install it where the task "
+            f"runs: pip install 'airflow-provider-ducklake-spark[{extra_of(url)}]'.",
         )
 
 
@@ -248,7 +251,7 @@ def _follow_the_file(engine: Engine, path: Path) -> None:
     @event.listens_for(engine, "do_connect")
     def make_it_once(*_: object) -> None:
         if was_there and not path.exists():  # SQLite would make an empty one
-            raise CatalogUnavailableError(shown(engine.url), "its file is gone")
+            raise CatalogUnavailableError(shown(engine.url), "its file no longer exists")
 
     @event.listens_for(engine, "connect")
     def note_file(_connection: DBAPIConnection, record: ConnectionPoolEntry) -> None:
@@ -287,7 +290,7 @@ def check_directory(url: URL) -> None:
     file = catalog_file(url)
     if file is not None and not file.parent.is_dir():
         raise CatalogUnavailableError(
-            shown(url), f"its directory {file.parent} does not exist. Make it, or correct the path."
+            shown(url), f"its directory {file.parent} does not exist. Create it, or correct the path."
         )
 
 

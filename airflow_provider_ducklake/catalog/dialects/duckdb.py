@@ -50,8 +50,8 @@ _TABLE_NAMES = text(
 _CURRENT = text("SELECT current_database()")
 _COPY = "airflow_ducklake_copy"
 _ADVICE = (
-    "A DuckDB file admits one process at a time, which has to close it (or DETACH the lake) first. For "
-    "several clients at once keep the catalog in PostgreSQL."
+    "Only one process at a time can open a DuckDB file: the other one has to close it (or DETACH the lake) "
+    "first. For several clients at once, keep the catalog in PostgreSQL."
 )
 
 

@@ -82,7 +82,7 @@ class MySqlDialect(CatalogDialect):
     def _take_lock(self, connection: Connection) -> None:
         values = {"name": self.lock_name, "seconds": self.lock_timeout_seconds}
         if connection.execute(_GET_LOCK, values).scalar_one() != 1:
-            cause = _LockTimeoutError(_LOCK_WAIT_TIMEOUT, "another writer kept the commit lock")
+            cause = _LockTimeoutError(_LOCK_WAIT_TIMEOUT, "another writer held the commit lock")
             raise OperationalError(str(_GET_LOCK), values, cause)
 
     def _release_lock(self, connection: Connection) -> None:
@@ -96,7 +96,9 @@ class MySqlDialect(CatalogDialect):
             with driver.cursor() as cursor:
                 cursor.execute("SELECT RELEASE_LOCK(%s)", (self.lock_name,))
         except Exception:
-            log.warning("Could not release the commit lock; closing the connection does", exc_info=True)
+            log.warning(
+                "Could not release the commit lock; closing the connection releases it", exc_info=True
+            )
             connection.invalidate()
 
     @contextmanager

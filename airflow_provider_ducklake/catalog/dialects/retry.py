@@ -76,4 +76,4 @@ def _once(dialect: CatalogDialect, attempt: Callable[[], T]) -> T:
 
 
 def _log_lost_race(state: RetryCallState) -> None:
-    log.info("Another writer came first; attempt %d follows", state.attempt_number + 1)
+    log.info("Another writer committed first; starting attempt %d", state.attempt_number + 1)

@@ -45,11 +45,11 @@ def foreign_files(
         StorageError: a file cannot be read.
     """
     if isinstance(paths, str):
-        raise InvalidInputError(f"paths is the text {paths!r}. Give a list of paths.")
+        raise InvalidInputError(f"paths is the string {paths!r}. Give a list of paths.")
     found = expand(paths, lake.locate)
     for path in found:
         if (problem := CatalogPath(path, is_relative=False).problem_below(lake.data_path)) is not None:
-            raise InvalidInputError(f"{path} {problem}, so that this lake would not read it.")
+            raise InvalidInputError(f"{path} {problem}, so this lake would not read it.")
     with lake.reading() as connection:
         known = registered(connection, lake.catalog, found)
     _refuse_known(found, added, known)
@@ -61,11 +61,13 @@ def _refuse_known(paths: Sequence[str], added: Collection[str], registered: Coll
     seen = set(added)
     for path in paths:
         if path in seen:
-            raise InvalidInputError(f"{path} is given twice; its rows would be there twice.")
+            raise InvalidInputError(
+                f"{path} is given twice; its rows would be in the table twice. Give it once."
+            )
         if path in registered:
             raise InvalidInputError(
-                f"{path} is, or was, a data file of this lake, which may delete it. To add its rows again, "
-                "add a copy of it."
+                f"{path} is or was a data file of this lake, and the lake may delete it. To add its rows "
+                "again, add a copy of the file."
             )
         seen.add(path)
 
@@ -80,7 +82,7 @@ def _inspected(lake: OpenLake, draft: TableDraft, path: str, rules: FileRules) -
         ignore_extra_columns=rules.ignore_extra_columns,
     )
     if not file.record_count:
-        log.info("%s has no rows and is left out", path)
+        log.info("%s has no rows and was skipped", path)
         return None
     values = partition_values(file, draft.partition_by, draft.columns, str(draft.name))
     return replace(file, partition_values=values)

@@ -37,9 +37,9 @@ def changes_of_given_rows(
     table = targets.table
     if targets.missing_row_ids:
         raise InvalidInputError(
-            f"{table.name} at snapshot {table.snapshot.id} has no row {targets.missing_row_ids[0]} in the "
-            f"catalog ({len(targets.missing_row_ids)} of the row ids given). Rows in data files are given by "
-            "their positions."
+            f"{table.name} at snapshot {table.snapshot.id} has no inlined row with id "
+            f"{targets.missing_row_ids[0]} ({len(targets.missing_row_ids)} of the given row ids are "
+            "missing). Give rows in data files by their positions."
         )
     for file_id in positions:
         if file_id not in targets.files:
@@ -60,9 +60,9 @@ def check_size(plan: ScanPlan, max_bytes: int) -> None:
     size = sum(file.file_size_bytes for file in plan.files)
     if size > max_bytes:
         raise InvalidInputError(
-            f"{len(plan.files)} files of {plan.table.name}, {size} bytes, may hold rows to delete, and this "
-            f"process is to read {max_bytes} bytes at most. Use the DuckLakeSparkDeleteOperator, which reads "
-            "them in Spark, or raise max_bytes."
+            f"{len(plan.files)} files of {plan.table.name} with {size} bytes may hold rows to delete, and "
+            f"max_bytes allows this process to read {max_bytes} bytes. Use DuckLakeSparkDeleteOperator, "
+            "which reads them in Spark, or raise max_bytes."
         )
 
 

@@ -116,9 +116,9 @@ def _size(files: Sequence[LiveDataFile]) -> int:
 def _check_size(table: TableSnapshot, files: Sequence[LiveDataFile]) -> None:
     if _size(files) > MOST_BYTES_READ:
         raise InvalidInputError(
-            f"{len(files)} files of {table.name}, {_size(files)} bytes, hold rows to be replaced beside "
-            f"others that stay; this process reads {MOST_BYTES_READ} bytes at most to tell which. "
-            "Replace them with the DuckLakeSparkInsertOperator, whose job finds them."
+            f"{len(files)} files of {table.name} with {_size(files)} bytes hold both rows to be replaced "
+            f"and rows to be kept; this process reads at most {MOST_BYTES_READ} bytes to tell them apart. "
+            "Use DuckLakeSparkInsertOperator, whose Spark job reads them."
         )
 
 
@@ -177,8 +177,8 @@ def end_files(table: TableSnapshot, files: Sequence[LiveDataFile]) -> EndFiles:
 
 def _shared(table: TableSnapshot, files: Sequence[LiveDataFile]) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
-        f"Cannot replace partitions of {table.name}: {files[0].path} may hold rows of one beside others "
-        f"({len(files)} such files), {_why_shared(table, files[0])}. Name the rows to be replaced by "
+        f"Cannot replace partitions of {table.name}: {files[0].path} may hold rows of several partitions "
+        f"({len(files)} such files), {_why_shared(table, files[0])}. Say which rows to replace with "
         "overwrite_where, or write the table again with mode='overwrite'."
     )
 
@@ -188,7 +188,7 @@ def _why_shared(table: TableSnapshot, file: LiveDataFile) -> str:
     spec = table.partition_spec
     assert spec is not None
     if file.partition_id != spec.id or len(file.partition_values) != len(spec.fields):
-        return "as it was written with other partition keys"
+        return "because it was written with other partition keys"
     for field, name, value in zip(
         spec.fields, describe(spec, table.schema), file.partition_values, strict=True
     ):
@@ -196,7 +196,7 @@ def _why_shared(table: TableSnapshot, file: LiveDataFile) -> str:
             stats = file.column_stats.get(field.column_id)
             low, high = ("?", "?") if stats is None else (stats.min_value, stats.max_value)
             return (
-                f"as its {name} = {value!r} is that of the time zone of the session that wrote it, and its "
-                f"rows, from {low} to {high}, may have several in UTC"
+                f"because its {name} = {value!r} was computed in the time zone of the session that wrote "
+                f"it, and its rows, from {low} to {high}, may have several values in UTC"
             )
-    return "as its partition values cannot be read"
+    return "because its partition values cannot be read"

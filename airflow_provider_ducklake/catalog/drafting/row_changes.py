@@ -122,8 +122,8 @@ def _files(
 def _check_has_one_delete_file(table: TableSnapshot, file: LiveDataFile) -> None:
     if file.older_delete_files:
         raise UnsupportedFeatureError(
-            f"Data file {file.id} of {table.name} has {len(file.older_delete_files) + 1} delete files: other "
-            "clients show its rows as often. Recreate the table first."
+            f"Data file {file.id} of {table.name} has {len(file.older_delete_files) + 1} delete files: "
+            "other clients return its rows that many times. Recreate the table first."
         )
 
 
@@ -133,7 +133,7 @@ def _check_not_replaced(table: TableSnapshot, file: LiveDataFile) -> None:
     if live is not None and live.partial_max is not None and live.partial_max > table.snapshot.id:
         raise TransactionConflictError(
             f"delete rows of data file {file.id}",
-            "has other deletes since",
+            "deleted other rows of it",
             str(table.name),
             live.partial_max,
         )
@@ -189,7 +189,7 @@ def check_present(targets: Targets, deletes: Iterable[NewDeletes]) -> None:
     """
     wanted = [one.data_file_id for one in deletes]
     gone = [f"data file {file_id}" for file_id in wanted if file_id not in targets.files]
-    gone += [f"row {row_id} in the catalog" for row_id in targets.missing_row_ids]
+    gone += [f"inlined row {row_id}" for row_id in targets.missing_row_ids]
     if gone:
         table = targets.table
         raise TransactionConflictError(

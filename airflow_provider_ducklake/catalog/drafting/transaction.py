@@ -243,7 +243,7 @@ class LakeTransaction:
         base = _base_of(draft)
         if draft.files or draft.inlined or draft.columns != base.schema:
             raise InvalidInputError(
-                f"Delete the rows of {draft.name} before the transaction adds rows to it or alters it."
+                f"Delete rows of {draft.name} before the transaction adds rows to it or alters it."
             )
         with self._lake.translated():
             plan = find_scan(self._lake.catalog, base.name, base.snapshot.id, Wanted((), where))
@@ -290,14 +290,14 @@ class LakeTransaction:
         parsed = _type(type_)
         if isinstance(default, SqlExpression):
             raise InvalidInputError(
-                f"Column {column!r}: rows that exist need one value, so the default of a new column is a "
-                "literal. Add it without, then set_default."
+                f"Column {column!r}: existing rows get the default of a new column, so it must be a "
+                "literal. Add the column without a default, then call set_default."
             )
         stored, initial = default_of(default, parsed)
         if not nullable and initial is None and (draft.files or self._base.rows.had_any(draft.base)):
             raise InvalidInputError(
-                f"Column {column!r} of {draft.name} cannot be NOT NULL without a default: the rows that "
-                "exist would hold NULL in it."
+                f"Column {column!r} of {draft.name} cannot be NOT NULL without a default: existing rows "
+                "would hold NULL in it."
             )
         self._draft.put(draft.with_column(column, parsed, stored, initial, nullable=nullable))
 
@@ -355,8 +355,8 @@ class LakeTransaction:
         changed = draft.with_nullability(column, nullable=False)
         if self._base.rows.may_hold_null(draft.base, draft.files, draft.find(column)):
             raise InvalidInputError(
-                f"Column {column!r} of {draft.name} may hold NULL, by the statistics of its rows. Fill or "
-                "delete such rows, then compact the table, so that its statistics show it."
+                f"Column {column!r} of {draft.name} may hold NULL according to its statistics. Fill or "
+                "delete such rows, then compact the table to update the statistics."
             )
         self._draft.put(changed)
 
@@ -419,10 +419,11 @@ class LakeTransaction:
         """
         name = QualifiedName.of(view)
         if dialect not in _DIALECTS:
-            raise InvalidInputError(f"The view's dialect {dialect!r} is none of {', '.join(_DIALECTS)}.")
+            raise InvalidInputError(f"The view's dialect {dialect!r} is not one of {', '.join(_DIALECTS)}.")
         if not sql.strip() or not is_storable(sql):
             raise InvalidInputError(
-                f"The view {name} needs SQL to show, without NUL characters and halves of surrogate pairs."
+                f"The view {name} needs SQL that is not empty and has no NUL character and no unpaired "
+                "surrogate."
             )
         existing = self._draft.find_view(name)
         if existing is not None and if_not_exists:
@@ -569,7 +570,9 @@ class LakeTransaction:
 
 def _base_of(draft: TableDraft) -> TableSnapshot:
     if draft.base is None:
-        raise InvalidInputError(f"{draft.name} is made by this transaction; leave out the rows instead.")
+        raise InvalidInputError(
+            f"{draft.name} is created by this transaction; do not add the rows in the first place."
+        )
     return draft.base
 
 
@@ -579,7 +582,7 @@ def _type(type_: str | DuckLakeType) -> DuckLakeType:
 
 def _comment(text: str | None) -> str | None:
     if text is not None and not is_storable(text):
-        raise InvalidInputError("A comment cannot hold a NUL character or half of a surrogate pair.")
+        raise InvalidInputError("A comment cannot hold a NUL character or an unpaired surrogate.")
     return text
 
 
@@ -588,6 +591,6 @@ def _check_file(file: DataFile, target: TableDraft) -> None:
         raise InvalidInputError(f"{file.path} has {file.record_count} rows; a data file has at least one.")
     if len(file.partition_values) != len(target.partition_by):
         raise InvalidInputError(
-            f"{file.path} has {len(file.partition_values)} partition values, {target.name} is partitioned by "
-            f"{len(target.partition_by)} keys. Give one text (or None) for each key."
+            f"{file.path} has {len(file.partition_values)} partition values, but {target.name} has "
+            f"{len(target.partition_by)} partition keys. Give one string (or None) for each key."
         )

@@ -65,8 +65,8 @@ def _forget_layouts(
     """Yield the end of empty layouts, which do not fit the new columns; DuckDB makes one when it needs it."""
     if state.facts.live_inlined.get(table_id):
         raise UnsupportedFeatureError(
-            f"{change.name} has rows in the catalog ({', '.join(state.facts.live_inlined[table_id])}), and "
-            "its columns, name or partition keys cannot change while they are there in this database. Flush "
+            f"{change.name} has inlined rows ({', '.join(state.facts.live_inlined[table_id])}). In this "
+            "catalog database, its columns, name and partition keys cannot change while it has them. Flush "
             "them with DuckDB's ducklake_flush_inlined_data first."
         )
     registry = tables["inlined_data_tables"]

@@ -116,7 +116,7 @@ def check_unchanged(consumed: Consumed, now: Sequence[Consumption]) -> None:
         raise TransactionConflictError(
             "consume changes",
             "was consumed by another task",
-            f"what consumer {consumed.consumer.name!r} had not consumed",
+            f"the unconsumed changes of consumer {consumed.consumer.name!r}",
             newest,
         )
 

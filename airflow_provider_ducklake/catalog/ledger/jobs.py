@@ -121,13 +121,13 @@ def _announce(catalog: Catalog, missing: Collection[Column[Any]], *, must_note: 
     statements = how_to_add(catalog, missing)
     if must_note:
         reason = (
-            f"a staged write needs columns that {NAME} does not have, and this user may not add them; have "
-            "the table's owner run the statements once"
+            f"a staged write needs columns that {NAME} lacks, and this user may not add them; ask the "
+            "table's owner to run the statements once"
         )
         raise CatalogRefusedError(shown(catalog.dialect.engine.url), reason, statements)
     log.warning(
-        "%s lacks columns that only its owner may add: what jobs are for is not noted, and stage_only is "
-        "refused. Have the owner run: %s",
+        "%s lacks columns that only its owner may add: the purpose of jobs is not recorded, and stage_only "
+        "is refused. Ask the owner to run: %s",
         *(NAME, statements),
     )
 
@@ -240,7 +240,7 @@ def retire(catalog: Catalog, ttl: timedelta) -> None:
                 connection.execute(table.delete().where(table.c.job_id.in_(part)))
             connection.commit()
             if overdue:
-                log.info("Gave up the staged files of jobs %s, registered longer than %s ago", overdue, ttl)
+                log.info("Released the staged files of jobs %s, registered longer than %s ago", overdue, ttl)
 
     with_retries(catalog.dialect, DEFAULT_RETRY, attempt)
 

@@ -123,8 +123,8 @@ def check_order(found: Mapping[str, Sequence[str]], schema: str | None) -> None:
         if kept != wanted[: len(kept)]:
             raise CatalogError(
                 f"{table.name} has the columns {', '.join(columns)}; DuckLake 1.0 needs {', '.join(wanted)} "
-                "in this order, and new ones can only be added at the end. Nothing was changed. Take away "
-                "what others added to the table, then migrate again."
+                "in this order, and new ones can only be added at the end. Nothing was changed. Drop the "
+                "columns that others have added, then migrate again."
             )
 
 

@@ -217,7 +217,7 @@ class _Migration:
             plan = done
         raise TransactionConflictError(
             "migrate the catalog",
-            "merged files, by an older client",
+            "was committed by an older client and merged files",
             "the lake",
             plan.snapshot_id,
         )

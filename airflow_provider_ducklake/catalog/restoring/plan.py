@@ -238,11 +238,11 @@ def _snapshot(connection: Connection, catalog: Catalog, at: int | datetime) -> S
     if not isinstance(at, datetime):
         return read_snapshots.snapshot_at(connection, catalog, at)
     if at.tzinfo is None:
-        raise InvalidInputError(f"The time {at} has no time zone; give an aware time.")
+        raise InvalidInputError(f"The time {at} has no time zone; give an aware datetime.")
     now = catalog.dialect.server_time(connection)
     if at > now + _TOLERANCE:
         raise InvalidInputError(
-            f"at={at} lies in the future: the catalog's clock says {now:%Y-%m-%d %H:%M} UTC."
+            f"at={at} is in the future: the catalog's clock shows {now:%Y-%m-%d %H:%M} UTC."
         )
     return read_snapshots.snapshot_at(connection, catalog, at)
 

@@ -228,15 +228,15 @@ def _is_unordered(column: Column) -> bool:
 def _log(planned: Planned, request: RestoreRequest) -> None:
     what = request.table or (f"schema {request.schema}" if request.schema else "the lake")
     if not planned.has_changes:
-        log.info("%s is as it was at snapshot %d: nothing to restore", what, planned.then.id)
+        log.info("%s is the same as at snapshot %d: nothing to restore", what, planned.then.id)
         return
     verb = "Would restore" if request.dry_run else "Restored"
     log.info("%s %s to snapshot %d", verb, what, planned.then.id)
     result = planned.result()
     for one in result.tables:
         log.info(
-            "%s is %s: %d files stay, %d end, %d lose rows, %d are copied (%d bytes), rows of %d are written "
-            "again (%d bytes read); %d rows return to the catalog, %d end there; %s",
+            "%s is %s: %d files stay, %d end, %d lose rows, %d are copied (%d bytes), rows of %d are "
+            "rewritten (%d bytes read); %d inlined rows return, %d end; %s",
             *(one.name, one.fate, one.files_kept, one.files_ended, one.files_shortened, one.files_copied),
             *(one.bytes_copied, one.files_rewritten, one.bytes_read, one.inlined_returned, one.inlined_ended),
             ", ".join(one.definition) or "the same columns and keys",

@@ -254,12 +254,12 @@ def _why_not_readable(
         return UnsupportedFeatureError(
             f"{table.name} at snapshot {table.snapshot.id} has rows or deletes inlined in the catalog, "
             f"which this release cannot read from {catalog.dialect.name}. Flush them with DuckDB, or read "
-            "the table there."
+            "the table with DuckDB."
         )
     expected = names_of(inlined)
     if list(names) != expected and [*map(fold, names)] != [*map(fold, expected)]:
         return CatalogError(
-            f"{inlined.name} has the columns {', '.join(names)}, but the catalog says of its schema version "
+            f"{inlined.name} has the columns {', '.join(names)}, but its schema version in the catalog has "
             f"{', '.join(expected)}. Flush the table's inlined data with DuckDB, then read again."
         )
     return None

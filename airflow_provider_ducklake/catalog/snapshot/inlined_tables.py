@@ -188,9 +188,9 @@ def why_not_inlined(schema: TableSchema, form: InlinedForm | None, writer: Write
     Whether given values can be stored is another question: ``storage.rows.inlined_values.cells``.
     """
     if form is None:
-        return "the form of inlined rows in this catalog's database is not known to this release"
+        return "this release does not know how this catalog's database stores inlined rows"
     if len(schema.columns) + len(writer.inlined_columns) > form.max_columns:
-        return f"{len(schema.columns)} columns are too many for a table of the catalog"
+        return f"{len(schema.columns)} columns are too many for a table in the catalog's database"
     return _unfit_name(schema, form, writer) or _unfit_type(schema, form)
 
 
@@ -199,7 +199,7 @@ def _unfit_name(schema: TableSchema, form: InlinedForm, writer: WriteVersion) ->
         if fold(name) in writer.reserved or fold(name) in writer.inlined_columns:
             return f"column {name} has the name of a system column"
         if fold(name) in form.kept_names:
-            return f"column {name} has a name that the database keeps for itself"
+            return f"column {name} has a name that the database reserves"
         if form.max_name_bytes is not None and len(name.encode()) > form.max_name_bytes:
             return f"the name of column {name} is longer than {form.max_name_bytes} bytes"
     return None

@@ -231,7 +231,7 @@ def which_progress(
 
     def progress(rows: Sequence[Row[Any]]) -> Progress:
         if not rows:
-            theirs = "is newer than all that the catalog has, as if a backup had been restored"
+            theirs = "is newer than any snapshot in the catalog, as if a backup had been restored"
             raise TransactionConflictError("commit on top of it", theirs, "the lake", since)
         newer = _recorded(row for row in rows if row.snapshot_id > since)
         return Progress(_snapshot(rows[-1]), newer, None if clock is None else rows[-1].now)

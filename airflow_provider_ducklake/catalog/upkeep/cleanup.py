@@ -113,7 +113,7 @@ def cleanup(
     refused = _refused(catalog, [one for one in due if one.path not in named])
     free = _paths(one for one in due if one.path not in named and one.path not in refused)
     for path in left:
-        log.warning("%s waits for its deletion, and the lake still uses it: it stays", path)
+        log.warning("%s is scheduled for deletion, but the lake still uses it: it stays", path)
     if dry_run or not free:
         return CleanupResult(tuple(free), named=left, failures=tuple(refused.items()), dry_run=dry_run)
     _check_reachable(catalog, storage_options)
@@ -176,7 +176,7 @@ def _why_not(catalog: Catalog, one: _Scheduled) -> str | None:
         return "is not a string; correct path in its row"
     problem = why_not_deletable(one.path, catalog.data_path, foreign_files=catalog.foreign_files)
     if problem is None and one.since is None:
-        return "has no readable time since when it waits; correct schedule_start in its row"
+        return "has no valid schedule_start; correct it in its row"
     return problem
 
 
@@ -208,8 +208,8 @@ def _check_reachable(catalog: Catalog, storage_options: Mapping[str, Any]) -> No
     is_local = open_filesystem(catalog.data_path, storage_options).is_local
     if is_local and not exists(catalog.data_path):
         raise StorageError(
-            f"The data path {catalog.data_path} does not exist here: is its disk mounted? Nothing was "
-            "deleted."
+            f"The data path {catalog.data_path} does not exist here. Check that its disk is mounted. "
+            "Nothing was deleted."
         )
 
 

@@ -94,7 +94,7 @@ def _check_writable(table: TableSnapshot, bins: Iterable[Bin]) -> None:
         if not column.type.facts.rewritable:
             raise UnsupportedFeatureError(
                 f"Files of {table.name} cannot be rewritten: column {column.name} has type {column.type}, "
-                "which this release does not write. Have DuckDB compact the table."
+                "which this release does not write. Compact the table with DuckDB."
             )
 
 

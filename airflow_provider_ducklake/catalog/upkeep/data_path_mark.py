@@ -90,8 +90,8 @@ def check_mark(catalog: Catalog, name: str, storage_options: Mapping[str, Any]) 
     if token not in known:
         raise SharedDataPathError(
             catalog.data_path,
-            f"{path} was written by a copy of its catalog, or by a newer state of it than this one. If no "
-            "such copy is in use any more, remove that file and run this again.",
+            f"{path} was written by a copy of this catalog, or by a newer state of it. If no such copy is "
+            "in use any more, remove that file and run this again.",
         )
 
 
@@ -111,7 +111,7 @@ def _checked(lake_id: str) -> str:
     try:
         return str(uuid.UUID(lake_id))
     except ValueError:
-        raise UntrustedValueError(NAME, lake_id, "is no id of a lake") from None
+        raise UntrustedValueError(NAME, lake_id, "is not the id of a lake") from None
 
 
 def _add_token(catalog: Catalog, table: Table) -> tuple[str, str]:

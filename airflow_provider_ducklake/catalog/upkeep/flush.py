@@ -176,7 +176,7 @@ class Flush:
         except StorageError as error:
             if self.rule.table is not None:
                 raise
-            log.warning("%s is left as it is: %s", name, error)
+            log.warning("%s is left unchanged: %s", name, error)
             self._failed[name] = error
 
     def _give_up_all(self) -> None:
@@ -219,7 +219,7 @@ class Flush:
         """Whether the rows can be written; if not, a table that was named is refused."""
         if plan.why_not is None:
             return True
-        message = f"The rows of {plan.table.name} in the catalog are left there: {plan.why_not}."
+        message = f"The inlined rows of {plan.table.name} stay in the catalog: {plan.why_not}."
         if self.rule.table is not None:
             raise UnsupportedFeatureError(f"{message} Flush them with DuckDB.")
         log.warning("%s", message)
@@ -254,7 +254,7 @@ class Flush:
                     files += self._write_layout(connection, plan, layout, job_id, paths)
         stage = Stage(plan.table.snapshot.id, tuple(_changes(plan, tuple(files))))
         log.info(
-            "%s: %d rows and %d deletes of the catalog, in %d data files",
+            "%s: flushed %d inlined rows and %d inlined deletes to %d data files",
             *(name, plan.row_count, plan.mark_count, len(files)),
         )
         return _Flushed(plan, job_id, stage, tuple(files), paths)

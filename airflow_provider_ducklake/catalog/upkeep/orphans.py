@@ -170,8 +170,8 @@ def _evidence(marks: Sequence[str]) -> str | None:
     if not marks:
         return None
     return (
-        f"another lake has left its mark there, {', '.join(marks)}. Give each lake a data path of its own; "
-        "if that lake is gone, remove its mark."
+        f"it contains the mark of another lake, {', '.join(marks)}. Give each lake a data path of its own; "
+        "if that lake no longer exists, remove its mark."
     )
 
 

@@ -111,10 +111,10 @@ def _pages(
         yield from _still_there(look_into(found), reading, file, kind)
         seen += len(chosen)
         if len(rows) < _PAGE:
-            log.info("Looked into %d files of kind %s", seen, kind)
+            log.info("Checked %d files of kind %s", seen, kind)
             return
         last = rows[-1][0]
-        log.info("Looked into %d files of kind %s so far", seen, kind)
+        log.info("Checked %d files of kind %s so far", seen, kind)
 
 
 def _page(

@@ -121,7 +121,7 @@ def _parents(look: Look) -> Iterator[Finding]:
         yield Finding(
             FindingCode.PARENT_MISSING,
             f"Field {row.column_name} of {look.table(row.table_id)} lies below column {row.parent_column}, "
-            "which is no nested column of it.",
+            "which is not one of its nested columns.",
             {"table_id": row.table_id, "column_id": row.column_id},
         )
 
@@ -186,7 +186,7 @@ def _defaults(look: Look) -> Iterator[Finding]:
             yield Finding(
                 FindingCode.DEFAULT_UNREADABLE,
                 f"The initial default {row.initial_default!r} of column {row.column_name} of "
-                f"{look.table(row.table_id)} is no {row.column_type}.",
+                f"{look.table(row.table_id)} is not a valid {row.column_type}.",
                 {"table_id": row.table_id, "column_id": row.column_id},
             )
 

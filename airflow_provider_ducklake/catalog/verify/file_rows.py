@@ -123,7 +123,7 @@ def _mappings(look: Look) -> Iterator[Finding]:
     for row in look.few(query):
         yield Finding(
             FindingCode.MAPPING_UNKNOWN,
-            f"Data file {row.data_file_id} of {look.table(row.table_id)} has its columns by mapping "
+            f"Data file {row.data_file_id} of {look.table(row.table_id)} has its columns from name mapping "
             f"{row.mapping_id}, which the table does not have.",
             {"table_id": row.table_id, "data_file_id": row.data_file_id, "mapping_id": row.mapping_id},
         )
@@ -138,7 +138,7 @@ def _partitions(look: Look) -> Iterator[Finding]:
     for row in look.few(query):
         yield Finding(
             FindingCode.PARTITION_UNKNOWN,
-            f"Data file {row.data_file_id} of {look.table(row.table_id)} was written by partitioning "
+            f"Data file {row.data_file_id} of {look.table(row.table_id)} was written with partitioning "
             f"{row.partition_id}, which the table never had.",
             {"table_id": row.table_id, "data_file_id": row.data_file_id, "partition_id": row.partition_id},
         )
@@ -177,7 +177,7 @@ def _counts(look: Look) -> Iterator[Finding]:
         objects = {"table_id": row.table_id, "data_file_id": row.data_file_id}
         named = f"Data file {row.data_file_id} of {look.table(row.table_id)}"
         if row.bad:
-            sentence = f"{named} has {row.record_count} rows or a size that no file has."
+            sentence = f"{named} has {row.record_count} rows or a size that is not possible."
             yield Finding(FindingCode.COUNT_IMPOSSIBLE, sentence, objects)
         else:
             sentence = f"{named} has rows up to snapshot {row.partial_max}: before its own, or not there yet."

@@ -146,8 +146,8 @@ def _rows(look: Look, rows: Sequence[Row[Any]]) -> Iterator[Finding]:
         if row.number:
             yield Finding(
                 FindingCode.INLINED_ROWS_WRONG,
-                f"{row.name} has {row.number} rows of {look.table(row.table_id)} that begin or end at a "
-                "snapshot that cannot be.",
+                f"{row.name} has {row.number} rows of {look.table(row.table_id)} that begin or end at an "
+                "impossible snapshot.",
                 {"table_id": row.table_id, "name": row.name},
             )
 
@@ -168,7 +168,7 @@ def _row_ids(look: Look, rows: Sequence[Row[Any]]) -> Iterator[Finding]:
         if row.number:
             yield Finding(
                 FindingCode.INLINED_ROWS_WRONG,
-                f"{look.table(row.table_id)} has {row.number} row ids twice among its rows in the catalog.",
+                f"{look.table(row.table_id)} has {row.number} row ids twice among its inlined rows.",
                 {"table_id": row.table_id},
             )
 

@@ -67,7 +67,7 @@ def _of_table(look: Look, known: Known, row: TableRow, next_row_id: int | None) 
         if found is not None and told is not None and is_ordered:
             problem = uncovered(_row_stats(found), told, types)
             if problem is not None:
-                yield narrow(look, row.id, column_id, f"what lies in the catalog {problem}")
+                yield narrow(look, row.id, column_id, f"its inlined data {problem}")
 
 
 def _with_bounds(schema: TableSchema) -> TableSchema:

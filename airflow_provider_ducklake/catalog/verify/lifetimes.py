@@ -51,7 +51,7 @@ def check_lifetimes(look: Look) -> Iterator[Finding]:
     for row in look.few(select(union_all(*parts).subquery())):
         ends_early = row.end_snapshot is not None and row.end_snapshot <= row.begin_snapshot
         where = f"from {row.begin_snapshot} to {row.end_snapshot}"
-        says = "ends before it begins" if ends_early else f"lies behind the newest snapshot {look.head.id}"
+        says = "ends before it begins" if ends_early else f"is after the newest snapshot {look.head.id}"
         of_table = "" if row.table_id is None else f" of {look.table(row.table_id)}"
         yield Finding(
             FindingCode.ENDS_BEFORE_BEGIN if ends_early else FindingCode.IN_THE_FUTURE,

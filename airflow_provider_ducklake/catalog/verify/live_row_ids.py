@@ -59,7 +59,7 @@ def check_live_row_ids(
             with reading() as connection:
                 plan, in_catalog = _live(connection, catalog, row)
         except DuckLakeError as error:  # dropped meanwhile, or a finding of its own
-            log.info("The row ids of %s are not looked at: %s", row.qualified, error)
+            log.info("The row ids of %s are not checked: %s", row.qualified, error)
             continue
         for shared in shared_row_ids(plan, in_catalog, locate, below=TRANSACTION_LOCAL):
             yield _finding(row, shared)
@@ -82,7 +82,7 @@ def _finding(row: TableRow, shared: SharedRowIds) -> Finding:
     where = [f"data file {one}" for one in shared.file_ids] + ["the catalog"] * shared.in_catalog
     return Finding(
         FindingCode.ROW_ID_TWICE,
-        f"{shared.count} row ids of {row.qualified}, {shared.row_id} the first of them, are those of several "
+        f"{shared.count} row ids of {row.qualified}, the first of them {shared.row_id}, belong to several "
         f"live rows, in {', '.join(where)}.",
         {"table_id": row.id, "row_id": shared.row_id, "count": shared.count},
     )

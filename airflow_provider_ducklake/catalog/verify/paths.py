@@ -43,7 +43,8 @@ def misleading_paths(look: Look) -> Iterator[Finding]:
             if problem is not None:
                 yield Finding(
                     FindingCode.PATH_MISLEADING,
-                    f"ducklake_{kind} {id_} has the path {path!r}, which {problem}: all else is left unseen.",
+                    f"ducklake_{kind} {id_} has the path {path!r}, which {problem}: nothing else was "
+                    "checked.",
                     {"kind": kind, "id": id_, "path": path},
                 )
 
@@ -108,8 +109,8 @@ def _twice(look: Look) -> Iterator[Finding]:
     for row in look.few(query):
         yield Finding(
             FindingCode.PATH_TWICE,
-            f"{row.path} stands in the rows of several files, the first {row.first} and the last {row.last}: "
-            "when one of them is cleaned up, the other has lost its file.",
+            f"{row.path} is the path of several files, the first {row.first} and the last {row.last}: when "
+            "one of them is cleaned up, the others lose their file.",
             {"path": row.path, "first_id": row.first, "last_id": row.last},
         )
 
@@ -125,8 +126,8 @@ def _scheduled(look: Look) -> Iterator[Finding]:
     for row in look.few(query):
         yield Finding(
             FindingCode.SCHEDULED_IN_USE,
-            f"{row.path} waits for its deletion (as file {row.data_file_id}), but is {row.kind} {row.id} of "
-            f"{look.table(row.table_id)}.",
+            f"{row.path} is scheduled for deletion (as file {row.data_file_id}), but is {row.kind} {row.id} "
+            f"of {look.table(row.table_id)}.",
             {"scheduled_id": row.data_file_id, "kind": row.kind, "id": row.id, "path": row.path},
         )
 
@@ -141,7 +142,7 @@ def _undeletable(look: Look) -> Iterator[Finding]:
         if problem is not None:
             yield Finding(
                 FindingCode.SCHEDULED_REFUSED,
-                f"{row.path} waits for its deletion (as file {row.data_file_id}), which every clean-up "
+                f"{row.path} is scheduled for deletion (as file {row.data_file_id}), which every clean-up "
                 f"refuses: it {problem}.",
                 {"scheduled_id": row.data_file_id, "path": row.path},
             )

@@ -65,7 +65,7 @@ def repair(catalog: Catalog, findings: Sequence[Finding], *, dry_run: bool) -> R
     )
     log.info(
         "%s %d of %d findings%s",
-        "Would mend" if dry_run else "Mended",
+        "Would repair" if dry_run else "Repaired",
         len(result.mended),
         len(findings),
         "" if result.snapshot_id is None else f" in snapshot {result.snapshot_id}",

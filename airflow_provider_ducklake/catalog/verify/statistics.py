@@ -119,9 +119,11 @@ def _texts(
         return
     shown = f"{of} says {bounds.low!r} to {bounds.high!r}"
     if not are_readable(bounds, types):
-        yield Finding(FindingCode.BOUND_UNREADABLE, f"{shown}, which is no {types[-1]}.", objects)
+        yield Finding(FindingCode.BOUND_UNREADABLE, f"{shown}, which is not a valid {types[-1]}.", objects)
     elif are_crossed(bounds, types):
-        yield Finding(FindingCode.BOUNDS_CROSSED, f"{shown}: the least above the greatest.", objects)
+        yield Finding(
+            FindingCode.BOUNDS_CROSSED, f"{shown}: the lower bound is above the upper bound.", objects
+        )
 
 
 def _of_files(look: Look, known: Known) -> Iterator[Finding]:
@@ -169,9 +171,9 @@ def narrow(look: Look, table_id: int, column_id: int, problem: str) -> Finding:
 def uncovered(row: RowStats | Row[Any], known: TableBounds, types: tuple[DuckLakeType, ...]) -> str | None:
     """Return what the table's statistics of a column do not cover of some rows, whose are in ``row``."""
     if row.null_count and known.contains_null is False:
-        return "has nulls, and the table is said to have none"
+        return "has nulls, but the table's statistics say it has none"
     if row.contains_nan and known.contains_nan is False:
-        return "has NaN, and the table is said to have none"
+        return "has NaN, but the table's statistics say it has none"
     if not types or not row.value_count or known.contains_nan:  # with NaN, DuckDB asks no bounds
         return None
     if row.contains_nan and row.min_value is None and known.bounds.high == "nan":
@@ -183,7 +185,7 @@ def _unbounded(inner: TextBounds, outer: TextBounds, types: tuple[DuckLakeType, 
     if inner.low is None or inner.high is None:
         return "has values of unknown bounds"
     if outer.low is None or outer.high is None:
-        return f"has {inner.low!r} to {inner.high!r}, and the table's bounds are NULL"
+        return f"has {inner.low!r} to {inner.high!r}, but the table's bounds are NULL"
     if covers(outer, inner, types):
         return None
-    return f"has {inner.low!r} to {inner.high!r}, the table is said to have {outer.low!r} to {outer.high!r}"
+    return f"has {inner.low!r} to {inner.high!r}, but the table's bounds are {outer.low!r} to {outer.high!r}"

@@ -49,7 +49,7 @@ def verify(  # noqa: PLR0913 - three say what, three how
 ) -> list[Finding]:
     """Return what is wrong with a lake, or with the tables of those ids; see ``Lake.verify``."""
     if not 0 <= sample <= 1:
-        raise InvalidInputError(f"sample is {sample}; give the share of files to open, from 0 to 1.")
+        raise InvalidInputError(f"sample is {sample}; give the fraction of files to open, from 0 to 1.")
     with reading() as connection:
         look = look_at(connection, catalog, only)
         if misleading := list(misleading_paths(look)):

@@ -208,11 +208,11 @@ def like(column: Column, pattern: Value, *, negated: bool = False) -> Predicate:
         InvalidInputError: the column holds no text, or the pattern is none.
     """
     if column.type.facts.kind not in TEXTS:
-        raise _refusal(column, "LIKE is for text")
+        raise _refusal(column, "LIKE works on strings only")
     if pattern is None:
         return NEVER
     if not isinstance(pattern, str):
-        raise _refusal(column, "a pattern is a text in single quotes")
+        raise _refusal(column, "a pattern must be a string in single quotes")
     return Likeness(column.id, pattern, negated)
 
 
@@ -227,7 +227,7 @@ def _refusal(column: Column, why: str) -> InvalidInputError:
 
 def _check_comparable(column: Column) -> None:
     if children_of(column.type) or not column.type.facts.storable:
-        raise _refusal(column, "values of it are only looked at with IS NULL and IS NOT NULL")
+        raise _refusal(column, "it can only be tested with IS NULL and IS NOT NULL")
 
 
 def _physical(column: Column, text: str) -> Physical:
@@ -235,7 +235,7 @@ def _physical(column: Column, text: str) -> Physical:
     try:
         return literal_physical(column.type, text)
     except (ValueError, OverflowError) as error:
-        raise _refusal(column, f"{text!r} is no value of it: {error}") from error
+        raise _refusal(column, f"{text!r} is not a valid {column.type}: {error}") from error
 
 
 def _has_steps(type_: DuckLakeType) -> bool:
@@ -264,7 +264,7 @@ def _as_stored(column: Column, value: Value) -> Physical:
         ):
             return physical
         case _:
-            raise _refusal(column, f"it does not compare with {_shown(value)}")
+            raise _refusal(column, f"it cannot be compared with {_shown(value)}")
 
 
 def _shown(value: Value) -> str:
@@ -281,7 +281,7 @@ def _as_float(column: Column, value: Value) -> float:
     try:
         return _float_of(column.type, value)
     except (ValueError, OverflowError) as error:
-        raise _refusal(column, f"it does not compare with {_shown(value)}: {error}") from error
+        raise _refusal(column, f"it cannot be compared with {_shown(value)}: {error}") from error
 
 
 def _float_of(type_: DuckLakeType, value: Value) -> float:
@@ -298,7 +298,7 @@ def _float_of(type_: DuckLakeType, value: Value) -> float:
         case TypedValue(given, physical) if given.facts.kind is Kind.INTEGER:
             return _decimal_as_float(type_, int(physical), 0)
         case _:
-            raise ValueError("it is no number")
+            raise ValueError("it is not a number")
 
 
 def _unscaled(value: Decimal) -> tuple[int, int]:
@@ -338,7 +338,7 @@ def _in_units(column: Column, value: Value) -> Fraction:
 
 
 def _no(column: Column, value: Value) -> Fraction:
-    raise _refusal(column, f"it does not compare with {_shown(value)}")
+    raise _refusal(column, f"it cannot be compared with {_shown(value)}")
 
 
 def _scale(type_: DuckLakeType) -> int:
@@ -349,7 +349,8 @@ def _float_in_units(column: Column, type_: DuckLakeType, value: float) -> Fracti
     """Return a float for a column of exact numbers, which DuckDB compares as floats."""
     if _scale(column.type) > 1 or not abs(value) < _EXACT_BELOW[type_.facts.bits]:
         raise _refusal(
-            column, f"it does not compare exactly with the float {value!r}; write the number without exponent"
+            column,
+            f"it cannot be compared exactly with the float {value!r}; write the number without an exponent",
         )
     return Fraction(value)
 
@@ -363,7 +364,9 @@ def _time_in_units(column: Column, type_: DuckLakeType, value: int) -> Fraction:
     if type_ == column.type:
         return Fraction(value)
     if not (_is_local_moment(type_) and _is_local_moment(column.type)):
-        raise _refusal(column, f"it does not compare with a {type_}; write a value with or without a zone")
+        raise _refusal(
+            column, f"it cannot be compared with a {type_}; write a value with or without a time zone"
+        )
     low, high = physical_range(column.type)
     if is_infinite(type_, value):
         return Fraction(high if value > 0 else low)

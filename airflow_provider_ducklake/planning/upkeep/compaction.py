@@ -50,10 +50,11 @@ class MergeRule:
             raise InvalidInputError(f"min_file_size={self.min_file_size}: give 0 or more.")
         if self.size_limit is not None and self.min_file_size >= self.size_limit:
             raise InvalidInputError(
-                f"min_file_size={self.min_file_size} leaves no file below {self.size_limit} bytes."
+                f"min_file_size={self.min_file_size} excludes every file: only files below "
+                f"{self.size_limit} bytes are merged. Lower it."
             )
         if self.max_input_files == 1:
-            raise InvalidInputError("max_input_files=1: it takes two files to merge them.")
+            raise InvalidInputError("max_input_files=1: a merge needs at least two files. Give 2 or more.")
 
     @property
     def size_limit(self) -> int | None:
@@ -83,7 +84,7 @@ class RewriteRule:
 
     def __post_init__(self) -> None:
         if self.delete_threshold is not None and not 0 <= self.delete_threshold <= 1:
-            raise InvalidInputError(f"delete_threshold={self.delete_threshold}: give a share from 0 to 1.")
+            raise InvalidInputError(f"delete_threshold={self.delete_threshold}: give a fraction from 0 to 1.")
         for name in ("target_file_size", "max_input_files", "max_output_files"):
             value = getattr(self, name)
             if value is not None and value < 1:

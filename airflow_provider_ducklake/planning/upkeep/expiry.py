@@ -41,8 +41,7 @@ class ExpiryRule:
             raise InvalidInputError("Give older_than or versions, not both.")
         if self.older_than is None and self.versions is None and self.keep_last is None:
             raise InvalidInputError(
-                "Say what to expire: older_than, versions or keep_last, or set the lake's option "
-                "expire_older_than."
+                "Give older_than, versions or keep_last, or set the lake's option expire_older_than."
             )
         if self.keep_last is not None and self.keep_last < 1:
             raise InvalidInputError(
@@ -96,8 +95,8 @@ def _refuse_young(chosen: Collection[Snapshot], rule: ExpiryRule, oldest_kept: d
     young = [int(one.id) for one in chosen if one.time > oldest_kept] if rule.min_retention else []
     if young:
         raise InvalidInputError(
-            f"Snapshots {young} are younger than min_retention={rule.min_retention}. Leave them out, or give "
-            "a shorter min_retention if you mean it."
+            f"Snapshots {young} are younger than min_retention={rule.min_retention}. Leave them out, or "
+            "give a shorter min_retention if you really want to expire them."
         )
 
 

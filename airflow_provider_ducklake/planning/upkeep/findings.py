@@ -87,23 +87,23 @@ class FindingCode(StrEnum):
     DELETE_OUTSIDE = "delete-outside"
 
 
-_REPAIR = "lake.repair mends it without losing anything."
-_RESTORE = "Restore the catalog, or the table, from a time before it."
-_REWRITE = "Rewrite the table's rows, for example into a new table, from a snapshot that reads right."
+_REPAIR = "lake.repair fixes this without losing anything."
+_RESTORE = "Restore the catalog or the table to a time before this happened."
+_REWRITE = "Rewrite the table's rows, for example into a new table, from a snapshot that reads correctly."
 
 REMEDIES: Mapping[FindingCode, str] = {
-    FindingCode.CHANGES_MISSING: _REPAIR + " What the snapshot did stays unknown.",
+    FindingCode.CHANGES_MISSING: _REPAIR + " What the snapshot changed stays unknown.",
     FindingCode.CHANGES_UNREADABLE: "Correct the text in ducklake_snapshot_changes, or expire the snapshot.",
     FindingCode.COUNTER_FELL: "Look for a client that writes wrong counters; then repair what it left.",
-    FindingCode.SCHEMA_VERSION_STOOD: "Restart clients of DuckDB that run since then; mend the writer.",
-    FindingCode.FILE_COUNTER_STOOD: "Restart clients of DuckDB that run since then; mend the writer.",
+    FindingCode.SCHEMA_VERSION_STOOD: "Restart DuckDB clients that run since then; fix the writer.",
+    FindingCode.FILE_COUNTER_STOOD: "Restart DuckDB clients that run since then; fix the writer.",
     FindingCode.COUNTER_BEHIND: _REPAIR,
     FindingCode.ENDS_BEFORE_BEGIN: _RESTORE,
     FindingCode.IN_THE_FUTURE: _RESTORE,
-    FindingCode.TWO_AT_ONCE: "End all but one of the rows, in the catalog.",
+    FindingCode.TWO_AT_ONCE: "End all but one of these rows in the catalog.",
     FindingCode.NAME_TWICE: "Rename one of them in the catalog.",
     FindingCode.NO_COLUMNS: "Drop the table with DuckLakeDDLOperator, or restore its columns.",
-    FindingCode.SCHEMA_MISSING: "Restore the schema's row, or end what lies in it.",
+    FindingCode.SCHEMA_MISSING: "Restore the schema's row, or end everything in the schema.",
     FindingCode.TYPE_UNKNOWN: "Correct the type in ducklake_column; until then DuckDB refuses the lake.",
     FindingCode.PARENT_MISSING: _RESTORE,
     FindingCode.CHILDREN_WRONG: _RESTORE,
@@ -127,32 +127,32 @@ REMEDIES: Mapping[FindingCode, str] = {
         "deleted there."
     ),
     FindingCode.PATH_TWICE: (
-        "Expire nothing and clean nothing up before one of the rows has a copy of the file under a new name: "
-        "when one goes, the file goes."
+        "Do not expire snapshots or clean up files before one of the rows has a copy of the file under a "
+        "new name: once one row is cleaned up, the file is deleted."
     ),
-    FindingCode.SCHEDULED_IN_USE: _REPAIR + " Until then clean nothing up.",
+    FindingCode.SCHEDULED_IN_USE: _REPAIR + " Do not clean up files until then.",
     FindingCode.SCHEDULED_REFUSED: (
-        "If the lake owns the file, set foreign_files to true in its connection; else find out who wrote the "
-        "row, and remove it from ducklake_files_scheduled_for_deletion."
+        "If the lake owns the file, set foreign_files to true in its connection; otherwise find out who "
+        "wrote the row, and remove it from ducklake_files_scheduled_for_deletion."
     ),
-    FindingCode.OUTSIDE_DATA_PATH: "Nothing is wrong: the lake owns the file, and deletes it in the end.",
+    FindingCode.OUTSIDE_DATA_PATH: "Nothing is wrong: the lake owns the file and will delete it in the end.",
     FindingCode.TABLE_STATS_MISSING: _REPAIR,
     FindingCode.TABLE_STATS_NARROW: _REPAIR,
     FindingCode.BOUND_UNREADABLE: _REPAIR,
     FindingCode.BOUNDS_CROSSED: _REPAIR,
     FindingCode.INLINED_TABLE_MISSING: _REPAIR,
     FindingCode.INLINED_TABLE_UNREGISTERED: "Register it in ducklake_inlined_data_tables, or drop it.",
-    FindingCode.INLINED_COLUMNS_DIFFER: "Flush the table's inlined data; where it holds none, repair.",
+    FindingCode.INLINED_COLUMNS_DIFFER: "Flush the table's inlined data; if it has none, run lake.repair.",
     FindingCode.INLINED_ROWS_WRONG: "Correct the rows in the catalog.",
-    FindingCode.INLINED_DELETE_OUTSIDE: "Delete the marks from the catalog after looking at them.",
-    FindingCode.FILE_MISSING: "Bring the file back from a backup, or delete the rows that it had.",
-    FindingCode.FILE_UNREADABLE: "Bring the file back from a backup, or delete the rows that it had.",
+    FindingCode.INLINED_DELETE_OUTSIDE: "Look at these inlined deletes, then delete them from the catalog.",
+    FindingCode.FILE_MISSING: "Restore the file from a backup, or delete the rows that it had.",
+    FindingCode.FILE_UNREADABLE: "Restore the file from a backup, or delete the rows that it had.",
     FindingCode.FILE_SIZE_DIFFERS: _REPAIR,
     FindingCode.FOOTER_SIZE_DIFFERS: _REPAIR,
     FindingCode.RECORD_COUNT_DIFFERS: "Find out whether the file was replaced; " + _REWRITE.lower(),
     FindingCode.FIELD_IDS_MISSING: "Add the file with DuckLakeAddFilesOperator, which maps its names.",
     FindingCode.ROW_IDS_MISSING: _REWRITE,
-    FindingCode.ROW_ID_TWICE: "Look at the rows of these ids (rowid): delete what came twice, by its values.",
+    FindingCode.ROW_ID_TWICE: "Look at the rows with these ids (rowid); delete duplicates by their values.",
     FindingCode.SNAPSHOT_IDS_MISSING: _RESTORE,
     FindingCode.FILE_STATS_NARROW: _REPAIR,
     FindingCode.FILE_STATS_COUNTS: _REPAIR,

@@ -51,8 +51,8 @@ def snapshot_counts(text: str, record_count: int, file: str) -> tuple[tuple[int,
     counts = [count for _, count in pairs]
     if not pairs or sorted(pairs) != list(pairs) or counts != sorted(counts) or counts[-1] != record_count:
         raise CatalogError(
-            f"The merged file {file} of {record_count} rows has the partial_file_info {text!r}, which does "
-            "not say of each row which snapshot it came by. Nothing was changed."
+            f"The merged file {file} with {record_count} rows has the partial_file_info {text!r}, which "
+            "does not give the snapshot of each row. Nothing was changed."
         )
     return pairs
 
@@ -73,8 +73,8 @@ def column_ids_of_ordinals(
         ids = columns.get(partition, ())
         if not 0 <= place < len(ids):
             raise CatalogError(
-                f"Partitioning {partition} names column {place} of a table that had {len(ids)}. Nothing was "
-                "changed."
+                f"Partitioning {partition} names column {place} of a table that had {len(ids)} columns. "
+                "Nothing was changed."
             )
         found.append(ids[place])
     return found

@@ -115,14 +115,14 @@ def foreign_evidence(orphans: Orphans, lake: LakeFiles) -> str | None:
         shown = ", ".join(f"{directory} ({count})" for directory, count in unknown.most_common(_SHOWN))
         return (
             f"lakes write files as those in {shown}, directories of no table of this lake. Look at them; if "
-            "they are what is left of tables dropped long ago, give sole_owner=True."
+            "they are left over from tables dropped long ago, give sole_owner=True."
         )
     writes = {min(one.ids) for one in strange}
     if len(writes) >= max(_MANY, orphans.named + 1):
         return (
-            f"{len(strange)} files of {len(writes)} writes are unknown to it, only {orphans.named} known. "
-            "Is the catalog an old copy, or has another one the same data path? If neither, give "
-            "sole_owner=True."
+            f"it does not know {len(strange)} files of {len(writes)} writes, and knows only "
+            f"{orphans.named}. Check that the catalog is not an old copy, and that no other lake has this "
+            "data path; then give sole_owner=True."
         )
     return None
 

@@ -210,8 +210,9 @@ def check_writable(table: TableSnapshot) -> None:
         if not column.type.facts.rewritable:
             raise UnsupportedFeatureError(
                 f"{table.name} cannot be restored: column {column.name} has type {column.type}, which this "
-                "release does not write, and rows would have to be written: those of files that lost others, "
-                "were merged or flushed, or those in the catalog of a table whose schema was dropped since."
+                "release does not write, and the restore has to write rows: those of files that were "
+                "deleted from, merged or flushed, or the inlined rows of a table whose schema was dropped "
+                "since."
             )
 
 

@@ -22,9 +22,9 @@ def check_age(name: str, age: datetime | timedelta | None) -> None:
         InvalidInputError: a time without an offset from UTC, or a negative interval.
     """
     if isinstance(age, datetime) and age.tzinfo is None:
-        raise InvalidInputError(f"{name}={age} has no time zone; give an aware time.")
+        raise InvalidInputError(f"{name}={age} has no time zone; give an aware datetime.")
     if isinstance(age, timedelta) and age < timedelta(0):
-        raise InvalidInputError(f"{name}={age} lies in the future; give a positive interval.")
+        raise InvalidInputError(f"{name}={age} is in the future; give a positive interval.")
 
 
 def cut_off(older_than: datetime | timedelta, now: datetime, floor: timedelta) -> datetime:
@@ -39,7 +39,7 @@ def cut_off(older_than: datetime | timedelta, now: datetime, floor: timedelta) -
     slack = timedelta(0) if isinstance(older_than, timedelta) else _TOLERANCE
     if limit > now + slack:
         raise InvalidInputError(
-            f"older_than={older_than} lies in the future: the catalog's clock says {now:%Y-%m-%d %H:%M:%S} "
+            f"older_than={older_than} is in the future: the catalog's clock shows {now:%Y-%m-%d %H:%M:%S} "
             "UTC."
         )
     if limit > now - floor + slack:

@@ -127,7 +127,10 @@ def evolve_and_append(table: TableSnapshot, result: WriteResult, next_column_id:
         return append_to_existing(table, replace(result, schema=table.schema))
     if not _extends(table, result, next_column_id):
         raise TransactionConflictError(
-            "insert into it", "has it with other columns or partitioning", str(table.name), table.snapshot.id
+            "insert into it",
+            "left it with other columns or partition keys",
+            str(table.name),
+            table.snapshot.id,
         )
     draft = TableDraft.of(table, next_column_id)
     files = placed_below(table.root, result)

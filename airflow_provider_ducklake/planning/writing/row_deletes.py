@@ -51,8 +51,8 @@ def plan_row_deletes(losses: Iterable[FileLoss], *, mark_limit: int) -> RowDelet
         left = loss.file.record_count - loss.dead_count - count
         if left < 0:
             raise InvalidInputError(
-                f"Data file {loss.file.path} has {loss.file.record_count - loss.dead_count} rows left and "
-                f"cannot lose {count}."
+                f"Data file {loss.file.path} has {loss.file.record_count - loss.dead_count} rows left, so "
+                f"{count} cannot be deleted."
             )
         if not count:
             continue

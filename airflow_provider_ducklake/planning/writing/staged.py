@@ -99,7 +99,7 @@ def _append_to_new(creator: StagedWrite, ref: NewTableRef, one: StagedWrite) -> 
     made, result = creator.result, one.result
     if not same_columns(made.schema, result.schema) or made.partition_fields != result.partition_fields:
         raise InvalidInputError(
-            f"Two staged writes create {one.target.name} with different columns or partitioning: those in "
+            f"Two staged writes create {one.target.name} with different columns or partition keys: those in "
             f"{creator.directory} and {one.directory}. Stage one of them again."
         )
     if not result.data_files:

@@ -250,7 +250,10 @@ def append_to_existing(
     fields = spec.fields if spec is not None else ()
     if not same_columns(table.schema, result.schema) or fields != result.partition_fields:
         raise TransactionConflictError(
-            "insert into it", "has it with other columns or partitioning", str(table.name), table.snapshot.id
+            "insert into it",
+            "left it with other columns or partition keys",
+            str(table.name),
+            table.snapshot.id,
         )
     if not result.data_files:
         return ()

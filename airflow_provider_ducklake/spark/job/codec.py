@@ -75,12 +75,12 @@ def loads(data: bytes, what: str, version: int = FORMAT_VERSION) -> Json:
     try:
         document = json.loads(data, object_pairs_hook=_object_once, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise SparkJobError(f"{what} is no complete JSON document: {error}") from None
+        raise SparkJobError(f"{what} is not a complete JSON document: {error}") from None
     found = document.pop("v", None) if isinstance(document, dict) else None
     if type(found) is not int or found != version:
         raise SparkJobError(
-            f"{what} has job format {found!r}, this release reads {version}. "
-            "Operator and job must run the same release of the provider."
+            f"{what} has job format {found!r}, but this release reads {version}. The operator and the job "
+            "must run the same release of the provider."
         )
     assert isinstance(document, dict)
     return document

@@ -46,8 +46,8 @@ def reading(document: str) -> Iterator[None]:
         kind = "" if isinstance(error, DocumentError) else f"{type(error).__name__}: "
         problem = f"{kind}{error}"[:_LONGEST_PROBLEM]
         raise SparkJobError(
-            f"{document} is not what a job of this release writes ({problem}); refusing to commit it. Run "
-            "the task that wrote it again."
+            f"{document} is not a document that a job of this release writes ({problem}), and is not "
+            "committed. Run the task that wrote it again."
         ) from error
 
 
@@ -67,7 +67,7 @@ def checked_names(names: Iterable[object], document: str) -> list[str]:
     found = [str(name) for name in names]
     for name in found:
         if _NAMES.fullmatch(name) is None:
-            raise UntrustedValueError(document, name, "is no name of a job's document")
+            raise UntrustedValueError(document, name, "is not the name of a job's document")
     check_once(found, document)
     return found
 
@@ -98,7 +98,7 @@ def check_own_files(paths: Iterable[object], directory: str, document: str) -> N
     """
     for path in paths:
         if not isinstance(path, str) or not is_of_job(path, directory):
-            raise UntrustedValueError(document, str(path), f"is no file of the job that has {directory}")
+            raise UntrustedValueError(document, str(path), f"is not a file of the job that owns {directory}")
 
 
 def check_defaults(schema: TableSchema, before: TableSchema | None, document: str) -> None:
@@ -111,7 +111,7 @@ def check_defaults(schema: TableSchema, before: TableSchema | None, document: st
     for column in schema.walk():
         if (column.default, column.initial_default) != known.get(column.id, (Default(), None)):
             given = column.default.value if column.initial_default is None else column.initial_default
-            raise UntrustedValueError(document, str(given), f"is no default that column {column.name} had")
+            raise UntrustedValueError(document, str(given), f"was never a default of column {column.name}")
 
 
 def check_result(result: WriteResult, document: str) -> None:
@@ -127,18 +127,22 @@ def check_result(result: WriteResult, document: str) -> None:
     types = {column.id: column.type for column in columns if not column.children}
     for file in result.data_files:
         if len(file.partition_values) != len(result.partition_fields):
-            raise UntrustedValueError(document, str(file.partition_values), "are not the values of the keys")
+            raise UntrustedValueError(
+                document, str(file.partition_values), "are not the values of the partition keys"
+            )
         for stats in file.column_stats.values():
             _check_stats(stats, types.get(stats.column_id), document)
 
 
 def _check_stats(stats: ColumnStats, type_: DuckLakeType | None, document: str) -> None:
     if type_ is None:
-        raise UntrustedValueError(document, str(stats.column_id), "is no column with values of the table")
+        raise UntrustedValueError(
+            document, str(stats.column_id), "is not a column of the table that has statistics"
+        )
     bounds = [one for one in (stats.min_value, stats.max_value) if one is not None]
     for bound in bounds:
         if not _is_text_of(bound, type_):
-            raise UntrustedValueError(document, bound, f"is no value of {catalog_name(type_)}")
+            raise UntrustedValueError(document, bound, f"is not a valid {catalog_name(type_)}")
     if len(bounds) > 1 and order_key(type_, bounds[0]) > order_key(type_, bounds[1]):
         raise UntrustedValueError(document, bounds[0], f"is greater than {bounds[1]!r}, the greatest value")
 

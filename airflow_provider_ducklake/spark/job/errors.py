@@ -100,4 +100,4 @@ _OUR_COLUMN = re.compile(r"(?:(?<=\[)|, )(?:`\w+`\.)?`_+ducklake_\w+`")
 def message_of(error: AnalysisException) -> str:
     """Return what Spark says is wrong, in few words and without the columns that we add."""
     text = _OUR_COLUMN.sub("", str(error).split("\nJVM stacktrace")[0].split(";\n")[0].strip())
-    return f"{text}. A string stands in single quotes." if "[UNRESOLVED_COLUMN" in text else text
+    return f"{text}. Put strings in single quotes." if "[UNRESOLVED_COLUMN" in text else text

@@ -97,13 +97,16 @@ def read_request(
     content = read_bytes(uri, storage_options)
     if expected_digest is not None and digest_of_bytes(content) != expected_digest:
         raise UntrustedValueError(
-            uri, digest_of_bytes(content), f"is not the digest of what was asked for, {expected_digest}"
+            uri,
+            digest_of_bytes(content),
+            f"is not the digest of the request that was submitted, {expected_digest}",
         )
     with reading(uri):
         request = decode(loads(content, uri, _REQUEST_VERSION), JobRequest)
     if uri != request_uri(request.directory):
         raise SparkJobError(
-            f"{uri} asks for a job in {request.directory}; a request lies in its job's directory."
+            f"{uri} is the request of a job in {request.directory}, but a request must lie in its own job's "
+            "directory."
         )
     return request
 
@@ -177,12 +180,12 @@ def read_results(request: JobRequest, storage_options: StorageOptions = None) ->
     if results is None:
         raise read_error(request, storage_options) or SparkJobError(
             f"Job {request.job_id} ended without a result: {request.directory}{DONE} does not exist. "
-            "Look for the cause in the Spark log above; nothing was committed."
+            "Nothing was committed; look for the cause in the Spark log above."
         )
     if len(results) != len(request.plans):
         raise SparkJobError(
-            f"Job {request.job_id} left {len(results)} results for {len(request.plans)} queries; refusing to "
-            "commit them."
+            f"Job {request.job_id} left {len(results)} results for {len(request.plans)} queries. Nothing "
+            "was committed."
         )
     done = request.directory + DONE
     for plan, result in zip(request.plans, results, strict=True):
@@ -247,8 +250,8 @@ def _result(done: Written, directory: str, job_id: str, storage_options: Storage
     counted = sum(file.record_count for file in data_files)
     if counted != result.rows_written:
         raise SparkJobError(
-            f"Job {job_id} says that it wrote {result.rows_written} rows, its files hold {counted}; "
-            "refusing to commit them."
+            f"Job {job_id} reported {result.rows_written} rows, but its files hold {counted}. Nothing was "
+            "committed."
         )
     return result
 
@@ -336,7 +339,8 @@ def job_of_stage(uri: str) -> str:
     match = _STAGE_URI.fullmatch(uri)
     if match is None:
         raise InvalidInputError(
-            f"{uri!r} is no staged write. Give what a task with stage_only=True returned, or its 'staged'."
+            f"{uri!r} is not a staged write. Give the return value of a task with stage_only=True, or its "
+            "'staged'."
         )
     return match[1]
 
@@ -385,7 +389,9 @@ def _check_place(uri: str, staged: StagedWrite) -> None:
     target, directory = staged.target, uri.removesuffix(STAGE)
     if staged.directory != directory or job_directory(target.root, staged.job_id) != directory:
         raise UntrustedValueError(
-            uri, f"{target.name} in {target.root}", f"is not what job {staged.job_id} was registered for"
+            uri,
+            f"{target.name} in {target.root}",
+            f"is not the table that job {staged.job_id} was registered for",
         )
     if isinstance(target, NewTable):
         check_defaults(staged.result.schema, None, directory + DONE)
@@ -413,8 +419,8 @@ def incomplete_file(
 
 def _incomplete(uri: str, path: str) -> StorageError:
     return StorageError(
-        f"The staged write {uri} is incomplete: {path} is missing or cut off, perhaps by a clean-up; "
-        "clear the task that staged it."
+        f"The staged write {uri} is incomplete: {path} is missing or truncated, perhaps because of a "
+        "clean-up. Clear the task that staged it."
     )
 
 
@@ -485,7 +491,7 @@ def _read(path: str, job_id: str, storage_options: StorageOptions) -> Json | Non
     document = loads(read_bytes(path, storage_options), path)
     if document.get("job_id") != job_id:
         raise SparkJobError(
-            f"{path} belongs to job {document.get('job_id')}, not to {job_id}; refusing to commit it."
+            f"{path} belongs to job {document.get('job_id')}, not to {job_id}. Nothing was committed."
         )
     return document
 
@@ -493,7 +499,10 @@ def _read(path: str, job_id: str, storage_options: StorageOptions) -> Json | Non
 def _read_named(path: str, job_id: str, storage_options: StorageOptions) -> Json:
     document = _read(path, job_id, storage_options)
     if document is None:
-        raise SparkJobError(f"{path} is missing, though {DONE} names it; refusing to commit job {job_id}.")
+        raise SparkJobError(
+            f"{path} is missing, although {DONE} names it. Job {job_id} was not committed; run its task "
+            "again."
+        )
     return document
 
 

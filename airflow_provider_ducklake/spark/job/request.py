@@ -66,8 +66,8 @@ class Dataset:
         unknown = set(source) - {"format", "path", "options", "password_env"}
         if unknown:
             raise InvalidOptionError(
-                f"{name}: {', '.join(sorted(unknown))} is no key of a source; they are: "
-                "format, path, options, conn_id."
+                f"{name}: a source has no key {', '.join(sorted(unknown))}; its keys are format, path, "
+                "options and conn_id."
             )
         path = _optional_text(source, "path", name)
         format_ = _optional_text(source, "format", name) or _format_of(path)
@@ -83,8 +83,8 @@ class Dataset:
     def _check(self, name: str) -> None:
         if self.format not in FORMATS:
             raise InvalidOptionError(
-                f"{name}: format {self.format!r} is not one of {', '.join(FORMATS)}. "
-                "Read anything else in a transform."
+                f"{name}: format {self.format!r} is not one of {', '.join(FORMATS)}. Read other formats in "
+                "a transform."
             )
         if self.format == "jdbc":
             if self.path is not None or "url" not in self.options:
@@ -94,7 +94,7 @@ class Dataset:
         elif not self.path:
             raise InvalidOptionError(f"{name}: a {self.format} source needs a path.")
         if self.password_env is not None and self.format != "jdbc":
-            raise InvalidOptionError(f"{name}: password_env is for jdbc sources.")
+            raise InvalidOptionError(f"{name}: only a jdbc source has password_env.")
         check_secrets(self.options, name)
 
 
@@ -107,16 +107,16 @@ def check_secrets(options: Mapping[str, object], name: str) -> None:
     for key, value in options.items():
         if _SECRET_OPTION.search(str(key)) or (key == "url" and _SECRET_URL.search(str(value))):
             raise InvalidOptionError(
-                f"{name}: option {key!r} holds a secret, and a job's request is a file. Keep user and "
-                "password in an Airflow connection, and name that as the source's conn_id."
+                f"{name}: option {key!r} holds a secret, and a job's request is stored in a file. Keep user "
+                "and password in an Airflow connection, and give it as the source's conn_id."
             )
 
 
 def rendered_nothing(name: str, value: object) -> str:
     """Return what is wrong with a source of which a template made nothing."""
     return (
-        f"{name} is {value!r}: its template found no value. See that the task it asks has returned a path, "
-        "or give the template a default."
+        f"{name} is {value!r}: its template rendered no value. Check that the task it refers to returned a "
+        "path, or give the template a default."
     )
 
 
@@ -128,7 +128,7 @@ def _format_of(path: str | None) -> str:
 def _optional_text(source: Mapping[str, object], key: str, name: str) -> str | None:
     value = source.get(key)
     if value is not None and not isinstance(value, str):
-        raise InvalidOptionError(f"{name}: {key} must be a text, not {value!r}.")
+        raise InvalidOptionError(f"{name}: {key} must be a string, not {value!r}.")
     return value
 
 
@@ -311,7 +311,7 @@ def source_of(
         raise InvalidInputError("Give exactly one of source, sql and transform.")
     if source is not None:
         if sources:
-            raise InvalidInputError("sources goes with sql or transform; give a single dataset as source.")
+            raise InvalidInputError("sources is for sql or transform; give a single dataset as source.")
         return DatasetSource(Dataset.of(source))
     datasets = {name: Dataset.of(item, f"sources[{name!r}]") for name, item in (sources or {}).items()}
     if sql is not None:
@@ -333,7 +333,8 @@ def check_view_names(names: Iterable[str]) -> None:
         other = known.setdefault(name.lower(), name)
         if other != name:
             raise InvalidInputError(
-                f"sources has {other!r} and {name!r}, which Spark SQL takes for one name. Rename one of them."
+                f"sources has {other!r} and {name!r}, which are the same name in Spark SQL. Rename one of "
+                "them."
             )
 
 

@@ -53,14 +53,15 @@ def claim(checkpoint: str, owner: StreamOwner, storage_options: StorageOptions =
     if known.table_uuid != owner.table_uuid:
         raise InvalidInputError(
             f"The checkpoint {checkpoint} belongs to the table {known.table} ({known.table_uuid}), not to "
-            f"{owner.table} ({owner.table_uuid}): rows that went there would be missing here. Give each "
-            "table a checkpoint of its own, also one that was created again. If a restore created it with "
-            f"the rows that the stream has committed, remove {checkpoint}ducklake/: it goes on from here."
+            f"{owner.table} ({owner.table_uuid}): rows committed there would be missing here. Give each "
+            "table its own checkpoint, also a table that was created again. If a restore created it with "
+            f"the rows that the stream had committed, remove {checkpoint}ducklake/ and the stream continues "
+            "from there."
         )
     if known.task != owner.task:
         raise InvalidInputError(
             f"The checkpoint {checkpoint} belongs to the task {known.task}, not to {owner.task}. Give each "
-            f"stream a checkpoint of its own; if the task was only renamed, remove {uri}."
+            f"stream its own checkpoint. If the task was only renamed, remove {uri}."
         )
 
 
@@ -129,7 +130,7 @@ def read_batch(
     with reading(uri):
         found = decode(loads(read_bytes(uri, storage_options), uri), Batch)
         if (found.query_id, found.batch_id) != (query_id, batch_id):
-            raise SparkJobError(f"{uri} is the record of another batch; refusing to commit it.")
+            raise SparkJobError(f"{uri} is the record of another batch. Nothing was committed.")
         result = WriteResult(**summary(found), data_files=found.data_files)
         check_result(result, uri)
         job_id = str(UUID(found.job_id))
@@ -149,9 +150,9 @@ def check_files(checkpoint: str, batch: StagedBatch, storage_options: StorageOpt
     if path is not None:
         uri = record_uri(checkpoint, batch.query_id, batch.batch_id)
         raise StorageError(
-            f"Batch {batch.batch_id} of the stream is incomplete: {path} is missing or cut off, perhaps by a "
-            f"clean-up, and Spark will not read its rows again. Remove {uri} to go on without them, or take "
-            "a new checkpoint, which begins with the first row."
+            f"Batch {batch.batch_id} of the stream is incomplete: {path} is missing or truncated, perhaps "
+            f"because of a clean-up, and Spark will not read its rows again. Remove {uri} to continue "
+            "without them, or use a new checkpoint, which starts at the first row."
         )
 
 

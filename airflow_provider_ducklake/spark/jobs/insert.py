@@ -96,9 +96,9 @@ def _warn_of_many_partitions(plan: WritePlan, files: list[DataFile]) -> None:
     size = sum(file.file_size_bytes for file in files) // max(1, len(files))
     if partitions >= _MANY_PARTITIONS and size < _SMALL_FILE_BYTES:
         log.warning(
-            "%s: the rows are in %d partitions, %d files of %d bytes on average. Each file has rows in the "
-            "catalog for all its columns, and is opened by each scan: partition by fewer values, such as "
-            "year(…), month(…) or bucket(…).",
+            "%s: the rows were written to %d partitions in %d files of %d bytes on average. Each file adds "
+            "rows for all its columns to the catalog, and every scan opens it. Use partition keys with "
+            "fewer values, such as year(…), month(…) or bucket(…).",
             plan.table,
             partitions,
             len(files),
@@ -110,8 +110,8 @@ def _checked_count(plan: WritePlan, files: list[DataFile], observed: int) -> int
     counted = sum(file.record_count for file in files)
     if counted != observed:
         raise SparkJobError(
-            f"{plan.table}: {observed} rows went into the writer, but the files in {plan.directory} hold "
-            f"{counted}. Nothing will be committed; rerun the task."
+            f"{plan.table}: {observed} rows were given to the writer, but the files in {plan.directory} "
+            f"hold {counted}. Nothing was committed; rerun the task."
         )
     return counted
 

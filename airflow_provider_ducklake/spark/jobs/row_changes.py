@@ -172,8 +172,8 @@ class _Writer:
             if error is not None:
                 raise error
         raise SparkJobError(
-            f"{self.changes.target.table.name}: {wanted} rows were found to go and to update, but {written} "
-            "were written. Nothing will be committed; rerun the task."
+            f"{self.changes.target.table.name}: {wanted} rows were found to delete or update, but {written} "
+            "were written. Nothing was committed; rerun the task."
         )
 
     def _deletes(self, gone: Sequence[int]) -> tuple[NewDeletes, ...]:

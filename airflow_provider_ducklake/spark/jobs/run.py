@@ -82,14 +82,15 @@ def unreadable_request(uri: str, error: StorageError) -> str:
     """Return why the driver cannot begin, and what it takes; nobody but the log can be told."""
     if split_scheme(uri)[0] == "file":
         cure = (
-            "The lake's data path has to be the same place for the task and for Spark's driver and executors."
+            "The lake's data path must be the same location for the task and for Spark's driver and "
+            "executors."
         )
     elif process_options():
-        cure = "It was given the connection's storage options: see that they hold where Spark runs."
+        cure = "It was given the connection's storage options: check that they are valid where Spark runs."
     else:
         cure = (
             "It does not get the connection's storage options, which reach a driver in client mode only: "
-            "give it the store's credentials by its machine's role or its own environment."
+            "give it the store's credentials through its machine's role or its own environment."
         )
     return f"The Spark driver cannot read {uri} ({error}). {cure}"
 
@@ -112,7 +113,10 @@ def do(
     """
     verb = _VERBS.get(request.verb)
     if verb is None:
-        raise UnsupportedFeatureError(f"This release of the job knows no {request.verb!r}.")
+        raise UnsupportedFeatureError(
+            f"This release of the job does not know the verb {request.verb!r}. Use the same release for the "
+            "operator and the job."
+        )
     reach_buckets(spark, _directories(request), storage_options)
     return verb(spark, request)
 

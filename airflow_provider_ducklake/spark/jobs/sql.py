@@ -111,8 +111,8 @@ def _named(df: DataFrame, step: Step, table: str) -> DataFrame:
             table,
             (
                 (
-                    f"the query has {len(df.columns)} columns ({', '.join(df.columns)}), "
-                    f"{len(step.columns)} are to be filled: {', '.join(step.columns)}"
+                    f"the query has {len(df.columns)} columns ({', '.join(df.columns)}), but the statement "
+                    f"fills {len(step.columns)}: {', '.join(step.columns)}"
                 ),
             ),
         )
@@ -152,8 +152,9 @@ def _by_plan(function: str, result: object, plans: tuple[WritePlan, ...]) -> lis
     wanted = [plan.table for plan in plans]
     if not isinstance(result, dict):
         raise InvalidInputError(
-            f"transform={function!r} returned {type(result).__name__}. For {', '.join(wanted)} it returns "
-            "a dict of a DataFrame for each table" + (", or just the DataFrame." if len(plans) == 1 else ".")
+            f"transform={function!r} returned {type(result).__name__}. For {', '.join(wanted)} it must "
+            "return a dict with a DataFrame for each table"
+            + (", or just the DataFrame." if len(plans) == 1 else ".")
         )
     given = {QualifiedName.of(name).folded: df for name, df in result.items()}
     if given.keys() != {QualifiedName.of(name).folded for name in wanted}:

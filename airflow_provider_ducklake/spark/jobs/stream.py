@@ -28,7 +28,7 @@ def run_stream(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, .
     df = sources.load(spark, source.rows, plan.schema)
     if not df.isStreaming:
         raise InvalidInputError(
-            f"transform={source.rows.function!r} returned a DataFrame that does not stream. Read by "
+            f"transform={source.rows.function!r} returned a DataFrame that is not streaming. Read with "
             "spark.readStream, or insert the rows with DuckLakeSparkInsertOperator."
         )
     return (stage_batches(df, plan, source, request.engine),)

@@ -97,13 +97,14 @@ class _Batches:
         query_id = stream_io.query_id(checkpoint)
         assert query_id is not None, "Spark writes it before the first batch"
         if batch_id in stream_io.batch_ids(checkpoint, query_id):
-            log.info("Batch %d is staged already; its rows are passed over", batch_id)
+            log.info("Batch %d is already staged; skipping its rows", batch_id)
             _consume(df)
             return
         if batch_id < self._newest:
             raise InvalidInputError(
-                f"The checkpoint {checkpoint} was set back: Spark runs batch {batch_id}, after batch "
-                f"{self._newest} was staged. Rows would be missing or there twice; take a new checkpoint."
+                f"The checkpoint {checkpoint} was reset: Spark runs batch {batch_id}, but batch "
+                f"{self._newest} is already staged. Rows would be missing or duplicated; use a new "
+                "checkpoint."
             )
         result = self._write(df, batch_id)
         if result.data_files:

@@ -29,7 +29,7 @@ def _cause(pattern: str, sentence: str) -> Cause:
 
 
 _NO_MASTER = (
-    "No Spark master answers at the address of the Spark connection. See that it runs, that the "
+    "No Spark master answers at the address of the Spark connection. Check that it runs, that the "
     "connection's host and port are right, and that the worker can reach it."
 )
 _OLD_JAVA = (
@@ -62,7 +62,7 @@ OF_EXCEPTIONS: Sequence[Cause] = (
     _cause(
         r"org\.apache\.spark\.SparkException: When running with master '.*' either HADOOP_CONF_DIR or "
         r"YARN_CONF_DIR must be set",
-        "The Spark connection's master is YARN, and the task does not know where that is. Set "
+        "The Spark connection's master is YARN, but the task has no configuration of it. Set "
         "HADOOP_CONF_DIR, or name another master.",
     ),
     _cause(
@@ -72,7 +72,7 @@ OF_EXCEPTIONS: Sequence[Cause] = (
     ),
     _cause(
         r"java\.lang\.RuntimeException: \[(?:unresolved dependency|download failed): ",
-        "Spark cannot fetch a package of packages=…. Correct its name and version, give Spark a way to Maven "
+        "Spark cannot download one of packages=…. Correct its name and version, give Spark access to Maven "
         "Central or a mirror of it (repositories=…), or give the jars themselves (jars=…).",
     ),
     _cause(
@@ -80,13 +80,13 @@ OF_EXCEPTIONS: Sequence[Cause] = (
         r"(?:\[PYTHON_EXCEPTION\] An exception was thrown from the Python worker: )?"
         r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*"
         r"[\w.]*\bPySparkRuntimeError: \[PYTHON_VERSION_MISMATCH\]",
-        "Driver and executors have different Pythons. Set PYSPARK_PYTHON (or conf spark.pyspark.python) to "
-        "the same version on every machine.",
+        "Driver and executors have different Python versions. Set PYSPARK_PYTHON (or conf "
+        "spark.pyspark.python) to the same version on every machine.",
     ),
     _cause(
         r'java\.io\.IOException: Cannot run program "[^"]*(?:python|pypy)[^"]*".*: error=2,',
-        "The executors do not find the Python that they are told to run. Set PYSPARK_PYTHON (or conf "
-        "spark.pyspark.python) to one that is on every machine.",
+        "The executors cannot find the Python they are configured to run. Set PYSPARK_PYTHON (or conf "
+        "spark.pyspark.python) to one that is installed on every machine.",
     ),
     _cause(
         r"org\.apache\.spark\.SparkException:\s+Error from python worker:",
@@ -108,18 +108,18 @@ OF_EXCEPTIONS: Sequence[Cause] = (
     _cause(
         r"org\.apache\.spark\.SparkException: Python worker exited unexpectedly"
         r"|ExecutorLostFailure \(executor [^)]*\) Reason:\s+.*\bcode 137\b",
-        "A process of the job was killed, most often for want of memory. Raise executor_memory and conf "
-        "spark.executor.memoryOverhead, or have tasks with fewer rows.",
+        "A process of the job was killed, most often because it ran out of memory. Raise executor_memory "
+        "and conf spark.executor.memoryOverhead, or split the rows into more tasks.",
     ),
     _cause(
         r"org\.apache\.hadoop\.fs\.s3a\.auth\.(?:NoAuthWithAWS|NoAwsCredentials)Exception\b"
         r"|java\.nio\.file\.AccessDeniedException: (?!/|file:)\S+: .*(?:s3a|awssdk|amazonaws)",
-        "Spark may not open a bucket: it has no credentials for it, or wrong ones.",
+        "Spark has no access to a bucket: its credentials are missing or wrong.",
     ),
 )
 KILLED = (
-    "The Spark driver was killed from outside, most often for want of memory where the task runs. Give that "
-    "machine more, or lower driver_memory."
+    "The Spark driver was killed from outside, most often because the machine where the task runs ran out "
+    "of memory. Give that machine more memory, or lower driver_memory."
 )
 KILLED_CODES = (137, -9)
 # A stage fails with what failed its task last.

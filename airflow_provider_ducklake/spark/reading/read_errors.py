@@ -38,7 +38,7 @@ def read_error(error: Exception, plans: Iterable[ScanPlan]) -> DuckLakeError:
 
 def _unreadable(table: TableSnapshot, file: LiveDataFile, text: str) -> DuckLakeError:
     if "FILE_NOT_EXIST" in text or "FileNotFoundException" in text:
-        reason = "there is no such file."
+        reason = "the file does not exist."
     elif _WITHOUT_IDS in text:
         reason = "its columns have no field ids, and it has no name mapping."
     else:

@@ -162,4 +162,4 @@ def _missing(read: Read, files: Sequence[LiveDataFile], error: AnalysisException
     text = str(error)
     lost = next((file for file in files if spark_path(file.path) in text or file.path in text), files[0])
     table = read.plan.table
-    return unreadable(lost, str(table.name), table.snapshot.id, "there is no such file.")
+    return unreadable(lost, str(table.name), table.snapshot.id, "the file does not exist.")

@@ -53,7 +53,7 @@ class Assignment:
         for path, text in self.clause.values.items():
             *parents, column = _path_to(self.schema, path, self.table)
             if column.id in above or any(one.id in found for one in (*parents, column)):
-                raise InvalidInputError(f"{path!r} gets two values in one clause.")
+                raise InvalidInputError(f"{path!r} is assigned twice in one clause. Assign it once.")
             found[column.id] = text
             above.update(parent.id for parent in parents)
         return found
@@ -103,6 +103,6 @@ def _path_to(schema: TableSchema, path: str, table: str) -> list[Column]:
     columns = [schema.find(first, table)]
     for part in rest:
         if not isinstance(columns[-1].type, StructType):
-            raise InvalidInputError(f"{path!r}: {columns[-1].name} is no struct; assign all of it.")
+            raise InvalidInputError(f"{path!r}: {columns[-1].name} is not a struct; assign the whole column.")
         columns.append(TableSchema(columns[-1].children).find(part, f"{table} column {columns[-1].name}"))
     return columns

@@ -28,7 +28,7 @@ def check_condition(rows: DataFrame, text: str, what: str) -> None:
     """
     found = check_value(rows, text, what)
     if not isinstance(found, t.BooleanType | t.NullType):
-        raise InvalidInputError(f"{what}: {text!r} is neither true nor false but {found.simpleString()}.")
+        raise InvalidInputError(f"{what}: {text!r} must be a boolean, but is {found.simpleString()}.")
 
 
 def check_value(rows: DataFrame, text: str, what: str) -> t.DataType:
@@ -56,7 +56,7 @@ def _check_has_no_star(rows: DataFrame, text: str, what: str) -> None:
     while nodes:
         node = nodes.pop()
         if node.nodeName().startswith("UnresolvedStar"):
-            raise InvalidInputError(f"{what}: {text!r} has a star for all columns. Name the columns.")
+            raise InvalidInputError(f"{what}: {text!r} uses * for all columns. Name the columns.")
         children = node.children()
         nodes += [children.apply(place) for place in range(children.size())]
 
@@ -75,11 +75,11 @@ def _check_alone(filtered: DataFrame, text: str, what: str) -> None:
     assert jvm is not None
     if not plan.deterministic():
         raise InvalidInputError(
-            f"{what}: {text!r} gives another value each time. Compute it in the source, which is read once, "
-            "or insert the rows from a query."
+            f"{what}: {text!r} is not deterministic. Compute it in the source, which is read once, or "
+            "insert the rows from a query."
         )
     if jvm.org.apache.spark.sql.catalyst.expressions.SubqueryExpression.hasSubquery(plan.condition()):
-        raise InvalidInputError(f"{what}: {text!r} holds a query. Merge with that query as the source.")
+        raise InvalidInputError(f"{what}: {text!r} contains a subquery. Merge with that query as the source.")
 
 
 def value_of(text: str) -> SparkColumn:

@@ -162,8 +162,8 @@ def changed_twice(found: Found, source: DataFrame, request: RowChangeSource) -> 
         return None
     shown = "; ".join(text for (text,) in rows)
     return InvalidInputError(
-        f"Several rows of the source match the same row of {request.target.table.name}, for one: {shown}. "
-        "Leave one of them in the source, or narrow the match."
+        f"Several rows of the source match the same row of {request.target.table.name}, for example "
+        f"{shown}. Keep one of them in the source, or make the match condition narrower."
     )
 
 

@@ -43,5 +43,5 @@ def default_value(column: Column) -> SparkColumn:
 def _not_ours(column: Column) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
         f"Column {column.name} is missing in the rows, and its default {column.default.value} is an "
-        "expression that only DuckDB computes. Give the rows the column."
+        "expression that only DuckDB can compute. Add the column to the rows."
     )

@@ -35,7 +35,7 @@ def why_unreachable(spark: SparkSession, path: str) -> str | None:
     try:
         jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, spark._jsc.hadoopConfiguration())  # noqa: SLF001
     except Exception:  # noqa: BLE001 - py4j wraps whatever the JVM throws
-        return f"Spark has no file system for {scheme}:// on its class path"
+        return f"Spark has no file system for {scheme}:// on its classpath"
     return None
 
 
@@ -54,7 +54,7 @@ def require_file_system(spark: SparkSession, path: str) -> None:
     version = jvm.org.apache.hadoop.util.VersionInfo.getVersion()
     cure = f'packages="{package.format(hadoop=version)}"' if package else "packages or jars that bring it"
     raise InvalidInputError(
-        f"Cannot read {path}: {reason}. Give the task {cure}, or put the jar where Spark is."
+        f"Cannot read {path}: {reason}. Give the task {cure}, or install the jar with Spark."
     )
 
 

@@ -86,8 +86,8 @@ def fields_of_spark(schema: t.StructType) -> tuple[Field, ...]:
     fields = [Field(field.name, _ducklake_type(field.dataType, field.name, problems)) for field in schema]
     if problems:
         raise InvalidTypeError(
-            f"Cannot make a table of these columns: {'; '.join(problems)}. "
-            "Cast them to another type or leave them out."
+            f"Cannot create a table with these columns: {'; '.join(problems)}. Cast them to another type or "
+            "leave them out."
         )
     return tuple(fields)
 

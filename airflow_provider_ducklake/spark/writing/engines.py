@@ -44,14 +44,17 @@ def _unfit_setting(plan: WritePlan) -> str | None:
     if codec not in _NATIVE_CODECS:
         return f"Spark has no {codec} codec"
     if settings.compression_level is not None and codec == "gzip":
-        return "Spark's writer takes a compression level for zstd only"
+        return "Spark's writer supports a compression level for zstd only"
     if plan.partition_fields and not settings.hive_file_pattern:
-        return "the lake wants no folders of partitions, which Spark's writer makes"
+        return "the lake does not use partition folders, which Spark's writer creates"
     return None
 
 
 def _costs_copies(plan: WritePlan) -> str | None:
     """Return why another engine is better although Spark's writer could do it."""
     if plan.partition_fields and split_scheme(plan.directory)[0] != "file":
-        return "files of a partition share a folder of the table, to which Spark's writer would have to copy"
+        return (
+            "files of a partition share a folder of the table, and Spark's writer would have to copy them "
+            "there"
+        )
     return None

@@ -71,7 +71,7 @@ def _sort_columns(keys: Sequence[SortField], schema: TableSchema, table: str) ->
         name = names.get(fold(key.column_name or ""))
         if name is None:
             log.warning(
-                "%s is sorted by %s, which Spark cannot compute: by the keys before it only",
+                "%s is sorted by %s, which Spark cannot compute: rows are sorted by the keys before it only",
                 table,
                 key.expression,
             )

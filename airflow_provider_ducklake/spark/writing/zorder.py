@@ -39,9 +39,11 @@ def zorder_key(df: DataFrame, names: Sequence[str], schema: TableSchema) -> Spar
     """
     columns = [schema.find(name) for name in names]
     if len(columns) > MOST_COLUMNS:
-        raise InvalidInputError(f"zorder_by takes {MOST_COLUMNS} columns at most, not {len(columns)}.")
+        raise InvalidInputError(f"zorder_by takes at most {MOST_COLUMNS} columns, not {len(columns)}.")
     if nested := next((column for column in columns if column.children), None):
-        raise InvalidInputError(f"zorder_by: column {nested.name} is {nested.type}, which has no order.")
+        raise InvalidInputError(
+            f"zorder_by: column {nested.name} has type {nested.type}, which has no order. Leave it out."
+        )
     # comes to Python as it is: its times end in 9999
     values = [number_of(f.col(quoted(column.name)), carrier_type(column)) for column in columns]
     ranks = [

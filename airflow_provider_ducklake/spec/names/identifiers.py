@@ -47,8 +47,8 @@ def check_name(name: str, kind: str) -> str:
     """
     if not name or not is_storable(name):
         raise InvalidNameError(
-            f"{name!r} cannot name a {kind}: a name has at least one character, no NUL and no half of a "
-            "surrogate pair."
+            f"{name!r} cannot name a {kind}: a name has at least one character, no NUL and no unpaired "
+            "surrogate."
         )
     return name
 
@@ -66,12 +66,12 @@ def check_column_name(name: str, *, inlining: bool) -> str:
     check_name(name, "column")
     if fold(name).startswith(INTERNAL_PREFIX):
         raise InvalidNameError(
-            f"Column {name!r}: names that start with {INTERNAL_PREFIX} are the format's own."
+            f"Column {name!r}: names that start with {INTERNAL_PREFIX} are reserved by the format."
         )
     if inlining and fold(name) in _INLINED_TABLE_COLUMNS:
         raise InvalidNameError(
-            f"Column {name!r}: DuckLake needs this name while small inserts go to the catalog. Choose "
-            "another, or set the table's option data_inlining_row_limit to 0."
+            f"Column {name!r}: DuckLake needs this name for inlined data. Choose another name, or set the "
+            "table's option data_inlining_row_limit to 0."
         )
     return name
 
@@ -99,7 +99,9 @@ def split_parts(text: str) -> list[str]:
     while True:
         match = _PART.match(text, position)
         if match is None:
-            raise InvalidNameError(f"Cannot read {text!r} as a name. Quote odd parts: 'schema.\"odd name\"'.")
+            raise InvalidNameError(
+                f"Cannot read {text!r} as a name. Quote parts with special characters: 'schema.\"odd name\"'."
+            )
         part = match.group()
         parts.append(part[1:-1].replace('""', '"') if part.startswith('"') else part)
         position = match.end()

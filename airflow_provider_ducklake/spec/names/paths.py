@@ -174,9 +174,9 @@ def _unreachable(path: str, root: str) -> str | None:
     if not is_absolute(path):
         return "is neither absolute nor relative to the table"
     if is_local(path) and not is_local(root):
-        return f"is a local path, while the lake lies in an object store ({root})"
+        return f"is a local path, but the lake is in an object store ({root})"
     if not is_local(path) and _store(path) not in _STORES | {_store(root)}:
-        return f"has a scheme that is neither the lake's nor that of a known store ({_scheme(path)})"
+        return f"has a scheme that is neither the lake's nor that of a known object store ({_scheme(path)})"
     return None
 
 
@@ -214,7 +214,7 @@ def why_not_ours(path: str, data_path: str, *, foreign_files: bool) -> str | Non
     problem = misleading(path.removeprefix(data_path)) or _unreachable(path, data_path)
     if problem is None and not foreign_files:
         problem = (
-            f"lies outside the data path {data_path}; if this lake is to write and delete files there, set "
+            f"lies outside the data path {data_path}. If this lake may write and delete files there, set "
             "foreign_files to true in its connection, or give foreign_files=True to Lake.connect"
         )
     return problem
@@ -226,7 +226,9 @@ def why_not_deletable(path: str, data_path: str, *, foreign_files: bool) -> str 
     if problem is None and path.endswith("/"):
         return "is a directory"
     if problem is None and not is_below(path, data_path) and not path.lower().endswith(_FORMATS):
-        return f"lies outside the data path {data_path} and is no Parquet or Puffin file by its name"
+        return (
+            f"lies outside the data path {data_path} and does not have the name of a Parquet or Puffin file"
+        )
     return problem
 
 

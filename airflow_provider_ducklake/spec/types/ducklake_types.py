@@ -199,7 +199,8 @@ class _Parser:
             self.expect(")")
         if not 1 <= precision <= MAX_DECIMAL_PRECISION or scale > precision:
             raise self.fail(
-                f"a decimal has 1 to {MAX_DECIMAL_PRECISION} digits, at most all of them after the point"
+                f"a decimal has a precision of 1 to {MAX_DECIMAL_PRECISION}, and its scale is at most its "
+                "precision"
             )
         return DecimalType(precision, scale)
 

@@ -37,7 +37,7 @@ def parse_interval(text: str) -> bytes:
     try:
         return INTERVAL.pack(months, counts["day"], counts["microsecond"])
     except struct.error:
-        raise ValueError(f"{text!r} is an interval beyond its range") from None
+        raise ValueError(f"{text!r} is an interval out of range") from None
 
 
 def format_interval(value: bytes) -> str:
@@ -49,7 +49,7 @@ def format_interval(value: bytes) -> str:
 def _clock(text: str) -> int:
     found = _CLOCK.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r} is no interval")
+        raise ValueError(f"{text!r} is not a valid interval")
     seconds = (int(found["hours"]) * 60 + int(found["minutes"])) * 60 + int(found["seconds"])
     microseconds = seconds * 10**6 + int((found["fraction"] or "").ljust(6, "0"))
     return -microseconds if found["sign"] == "-" else microseconds

@@ -25,7 +25,8 @@ def parse_interval(text: str) -> timedelta:
         position = match.end()
     if not text.strip() or position < len(text):
         raise InvalidInputError(
-            f"{text!r} is no interval. Write numbers with seconds, minutes, hours, days or weeks: '7 days'."
+            f"{text!r} is not a valid interval. Write numbers with seconds, minutes, hours, days or weeks: "
+            "'7 days'."
         )
     return interval
 
@@ -75,7 +76,7 @@ def parse_time(text: str) -> datetime:
         time = datetime.fromisoformat(text.strip())
     except ValueError:
         raise InvalidInputError(
-            f"{text!r} is no ISO time. Write it as '2026-01-31T08:00:00+00:00'."
+            f"{text!r} is not a valid ISO time. Write it as '2026-01-31T08:00:00+00:00'."
         ) from None
     return require_offset(time)
 
@@ -88,7 +89,7 @@ def require_offset(time: datetime) -> datetime:
     """
     if time.utcoffset() is None:
         raise InvalidInputError(
-            f"{time.isoformat()!r} has no time zone, so it names no moment. Add one: "
+            f"{time.isoformat()!r} has no time zone, so it is not a point in time. Add one: "
             f"'{time.isoformat()}+00:00', or datetime(..., tzinfo=UTC)."
         )
     return time

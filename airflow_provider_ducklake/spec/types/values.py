@@ -217,7 +217,7 @@ _BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
 
 def _parse_boolean(_: DuckLakeType, text: str) -> bool:
     if text not in _BOOLEANS:
-        raise ValueError(f"{text!r} is no boolean")
+        raise ValueError(f"{text!r} is not a boolean")
     return _BOOLEANS[text]
 
 
@@ -345,7 +345,7 @@ class _Codec:
 
 
 def _no_text(type_: DuckLakeType, _: object) -> Any:  # noqa: ANN401 - it never returns
-    raise ValueError(f"values of type {type_} have no text")
+    raise ValueError(f"values of type {type_} cannot be written as text")
 
 
 _STRING = _Codec(lambda _, value: _bytes(value).decode(), lambda _, text: text.encode(), _bytes_key)

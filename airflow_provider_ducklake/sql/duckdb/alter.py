@@ -42,7 +42,7 @@ def read_alter(cursor: Cursor) -> Statement:
         cursor.expect("RENAME", "TO")
         return RenameView(view, _read_new_name(cursor, "view"))
     if cursor.word == "SCHEMA":
-        raise cursor.error("DuckLake cannot change a schema, nor its name. Create another and move the data.")
+        raise cursor.error("DuckLake cannot alter or rename a schema. Create another one and move the data.")
     raise refuse_object(cursor, "ALTER")
 
 
@@ -71,7 +71,7 @@ def _read_table_action(cursor: Cursor, table: QualifiedName) -> Statement:
 def _read_new_name(cursor: Cursor, kind: str) -> str:
     name = cursor.name(kind)
     if cursor.sees("."):
-        raise cursor.error(f"the new name of a {kind} stands alone: it stays where it is.")
+        raise cursor.error(f"give the new name of a {kind} alone: it stays in its schema.")
     return name
 
 
@@ -98,7 +98,7 @@ def _read_add(cursor: Cursor, table: QualifiedName) -> AddColumn:
     default = read_literal_default(cursor) if cursor.accept("DEFAULT") else None
     if cursor.word == "NOT":
         raise cursor.error(
-            "the rows that are there have no value for a new column, so it cannot be NOT NULL. Fill it, then "
+            "existing rows have no value for a new column, so it cannot be NOT NULL. Fill it first, then "
             "ALTER COLUMN … SET NOT NULL."
         )
     if cursor.word in COLUMN_OPTIONS:
@@ -120,7 +120,7 @@ def _read_drop(cursor: Cursor, table: QualifiedName) -> DropColumn:
 def read_restrict(cursor: Cursor, kind: str) -> None:
     """Pass RESTRICT, which says what is done anyway."""
     if cursor.word == "CASCADE":
-        raise cursor.error(f"nothing is dropped together with a {kind}. Leave CASCADE out.")
+        raise cursor.error(f"nothing depends on a {kind}. Leave CASCADE out.")
     cursor.accept("RESTRICT")
 
 
@@ -132,7 +132,7 @@ def _read_alter_column(cursor: Cursor, table: QualifiedName) -> Statement:
         return _read_set_type(cursor, table, path)
     action = _read_column_action(cursor, table, path)
     if len(split_parts(path)) > 1:
-        raise cursor.error("a nested field has no default and no NOT NULL.", at=start)
+        raise cursor.error("a nested field cannot have a default or NOT NULL.", at=start)
     return action
 
 
@@ -152,7 +152,8 @@ def _read_set_type(cursor: Cursor, table: QualifiedName, path: str) -> SetColumn
     type_ = read_column_type(cursor, path)
     if cursor.word == "USING":
         raise cursor.error(
-            "DuckLake widens a type and computes no values. Leave USING out; for other values add a column."
+            "DuckLake can only widen a type and computes no values. Leave USING out; for computed values, "
+            "add a column."
         )
     return SetColumnType(table, path, type_)
 

@@ -37,12 +37,12 @@ NOT_IN_THE_FORMAT = {
     "union": "DuckLake has no union types. Use a STRUCT with a field for each kind.",
     "bit": "DuckLake has no bit strings. Use VARCHAR or BLOB.",
     "bitstring": "DuckLake has no bit strings. Use VARCHAR or BLOB.",
-    "bignum": "DuckLake has no numbers of any length. Use DECIMAL(38, 0) or VARCHAR.",
-    "varint": "DuckLake has no numbers of any length. Use DECIMAL(38, 0) or VARCHAR.",
-    "array": "a list is written with the type of its elements: INTEGER[].",
-    "list": "a list is written with the type of its elements: INTEGER[].",
-    "null": "a column of nothing but nulls has no type in DuckLake. Name one.",
-    "type": "DuckLake stores no types as values. Use VARCHAR.",
+    "bignum": "DuckLake has no numbers of unlimited length. Use DECIMAL(38, 0) or VARCHAR.",
+    "varint": "DuckLake has no numbers of unlimited length. Use DECIMAL(38, 0) or VARCHAR.",
+    "array": "write a list with the type of its elements: INTEGER[].",
+    "list": "write a list with the type of its elements: INTEGER[].",
+    "null": "DuckLake has no type for a column of only NULLs. Name a type.",
+    "type": "DuckLake cannot store types as values. Use VARCHAR.",
     "serial": "DuckLake has no sequences. Use BIGINT.",
     "bigserial": "DuckLake has no sequences. Use BIGINT.",
 }
@@ -64,7 +64,7 @@ def read_type(cursor: Cursor) -> DuckLakeType:
     parsed = _read_element(cursor)
     while cursor.accept_symbol("["):
         if cursor.token is not None and cursor.token.kind is Kind.NUMBER:
-            raise cursor.error("DuckLake has no lists of fixed length. Leave the number out: INTEGER[].")
+            raise cursor.error("DuckLake has no fixed-length lists. Leave the number out: INTEGER[].")
         cursor.expect_symbol("]")
         parsed = ListType(parsed)
     if cursor.word == "ARRAY":
@@ -120,8 +120,8 @@ def _read_decimal(cursor: Cursor) -> DecimalType:
     precision, scale = (*numbers, 0)[:2]
     if len(numbers) > 2 or not 1 <= precision <= MAX_DECIMAL_PRECISION or scale > precision:  # noqa: PLR2004
         raise cursor.error(
-            f"write a decimal as DECIMAL(18, 2): 1 to {MAX_DECIMAL_PRECISION} digits, at most all of them "
-            "after the point.",
+            f"write a decimal as DECIMAL(18, 2): a precision of 1 to {MAX_DECIMAL_PRECISION}, and a scale "
+            "that is at most the precision.",
             at=start,
         )
     return DecimalType(precision, scale)
@@ -131,7 +131,7 @@ def _read_map(cursor: Cursor) -> MapType:
     start = cursor.position - 1
     types = cursor.list_of(lambda: read_type(cursor))
     if len(types) != 2:  # noqa: PLR2004 - key and value
-        raise cursor.error("a map has a type for keys and one for values: MAP(VARCHAR, BIGINT).", at=start)
+        raise cursor.error("a map has one type for keys and one for values: MAP(VARCHAR, BIGINT).", at=start)
     return MapType(*types)
 
 
@@ -141,6 +141,6 @@ def _read_struct(cursor: Cursor) -> StructType:
     names = [fold(field.name) for field in fields]
     if len(set(names)) != len(names):
         raise cursor.error(
-            "two fields of this struct have the same name (letter case does not count).", at=start
+            "two fields of this struct have the same name (names are case-insensitive).", at=start
         )
     return StructType(fields)

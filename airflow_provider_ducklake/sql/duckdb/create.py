@@ -33,7 +33,7 @@ def read_create(cursor: Cursor) -> Statement:
         return _read_view(cursor, or_replace=or_replace)
     if cursor.accept("SCHEMA"):
         if or_replace:
-            raise cursor.error("a schema cannot be replaced. Drop it with CASCADE and create it.", back=1)
+            raise cursor.error("a schema cannot be replaced. Drop it with CASCADE, then create it.", back=1)
         return CreateSchema(if_not_exists=_if_not_exists(cursor), name=schema_name(cursor))
     raise refuse_object(cursor, "CREATE")
 
@@ -42,7 +42,9 @@ def schema_name(cursor: Cursor) -> str:
     """Read the name of a schema."""
     name = cursor.name("schema")
     if cursor.sees("."):
-        raise cursor.error("a schema is named alone. Leave the catalog out: the connection tells it.")
+        raise cursor.error(
+            "give the name of a schema alone. Leave the catalog out: the connection defines it."
+        )
     return name
 
 
@@ -50,7 +52,7 @@ def _if_not_exists(cursor: Cursor, *, or_replace: bool = False) -> bool:
     start = cursor.position
     found = cursor.accept("IF", "NOT", "EXISTS")
     if found and or_replace:
-        raise cursor.error("OR REPLACE and IF NOT EXISTS exclude each other. Keep one.", at=start)
+        raise cursor.error("OR REPLACE and IF NOT EXISTS cannot be combined. Keep one.", at=start)
     return found
 
 
@@ -75,8 +77,7 @@ def _read_layout(cursor: Cursor, statement: CreateTable) -> CreateTable:
             statement = replace(statement, sort_by=cursor.list_of(lambda: _read_plain_sort_key(cursor)))
         else:
             raise cursor.error(
-                "this does not belong here. After the columns come PARTITIONED BY (…) and SORTED BY (…), or "
-                "nothing."
+                "this does not belong here. Only PARTITIONED BY (…) and SORTED BY (…) may follow the columns."
             )
     return statement
 
@@ -97,7 +98,7 @@ def _read_columns(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
         start = cursor.position
         column = _read_column(cursor)
         if fold(column.name) in seen:
-            raise cursor.error("two columns have this name (letter case does not count).", at=start)
+            raise cursor.error("two columns have this name (names are case-insensitive).", at=start)
         seen.add(fold(column.name))
         return column
 
@@ -116,7 +117,7 @@ def _read_column(cursor: Cursor) -> ColumnDefinition:
         start = cursor.position
         kind, column = _read_option(cursor, column)
         if kind in seen:
-            raise cursor.error(f"{kind} is there already. Keep one.", at=start)
+            raise cursor.error(f"{kind} is given twice. Keep one.", at=start)
         seen.add(kind)
     return column
 

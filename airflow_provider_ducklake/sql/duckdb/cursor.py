@@ -88,7 +88,7 @@ class Cursor:
     def end(self) -> None:
         """Refuse anything that is left."""
         if self.token is not None:
-            raise self.error("this does not belong here. Leave it out; a semicolon ends a statement.")
+            raise self.error("this does not belong here. Leave it out; end a statement with a semicolon.")
 
     def name(self, kind: str) -> str:
         """Read a name, bare or quoted."""
@@ -96,9 +96,13 @@ class Cursor:
         if quoted is not None:
             return self._checked(quoted[1:-1].replace('""', '"'), kind)
         if not self.word:
-            raise self.error(f'expected the name of a {kind}; one with odd characters in "straight quotes".')
+            raise self.error(
+                f'expected the name of a {kind}. Put special characters in straight quotes: "a name".'
+            )
         if fold(self.word) in RESERVED:
-            raise self.error(f'this word is a keyword. To name a {kind} so, quote it: "{self.word.lower()}".')
+            raise self.error(
+                f'this word is a keyword. To name a {kind} like it, quote it: "{self.word.lower()}".'
+            )
         return self._checked(self.accept_kind(Kind.WORD) or "", kind)
 
     def _checked(self, name: str, kind: str) -> str:
@@ -120,7 +124,7 @@ class Cursor:
         parts = self.path(kind)
         if len(parts) > 2:  # noqa: PLR2004 - schema and name
             raise self.error(
-                f"a {kind} is named with its schema at most. Leave the catalog out: the connection tells it.",
+                f"name a {kind} with at most its schema. Leave the catalog out: the connection defines it.",
                 at=start,
             )
         schema, name = parts if len(parts) > 1 else (DEFAULT_SCHEMA, parts[0])

@@ -104,7 +104,7 @@ def _read_comment(cursor: Cursor) -> Statement:
         return CommentOnView(cursor.qualified_name("view"), _read_comment_text(cursor))
     if cursor.accept("COLUMN"):
         return _read_column_comment(cursor)
-    raise cursor.error("a lake keeps comments on TABLE, VIEW and COLUMN.")
+    raise cursor.error("comments are supported on TABLE, VIEW and COLUMN.")
 
 
 def _read_column_comment(cursor: Cursor) -> CommentOnColumn:
@@ -112,7 +112,8 @@ def _read_column_comment(cursor: Cursor) -> CommentOnColumn:
     *above, column = cursor.path("column")
     if len(above) not in (1, 2):
         raise cursor.error(
-            "name a column and its table: COMMENT ON COLUMN schema.table.column. Fields have no comments.",
+            "name a column and its table: COMMENT ON COLUMN schema.table.column. Nested fields have no "
+            "comments.",
             at=start,
         )
     table = QualifiedName(above[0] if len(above) > 1 else DEFAULT_SCHEMA, above[-1])
@@ -125,5 +126,5 @@ def _read_comment_text(cursor: Cursor) -> str | None:
         return None
     text = cursor.string()
     if text is None:
-        raise cursor.error("expected a text in single quotes, or NULL.")
+        raise cursor.error("expected a string in single quotes, or NULL.")
     return text

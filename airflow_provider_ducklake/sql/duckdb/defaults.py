@@ -55,8 +55,8 @@ def read_literal_default(cursor: Cursor) -> Literal | None:
     default = read_default(cursor)
     if isinstance(default, SqlExpression):
         raise cursor.unsupported(
-            "ADD COLUMN takes a literal as default, since it is the value of the rows that are there: 7, "
-            "'x', '2024-01-31'. Add the column without, then ALTER COLUMN … SET DEFAULT for rows to come.",
+            "the default of ADD COLUMN must be a literal, because existing rows get it: 7, 'x', "
+            "'2024-01-31'. Add the column without a default, then ALTER COLUMN … SET DEFAULT for new rows.",
             at=start,
         )
     return default
@@ -130,8 +130,8 @@ def _read_word(cursor: Cursor) -> None:
         _read_arguments(cursor)
     elif fold(word) not in BARE_FUNCTIONS:
         raise cursor.error(
-            "a default is made of literals, operators and these functions: "
-            f"{', '.join(sorted(FUNCTIONS))}. It names no columns and asks no tables.",
+            f"a default may use literals, operators and these functions: {', '.join(sorted(FUNCTIONS))}. It "
+            "cannot refer to columns or tables.",
             back=1,
         )
 

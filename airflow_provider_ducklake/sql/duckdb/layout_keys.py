@@ -21,7 +21,9 @@ def read_partition_key(cursor: Cursor) -> str:
         return _read_transform(cursor, word)
     column = written(_read_own_column(cursor, "a partition key"))
     if cursor.sees("("):
-        raise cursor.error(f"no such partition transform; they are: {', '.join(TransformKind)}.", at=start)
+        raise cursor.error(
+            f"this is not a partition transform. Use one of {', '.join(TransformKind)}.", at=start
+        )
     return column
 
 
@@ -43,7 +45,9 @@ def _read_transform(cursor: Cursor, word: str) -> str:
 def _read_own_column(cursor: Cursor, use: str) -> str:
     name = cursor.name("column")
     if cursor.sees("."):
-        raise cursor.error(f"{use} is a column of its own, not a nested field, and stands without its table.")
+        raise cursor.error(
+            f"{use} must be a top-level column, not a nested field, and is written without its table."
+        )
     return name
 
 

@@ -18,8 +18,8 @@ CONSTRAINTS = {
     "GENERATED": "DuckLake has no generated columns. Use a view.",
     "AS": "DuckLake has no generated columns. Use a view.",
     "COLLATE": "DuckLake has no collations. Leave it out.",
-    "CONSTRAINT": "DuckLake has no named constraints. Leave the name out; NOT NULL is the only one there is.",
-    "USING": "DuckLake does not let a column choose its compression. Leave it out.",
+    "CONSTRAINT": "DuckLake has no named constraints. Leave the name out; NOT NULL is the only constraint.",
+    "USING": "DuckLake has no compression per column. Leave it out.",
 }
 COLUMN_OPTIONS = {
     **CONSTRAINTS,
@@ -36,17 +36,17 @@ STATEMENTS = {
     "FROM": "this operator changes tables and returns no rows. Use the SQL operator.",
     "WITH": "this operator changes tables and returns no rows. Use the SQL operator.",
     "CALL": "DuckDB's maintenance calls are not DDL. Use the operator of that task.",
-    "BEGIN": "transactions are the operator's. Leave it out.",
-    "COMMIT": "transactions are the operator's. Leave it out.",
-    "ROLLBACK": "transactions are the operator's. Leave it out.",
-    "SET": "there is no session to set anything in. Leave it out, and name tables with their schema.",
-    "USE": "there is no session to set anything in. Leave it out, and name tables with their schema.",
+    "BEGIN": "the operator runs all statements in one transaction. Leave it out.",
+    "COMMIT": "the operator runs all statements in one transaction. Leave it out.",
+    "ROLLBACK": "the operator runs all statements in one transaction. Leave it out.",
+    "SET": "there is no session to change. Leave it out, and name tables with their schema.",
+    "USE": "there is no session to change. Leave it out, and name tables with their schema.",
 }
 ANY_STATEMENT = (
-    "not a statement that this operator runs. They are CREATE, ALTER and DROP of SCHEMA, TABLE and VIEW, "
+    "this operator does not run this statement. It runs CREATE, ALTER and DROP of SCHEMA, TABLE and VIEW, "
     "COMMENT ON and TRUNCATE."
 )
-_TEMPORARY = "a temporary table or view lives in a session, not in a lake. Leave the word out."
+_TEMPORARY = "a temporary table or view belongs to a session, not to a lake. Leave the word out."
 OBJECTS = {
     "TEMP": _TEMPORARY,
     "TEMPORARY": _TEMPORARY,
@@ -55,7 +55,7 @@ OBJECTS = {
     "INDEX": "DuckLake has no indexes. Partition or sort the table.",
     "UNIQUE": "DuckLake has no indexes. Partition or sort the table.",
     "SEQUENCE": "DuckLake has no sequences. Use uuid() as a default.",
-    "TYPE": "DuckLake has no types of one's own. Name the type at each column.",
+    "TYPE": "DuckLake has no user-defined types. Write the type at each column.",
     "RECURSIVE": "write the recursion inside: CREATE VIEW v AS WITH RECURSIVE …",
     "MATERIALIZED": "DuckLake has no materialized views. Create a table and insert into it.",
     "SECRET": "secrets belong to the Airflow connection.",

@@ -24,7 +24,7 @@ def read_query(cursor: Cursor) -> str:
         raise cursor.error("expected a query: SELECT, FROM, WITH, VALUES or TABLE.")
     while (token := cursor.token) is not None:
         if token.kind is Kind.SYMBOL and token.text[0] in "?$":
-            raise cursor.error("a view has no parameters. Write the value.")
+            raise cursor.error("a view has no parameters. Write the value instead.")
         cursor.advance()
     text = cursor.text_from(start)
     problem = _problem(text)
@@ -46,13 +46,13 @@ def _problem(text: str) -> str | None:
         return f"cannot read this query: {error}"
     tree = trees[0]
     if len(trees) != 1 or not isinstance(tree, exp.Query | exp.Values):
-        return "this is not one query."
+        return "this is not a single query."
     if tree.find(exp.Into, exp.Command, exp.Insert, exp.Update, exp.Delete, exp.Merge):
-        return "a view only reads."
+        return "a view can only read."
     for table in tree.find_all(exp.Table):
         if table.catalog:
             return (
-                f"{table.catalog}.{table.db}.{table.name} names a catalog, but a lake is given its "
-                "name where it is attached. Name tables as schema.table."
+                f"{table.catalog}.{table.db}.{table.name} names a catalog, but a lake gets its name when it "
+                "is attached. Name tables as schema.table."
             )
     return None

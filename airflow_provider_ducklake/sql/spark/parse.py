@@ -75,14 +75,14 @@ def _check_order(one: SparkStatement, earlier: Sequence[SparkStatement], reader:
         if key in written:
             raise reader.error(
                 0,
-                f"reads {name}, which statement {written[key].number} writes; all of them read the snapshot "
-                "before. Make a temporary view of that query and use it in both.",
+                f"reads {name}, which statement {written[key].number} writes; all statements read the "
+                "snapshot before both. Put that query in a temporary view and use it in both.",
             )
     first = written.get(one.table.folded) if isinstance(one, WriteStatement) else None
     if first is None or not isinstance(one, WriteStatement):
         return
     if one.mode is not WriteMode.APPEND or first.mode in _MAKES_TABLE:
-        problem = f"{one.table} is written by statement {first.number} already. Join both with UNION ALL."
+        problem = f"statement {first.number} already writes {one.table}. Combine both with UNION ALL."
         raise reader.error(0, problem)
 
 
@@ -122,7 +122,7 @@ _OPERATORS = {
 }
 _PROPERTIES = {
     "FileFormatProperty": "USING: a lake's files are Parquet. Leave it out.",
-    "LocationProperty": "LOCATION: the lake knows where its files lie. Leave it out.",
+    "LocationProperty": "LOCATION: the lake decides where its files are. Leave it out.",
     "SchemaCommentProperty": "COMMENT: comment on the table with the DDL operator.",
 }
 
@@ -150,8 +150,8 @@ class _Reader:
         if isinstance(tree, exp.Create) and tree.kind in ("TABLE", "VIEW"):
             return self._create(tree)
         if (operator := _OPERATORS.get(type(tree).__name__)) is not None:
-            raise self.error(0, f"this is the work of another operator: use {operator}.")
-        raise self.error(0, f"this writes no table of the lake. {_USE}")
+            raise self.error(0, f"another operator does this: use {operator}.")
+        raise self.error(0, f"this does not write a table of the lake. {_USE}")
 
     def query_alone(self) -> SparkQuery:
         """Return the whole text as a query."""
@@ -159,7 +159,7 @@ class _Reader:
 
         tree = self._tree()
         if not isinstance(tree, exp.Query):
-            raise self.error(0, "this is no query.")
+            raise self.error(0, "this is not a query.")
         return self._query(tree, self._sql, 0)
 
     def error(self, position: int, problem: str) -> InvalidStatementError:
@@ -198,7 +198,7 @@ class _Reader:
         table, end = self._target(target)
         for key in ("where", "exists", "partition", "settings"):
             if tree.args.get(key) or target.args.get(key):
-                raise self._unsupported(end, "only whole tables are overwritten, and appended to, here.")
+                raise self._unsupported(end, "only whole tables can be overwritten or appended to here.")
         tokens = self._after(end)
         if columns:
             tokens = _behind_parentheses(tokens)
@@ -244,16 +244,18 @@ class _Reader:
         if isinstance(target, exp.Schema):
             raise self.error(0, "give names to columns in the query, with AS.")
         if is_view and "TemporaryProperty" not in kinds:
-            raise self.error(0, "a view of the lake is made by the DDL operator; here, write TEMPORARY VIEW.")
+            raise self.error(
+                0, "use the DDL operator to create a view in the lake; here, write TEMPORARY VIEW."
+            )
         if not isinstance(tree.expression, exp.Query):
-            raise self.error(0, f"no query follows; an empty table is made by the DDL operator. {_USE}")
+            raise self.error(0, f"no query follows; use the DDL operator to create an empty table. {_USE}")
         query = self._create_query(tree, target)
         if is_view:
             if target.args.get("db"):
-                raise self.error(_start(target), "a temporary view lies in no schema. Leave it out.")
+                raise self.error(_start(target), "a temporary view has no schema. Leave it out.")
             return ViewStatement(self._number, target.name, query)
         for kind in sorted(kinds - {"PartitionedByProperty"}):
-            raise self._unsupported(0, _PROPERTIES.get(kind, f"{kind}: no table of a lake has it."))
+            raise self._unsupported(0, _PROPERTIES.get(kind, f"{kind}: tables of a lake do not have it."))
         table, end = self._target(target)
         keys = self._partition_keys(end) if "PartitionedByProperty" in kinds else ()
         return WriteStatement(self._number, table, _create_mode(tree), query, by_name=True, partition_by=keys)
@@ -288,13 +290,14 @@ class _Reader:
         from sqlglot import exp  # noqa: PLC0415
 
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
-            raise self.error(0, f"this writes no table of the lake. {_USE}")
+            raise self.error(0, f"this does not write a table of the lake. {_USE}")
         return self._name(table), _end(table)
 
     def _name(self, table: exp.Table) -> QualifiedName:
         if table.catalog:
             raise self.error(
-                _start(table), "names a catalog. Name tables as schema.table: the connection tells the lake."
+                _start(table),
+                "names a catalog. Name tables as schema.table: the connection defines the lake.",
             )
         return QualifiedName(table.db or self._default_schema, table.name)
 
@@ -317,13 +320,14 @@ class _Reader:
                 raise self._unsupported(_end(table), "give the snapshot to the operator instead, as at=….")
             has_alias = bool(table.alias) or isinstance(table.parent, exp.Insert)  # TABLE takes none
             if not has_alias and table.args.get("sample"):
-                raise self._unsupported(_end(table), "give the table an alias behind TABLESAMPLE (…).")
+                raise self._unsupported(_end(table), "give the table an alias after TABLESAMPLE (…).")
             start, end = _start(table), _end(table)
             in_columns = _in_columns(table)
             if in_columns and _is_ambiguous(table):
                 raise self._unsupported(
                     start,
-                    f"another {table.name} is named in the query: give both an alias, and their columns.",
+                    f"the query also reads another {table.name}: give both an alias, and use it with their "
+                    "columns.",
                 )
             yield _moved(Reference(self._name(table), start, end, has_alias, in_columns), shift)
 

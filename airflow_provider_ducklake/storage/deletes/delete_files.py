@@ -93,7 +93,7 @@ def _parquet_deletes(location: Location) -> tuple[pa.ChunkedArray, pa.ChunkedArr
         file = pq.ParquetFile(source)
         names = file.schema_arrow.names
         if len(names) < 2 or not pa.types.is_integer(file.schema_arrow.types[1]):  # noqa: PLR2004 - path, position
-            raise StorageError(f"{location.uri} is no delete file: its columns are {names}.")
+            raise StorageError(f"{location.uri} is not a delete file: its columns are {names}.")
         rows = file.read(columns=[names[1], *([_SNAPSHOT_ID] if _SNAPSHOT_ID in names else [])])
     stamps = rows.column(_SNAPSHOT_ID) if _SNAPSHOT_ID in rows.column_names else None
     return rows.column(names[1]).cast(pa.int64()), stamps

@@ -44,7 +44,9 @@ def _positions(blob: bytes, where: str) -> pa.ChunkedArray:
         or not body.startswith(_MAGIC)
         or _WORD.unpack(blob[-_WORD.size :])[0] != zlib.crc32(body)
     ):
-        raise StorageError(f"{where} is damaged: no deletion vector, cut off, or with a wrong checksum.")
+        raise StorageError(
+            f"{where} is damaged: it is not a deletion vector, is truncated or has a wrong checksum."
+        )
     try:
         return positions(body[len(_MAGIC) :])
     except ValueError as error:

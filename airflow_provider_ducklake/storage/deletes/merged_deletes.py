@@ -108,7 +108,7 @@ def live_positions(
     before = deleted_before(file.delete_file, marks, locate)
     twice = chosen.filter(pc.is_in(chosen, value_set=before["pos"].combine_chunks()))
     if len(twice):
-        raise InvalidInputError(f"Position {twice[0]} of data file {file.path} is deleted already.")
+        raise InvalidInputError(f"Position {twice[0]} of data file {file.path} is already deleted.")
     return positions_of(chosen)
 
 
@@ -147,5 +147,5 @@ def _together(before: pa.Table, new: pa.ChunkedArray, snapshot_id: SnapshotId, f
     places = rows["pos"].combine_chunks()
     repeated = places.slice(1).filter(pc.equal(places.slice(1), places.slice(0, max(len(places) - 1, 0))))
     if len(repeated):
-        raise InvalidInputError(f"Position {repeated[0]} of data file {file} is deleted already.")
+        raise InvalidInputError(f"Position {repeated[0]} of data file {file} is already deleted.")
     return rows

@@ -127,7 +127,7 @@ def naming_errors(path: str, verb: str) -> Iterator[None]:
     except Exception as error:
         reason = reason_of(error).rstrip(". ")
         raise StorageError(
-            f"Cannot {verb} {path}: {reason}. Check the path, and your rights on it."
+            f"Cannot {verb} {path}: {reason}. Check the path, and your permissions for it."
         ) from error
 
 
@@ -315,8 +315,8 @@ def _check_can_be_made(directory: Path) -> None:
     parent = next(path for path in directory.parents if path.exists())
     if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
         raise StorageError(
-            f"Cannot make the directory {directory}: {parent} is not a directory that this process may write "
-            "to. Make the directory and give it to the user that runs the tasks."
+            f"Cannot make the directory {directory}: {parent} is not a directory that this process may "
+            "write to. Create the directory and make it writable for the user that runs the tasks."
         )
 
 

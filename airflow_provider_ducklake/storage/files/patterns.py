@@ -53,7 +53,7 @@ def _expanded(path: str, locate: Callable[[str], Location]) -> list[str]:
     below = sorted(info.path.removeprefix(root) for info in infos if info.type == pafs.FileType.File)
     found = [folder + name for name in below if names.fullmatch(name)]
     if not found:
-        raise InvalidInputError(f"No file is like {path}.")
+        raise InvalidInputError(f"No file matches {path}.")
     return found
 
 

@@ -95,7 +95,7 @@ class Merging:
         (written,) = writer.files
         if written.record_count != files.record_count:
             raise StorageError(
-                f"{path} has {written.record_count} rows of {files.record_count} that its sources have."
+                f"{path} has {written.record_count} rows, but its sources have {files.record_count}."
             )
         return written
 
@@ -110,8 +110,8 @@ class Merging:
             seen += rows.num_rows
         if seen != file.record_count:
             raise StorageError(
-                f"Data file {file.path} of {self.table} has {seen} rows, and {file.record_count} by the "
-                "catalog. It was changed behind the catalog's back; restore it from a backup."
+                f"Data file {file.path} of {self.table} has {seen} rows, but the catalog says "
+                f"{file.record_count}. It was changed outside the lake; restore it from a backup."
             )
 
 
@@ -207,7 +207,9 @@ def _numbered(file: LiveDataFile, rows: pa.Table, before: int) -> pa.Table:
     if file.row_id_start is not None:
         row_ids = pc.coalesce(row_ids, pc.add(ordinals(rows.num_rows), file.row_id_start + before))
     if row_ids.null_count:
-        raise UnsupportedFeatureError(f"{file.path} has rows without ids, and the catalog does not say them.")
+        raise UnsupportedFeatureError(
+            f"{file.path} has rows without row ids, and the catalog does not have them either."
+        )
     plain = rows.drop_columns([ROW_ID.name, SNAPSHOT_ID.name])
     return plain.append_column(ROW_ID.name, row_ids).append_column(SNAPSHOT_ID.name, snapshots)
 

@@ -57,8 +57,9 @@ def check_copyable(source: Location) -> None:
     for before, after in zip(_columns(file), _columns(copied), strict=False):
         if before != after:
             raise UnsupportedFeatureError(
-                f"{source.uri}: column {before[0]} is stored as {' '.join(before[1:])}, and a copy would "
-                f"have {' '.join(after[1:])}, by which others read other values. This release cannot copy it."
+                f"{source.uri}: column {before[0]} is stored as {' '.join(before[1:])}, but a copy would "
+                f"have {' '.join(after[1:])}, which other clients read as other values. This release cannot "
+                "copy it."
             )
 
 
@@ -76,7 +77,7 @@ def write_stamped(source: Location, target: Location, counts: Sequence[tuple[int
         file = pq.ParquetFile(stream, pre_buffer=not source.is_local)
         if file.metadata.num_rows != counts[-1][1]:
             raise StorageError(
-                f"{source.uri} has {file.metadata.num_rows} rows, and {counts[-1][1]} in the catalog."
+                f"{source.uri} has {file.metadata.num_rows} rows, but the catalog says {counts[-1][1]}."
             )
         sink = OutputFile(target)
         try:

@@ -114,16 +114,18 @@ def _sizes(
     about: _About, size: int, footer_size: int, recorded: LiveDataFile | LiveDeleteFile
 ) -> Iterator[Finding]:
     if recorded.file_size_bytes != size:
-        words = f"has {size} bytes, the catalog says {recorded.file_size_bytes}"
+        words = f"has {size} bytes, but the catalog says {recorded.file_size_bytes}"
         yield about.finding(FindingCode.FILE_SIZE_DIFFERS, words, found=size)
     if recorded.footer_size is not None and recorded.footer_size != footer_size:
-        words = f"has a footer of {footer_size} bytes, the catalog says {recorded.footer_size}: DuckDB fails"
+        words = (
+            f"has a footer of {footer_size} bytes, but the catalog says {recorded.footer_size}: DuckDB fails"
+        )
         yield about.finding(FindingCode.FOOTER_SIZE_DIFFERS, words, found=footer_size)
 
 
 def _row_count(about: _About, found: int, recorded: int | None) -> Iterator[Finding]:
     if found != recorded:
-        words = f"has {found} rows, the catalog says {recorded}"
+        words = f"has {found} rows, but the catalog says {recorded}"
         yield about.finding(FindingCode.RECORD_COUNT_DIFFERS, words, found=found)
 
 
@@ -143,7 +145,7 @@ def _columns(about: _About, metadata: pq.FileMetaData, asked: FileToVerify) -> I
         rule = NanRule.of_writer(metadata.created_by)
         found = footer_stats(metadata, asked.schema, rule)
     except UnsupportedFeatureError as error:
-        words = f"has columns without field ids, which are read by their place: {error}"
+        words = f"has columns without field ids, which are read by position: {error}"
         yield about.finding(FindingCode.FIELD_IDS_MISSING, words)
         return
     yield from _statistics(about, found, asked)
@@ -165,7 +167,7 @@ def _own_columns(about: _About, fields: pa.Schema, file: LiveDataFile) -> Iterat
         words = "has neither a first row id nor a column of row ids"
         yield about.finding(FindingCode.ROW_IDS_MISSING, words)
     if file.partial_max is not None and not _has_snapshot_ids(fields):
-        words = f"is said to have rows of snapshots up to {file.partial_max}, but does not say which"
+        words = f"should have rows of snapshots up to {file.partial_max}, but does not say which"
         yield about.finding(FindingCode.SNAPSHOT_IDS_MISSING, words)
 
 
@@ -185,7 +187,7 @@ def _statistics(
         outer = TextBounds(recorded.min_value, recorded.max_value)
         if not covers(outer, inner, types):
             words = (
-                f"has {inner.low!r} to {inner.high!r} in column {column_id}, the catalog says "
+                f"has {inner.low!r} to {inner.high!r} in column {column_id}, but the catalog says "
                 f"{outer.low!r} to {outer.high!r}"
             )
             yield about.finding(
@@ -201,7 +203,7 @@ def _value_counts(
     found = (actual.value_count, actual.null_count)
     if None not in told and None not in found and told != found:
         words = (
-            f"has {found[0]} values and {found[1]} nulls in column {column_id}, the catalog says "
+            f"has {found[0]} values and {found[1]} nulls in column {column_id}, but the catalog says "
             f"{told[0]} and {told[1]}"
         )
         yield about.finding(
@@ -231,8 +233,8 @@ def _partition(
             continue  # the value is that of the writer's time zone, which nobody knows
         if values - {told}:
             words = (
-                f"has rows with {field.transform} of column {field.column_id} in "
-                f"{sorted(values, key=str)}, the catalog says {told!r}"
+                f"has rows with {field.transform} of column {field.column_id} in {sorted(values, key=str)}, "
+                f"but the catalog says {told!r}"
             )
             yield about.finding(
                 FindingCode.PARTITION_VALUE_DIFFERS, words, column_id=field.column_id, partition_value=told
@@ -270,18 +272,18 @@ def _delete_sizes(location: Location, file: LiveDeleteFile) -> tuple[int, int]:
 def _positions(about: _About, rows: pa.Table, asked: DeletesToVerify, newest: int) -> Iterator[Finding]:
     positions, told = rows["pos"].combine_chunks(), asked.file.delete_count
     if len(positions) != told:
-        words = f"deletes {len(positions)} rows, the catalog says {told}"
+        words = f"deletes {len(positions)} rows, but the catalog says {told}"
         yield about.finding(FindingCode.DELETE_COUNT_DIFFERS, words, found=len(positions))
     if len(positions) > 1 and not _are_ascending(positions):
         yield about.finding(
-            FindingCode.DELETES_UNORDERED, "has positions that do not rise: DuckDB refuses it"
+            FindingCode.DELETES_UNORDERED, "has positions that are not ascending: DuckDB refuses it"
         )
     least, most = pc.min_max(positions).as_py().values() if len(positions) else (0, 0)
     if least < 0 or (asked.record_count is not None and len(positions) and most >= asked.record_count):
         words = f"deletes rows {least} to {most} of a file that has {asked.record_count}"
         yield about.finding(FindingCode.DELETE_OUTSIDE, words)
     if len(positions) and pc.max(rows["snapshot_id"]).as_py() > newest:
-        words = f"deletes rows by snapshots behind the newest one, {newest}"
+        words = f"deletes rows with snapshots after the newest one, {newest}"
         yield about.finding(FindingCode.PARTIAL_MAX_WRONG, words)
 
 

@@ -135,7 +135,7 @@ def ducklake_type(type_: pa.DataType, where: str) -> DuckLakeType:
         return ScalarType(name)
     raise InvalidTypeError(
         f"Column {where} has Arrow type {type_}, which DuckLake cannot store; cast it to another type first "
-        "(a duration to int64, a null column to the type it is to have)."
+        "(a duration to int64, a null column to its intended type)."
     )
 
 
@@ -157,7 +157,9 @@ def _struct_fields(type_: pa.StructType, where: str) -> tuple[Field, ...]:
     if not fields:
         raise InvalidTypeError(f"Column {where} is a struct without fields, which Parquet cannot store.")
     if len({fold(field.name) for field in fields}) != len(fields):
-        raise InvalidTypeError(f"Column {where} is a struct with two fields of one name (letter case aside).")
+        raise InvalidTypeError(
+            f"Column {where} is a struct with two fields of the same name (names are case-insensitive)."
+        )
     return fields
 
 

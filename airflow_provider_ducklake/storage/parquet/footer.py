@@ -135,7 +135,7 @@ def footer_length(tail: bytes, where: str) -> int:
             f"{where} is an encrypted Parquet file, which this release cannot read."
         )
     if len(tail) < TAIL_BYTES or tail[-4:] != MAGIC:
-        raise StorageError(f"{where} is no complete Parquet file: it does not end with a footer.")
+        raise StorageError(f"{where} is not a complete Parquet file: it does not end with a footer.")
     return int.from_bytes(tail[-TAIL_BYTES:-4], "little")
 
 
@@ -194,8 +194,8 @@ def check_field_ids(file_schema: pa.Schema, where: str) -> None:
     for path, field in _walk_fields(file_schema, ""):
         if field_id(field) is None:
             raise UnsupportedFeatureError(
-                f"{where}: column {path} has no Parquet field id. Without ids a file needs a name mapping "
-                "as ducklake_add_data_files makes it; here it would be read by position."
+                f"{where}: column {path} has no Parquet field id. Without field ids, a file needs a name "
+                "mapping such as DuckLakeAddFilesOperator creates; this one would be read by position."
             )
 
 

@@ -139,7 +139,9 @@ class _Reading:
                     self.differences.append(f"column {where} of the file is not in the table")
             elif folded in seen:
                 self._skip(one.type)
-                self.differences.append(f"column {where} appears twice in the file (letter case aside)")
+                self.differences.append(
+                    f"column {where} appears twice in the file (names are case-insensitive)"
+                )
             else:
                 seen.add(folded)
                 self._field(one.type, wanted[folded], one.name, parent, depth + 1, where)
@@ -173,9 +175,7 @@ class _Reading:
         """Return the name of a list's repeated group, which stands between the list and its element."""
         path = self.metadata.schema.column(self.next_leaf).path.split(".")
         if len(path) < depth + 2 + _levels_above_first_leaf(element):
-            self.differences.append(
-                f"column {where} of the file is a list in the old layout without a group of its own"
-            )
+            self.differences.append(f"column {where} of the file is a list in the old two-level layout")
             return "list"
         return str(path[depth])
 
@@ -190,7 +190,7 @@ class _Reading:
             self.differences += self._bad_bounds(index, column, where)
         else:
             self.differences.append(
-                f"column {where} is {column.type} in the table; {type_} of the file does not fit"
+                f"column {where} is {column.type} in the table; {type_} in the file does not fit"
             )
 
     def _file_stats(self, index: int, column: Column, type_: pa.DataType) -> ColumnStats:
@@ -387,8 +387,8 @@ def _partition_value(file: DataFile, key: PartitionField, schema: TableSchema, t
             return next(iter(values))
     raise InvalidPartitionError(
         f"{file.path} may have several values of {key.transform} of column {column.name}, by which {table} "
-        "is partitioned. A file lies in one partition: split it, or name its folder column=value and set "
-        "hive_partitioning."
+        "is partitioned. A file belongs to one partition: split it, or name its folder column=value and "
+        "set hive_partitioning."
     )
 
 

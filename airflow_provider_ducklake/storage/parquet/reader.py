@@ -99,8 +99,8 @@ def unreadable(
     """Return the error of a data file that is missing or damaged."""
     return StorageError(
         f"Cannot read data file {file.path} of {table} at snapshot {snapshot_id}: "
-        f"{str(error).rstrip('. ')}. It may have been removed or cut off behind the catalog's back; restore "
-        "it from a backup."
+        f"{str(error).rstrip('. ')}. It may have been removed or truncated outside the lake; restore it "
+        "from a backup."
     )
 
 
@@ -153,7 +153,9 @@ def folder_values(file: LiveDataFile, columns: Sequence[Column]) -> dict[ColumnI
     for column in columns:
         if (name := from_folders.get(column.id)) is not None:
             if name not in folders:
-                raise StorageError(f"{file.path} lies in no folder {name}=…, which holds its {column.name}.")
+                raise StorageError(
+                    f"{file.path} is not in a folder {name}=…, which would hold its {column.name}."
+                )
             text = folders[name]
             found[column.id] = None if text is None else hive_value(column.type, text)
     return found
@@ -228,7 +230,7 @@ def _promoted(array: pa.Array, target: pa.DataType) -> pa.Array:
         return array.cast(pa.string()).cast(target)  # Arrow's own cast is off by a last digit
     stored = getattr(array.type, "storage_type", array.type)
     if pa.types.is_string(target) and not any(is_text(stored) for is_text in _TEXTS):
-        raise pa.ArrowNotImplementedError("its text form is DuckDB's own")
+        raise pa.ArrowNotImplementedError("its string form is specific to DuckDB")
     return cast_leaf(array, target)
 
 

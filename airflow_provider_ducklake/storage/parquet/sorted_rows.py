@@ -30,7 +30,8 @@ def sorted_rows(rows: pa.Table, keys: Sequence[SortField], table: str) -> pa.Tab
         found = _find(rows, key)
         if found is None:
             log.warning(
-                "%s is sorted by %s, which cannot be computed here: by the keys before it only",
+                "%s is sorted by %s, which cannot be computed here: rows are sorted by the keys before it "
+                "only",
                 *(table, key.expression),
             )
             break

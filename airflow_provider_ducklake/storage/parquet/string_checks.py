@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 UTF8, JSON, SHALLOW_JSON = "UTF-8", "JSON", f"JSON of at most {MOST_LEVELS} levels"
 SHOWN_BYTES = 40
 _WAYS_OUT = {
-    UTF8: "Read the source in its own encoding: the option encoding of csv and json files, "
+    UTF8: "Read the source in its own encoding: use the option encoding for csv and json files, and "
     "decode(…, 'ISO-8859-1') for binary values.",
-    JSON: "Make them JSON or NULL before, as to_json does, or make the column varchar.",
-    SHALLOW_JSON: "Keep JSON of more levels in a varchar column.",
+    JSON: "Convert them to JSON (for example with to_json) or NULL first, or make the column varchar.",
+    SHALLOW_JSON: "Keep JSON with more levels in a varchar column.",
 }
 
 

@@ -152,7 +152,8 @@ class RollingWriter:
         table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
         if table.num_columns != len(self._schema.columns):
             raise ValueError(
-                f"got {table.num_columns} columns for a table of {len(self._schema.columns)}: {table.schema}"
+                f"got {table.num_columns} columns for a table with {len(self._schema.columns)}: "
+                f"{table.schema}"
             )
         columns = [
             reshape(values, column, field.type, Reshaping(by_position, nulls, cast_leaf))

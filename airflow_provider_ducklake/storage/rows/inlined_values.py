@@ -171,19 +171,19 @@ def _check_range(column: Column, value: Physical) -> None:
         return
     first, last = _readable(row)
     if not first <= value <= last and not is_infinite(column.type, value):
-        raise _refused(column, "a time outside the range that DuckDB can read from text")
+        raise _refused(column, "a time outside the range that DuckDB can read from a string")
 
 
 def _check_nested(column: Column, value: Value, form: InlinedForm) -> None:
     for inner in column.walk():
         if isinstance(inner.type, ListType) and inner.type.element.facts.kind is Kind.JSON:
-            raise _refused(column, "a list of JSON, which the reference cannot read from text")
+            raise _refused(column, "a list of JSON, which DuckDB cannot read from a string")
     for leaf, found in _leaf_values(column, value):
         if found is None:
             continue
         _check_range(leaf, found)
         if not form.nested_nul and leaf.type.facts.kind in TEXTS and b"\0" in _bytes(found):
-            raise _refused(column, "a NUL in a nested text, which the database cannot hold")
+            raise _refused(column, "a NUL character in a nested string, which the database cannot hold")
 
 
 def _refused(column: Column, what: str) -> UnsupportedFeatureError:

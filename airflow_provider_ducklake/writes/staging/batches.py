@@ -85,14 +85,14 @@ def commit_batches(
             )
         except FilesGivenUpError as error:
             uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
-            way_out = f"batch {batch.batch_id} is named by {uri}. {_WAY_OUT}, or take a new checkpoint"
+            way_out = f"batch {batch.batch_id} is named by {uri}. {_WAY_OUT}, or use a new checkpoint"
             raise FilesGivenUpError(batch.job_id, way_out) from error
         except TransactionConflictError as error:
             _refuse_known(lake, checkpoint, batch, error)
             raise
         if committed is None:
             uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
-            raise SparkJobError(f"{uri} names no file: a batch without rows is not staged. Remove it.")
+            raise SparkJobError(f"{uri} names no files, but a batch without rows is never staged. Remove it.")
         if not committed.is_earlier:
             base = committed.id  # the commit has looked at what came before it
             yield CommittedBatch(batch, committed)
@@ -112,7 +112,7 @@ def _refuse_known(
     """Raise an UntrustedValueError if a conflict came of files that are the lake's already."""
     for path in sorted(lake.registered_files([file.path for file in batch.result.data_files])):
         uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
-        problem = "is a data file of the lake already, by another record; remove the record"
+        problem = "is already a data file of the lake, through another record; remove this record"
         raise UntrustedValueError(uri, path, problem) from conflict
 
 
@@ -123,15 +123,15 @@ def _why_not_of_stream(lake: Lake, table: TableSnapshot, checkpoint: str, batch:
     """
     job = lake.registered_jobs([batch.job_id]).get(batch.job_id)
     if job is None:
-        return "is no job that the catalog knows"
+        return "is not a job that the catalog knows"
     if job.prefix != job_directory(table.root, job.id):
         return f"is a job of another table, in {job.prefix}"
     noted = lake.target_of_job(job.id)
     if noted not in (None, target_of_stream(table, checkpoint)):
-        return f"was registered for something else than this stream of {table.name}"
+        return f"was registered for something other than this stream of {table.name}"
     # An older release noted the directory only: its staged writes are told by what lies there.
     if noted is None and job_io.has_stage(job_io.stage_uri(job.prefix), lake.storage_options):
-        return "waits for the task that is to commit it"
+        return "is waiting for the task that will commit it"
     return None
 
 
@@ -146,8 +146,8 @@ def _changes(table: TableSnapshot, checkpoint: str, batch: StagedBatch) -> tuple
     except TransactionConflictError as error:
         uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
         raise UnsupportedFeatureError(
-            f"Batch {batch.batch_id} was written before somebody changed columns or partitioning of "
-            f"{table.name}; this release does not rewrite it. Add its files, which {uri} names, with "
+            f"Batch {batch.batch_id} was written before the columns or partition keys of {table.name} were "
+            f"changed; this release does not rewrite it. Add its files, which {uri} names, with "
             "DuckLakeAddFilesOperator, and then remove that record."
         ) from error
 

@@ -41,7 +41,8 @@ def check_given(staged: Staged) -> None:
     """
     if not uris_of(staged):
         raise InvalidInputError(
-            "Nothing is given to commit: staged is empty. Give what tasks with stage_only=True returned."
+            "There is nothing to commit: staged is empty. Give the return values of tasks with "
+            "stage_only=True."
         )
 
 
@@ -60,11 +61,11 @@ def commit_staged(lake: Lake, staged: Staged, commit: Commit) -> Summary:
     try:
         committed = commit_writes(lake, writes, commit)
     except FilesGivenUpError as error:
-        raise InvalidInputError(f"{error} That is the task that staged it: clear it.") from error
+        raise InvalidInputError(f"{error} Clear the task that staged it.") from error
     except TransactionConflictError:
         log.error(  # noqa: TRY400 - the exception itself is logged by Airflow
-            "Nothing was committed; everything is still staged. Clear the task that staged the table "
-            "of the conflict: it plans again."
+            "Nothing was committed; everything is still staged. Clear the task that staged the write to "
+            "the conflicting table: it plans again."
         )
         raise
     if committed is not None and committed.is_earlier:
@@ -133,7 +134,7 @@ def _summary(writes: Sequence[StagedWrite], committed: CommittedSnapshot | None)
         "already_committed": False,
     }
     if committed is None:
-        log.info("No rows were staged: the lake is as before, no snapshot was made.")
+        log.info("No rows were staged: the lake is unchanged, no snapshot was made.")
     else:
         log.info(
             "Committed snapshot %d: %d rows, %d data files, %d bytes to %s",

@@ -76,7 +76,7 @@ def _commit(
         try:
             committed = lake.commit_compacted(table, left, info, job_id)
         except FilesGivenUpError:
-            log.warning("A clean-up of orphaned files gave up %d files of %s", len(left), table.name)
+            log.warning("A clean-up of orphaned files released %d files of %s", len(left), table.name)
             return None
         except TransactionConflictError:
             if attempt == _TRIES - 1:
@@ -101,7 +101,7 @@ def _as_planned(lake: Lake, table: TableSnapshot, files: list[CompactedFile]) ->
     for path, one in others.items():
         if path not in known:
             log.warning(
-                "Giving %s up: rows of one of its %d sources were deleted or moved meanwhile",
+                "Discarding %s: rows of one of its %d sources were deleted or moved in the meantime",
                 *(path, len(one.sources)),
             )
             delete_file(path, lake.storage_options)

@@ -39,8 +39,8 @@ def uris_of(staged: Staged) -> list[str]:
             return [uri for one in staged for uri in uris_of(one)]
         case _:
             raise InvalidInputError(
-                f"{staged!r} is no staged write. Give what tasks with stage_only=True returned; one that "
-                "was skipped or failed returned nothing."
+                f"{staged!r} is not a staged write. Give the return value of a task with stage_only=True; a "
+                "task that was skipped or failed returns nothing."
             )
 
 
@@ -80,12 +80,12 @@ def _read(lake: Lake, uri: str, job: RegisteredJob) -> StagedWrite:
     target, noted = staged.target, lake.target_of_job(job.id)
     if noted is None and not _is_table_of(lake, target):
         problem = (
-            f"the catalog does not have like that. An older release registered job {job.id} and did not note "
-            "its table: clear the task that staged it"
+            f"the catalog does not have in this form. An older release registered job {job.id} and did not "
+            "record its table: clear the task that staged it"
         )
         raise UntrustedValueError(uri, f"{target.name} in {target.root}", problem)
     if noted not in (None, job_io.target_of_stage(target)):
-        problem = f"is not what job {job.id} was registered for"
+        problem = f"is not the table that job {job.id} was registered for"
         raise UntrustedValueError(uri, f"{target.name} in {target.root}", problem)
     return staged
 
@@ -111,7 +111,7 @@ def _jobs(lake: Lake, uris: list[str]) -> list[RegisteredJob]:
     for uri, job_id in zip(uris, ids, strict=True):
         if job_id not in known or uri != job_io.stage_uri(known[job_id].prefix):
             raise InvalidInputError(
-                f"{uri} is no staged write of this lake, whose files lie below {lake.data_path}."
+                f"{uri} is not a staged write of this lake, whose files are below {lake.data_path}."
             )
         lake.check_writable(known[job_id].prefix)
     return [known[job_id] for job_id in ids]
@@ -125,9 +125,9 @@ def _released(lake: Lake, uri: str, job: RegisteredJob) -> InvalidInputError:
     elif snapshot_id:
         done = f"was committed at {when}, in snapshot {snapshot_id}"
     else:
-        done = f"was committed at {when}, and its rows were taken out since"
+        done = f"was committed at {when}, and its rows have been removed since"
     return InvalidInputError(
-        f"The staged write {uri} {done}. To do it again, clear the task that staged it too."
+        f"The staged write {uri} {done}. To do it again, also clear the task that staged it."
     )
 
 
@@ -165,8 +165,8 @@ def discard(lake: Lake, uris: list[str]) -> list[str]:
                 _remove_released(lake, uri, job)
         except (SparkJobError, UntrustedValueError) as error:
             error.add_note(
-                f"The staged write {uri} was discarded, and the files that are its job's by their names were "
-                "deleted"
+                f"The staged write {uri} was discarded, and the files that belong to its job by their names "
+                "were deleted"
             )
             errors.append(error)
         except StorageError as error:

@@ -256,6 +256,6 @@ def test_an_open_lake_follows_its_file(sqlite_catalog, tmp_path):
 
         file.unlink()
         for _ in range(2):
-            with pytest.raises(CatalogUnavailableError, match="gone"):
+            with pytest.raises(CatalogUnavailableError, match="no longer exists"):
                 lake.current_snapshot()
         assert not file.exists()

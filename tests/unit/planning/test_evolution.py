@@ -63,5 +63,5 @@ def test_nothing_becomes_of_the_columns_without_rows():
     ],
 )
 def test_columns_that_do_not_continue_the_table_s_are_a_conflict(schema, next_column_id):
-    with pytest.raises(TransactionConflictError, match="other columns or partitioning"):
+    with pytest.raises(TransactionConflictError, match="other columns or partition keys"):
         evolve_and_append(TABLE, result(schema), next_column_id)

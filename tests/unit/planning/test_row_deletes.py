@@ -38,5 +38,5 @@ def test_each_file_has_one_fate(given, fate):
 
 
 def test_a_file_cannot_lose_more_rows_than_it_has():
-    with pytest.raises(InvalidInputError, match="has 15 rows left and cannot lose 16"):
+    with pytest.raises(InvalidInputError, match="has 15 rows left, so 16 cannot be deleted"):
         plan_row_deletes([loss(16, 5)], mark_limit=10)

@@ -18,34 +18,36 @@ PLACE = {"sources": {"o": "/in/o.csv"}}
     "options", [{"url": "jdbc:x", "password": "pa55"}, {"url": "jdbc:x://h/d?password=pa55"}]
 )
 def test_a_password_in_a_source_is_answered_by_its_connection(options):
-    with pytest.raises(InvalidOptionError, match="name that as the source's conn_id") as caught:
+    with pytest.raises(InvalidOptionError, match="give it as the source's conn_id") as caught:
         source_of({"format": "jdbc", "options": options})
 
     assert "password_env" not in str(caught.value)
 
 
 def test_an_unknown_key_is_answered_by_those_of_the_guide():
-    with pytest.raises(InvalidOptionError, match="they are: format, path, options, conn_id"):
+    with pytest.raises(InvalidOptionError, match="its keys are format, path, options and conn_id"):
         source_of({"path": "a.csv", "header": True})
 
 
 @pytest.mark.parametrize("path", ["", "None"])
 def test_a_path_of_which_a_template_made_nothing_says_so(path):
-    with pytest.raises(InvalidInputError, match=f"source is '{path}': its template found no value"):
+    with pytest.raises(InvalidInputError, match=f"source is '{path}': its template rendered no value"):
         source_of(path)
-    with pytest.raises(InvalidInputError, match=r"sources\['o'\] is .*: its template found no value"):
+    with pytest.raises(InvalidInputError, match=r"sources\['o'\] is .*: its template rendered no value"):
         source_of(sql="SELECT 1", sources={"o": {"format": "csv", "path": path}})
 
 
 def test_no_source_at_all_says_so():
-    with pytest.raises(InvalidInputError, match="source is None: its template found no value"):
+    with pytest.raises(InvalidInputError, match="source is None: its template rendered no value"):
         source_of(None)
 
 
 def test_sources_of_a_query_whose_names_differ_by_case_only_are_refused():
     two = {"orders": "a.csv", "Orders": "b.csv"}
 
-    with pytest.raises(InvalidInputError, match="'orders' and 'Orders', which Spark SQL takes for one name"):
+    with pytest.raises(
+        InvalidInputError, match="'orders' and 'Orders', which are the same name in Spark SQL"
+    ):
         source_of(sql="SELECT * FROM orders", sources=two)
     assert datasets_of(source_of(transform="a:f", sources=two)).keys() == {
         "sources['orders']",

@@ -80,7 +80,9 @@ def test_outside_the_data_path_a_user_has_to_allow_it_and_files_of_the_format_al
     assert "set foreign_files to true" in why_not_ours(elsewhere, LOCAL, foreign_files=False)
     assert why_not_deletable(elsewhere, LOCAL, foreign_files=True) is None
     assert why_not_deletable("/elsewhere/a.PUFFIN", LOCAL, foreign_files=True) is None
-    assert "no Parquet or Puffin" in why_not_deletable("/elsewhere/a.conf", LOCAL, foreign_files=True)
+    assert "not have the name of a Parquet or Puffin" in why_not_deletable(
+        "/elsewhere/a.conf", LOCAL, foreign_files=True
+    )
     assert why_not_deletable("gs://b/a.parquet", STORE, foreign_files=True) is None
     assert why_not_deletable("/lake/data/x/", LOCAL, foreign_files=False) == "is a directory"
 

@@ -117,17 +117,17 @@ def test_several_statements_are_numbered():
 
 
 REFUSED = {
-    "SELECT 1": "writes no table",
+    "SELECT 1": "does not write a table",
     "DELETE FROM t": "use DuckLakeSparkDeleteOperator",
     "MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN DELETE": "use DuckLakeSparkMergeOperator",
     "UPDATE t SET a = 1": "use DuckLakeSparkUpdateOperator",
     "DROP TABLE t": "use DuckLakeDDLOperator",
     "ALTER TABLE t ADD COLUMN a INT": "use DuckLakeDDLOperator",
     "TRUNCATE TABLE t": "use DuckLakeDDLOperator",
-    "FROM s.o INSERT INTO t SELECT *": "writes no table",
-    "SET a = b": "writes no table",
+    "FROM s.o INSERT INTO t SELECT *": "does not write a table",
+    "SET a = b": "does not write a table",
     "CREATE VIEW v AS SELECT 1": "TEMPORARY VIEW",
-    "CREATE TEMPORARY VIEW s.v AS SELECT 1": "lies in no schema",
+    "CREATE TEMPORARY VIEW s.v AS SELECT 1": "has no schema",
     "CREATE TABLE t (a INT)": "in the query",
     "CREATE TABLE t": "no query follows",
     "INSERT INTO t": "no query follows",
@@ -158,7 +158,7 @@ UNSUPPORTED = {
     "CREATE TABLE t USING parquet AS SELECT 1": "USING",
     "CREATE TABLE t COMMENT 'x' AS SELECT 1": "COMMENT",
     "CREATE TABLE t LOCATION '/x' AS SELECT 1": "LOCATION",
-    "CREATE TABLE t TBLPROPERTIES ('a' = 'b') AS SELECT 1": "no table of a lake",
+    "CREATE TABLE t TBLPROPERTIES ('a' = 'b') AS SELECT 1": "tables of a lake do not have it",
 }
 
 

@@ -225,7 +225,7 @@ def test_types_that_cast_without_loss_are_taken(paths):
 
 
 def test_a_wrong_number_of_columns_is_an_error(paths):
-    with pytest.raises(ValueError, match="got 1 columns for a table of 4"):
+    with pytest.raises(ValueError, match="got 1 columns for a table with 4"):
         write(paths, [rows(3).select(["id"])])
 
 

@@ -109,7 +109,7 @@ def test_a_column_that_would_be_another_is_refused(tmp_path, place):
 def test_another_number_of_rows_is_refused_and_leaves_no_file(tmp_path, place):
     write(tmp_path / "old.parquet", {"n": "n"})
 
-    with pytest.raises(StorageError, match="12 rows, and 11 in the catalog"):
+    with pytest.raises(StorageError, match="12 rows, but the catalog says 11"):
         write_stamped(place("old.parquet"), place("new.parquet"), [(1, 11)])
 
     assert not (tmp_path / "new.parquet").exists()
