@@ -180,7 +180,7 @@ def test_every_difference_is_named(catalog, files):
         assert lake.current_snapshot().id == before
 
     assert everything == (
-        "column i is int32 in the table; int64 of the file does not fit",
+        "column i is int32 in the table; int64 in the file does not fit",
         "column st.z of the file is not in the table",
         "column st.b of the table is not in the file",
         "column extra of the file is not in the table",
@@ -188,7 +188,7 @@ def test_every_difference_is_named(catalog, files):
         "column d is NOT NULL but has 1 null value(s)",
     )
     assert few == (
-        "column i is int32 in the table; int64 of the file does not fit",
+        "column i is int32 in the table; int64 in the file does not fit",
         "column s is NOT NULL but not in the file",
         "column d is NOT NULL but has 1 null value(s)",
     )
