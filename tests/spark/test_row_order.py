@@ -161,5 +161,5 @@ def test_many_partitions_are_written_file_by_file_and_warned_of(
     with capsys.disabled():
         print(f"\n{engine}: {count} partitions, {more / 1024:.0f} MiB more in this process")  # noqa: T201
     assert len(result.data_files) == count  # not one more: each task sees all rows of a partition at once
-    assert f"main.t: the rows are in {count} partitions, {count} files of" in said[0]
+    assert f"main.t: the rows were written to {count} partitions in {count} files of" in said[0]
     assert rows_of(sqlite_catalog, "SELECT count(*), count(DISTINCT p) FROM t") == [(4 * count, count)]
