@@ -1,4 +1,4 @@
-"""``Lake``: an open DuckLake catalog with its files. A face: the rules lie in the rooms below."""
+"""``Lake``: an open DuckLake catalog with its files. It only delegates to the packages below."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ def _of_maintenance(
 
 
 class Lake:
-    """An open lake. Make one with ``Lake.connect`` or ``Lake.create``.
+    """An open lake. Open one with ``Lake.connect`` or ``Lake.create``.
 
-    Its parts are ``reads``, ``writes`` and ``maintenance``; their methods are the lake's, too.
+    Its parts are ``reads``, ``writes`` and ``maintenance``; their methods are also methods of the lake.
     """
 
     def __init__(self, lake: OpenLake, committer: Committer | None = None) -> None:
@@ -109,14 +109,14 @@ class Lake:
         return self._lake.storage_options
 
     def locate(self, path: str) -> Location:
-        """Return where a lake path lies, with this lake's storage options."""
+        """Return the location of a path of the lake, with this lake's storage options."""
         return self._lake.locate(path)
 
     def check_writable(self, directory: str) -> None:
-        """Refuse a directory of a table, as the catalog has it, before files are written there.
+        """Check the directory of a table, as the catalog has it, before files are written there.
 
         Raises:
-            UntrustedValueError: it is not below the data path, and the lake was not opened with
+            UntrustedValueError: the directory is not below the data path, and the lake was not opened with
                 ``foreign_files``.
         """
         self._lake.check_writable(directory)
@@ -147,15 +147,15 @@ class Lake:
         """Open an existing lake.
 
         ``metadata_schema`` is the database schema of the catalog's tables (PostgreSQL; None: the connection's
-        default); ``storage_options`` are fsspec's, for the files. ``data_path`` is where the files lie
-        now, for a lake that was moved or that others open with ``OVERRIDE_DATA_PATH``; the catalog keeps its
-        own record. ``foreign_files``: the lake may write and delete files outside of its data path, where its
-        catalog says so; reading files that were added there needs no leave.
+        default); ``storage_options`` are fsspec's, for the files. ``data_path`` is the current location of
+        the files, for a lake that was moved or that others open with ``OVERRIDE_DATA_PATH``; the catalog
+        keeps its own record. ``foreign_files``: the lake may write and delete files outside its data path if
+        its catalog says so; reading files that were added there needs no permission.
 
         Raises:
             CatalogUnavailableError: the database cannot be reached or refuses the login.
-            NotADuckLakeError: it holds no DuckLake catalog.
-            UnsupportedVersionError: its spec version is newer than 1.0.
+            NotADuckLakeError: the database holds no DuckLake catalog.
+            UnsupportedVersionError: the catalog's spec version is newer than 1.0.
         """
         parsed = parse_url(url)
         file = catalog_file(parsed)
@@ -184,12 +184,12 @@ class Lake:
         storage_options: Mapping[str, Any] | None = None,
         foreign_files: bool = False,
     ) -> Self:
-        """Create a lake in a database, with its files below ``data_path`` (absolute, or a URI), and open it.
+        """Create a lake in a database, with its files below ``data_path``, and open it.
 
-        The other arguments are those of ``connect``.
+        ``data_path`` is an absolute path or a URI; the other arguments are those of ``connect``.
 
         Raises:
-            AlreadyExistsError: the database holds a lake already.
+            AlreadyExistsError: the database already holds a lake.
             InvalidInputError: the data path is relative.
             CatalogUnavailableError: the database cannot be reached or refuses the login; the file's directory
                 does not exist.

@@ -1,4 +1,4 @@
-"""From an Airflow connection to an open lake."""
+"""Open the lake that an Airflow connection describes."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _TEST_TIMEOUT_SECONDS = 5
 
 
 class DuckLakeHook(BaseHook):
-    """Opens the lake that a connection of type ``ducklake`` describes.
+    """Open the lake that a connection of type ``ducklake`` describes.
 
-    :param ducklake_conn_id: the connection; nothing of it is read before the lake is asked for.
+    :param ducklake_conn_id: the id of the connection, which is read when the lake is first used.
     """
 
     conn_name_attr = "ducklake_conn_id"
@@ -68,10 +68,10 @@ class DuckLakeHook(BaseHook):
         return hook_field_behaviour()
 
     def settings(self) -> ConnectionSettings:
-        """Return what the connection says.
+        """Return the settings of the connection.
 
         Raises:
-            InvalidInputError: there is no such connection.
+            InvalidInputError: the connection does not exist.
             InvalidOptionError: a field of the connection makes no sense.
         """
         return self._settings()
@@ -87,7 +87,7 @@ class DuckLakeHook(BaseHook):
         return read_settings(connection, named)
 
     def lake(self) -> Lake:
-        """Return the connection's lake, opened once and kept.
+        """Return the connection's lake, which is opened once and kept.
 
         Raises:
             InvalidOptionError: a field of the connection makes no sense, or its data path is not the lake's.
@@ -108,7 +108,7 @@ class DuckLakeHook(BaseHook):
         return self.lake()
 
     def get_or_create_lake(self) -> Lake:
-        """Return the connection's lake, created with the connection's data path where there is none yet."""
+        """Return the connection's lake; create it with the connection's data path if there is none yet."""
         if self._lake is None:
             settings = self.settings()
             try:
@@ -119,7 +119,7 @@ class DuckLakeHook(BaseHook):
         return self._lake
 
     def close(self) -> None:
-        """Close the lake if it is open; asking for it opens it again."""
+        """Close the lake if it is open; the next use opens it again."""
         if self._lake is not None:
             self._lake.close()
             self._lake = None
@@ -133,8 +133,8 @@ class DuckLakeHook(BaseHook):
     ) -> LakeTransaction:
         """Return a transaction on the lake: one snapshot, committed at the end of the ``with`` block.
 
-        With a ``commit_key``, as ``f"{dag_id} {run_id}"``, it is committed once however often it is run; then
-        ``committed`` is set when the block begins.
+        With a ``commit_key``, such as ``f"{dag_id} {run_id}"``, it is committed once however often it is run;
+        if it was committed before, ``committed`` is set when the block begins.
         """
         return self.lake().transaction(author=author, message=message, extra=extra, commit_key=commit_key)
 
@@ -158,9 +158,9 @@ class DuckLakeHook(BaseHook):
     ) -> Any:  # noqa: ANN401 - pyarrow has no types to name
         """Return a table's rows as a ``pyarrow.Table``, without Spark; ``at`` is a snapshot id or a time.
 
-        With ``where``, a condition such as ``"price > 10 AND day = '2024-01-31'"``, only those that meet it.
-        With ``staged``, what tasks with ``stage_only=True`` returned, as the newest snapshot would have the
-        table were those of them to this table committed.
+        With ``where``, a condition such as ``"price > 10 AND day = '2024-01-31'"``, only the rows that
+        satisfy it. With ``staged``, the return values of tasks with ``stage_only=True``, the newest
+        snapshot's rows as they would be if the staged writes to this table were committed.
         """
         from airflow_provider_ducklake.writes.staging.staged import read_staged  # noqa: PLC0415 - not always
 
@@ -175,20 +175,20 @@ class DuckLakeHook(BaseHook):
         columns: Sequence[str] | None = None,
         where: str | None = None,
     ) -> Any:  # noqa: ANN401 - a DataFrame
-        """Return the rows that ``read_arrow`` returns as a Spark DataFrame, in a session of yours.
+        """Return the rows that ``read_arrow`` returns as a Spark DataFrame of your session.
 
         The catalog is asked here, for one snapshot; Spark only sees files.
         """
         return self.lake().read_spark(spark, table, at=at, columns=columns, where=where)
 
     def session(self, spark: Any, *, author: str | None = None) -> LakeSession:  # noqa: ANN401 - a SparkSession
-        """Return the lake in a SparkSession of yours: the operators' verbs without another job."""
+        """Return the lake in your SparkSession: the operators' verbs without submitting a job."""
         from airflow_provider_ducklake.writes.session import LakeSession  # noqa: PLC0415 - heavy
 
         return LakeSession(spark, self.lake(), author=author)
 
     def duckdb_attach(self, alias: str = "lake") -> str:
-        """Return the statement by which DuckDB attaches the lake as ``alias``, without the password.
+        """Return the statement with which DuckDB attaches the lake as ``alias``, without the password.
 
         DuckDB takes the password of a PostgreSQL catalog from the environment variable ``PGPASSWORD``, that
         of a MySQL catalog from ``MYSQL_PWD``, or from a secret: ``CREATE SECRET (TYPE postgres, …)``.
@@ -209,23 +209,24 @@ class DuckLakeHook(BaseHook):
     def table_info(
         self, table: str | tuple[str, str] | None = None, at: int | datetime | None = None
     ) -> list[TableInfo]:
-        """Return files, sizes and inlined rows of all tables, or of one, from the catalog alone."""
+        """Return the files, sizes and inlined rows of all tables, or of one, from the catalog alone."""
         return self.lake().table_info(table, at)
 
     def row_count(self, table: str | tuple[str, str], at: int | datetime | None = None) -> int:
-        """Return the number of rows of a table, from the catalog alone where that is exact."""
+        """Return the exact number of rows of a table, from the catalog alone if possible."""
         return self.lake().row_count(table, at)
 
     def column_bounds(
         self, table: str | tuple[str, str], column: str, at: int | datetime | None = None
     ) -> ColumnBounds | None:
-        """Return the least and the greatest value of a column; None where the catalog does not know them."""
+        """Return the smallest and largest value of a column, or None if the catalog does not know them."""
         return self.lake().column_bounds(table, column, at)
 
     def test_connection(self) -> tuple[bool, str]:
         """Open the catalog and write below the data path; return whether that worked, and what was found.
 
-        Where all is ready for a lake that does not exist yet, that has worked, and the text says so.
+        If everything is ready for a lake that does not exist yet, this counts as success, and the message
+        says so.
         """
         try:
             settings = self._settings(named="This connection")  # Airflow gives it a random id for the test

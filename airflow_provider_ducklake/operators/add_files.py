@@ -1,4 +1,4 @@
-"""Add Parquet files that exist already to a table, where they are."""
+"""Add existing Parquet files to a table without moving them."""
 
 from __future__ import annotations
 
@@ -28,22 +28,23 @@ class DuckLakeAddFilesOperator(DuckLakeOperator):
     **The files belong to the lake from then on: compaction and clean-up delete them**, as they do with files
     that the lake wrote itself. Add a copy of what you want to keep.
 
-    Only footers are read. Columns are found by name, letter case aside; everything in which a file does not
-    fit the table is one error, and a file that the lake has already is refused.
+    Only footers are read. Columns are matched by name, case-insensitively. One error lists everything in
+    which a file does not fit the table. A file that is or was a data file of the lake is refused.
 
     :param table: the table. (templated)
-    :param paths: absolute paths or URIs of files, or one of them; ``*`` stands for any part of a name, ``**``
-        for any folders. (templated)
+    :param paths: absolute paths or URIs of files, or one of them; ``*`` matches any part of a name, ``**``
+        any folders. (templated)
     :param hive_partitioning: folders named ``column=value`` give columns that the files lack.
-    :param allow_missing: columns that a file lacks are NULL, or what the column held for older rows when it
-        was added.
-    :param ignore_extra_columns: columns that the table lacks are passed over.
+    :param allow_missing: columns that a file lacks are NULL, or have the value that older rows got when the
+        column was added.
+    :param ignore_extra_columns: columns that the table lacks are ignored.
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: what the snapshot says of itself; default: the DAG's and the task's id. (templated)
+    :param commit_message: the commit message of the snapshot; default: the ids of the DAG and the task.
+        (templated)
     :return: ``{"table": "main.orders", "snapshot_id": 7, "rows_added": 3, "files_added": 1,
-        "bytes_added": 700, "already_committed": False}``; ``snapshot_id`` is None where no file has a row.
-        Where an earlier try of the task had made the snapshot, ``already_committed`` is true, and
-        ``files_added`` and ``bytes_added`` are None.
+        "bytes_added": 700, "already_committed": False}``; ``snapshot_id`` is None if no file has rows. If an
+        earlier try of the task made the snapshot, ``already_committed`` is true, and ``files_added`` and
+        ``bytes_added`` are None.
     """
 
     template_fields: Sequence[str] = ("table", "paths", *DuckLakeOperator.template_fields)
@@ -67,7 +68,7 @@ class DuckLakeAddFilesOperator(DuckLakeOperator):
 
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:
-        """Add the files, or find that an earlier try did."""
+        """Add the files, or return the commit of an earlier try."""
         paths = _paths(self.paths)
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:
             identity = commit_identity(context, self, hook.settings().commit_namespace)

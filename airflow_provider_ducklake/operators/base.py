@@ -31,8 +31,7 @@ class DuckLakeOperator(BaseOperator):
     """An operator that works on a lake without Spark.
 
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: what the snapshot says of itself; a task that makes no snapshot has no use for it.
-        (templated)
+    :param commit_message: the commit message of the snapshot; unused if none is made. (templated)
     """
 
     template_fields: Sequence[str] = ("ducklake_conn_id", "commit_message")
@@ -50,16 +49,16 @@ class DuckLakeOperator(BaseOperator):
 
 
 def check_on_clear(value: object) -> None:
-    """Refuse a word that cannot be meant; what a template will give is not known yet."""
+    """Refuse an unknown word; the value of a template is not known yet."""
     if isinstance(value, str) and not is_template(value):
         parse_on_clear(value)
 
 
 def parse_on_clear(word: str) -> OnClear:
-    """Return what becomes of the rows that a task committed before it was cleared.
+    """Return what happens to the rows that a task committed before it was cleared.
 
     Raises:
-        InvalidInputError: the word says nothing.
+        InvalidInputError: the word is not one of ``OnClear``.
     """
     try:
         return OnClear(word)
@@ -68,7 +67,7 @@ def parse_on_clear(word: str) -> OnClear:
 
 
 def refuse_staging(stage_only: object) -> None:
-    """Refuse ``stage_only`` where an operator commits by itself.
+    """Refuse ``stage_only`` for an operator that commits its changes itself.
 
     Raises:
         InvalidInputError: it was given.

@@ -1,4 +1,4 @@
-"""Delete files that a lake needs no more: those that wait for it, and those that it never knew."""
+"""Delete files that a lake no longer needs: scheduled ones, and orphans that no row of the catalog names."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _LISTED = 1_000  # paths in XCom
 
 
 class DuckLakeCleanupOldFilesOperator(DuckLakeOperator):
-    """Delete files that expiries and compactions have scheduled for deletion, once readers had their time.
+    """Delete files that expiries and compactions have scheduled for deletion.
 
-    A file that a row of the lake still names stays, and is logged. One that cannot be deleted does not keep
-    the others: the task fails at the end and names all of them.
+    A file that a row of the lake still names stays, and is logged. If files cannot be deleted, the others are
+    deleted, and the task fails at the end and names them.
 
     :param older_than: delete what was scheduled before: a ``timedelta``, a text such as ``"2 days"``, an
-        aware ``datetime``, or an ISO time with an offset. It has to be longer than the longest read of the
+        aware ``datetime``, or an ISO time with an offset. It must be longer than the longest read of the
         lake. Default: the lake's option ``delete_older_than``, which is 2 days unless it was set. (templated)
-    :param min_retention: what was scheduled later stays: an interval; to be asked for it is an error.
+    :param min_retention: files scheduled within this interval stay, and a shorter ``older_than`` is an error.
         Default: 24 hours. (templated)
-    :param dry_run: find out what would be deleted, and change nothing. (templated as ``is_dry_run``)
+    :param dry_run: only report what would be deleted, and change nothing. (templated as ``is_dry_run``)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: accepted as by every operator, and unused: this makes no snapshot. (templated)
-    :return: ``{"files": 3, "missing": 0, "still_used": 0, "dry_run": False}``: the files deleted, those that
-        were gone already, and those that stay since the lake uses them. A dry run adds ``paths``, at most
-        1,000.
+    :param commit_message: accepted as by every operator, but unused: no snapshot is made. (templated)
+    :return: ``{"files": 3, "missing": 0, "still_used": 0, "dry_run": False}``: the numbers of files that were
+        deleted, that were already gone, and that stay because the lake uses them. A dry run adds ``paths``,
+        at most 1,000.
     """
 
     template_fields: Sequence[str] = (
@@ -84,29 +84,30 @@ class DuckLakeCleanupOldFilesOperator(DuckLakeOperator):
 
 
 class DuckLakeDeleteOrphanedFilesOperator(DuckLakeOperator):
-    """Delete files below the data path that the catalog does not name: left by writes that failed.
+    """Delete files below the data path that the catalog does not name, such as those left by failed writes.
 
-    Looked at are Parquet and Puffin files, and whatever lies in directories of jobs. Files of jobs that may
-    still commit stay. Where another lake seems to keep its files below the data path, nothing is deleted and
-    the task fails. A file that cannot be deleted does not keep the others: the task fails at the end and
-    names all of them.
+    Only Parquet and Puffin files and files in directories of jobs are considered. Files of jobs that may
+    still commit stay. If another lake seems to keep its files below the data path, nothing is deleted and the
+    task fails. If files cannot be deleted, the others are deleted, and the task fails at the end and names
+    them.
 
     :param older_than: delete what has not changed since: a ``timedelta``, a text such as ``"2 days"``, an
-        aware ``datetime``, or an ISO time with an offset. It has to be longer than the longest write of other
+        aware ``datetime``, or an ISO time with an offset. It must be longer than the longest write of other
         clients. Default: the lake's option ``delete_older_than``, which is 2 days unless it was set.
         (templated)
-    :param min_retention: what changed later stays: an interval; to be asked for it is an error. Default: 24
-        hours. (templated)
-    :param stage_ttl: how long files of staged writes that nobody commits are kept: an interval; nobody can
-        commit them after that. (templated)
-    :param sole_owner: no other lake has files below the data path: delete also where it looks so.
-        (templated)
-    :param dry_run: find out what would be deleted, and change nothing. (templated as ``is_dry_run``)
+    :param min_retention: files changed within this interval stay, and a shorter ``older_than`` is an error.
+        Default: 24 hours. (templated)
+    :param stage_ttl: how long uncommitted files of staged writes are kept: an interval; they cannot be
+        committed after that. (templated)
+    :param sole_owner: assert that no other lake has files below the data path, and delete even if it looks
+        so. (templated)
+    :param dry_run: only report what would be deleted, and change nothing. (templated as ``is_dry_run``)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: accepted as by every operator, and unused: this makes no snapshot. (templated)
-    :return: ``{"files": 3, "bytes": 4096, "young": 0, "protected": 0, "dry_run": False}``: the files deleted,
-        and those that nobody names and that stay for their age or for a job's sake. A dry run adds
-        ``paths``, at most 1,000, and as ``refused`` why the run itself would be refused, or None.
+    :param commit_message: accepted as by every operator, but unused: no snapshot is made. (templated)
+    :return: ``{"files": 3, "bytes": 4096, "young": 0, "protected": 0, "dry_run": False}``: the number and
+        size of the deleted files, and the numbers of orphans that stay because of their age or for a job. A
+        dry run adds ``paths``, at most 1,000, and ``refused``: why a run without ``dry_run`` would be
+        refused, or None.
     """
 
     template_fields: Sequence[str] = (

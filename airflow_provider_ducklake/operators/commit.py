@@ -1,4 +1,4 @@
-"""Commit what several tasks staged as one snapshot, and discard what nobody commits."""
+"""Commit what several tasks staged as one snapshot, and discard staged writes that are not committed."""
 
 from __future__ import annotations
 
@@ -29,19 +29,22 @@ if TYPE_CHECKING:
 class DuckLakeCommitOperator(DuckLakeOperator):
     """Commit what other tasks staged, to however many tables, as one snapshot or not at all, exactly once.
 
-    A retry of a task whose commit landed finds it. Where somebody committed what a staged write does not go
-    together with, nothing lands and everything stays staged.
+    A retry of a task that has committed finds its commit. If another commit conflicts with a staged write,
+    nothing is committed and everything stays staged.
 
-    :param staged: what tasks with ``stage_only=True`` returned, ``[orders.output, lines.output]``, or the
-        URIs in their ``staged``; the list of a mapped task counts as its elements. (templated)
-    :param on_clear: what becomes of the rows that the task committed before it was cleared, or before its run
-        was deleted and created again: ``replace`` takes them out in the snapshot that adds the new ones,
+    :param staged: the return values of tasks with ``stage_only=True``, such as ``[orders.output,
+        lines.output]``, or the URIs in their ``staged``; the output of a mapped task counts as its elements.
+        (templated)
+    :param on_clear: what happens to the rows that the task committed before it was cleared, or before its run
+        was deleted and created again: ``replace`` removes them in the snapshot that adds the new ones,
         ``append`` keeps them, ``skip`` keeps them and adds nothing. (templated)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: what the snapshot says of itself; default: the DAG's and the task's id. (templated)
+    :param commit_message: the commit message of the snapshot; default: the ids of the DAG and the task.
+        (templated)
     :return: ``{"tables": ["sales.orders", "sales.lines"], "snapshot_id": 43, "rows_added": 7,
-        "files_added": 2, "bytes_added": 1400, "already_committed": False}``; ``snapshot_id`` is None where
-        there were no rows. Where an earlier try had committed it is that try's, with files and bytes None.
+        "files_added": 2, "bytes_added": 1400, "already_committed": False}``; ``snapshot_id`` is None if there
+        were no rows. If an earlier try had committed, it is that try's snapshot, and files and bytes are
+        None.
     """
 
     template_fields: Sequence[str] = ("staged", "on_clear", *DuckLakeOperator.template_fields)
@@ -61,7 +64,7 @@ class DuckLakeCommitOperator(DuckLakeOperator):
 
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:
-        """Commit, or find that an earlier try did."""
+        """Commit, or return the commit of an earlier try."""
         from airflow_provider_ducklake.writes.staging.commit_staged import check_given  # noqa: PLC0415 - heavy
 
         check_given(self.staged)
@@ -81,14 +84,14 @@ class DuckLakeCommitOperator(DuckLakeOperator):
 
 
 class DuckLakeDiscardStagedOperator(DuckLakeOperator):
-    """Remove what tasks staged and nobody committed; made for ``as_teardown(setups=[…])``.
+    """Remove staged writes that nobody committed; made for ``as_teardown(setups=[…])``.
 
-    What was committed stays, whatever became of the task that committed it, so it can always run.
+    Committed writes stay, even if the task that committed them failed afterwards, so it can always run.
 
-    :param staged: what tasks with ``stage_only=True`` returned; tasks that failed or were skipped returned
-        nothing, and are passed over. (templated)
+    :param staged: the return values of tasks with ``stage_only=True``; tasks that failed or were skipped
+        returned nothing, and are ignored. (templated)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: accepted as by every operator, and unused: no snapshot is made. (templated)
+    :param commit_message: accepted as by every operator, but unused: no snapshot is made. (templated)
     :return: ``{"discarded": ["…/stage.json"]}``: the staged writes that were removed.
     """
 
@@ -101,7 +104,7 @@ class DuckLakeDiscardStagedOperator(DuckLakeOperator):
 
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
-        """Discard, and say what was."""
+        """Discard the staged writes and return those that were removed."""
         from airflow_provider_ducklake.writes.staging.staged import discard, uris_of_ended  # noqa: PLC0415 - heavy
 
         uris = uris_of_ended(self.staged)

@@ -22,20 +22,21 @@ if TYPE_CHECKING:
 
 
 class DuckLakeSparkCompactionOperator(DuckLakeSparkOperator):
-    """Make fewer files of a table's files. Readers see the same rows at every snapshot.
+    """Combine a table's files into fewer ones. Readers see the same rows at every snapshot.
 
-    What is complete is committed also where the job fails, or by the next try where the worker was killed.
+    Finished files are committed even if the job fails, or by the next try if the worker was killed.
 
     :param table: the table, as ``"schema.table"`` or ``("schema", "table")``. (templated)
-    :param target_file_size: how large files are to become: bytes, or a text as ``"256MB"``; default: the
+    :param target_file_size: the size of new files: bytes, or a string such as ``"256MB"``; default: the
         option of the lake. (templated)
-    :param max_input_files: take so many files at most, the oldest first. (templated)
-    :param max_output_files: make so many files at most. (templated)
-    :param commit_every: make a snapshot of so many files each; default: one of all. (templated)
-    :param sort: sort the rows within each new file by the table's sort keys, as DuckDB does; ``False`` leaves
-        them in their order, which is quicker. A table without sort keys is left so anyway.
-    :param zorder_by: up to eight columns by which rows that are near each other in all of them come near each
-        other within each new file, in place of the sort keys. (templated)
+    :param max_input_files: compact at most this many files, the oldest first. (templated)
+    :param max_output_files: create at most this many files. (templated)
+    :param commit_every: commit a snapshot after this many new files; default: one snapshot for all.
+        (templated)
+    :param sort: sort the rows within each new file by the table's sort keys, as DuckDB does; ``False`` keeps
+        their order, which is faster. It has no effect on a table without sort keys.
+    :param zorder_by: up to eight columns; rows that are close to each other in all of them are placed close
+        to each other within each new file, instead of sorting by the sort keys. (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -71,7 +72,7 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkOperator):
 
     @abstractmethod
     def rule(self) -> MergeRule | RewriteRule:
-        """Return which files are taken.
+        """Return the rule that selects files.
 
         Raises:
             InvalidInputError: an argument cannot be read.
@@ -88,7 +89,7 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkOperator):
         return {name: value for name, value in {**sizes, **counts}.items() if value is not None}
 
     def compaction(self) -> Compact:
-        """Return what is to be done.
+        """Return the verb to run.
 
         Raises:
             InvalidInputError: an argument cannot be read.
@@ -113,24 +114,24 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkOperator):
 
 
 class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkCompactionOperator):
-    """Make large files of small ones; every snapshot, row id and change feed stays what it was.
+    """Merge small files into large ones; every snapshot, row id and change feed stays the same.
 
-    Files next to each other with the same columns and partition become one, up to the table's
-    ``target_file_size``. A file of which rows were ever deleted is left to
-    ``DuckLakeSparkRewriteDataFilesOperator``. Old files are scheduled for deletion, not deleted. Inserts,
-    and deletes in other files, go on meanwhile; where rows of a file were deleted, the file that was made of
-    it is given up. What is complete is committed also where the job fails, or by the next try.
+    Adjacent files with the same columns and partition become one, up to the table's ``target_file_size``. A
+    file with deleted rows is left to ``DuckLakeSparkRewriteDataFilesOperator``. Old files are scheduled for
+    deletion, not deleted. Others can insert, and delete from other files, in the meantime; if rows of a file
+    are deleted, the file merged from it is discarded. Finished files are committed even if the job fails, or
+    by the next try.
 
     Takes what ``DuckLakeSparkCompactionOperator`` takes, and besides:
 
-    :param where: only files that may hold rows for which this is true, as ``"day < DATE '2026-01-01'"``.
+    :param where: only files that may hold rows for which this is true, such as ``"day < DATE '2026-01-01'"``.
         (templated)
     :param min_file_size: leave smaller files as they are. (templated)
     :param max_file_size: leave files of this size and larger as they are; default: the target. (templated)
     :param older_than: only files of snapshots before this time: an aware ``datetime`` or an ISO time with
         an offset. (templated)
     :return: ``{"table": "sales.orders", "snapshot_ids": [43], "files_compacted": 90, "files_created": 2,
-        "bytes_created": 900}``; no snapshots where there was nothing to do.
+        "bytes_created": 900}``; no snapshots if there was nothing to do.
     """
 
     template_fields: Sequence[str] = (
@@ -172,13 +173,13 @@ class DuckLakeSparkRewriteDataFilesOperator(DuckLakeSparkCompactionOperator):
     """Rewrite files that have lost many of their rows; older snapshots keep the old ones.
 
     Rows keep their ids, and the change feed does not show it. Files of one partition become one, up to the
-    table's ``target_file_size``, with the current columns. The old files go when the snapshots that have them
-    have expired. A file of which rows were deleted while the job ran is given up.
+    table's ``target_file_size``, with the current columns. The old files are removed once the snapshots that
+    need them have expired. If rows of a file are deleted while the job runs, its new file is discarded.
 
     Takes what ``DuckLakeSparkCompactionOperator`` takes, and besides:
 
-    :param delete_threshold: the share of deleted rows from which on a file is rewritten; 0 means any row.
-        Default: the option ``rewrite_delete_threshold`` of the table, which is 0.95 unless it was set.
+    :param delete_threshold: the fraction of deleted rows from which a file is rewritten; 0 means any deleted
+        row. Default: the option ``rewrite_delete_threshold`` of the table, which is 0.95 unless it was set.
         (templated)
     :return: as ``DuckLakeSparkMergeAdjacentFilesOperator``.
     """

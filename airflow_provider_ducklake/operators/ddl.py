@@ -26,15 +26,16 @@ class DuckLakeDDLOperator(DuckLakeOperator):
     CREATE, ALTER and DROP of schemas, tables and views, COMMENT ON and TRUNCATE, in DuckDB's SQL. Everything
     is read before anything is done, and an error names the statement and its place.
 
-    :param sql: the statements, with semicolons between them: a text, a list of texts, or the names of
-        ``.sql`` files. (templated)
-    :param create_lake: create the lake where the connection's database holds none, with the connection's data
+    :param sql: the statements, separated by semicolons: a string, a list of strings, or the names of ``.sql``
+        files. (templated)
+    :param create_lake: create the lake if the connection's database holds none, with the connection's data
         path; ``sql`` may then be left out. (templated)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: what the snapshot says of itself; default: the DAG's and the task's id. (templated)
-    :return: ``{"snapshot_id": 7, "statements": 3, "already_committed": False}``; ``snapshot_id`` is None
-        where the lake was as the statements want it already, ``already_committed`` is true where an earlier
-        try of the task had made the snapshot.
+    :param commit_message: the commit message of the snapshot; default: the ids of the DAG and the task.
+        (templated)
+    :return: ``{"snapshot_id": 7, "statements": 3, "already_committed": False}``; ``snapshot_id`` is None if
+        the lake already matched the statements; ``already_committed`` is true if an earlier try of the task
+        made the snapshot.
     """
 
     template_fields: Sequence[str] = ("sql", "create_lake", *DuckLakeOperator.template_fields)
@@ -56,7 +57,7 @@ class DuckLakeDDLOperator(DuckLakeOperator):
 
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run the statements, or find that an earlier try did."""
+        """Run the statements, or return the commit of an earlier try."""
         creates = parse_flag("create_lake", self.create_lake)
         statements = () if self.sql is None and creates else _parsed(self.sql)
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:

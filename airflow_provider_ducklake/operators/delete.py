@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 class DuckLakeSparkDeleteOperator(DuckLakeSparkOperator):
     """Delete the rows of a table for which a condition is true, as one snapshot.
 
-    No such row: no snapshot. Where the catalog's statistics tell that there is none, no Spark job runs
-    either.
+    Without such rows no snapshot is made. If the catalog's statistics already show that there are none, no
+    Spark job runs either.
 
-    Data files stay, and rows keep their row ids (merge-on-read). A task that was cleared runs again, on the
-    rows that are there by then.
+    Data files stay, and rows keep their row ids (merge-on-read). A cleared task runs again, on the current
+    rows.
 
     :param table: the table, as ``"schema.table"`` or ``("schema", "table")``. (templated)
-    :param where: a condition in Spark SQL on the table's columns, which may be called ``target.column``, too.
-        (templated, also from a ``.sql`` file)
-    :param engine: which engine writes new data files, as ``DuckLakeSparkInsertOperator``.
+    :param where: a Spark SQL condition on the table's columns, which may also be written as
+        ``target.column``. (templated, also from a ``.sql`` file)
+    :param engine: the engine that writes new data files; see ``DuckLakeSparkInsertOperator``.
     :param on_clear: see ``DuckLakeSparkOperator``. (templated)
     :return: ``{"table": "sales.orders", "snapshot_id": 43, "read_snapshot_id": 42, "rows_deleted": 3,
         "rows_updated": 0, "rows_inserted": 0, "files_added": 0, "bytes_added": 0, "delete_files_added": 1,
-        "already_committed": False}``; ``snapshot_id`` is None where nothing was hit. Where an earlier try had
-        committed it is that try's, and the numbers are None.
+        "already_committed": False}``; ``snapshot_id`` is None if no row matched. If an earlier try had
+        committed, it is that try's snapshot, and the numbers are None.
     """
 
     template_fields: Sequence[str] = ("where", "table", "on_clear", *DuckLakeSparkOperator.template_fields)
@@ -60,7 +60,7 @@ class DuckLakeSparkDeleteOperator(DuckLakeSparkOperator):
         self.on_clear = on_clear
 
     def verb(self, identity: CommitIdentity) -> Delete:  # noqa: ARG002 - of no use here
-        """Return what is to be done."""
+        """Return the verb to run."""
         from airflow_provider_ducklake.writes.delete import Delete  # noqa: PLC0415 - heavy
 
         return Delete(self.table, self.where, self.engine)

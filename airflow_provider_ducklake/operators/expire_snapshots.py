@@ -1,4 +1,4 @@
-"""Forget old snapshots of a lake."""
+"""Expire old snapshots of a lake."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
 
 
 class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
-    """Expire snapshots of a lake: nobody can read the lake as of them any more.
+    """Expire snapshots of a lake, which can then no longer be read.
 
     Files that only expired snapshots used are scheduled for deletion, not deleted. The newest snapshot
-    always stays. ``older_than`` and ``versions`` exclude each other; without them and ``keep_last`` the
-    lake's option ``expire_older_than`` counts.
+    always stays. ``older_than`` and ``versions`` cannot be combined; without them and ``keep_last``, the
+    lake's option ``expire_older_than`` applies.
 
-    :param older_than: expire what is older: a ``timedelta``, a text such as ``"7 days"``, an aware
-        ``datetime``, or an ISO time with an offset. (templated)
+    :param older_than: expire snapshots older than this: a ``timedelta``, a string such as ``"7 days"``, an
+        aware ``datetime``, or an ISO time with an offset. (templated)
     :param versions: expire exactly these snapshot ids. (templated)
     :param keep_last: never expire the newest N snapshots; alone, expire all the others. (templated)
     :param keep: never expire these snapshot ids. (templated)
-    :param keep_author: never expire snapshots whose author matches this pattern, as ``"release-*"``.
+    :param keep_author: never expire snapshots whose author matches this pattern, such as ``"release-*"``.
         (templated)
     :param keep_message: never expire snapshots whose commit message matches this pattern. (templated)
-    :param min_retention: what is younger is not expired: an interval; to be asked for it is an error.
-        Default: 24 hours where an age decides, else none. (templated)
-    :param dry_run: find out what would be expired, and change nothing. (templated as ``is_dry_run``)
+    :param min_retention: an interval; younger snapshots are not expired, and asking for them is an error.
+        Default: 24 hours if snapshots are chosen by age, otherwise none. (templated)
+    :param dry_run: only report what would be expired, and change nothing. (templated as ``is_dry_run``)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: accepted as by every operator, and unused: expiring makes no snapshot. (templated)
+    :param commit_message: accepted as by every operator, but unused: no snapshot is made. (templated)
     :return: ``{"snapshot_ids": [1, 2], "data_files": 3, "delete_files": 0, "tables": 0, "bytes": 4096,
         "dry_run": False}``: the expired snapshots, the files scheduled for deletion and their size, and the
-        number of dropped tables that no snapshot knows any more.
+        number of dropped tables that no snapshot contains any more.
     """
 
     template_fields: Sequence[str] = (

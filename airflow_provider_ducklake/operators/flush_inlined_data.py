@@ -1,4 +1,4 @@
-"""Flush rows that lie in the catalog of a lake to Parquet files."""
+"""Flush inlined data of a lake to Parquet files."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 
 
 class DuckLakeSparkFlushInlinedDataOperator(DuckLakeSparkOperator):
-    """Move rows and deletes that small writes left in the catalog into Parquet files, as one snapshot.
+    """Move inlined rows and inlined deletes from the catalog to Parquet files, as one snapshot.
 
-    No reader sees a difference, at any snapshot, and the change feed does not show it. What others insert
-    meanwhile stays in the catalog. A task that is tried again flushes what is left: what landed is gone from
-    the catalog.
+    Readers see no difference at any snapshot, and the change feed does not show it. Rows that others insert
+    in the meantime stay in the catalog. A retry flushes what is left.
 
     It needs no cluster: the rows come from the catalog's database, which only the worker reaches, so it
-    writes the files itself, in little memory. The arguments of ``SparkSubmitOperator`` are taken, as by all
-    operators of this name, so that they may stand in ``default_args``; no Spark job is submitted.
+    writes the files itself, in little memory. It accepts the arguments of ``SparkSubmitOperator``, as all
+    ``DuckLakeSpark…`` operators do, so that they may be in ``default_args``; no Spark job is submitted.
 
-    :param table: the table, as ``"schema.table"`` or ``("schema", "table")``; default: all tables that have
-        rows or deletes in the catalog, but those whose option ``auto_compact`` is off. (templated)
+    :param table: the table, as ``"schema.table"`` or ``("schema", "table")``; default: all tables with
+        inlined rows or deletes, except those whose option ``auto_compact`` is off. (templated)
     :param schema: all such tables of this schema. (templated)
-    :param min_rows: leave tables alone that have fewer rows and deletes in the catalog. (templated)
-    :param dry_run: find out what would be flushed, and change nothing. (templated as ``is_dry_run``)
+    :param min_rows: skip tables with fewer inlined rows and deletes. (templated)
+    :param dry_run: only report what would be flushed, and change nothing. (templated as ``is_dry_run``)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: what the snapshot says of itself; default: the DAG's and the task's id. (templated)
+    :param commit_message: the commit message of the snapshot; default: the ids of the DAG and the task.
+        (templated)
     :return: ``{"snapshot_id": 43, "rows_flushed": 90, "rows_ended": 4, "deletes_flushed": 2,
         "files_added": 1, "delete_files_added": 2, "bytes_added": 900, "tables": {"sales.orders": {…}},
-        "dry_run": False}``: in all, and of each table by the same names. ``rows_ended`` are those of the rows
-        that only older snapshots have, ``deletes_flushed`` were of rows in data files. ``snapshot_id`` is
-        None where there was nothing to do.
+        "dry_run": False}``: in total, and by the same names for each table. ``rows_ended`` counts the flushed
+        rows that only older snapshots have, and ``deletes_flushed`` deletes of rows in data files.
+        ``snapshot_id`` is None if there was nothing to do.
     """
 
     template_fields: Sequence[str] = (
@@ -67,7 +67,7 @@ class DuckLakeSparkFlushInlinedDataOperator(DuckLakeSparkOperator):
         self.is_dry_run = dry_run  # "dry_run" is a method of every operator
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:  # noqa: ARG002
-        """Flush, and say what was."""
+        """Flush, and return what was flushed."""
         min_rows = parse_min_rows(self.min_rows)
         dry_run = parse_flag("dry_run", self.is_dry_run)
         found = lake.flush_inlined_data(
@@ -115,7 +115,7 @@ def _summary(found: Sequence[FlushResult], *, dry_run: bool) -> dict[str, Any]:
 
 
 def parse_min_rows(value: object) -> int:
-    """Return a number of rows, which a template makes a text of.
+    """Return a number of rows, which a template renders as a string.
 
     Raises:
         InvalidInputError: it is not a whole number.

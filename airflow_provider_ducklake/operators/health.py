@@ -1,4 +1,4 @@
-"""Say what a lake's files and deletes are like, and fail where that is out of bounds."""
+"""Report the health of a lake's tables, and fail if it is out of bounds."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ _BANDS = ("under_1_mib", "under_16_mib", "under_128_mib", "under_512_mib", "from
 
 
 class DuckLakeTableHealthOperator(DuckLakeOperator):
-    """Look at the numbers of tables: files by size, deletes, rows in the catalog; of the lake: snapshots.
+    """Report numbers of tables (files by size, deletes, inlined rows) and of the lake (snapshots).
 
-    They come from the catalog alone. Each goes to Airflow's metrics as the gauge ``ducklake.<number>``, with
-    the tags ``conn_id`` and ``table``, and all are handed on.
+    They come from the catalog alone. Each is sent to Airflow's metrics as the gauge ``ducklake.<number>``
+    with the tags ``conn_id`` and ``table``, and all are returned.
 
     :param tables: names of the tables; default: all. (templated)
-    :param fail_above: the most that a number may be, as ``{"delete_ratio": 0.3, "under_1_mib": 1000}``; the
-        task fails for good where a table, or the lake, has more. (templated)
+    :param fail_above: upper bounds of numbers, such as ``{"delete_ratio": 0.3, "under_1_mib": 1000}``; the
+        task fails without retries if a table, or the lake, exceeds one. (templated)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: accepted as by every operator, and unused. (templated)
+    :param commit_message: accepted as by every operator, but unused. (templated)
     :return: ``{"snapshot_id": 43, "snapshot_count": 40, "oldest_snapshot_time": "2026-11-01T00:00:00+00:00",
         "scheduled_file_count": 2, "tables": [{"name": "sales.orders", "file_count": 7, "file_size_bytes":
         4096, "files_by_size": {"under_1_mib": 7, ...}, "record_count": 100, "delete_file_count": 1,
         "delete_file_size_bytes": 900, "deleted_row_count": 5, "delete_ratio": 0.05, "inlined_row_count": 3,
-        "inlined_delete_count": 0}]}``. A task that fails hands it on as well, under the key ``health``.
+        "inlined_delete_count": 0}]}``. A task that fails also pushes it to XCom, under the key ``health``.
     """
 
     template_fields: Sequence[str] = ("tables", "fail_above", *DuckLakeOperator.template_fields)
@@ -67,7 +67,7 @@ class DuckLakeTableHealthOperator(DuckLakeOperator):
 
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:
-        """Look, tell the metrics, and judge."""
+        """Collect the numbers, send them to the metrics, and fail if one exceeds its bound."""
         limits = _limits(self.fail_above)
         with closing(DuckLakeHook(self.ducklake_conn_id).lake()) as lake:
             health = lake.table_health(self._names(lake)).as_json()

@@ -27,39 +27,40 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
     """Insert the rows of a source into a table, or create the table from them, as one snapshot.
 
     Exactly one of ``source``, ``sql`` and ``transform`` says where the rows come from. Columns are matched by
-    name; what is missing, too many or of another type is listed in one error before anything is written. No
-    rows: no file and no snapshot (a table to be created appears, empty; one to be overwritten gets empty).
+    name; one error lists all missing and unexpected columns and differing types before anything is written.
+    Without rows there is no file and no snapshot (but ``create_table`` creates an empty table, and
+    ``mode="overwrite"`` empties the table).
 
     :param table: the table, as ``"schema.table"`` or ``("schema", "table")``. (templated)
-    :param source: a path (its suffix says the format; Parquet without one), or
-        ``{"format": "csv", "path": "…", "options": {…}}`` with format parquet, csv, json, orc or jdbc. A jdbc
-        source names an Airflow connection as ``conn_id``. (templated)
+    :param source: a path (its suffix gives the format; Parquet without one), or ``{"format": "csv", "path":
+        "…", "options": {…}}`` with format parquet, csv, json, orc or jdbc. A jdbc source names an Airflow
+        connection as ``conn_id``. (templated)
     :param sql: a Spark SQL query that sees each of ``sources`` as a view of that name. (templated, also from
         a ``.sql`` file)
     :param transform: ``"module:function"``; called as ``f(spark, sources)`` with a ``dict`` of DataFrames, it
-        returns the rows. Its module comes along in ``py_files``. (templated)
+        returns the rows. Its module is sent in ``py_files``. (templated)
     :param sources: what ``sql`` or ``transform`` work on: ``{"name": path or {…}}``. (templated)
-    :param create_table: create the table where it does not exist, with the rows' columns; both appear in one
-        snapshot.
-    :param partition_by: partitioning of a table to be created: ``["region", "year(day)", "bucket(16, id)"]``;
-        one that exists keeps its own. (templated)
-    :param mode: ``append``; ``overwrite``: in place of all rows; ``overwrite_partitions``: in place of the
-        rows of those partitions that the new rows are in. Where somebody else changed its rows meanwhile,
+    :param create_table: create the table if it does not exist, with the rows' columns, in the same snapshot
+        as the rows.
+    :param partition_by: partition keys of a table that is created: ``["region", "year(day)", "bucket(16,
+        id)"]``; an existing table keeps its own. (templated)
+    :param mode: ``append``; ``overwrite``: replace all rows; ``overwrite_partitions``: replace all rows of
+        the partitions that the new rows belong to. If someone else changes the table's rows in the meantime,
         overwriting is a conflict, and the retry plans again. (templated)
-    :param overwrite_where: in place of the rows for which a condition such as ``"day = '2026-01-31'"`` is
-        true; the new rows have to satisfy it. (templated)
+    :param overwrite_where: replace the rows for which a condition such as ``"day = '2026-01-31'"`` is true;
+        the new rows must satisfy it, too. (templated)
     :param schema_evolution: ``strict``; ``add_columns``: columns and fields that the table lacks are added,
-        in the same snapshot, and those that the rows lack get their default; ``add_and_widen``: types become
-        wider, too, where the rows' do not fit. (templated)
-    :param zorder_by: up to eight columns by which rows that are near each other in all of them come into the
-        same files, instead of by the table's sort keys; the job reads the source three times. (templated)
+        in the same snapshot, and those that the rows lack get their default; ``add_and_widen``: column types
+        are also widened if the rows' types do not fit. (templated)
+    :param zorder_by: up to eight columns; rows that are close to each other in all of them go into the same
+        files, instead of sorting by the table's sort keys; the job reads the source three times. (templated)
     :param engine: ``auto``, ``native`` (Spark's Parquet writer) or ``arrow`` (for lists, maps, uuids, …).
     :param on_clear: see ``DuckLakeSparkOperator``. (templated)
     :param stage_only: leave the commit to a ``DuckLakeCommitOperator``; see ``DuckLakeSparkOperator``.
     :return: ``{"table": "sales.orders", "snapshot_id": 43, "rows_added": 3, "files_added": 1,
-        "bytes_added": 700, "already_committed": False}``; ``snapshot_id`` is None where nothing was
-        committed. Where an earlier try had committed it is that try's, with files and bytes None. With
-        ``stage_only`` another dict, see ``DuckLakeSparkOperator``.
+        "bytes_added": 700, "already_committed": False}``; ``snapshot_id`` is None if nothing was committed.
+        If an earlier try had committed, it is that try's snapshot, and files and bytes are None. With
+        ``stage_only``, a different dict is returned; see ``DuckLakeSparkOperator``.
     """
 
     template_fields: Sequence[str] = (
@@ -132,7 +133,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         )
 
     def verb(self, identity: CommitIdentity) -> Insert:  # noqa: ARG002 - of no use here
-        """Return what is to be done."""
+        """Return the verb to run."""
         from airflow_provider_ducklake.writes.insert import Insert  # noqa: PLC0415 - heavy
 
         return Insert(

@@ -78,31 +78,31 @@ def ducklake_maintenance(
 ) -> TaskGroup:
     """Return a task group that maintains a lake: flush, expire, merge, rewrite, clean up, delete orphans.
 
-    Steps that work on tables look first which tables need it, and have a mapped task for each; where none
-    does, the step is skipped. A step, or a table, that fails does not keep the others; the last task
-    (``report``) fails then, and names them. The first (``before``) and the last give the numbers of the
-    tables to the metrics and as XCom, as ``DuckLakeTableHealthOperator`` does.
+    Steps that work on tables first find out which tables need them, and run a mapped task for each; if no
+    table does, the step is skipped. If a step or a table fails, the others still run; the last task
+    (``report``) then fails and names them. The first task (``before``) and the last one send the numbers of
+    the tables to the metrics and to XCom, as ``DuckLakeTableHealthOperator`` does.
 
     :param group_id: the id of the group.
-    What is not given is left to the DAG's ``default_args``, as for any task.
+    Arguments that are not given come from the DAG's ``default_args``, as for any task.
 
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param tables: the tables that are flushed, merged and rewritten; default: all but those whose option
-        ``auto_compact`` is off. The other steps concern the lake. (templated)
-    :param steps: which steps, if not all: of ``flush``, ``expire``, ``merge``, ``rewrite``, ``clean_up``,
-        ``orphans``; they run in this order.
-    :param arguments: what the operators of the steps are given besides, by the step, as
-        ``{"expire": {"older_than": "7 days"}, "merge": {"max_file_size": "64MB"}}``. Without any, ages and
-        thresholds are those of the lake's options.
-    :param spark: what all Spark operators are given, as ``{"spark_conn_id": "cluster", "conf": {…}}``.
-    :param min_inlined_rows: flush tables that have so many rows and deletes in the catalog, or more.
-    :param min_files: merge where so many files, or more, would become fewer.
-    :param max_tables_at_once: how many mapped tasks of a step run at a time in one run of the DAG.
+    :param tables: the tables that are flushed, merged and rewritten; default: all except those whose option
+        ``auto_compact`` is off. The other steps work on the whole lake. (templated)
+    :param steps: the steps to run, if not all: from ``flush``, ``expire``, ``merge``, ``rewrite``,
+        ``clean_up``, ``orphans``; they run in this order.
+    :param arguments: additional arguments for the operators of each step, such as ``{"expire": {"older_than":
+        "7 days"}, "merge": {"max_file_size": "64MB"}}``. Without any, ages and thresholds are those of the
+        lake's options.
+    :param spark: arguments for all Spark operators, such as ``{"spark_conn_id": "cluster", "conf": {…}}``.
+    :param min_inlined_rows: flush tables with at least this many inlined rows and deletes.
+    :param min_files: merge tables in which at least this many files would be merged.
+    :param max_tables_at_once: how many mapped tasks of a step run at the same time in one DAG run.
     :param fail_above: numbers beyond which ``report`` fails, as ``DuckLakeTableHealthOperator``. (templated)
-    :param dry_run: only look and log: nothing is written, expired or deleted. (templated)
+    :param dry_run: only log what would be done: nothing is written, expired or deleted. (templated)
 
     Raises:
-        InvalidInputError: no such step, or arguments of one that is left out.
+        InvalidInputError: a step is unknown, or arguments are given for a step that is left out.
     """
     chosen = [parse_word("steps", step, MaintenanceStep) for step in steps]
     arguments = arguments or {}
@@ -202,7 +202,7 @@ _OF_THE_PLAN = {"table", "schema", "dry_run"}  # which tables, and whether at al
 
 
 class DuckLakeMaintenanceExpireOperator(DuckLakeExpireSnapshotsOperator):
-    """Expire snapshots as ``DuckLakeExpireSnapshotsOperator``; skipped where nothing says which.
+    """Expire snapshots as ``DuckLakeExpireSnapshotsOperator`` does; skipped if nothing says which.
 
     Neither an argument nor the lake's option ``expire_older_than`` does.
     """
@@ -221,17 +221,17 @@ class DuckLakeMaintenanceExpireOperator(DuckLakeExpireSnapshotsOperator):
 
 
 class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
-    """Look which tables a step of the maintenance has something to do for. Nothing is changed.
+    """Find the tables that a maintenance step has something to do for. Nothing is changed.
 
-    A table that cannot be looked at is handed on, for its own task to fail.
+    A table that cannot be inspected is returned, too, so that its own task fails.
 
     :param step: ``flush``, ``merge`` or ``rewrite``.
     :param tables: the tables to look at; default: all but those whose option ``auto_compact`` is off.
         (templated)
-    :param least: from how many rows (flush) or files on it is worth it.
-    :param arguments: those of the step's operator; its others are taken from ``default_args``. (templated)
-    :param dry_run: hand on nothing: what would be done is in the log. (templated as ``is_dry_run``)
-    :return: the names of the tables, as ``["sales.orders"]``.
+    :param least: the number of rows (flush) or files from which a table is included.
+    :param arguments: arguments of the step's operator; the others come from ``default_args``. (templated)
+    :param dry_run: return nothing; the log says what would be done. (templated as ``is_dry_run``)
+    :return: the names of the tables, such as ``["sales.orders"]``.
     """
 
     template_fields: Sequence[str] = ("tables", "arguments", "is_dry_run", *DuckLakeOperator.template_fields)
@@ -322,7 +322,7 @@ class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
 
 
 class DuckLakeMaintenanceHealthOperator(DuckLakeTableHealthOperator):
-    """Look at the numbers of the tables that there are; for one that is missing, its own tasks fail."""
+    """Report the numbers of the existing tables; the tasks of a missing table fail on their own."""
 
     def _names(self, lake: Lake) -> list[str] | None:
         names, missing = _known(lake, table_names(self.tables))
@@ -332,11 +332,11 @@ class DuckLakeMaintenanceHealthOperator(DuckLakeTableHealthOperator):
 
 
 class DuckLakeMaintenanceReportOperator(DuckLakeMaintenanceHealthOperator):
-    """Say what the tables are like after a group of maintenance, and fail if a task of it has failed.
+    """Report the health of the tables after a maintenance group, and fail if one of its tasks has failed.
 
     :param group: the id of the task group.
 
-    The others are those of ``DuckLakeTableHealthOperator``.
+    The other parameters are those of ``DuckLakeTableHealthOperator``.
     """
 
     def __init__(self, *, group: str, **kwargs: Any) -> None:  # noqa: ANN401 - the parent's

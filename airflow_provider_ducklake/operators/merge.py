@@ -30,37 +30,37 @@ if TYPE_CHECKING:
 class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
     """Merge a source into a table: update, delete and insert rows as one snapshot.
 
-    SQL's ``MERGE``: of the clauses for a row the first whose condition is true applies. A row of the table
-    that several rows of the source would change is an error, which names some of them. NULL matches nothing.
-    The source is read once. Rows that change keep their row ids.
+    This is SQL's ``MERGE``: the first clause for a row whose condition is true applies. If several rows of
+    the source would change the same row of the table, the task fails with an error that names some of them.
+    NULL matches nothing. The source is read once. Changed rows keep their row ids.
 
     Exactly one of ``source``, ``sql``, ``transform`` and ``source_table`` says where the rows come from; the
-    first three as in ``DuckLakeSparkInsertOperator``, with ``sources``.
+    first three, and ``sources``, work as in ``DuckLakeSparkInsertOperator``.
 
-    Data files stay, and rows keep their row ids (merge-on-read). A task that was cleared runs again, on the
-    rows that are there by then.
+    Data files stay, and rows keep their row ids (merge-on-read). A cleared task runs again, on the current
+    rows.
 
     :param table: the table, as ``"schema.table"`` or ``("schema", "table")``. (templated)
-    :param on: when rows match, in Spark SQL: ``"target.id = source.id"``; or a list of columns that both
-        have, and that are to be equal. (templated)
+    :param on: the match condition in Spark SQL, such as ``"target.id = source.id"``, or a list of columns
+        that both have and that must be equal. (templated)
     :param source: a path or ``{"format": …, "path": …, "options": {…}}``. (templated)
     :param sql: a Spark SQL query over ``sources``. (templated, also from a ``.sql`` file)
     :param transform: ``"module:function"``, called as ``f(spark, sources)``. (templated)
     :param sources: what ``sql`` or ``transform`` work on: ``{"name": path or {…}}``. (templated)
-    :param source_table: a table of the lake or a view in Spark's dialect, as of the snapshot that the target
-        is read at. (templated)
+    :param source_table: a table of the lake or a view in Spark's dialect, read at the same snapshot as the
+        target. (templated)
     :param when_matched: clauses for rows that match: ``{"condition": "…", "update": {"column":
         "expression"}}``, ``"update": "*"`` for all columns from those of the source with their names, or
-        ``"delete": True``. Without a condition it is for all that are left. (templated)
-    :param when_not_matched: clauses for rows of the source that match none: ``{"insert": {"column":
+        ``"delete": True``. A clause without a condition applies to all remaining rows. (templated)
+    :param when_not_matched: clauses for rows of the source that match no row: ``{"insert": {"column":
         "expression"}}`` or ``"insert": "*"``. Columns that are not named get their defaults. (templated)
-    :param when_not_matched_by_source: clauses for rows of the table that no row of the source matches, as
-        ``when_matched``. With one all of the table is read. (templated)
+    :param when_not_matched_by_source: clauses for rows of the table that no row of the source matches, as in
+        ``when_matched``. With such a clause, the whole table is read. (templated)
     :param update_all: short for ``when_matched=[{"update": "*"}]``.
     :param insert_all: short for ``when_not_matched=[{"insert": "*"}]``.
-    :param target_alias: what expressions call the table.
-    :param source_alias: what they call the source.
-    :param engine: which engine writes new data files, as ``DuckLakeSparkInsertOperator``.
+    :param target_alias: the name of the table in expressions.
+    :param source_alias: the name of the source in expressions.
+    :param engine: the engine that writes new data files; see ``DuckLakeSparkInsertOperator``.
     :param on_clear: see ``DuckLakeSparkOperator``. (templated)
     :return: as ``DuckLakeSparkDeleteOperator``.
     """
@@ -129,7 +129,7 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
         return GivenRows(self.source, self.sql, self.transform, self.sources)
 
     def verb(self, identity: CommitIdentity) -> Merge:  # noqa: ARG002 - of no use here
-        """Return what is to be done."""
+        """Return the verb to run."""
         from airflow_provider_ducklake.writes.merge import Merge  # noqa: PLC0415 - heavy
 
         return Merge(

@@ -1,4 +1,4 @@
-"""Bring the catalog of a lake to DuckLake 1.0."""
+"""Migrate the catalog of a lake to DuckLake 1.0."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class DuckLakeMigrateOperator(DuckLakeOperator):
-    """Bring a catalog of DuckLake 0.1, 0.2, 0.3 or 0.4 to 1.0, in place; every snapshot reads as before.
+    """Migrate a catalog of DuckLake 0.1, 0.2, 0.3 or 0.4 to 1.0 in place; every snapshot reads as before.
 
-    Stop all clients of the old version first. A catalog that has 1.0 already is left alone. A task that was
-    killed is run again: it finishes what is left to do.
+    Stop all clients of the old version first. A catalog that already has version 1.0 is not changed. Run a
+    task that was killed again: it finishes what is left to do.
 
-    :param dry_run: print the steps, and change nothing. (templated as ``is_dry_run``)
-    :param backup: copy a catalog that is a file (SQLite, DuckDB) beside itself first. (templated)
+    :param dry_run: only report the steps, and change nothing. (templated as ``is_dry_run``)
+    :param backup: first copy a catalog file (SQLite, DuckDB) in its own directory. (templated)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: accepted as by every operator, and unused: migrating makes no snapshot. (templated)
+    :param commit_message: accepted as by every operator, but unused: no snapshot is made. (templated)
     :return: ``{"from_version": "0.3", "to_version": "1.0", "steps": ["…"], "files": 2, "bytes": 4096,
-        "backup": "/data/lake.sqlite.0.3.20261122T013000000000Z.backup", "dry_run": False}``: the merged files
-        and chains of delete files that were rewritten and the size of what was read for that; no steps
-        where there was nothing to do.
+        "backup": "/data/lake.sqlite.0.3.20261122T013000000000Z.backup", "dry_run": False}``: the number of
+        merged files and chains of delete files that were rewritten, and the bytes read for that; no steps if
+        there was nothing to do.
     """
 
     template_fields: Sequence[str] = ("is_dry_run", "backup", *DuckLakeOperator.template_fields)
@@ -48,7 +48,7 @@ class DuckLakeMigrateOperator(DuckLakeOperator):
 
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
-        """Migrate, and say what was done."""
+        """Migrate, and return what was done."""
         arguments = {
             "dry_run": parse_flag("dry_run", self.is_dry_run),
             "backup": parse_flag("backup", self.backup),

@@ -1,4 +1,4 @@
-"""Make tables what they were at an older snapshot."""
+"""Restore tables to an older snapshot."""
 
 from __future__ import annotations
 
@@ -29,26 +29,27 @@ if TYPE_CHECKING:
 
 
 class DuckLakeRestoreTableOperator(DuckLakeOperator):
-    """Make a table, all of a schema or the whole lake what it was at an older snapshot, as one new snapshot.
+    """Restore a table, a schema or the whole lake to an older snapshot, as one new snapshot.
 
-    Rows with their ids, columns, names, partition and sort keys, defaults and comments come back; what came
-    since goes from the newest snapshot, and all older ones stay as they are. Files that ended since are
-    copied, by the store itself where it can. A table whose schema was dropped comes back as a new one. A
-    table that is changed meanwhile fails the task, and its retry plans again.
+    Rows with their row ids, columns, names, partition and sort keys, defaults and comments are restored.
+    Everything added since is missing from the new snapshot; all older snapshots stay as they are. Files that
+    have ended since are copied, by the object store itself if it can. A table whose schema was dropped is
+    restored as a new table. If a table is changed in the meantime, the task fails, and its retry plans again.
 
-    :param table: the table, by its name then or now. (templated)
-    :param schema: in place of ``table``: all tables, views and macros of a schema; those made since are
-        dropped, dropped ones come back. (templated)
-    :param whole_lake: in place of both: all schemas. (templated)
+    :param table: the table, by its current name or its name at that snapshot. (templated)
+    :param schema: instead of ``table``: all tables, views and macros of a schema; those created since are
+        dropped, and dropped ones are restored. (templated)
+    :param whole_lake: instead of both: all schemas. (templated)
     :param at: the snapshot: its id, an aware ``datetime``, or an ISO time with an offset. (templated)
-    :param dry_run: find out what would be done, and change nothing. (templated as ``is_dry_run``)
+    :param dry_run: only report what would be done, and change nothing. (templated as ``is_dry_run``)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: what the snapshot says of itself; default: the DAG's and the task's id. (templated)
+    :param commit_message: the commit message of the snapshot; default: the ids of the DAG and the task.
+        (templated)
     :return: ``{"snapshot_id": 43, "as_of": 41, "tables": [{"name": "sales.orders", "fate": "changed",
         "files_kept": 7, "files_ended": 1, "files_shortened": 0, "files_copied": 2, "bytes_copied": 4096,
         "files_rewritten": 0, "bytes_read": 0, "rows_returned": 900, "inlined_returned": 0,
         "inlined_ended": 3, "definition": ["column price comes back"]}], "objects": [], "dry_run": False,
-        "already_committed": False}``; ``snapshot_id`` is None where all is as it was already.
+        "already_committed": False}``; ``snapshot_id`` is None if there was nothing to restore.
     """
 
     template_fields: Sequence[str] = (
@@ -79,7 +80,7 @@ class DuckLakeRestoreTableOperator(DuckLakeOperator):
 
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:
-        """Restore, or find that an earlier try did."""
+        """Restore, or return the commit of an earlier try."""
         at = parse_at(self.at)
         if at is None:
             raise InvalidInputError("at is empty. Give a snapshot id or an aware datetime.")

@@ -1,4 +1,4 @@
-"""What the operators that run a Spark job have in common: their arguments, and one way to run a verb."""
+"""The common part of operators that run a Spark job: their arguments, and one way to run a verb."""
 
 from __future__ import annotations
 
@@ -30,25 +30,26 @@ if TYPE_CHECKING:
 class DuckLakeSparkOperator(SparkSubmitOperator):
     """Plan on the lake, have a Spark job write files, and commit them.
 
-    Takes every argument of ``SparkSubmitOperator`` under its name, and passes it on. Two are the operator's
-    own: ``application_args`` belong to the job, and ``durable`` is always off, as each try writes files of
-    its own and must not wait for the job of another.
+    Accepts every argument of ``SparkSubmitOperator`` and passes it on, with two exceptions:
+    ``application_args`` are set by the operator, and ``durable`` is always off, because each try writes its
+    own files and must not wait for the job of another try.
 
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param spark_conn_id: the connection of the Spark cluster; ``conn_id`` means the same.
-    :param commit_message: what the snapshot says of itself; default: the DAG's and the task's id. (templated)
-    :param application: another file to submit instead of the provider's own launcher, as
+    :param commit_message: the commit message of the snapshot; default: the ids of the DAG and the task.
+        (templated)
+    :param application: the file to submit instead of the provider's own launcher, such as
         ``local:///opt/ducklake/main.py`` inside an image. (templated)
 
-    Operators that commit one snapshot for a task, exactly once, take besides:
+    Operators that commit one snapshot per task, exactly once, also take:
 
-    :param on_clear: what becomes of the rows that the task committed before a person cleared it, or before
-        its run was deleted and recreated: ``replace`` takes them out in the snapshot that adds the new ones,
+    :param on_clear: what happens to the rows that the task committed before it was cleared, or before its run
+        was deleted and created again: ``replace`` removes them in the snapshot that adds the new ones,
         ``append`` keeps them, ``skip`` keeps them and adds nothing. (templated)
-    :param stage_only: of inserts only: write the files and leave their commit to a
-        ``DuckLakeCommitOperator``, which takes what this task returns: ``{"staged": "…/stage.json", "table":
-        "sales.orders", "rows_staged": 3, "files_staged": 1, "bytes_staged": 700}``. The other's
-        ``commit_message`` and ``on_clear`` count.
+    :param stage_only: for inserts only: write the files and leave the commit to a ``DuckLakeCommitOperator``,
+        which takes the return value of this task: ``{"staged": "…/stage.json", "table": "sales.orders",
+        "rows_staged": 3, "files_staged": 1, "bytes_staged": 700}``. The ``commit_message`` and ``on_clear``
+        of that operator apply.
     """
 
     template_fields: Sequence[str] = (
@@ -102,7 +103,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
 
     @abstractmethod
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
-        """Do the operator's work and return what the task hands on."""
+        """Do the operator's work and return the task's return value."""
 
     def submitter(self, context: Context) -> Submitter:
         """Return how this operator's jobs get to Spark."""
@@ -111,11 +112,11 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         )
 
     def commit_info(self, identity: CommitIdentity) -> CommitInfo:
-        """Return what the task's snapshots say of themselves."""
+        """Return the author, message and extra info of the task's snapshots."""
         return CommitInfo("airflow", self.commit_message or identity.message, identity.extra)
 
     def verb(self, identity: CommitIdentity) -> Verb:
-        """Return what an operator whose commit is made once wants done."""
+        """Return the verb of an operator that commits exactly once."""
         raise NotImplementedError
 
     def run_once(

@@ -1,4 +1,4 @@
-"""Run Spark SQL over tables of a lake, and put its results into tables of the lake."""
+"""Run Spark SQL over tables of a lake, and write its results to tables of the lake."""
 
 from __future__ import annotations
 
@@ -23,33 +23,34 @@ if TYPE_CHECKING:
 
 
 class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
-    """Run Spark SQL over lake tables as of one snapshot; all results become one snapshot, or none does.
+    """Run Spark SQL over lake tables at one snapshot; all results become one snapshot, or none does.
 
-    ``sql`` is made of ``INSERT INTO``, ``INSERT OVERWRITE``, ``CREATE TABLE … AS``, ``CREATE OR REPLACE TABLE
-    … AS`` and, for queries that several of them share, ``CREATE TEMPORARY VIEW``. Tables are named
+    ``sql`` consists of ``INSERT INTO``, ``INSERT OVERWRITE``, ``CREATE TABLE … AS``, ``CREATE OR REPLACE
+    TABLE … AS`` and, for queries that several of them share, ``CREATE TEMPORARY VIEW``. Tables are named
     ``schema.table``. As in Spark, rows go to columns by position, with ``BY NAME`` by name.
 
-    With ``incremental`` the query sees, in place of the tables, only the changes since this consumer's last
+    With ``incremental`` the query sees, instead of the tables, only the changes since this consumer's last
     run: their rows with the columns ``snapshot_id``, ``rowid`` and ``change_type`` (``insert``, ``delete``,
     ``update_preimage``, ``update_postimage``) before their own. The first run sees all rows as inserts. The
-    mark moves in the transaction that commits the results.
+    consumer's position is stored in the transaction that commits the results.
 
-    :param sql: one or more statements, in one text or a list. (templated, also from a ``.sql`` file)
+    :param sql: one or more statements, in one string or a list. (templated, also from a ``.sql`` file)
     :param transform: ``"module:function"`` instead of ``sql``; called as ``f(spark, lake_table)``, where
         ``lake_table("sales.orders")`` is the DataFrame of one of ``tables``. It returns a DataFrame, or
-        ``{"schema.table": DataFrame}``. Its module comes along in ``py_files``. (templated)
+        ``{"schema.table": DataFrame}``. Its module is sent in ``py_files``. (templated)
     :param tables: the tables and Spark views that ``transform`` reads. (templated)
     :param targets: what ``transform`` writes and how: ``{"sales.daily": "append"}``, or ``overwrite``,
         ``create``, ``create_if_missing``, ``replace``. (templated)
-    :param sources: what else is read, as ``{"name": path or {…}}``, see ``DuckLakeSparkInsertOperator``; a
-        ``transform`` takes them as its argument ``sources``. (templated)
-    :param schema: where tables named without a schema lie. (templated)
+    :param sources: what else is read, as ``{"name": path or {…}}``; see ``DuckLakeSparkInsertOperator``. A
+        ``transform`` gets them as its argument ``sources``. (templated)
+    :param schema: the schema of tables that are named without one. (templated)
     :param at: read this snapshot, by its id or an aware time; default: the newest at the start. (templated)
-    :param incremental: True, or the names of the tables of which only the changes are wanted; True means all
-        but those that are written. (templated)
-    :param consumer: who consumes; default: DAG and task. Tasks that share a name share the marks. (templated)
-    :param full_refresh: with ``incremental``: begin again. The query sees all rows as inserts, and the tables
-        that it writes as empty; its results take the place of their rows. (templated)
+    :param incremental: True, or the names of the tables of which only the changes are read; True means all
+        tables except those that are written. (templated)
+    :param consumer: the name of the consumer; default: DAG and task. Tasks with the same name share its
+        position. (templated)
+    :param full_refresh: with ``incremental``: start again. The query sees all rows as inserts, and the tables
+        that it writes as empty; its results replace their rows. (templated)
     :param engine: as ``DuckLakeSparkInsertOperator``.
     :param on_clear: see ``DuckLakeSparkOperator``. (templated)
     :return: ``{"table": "sales.daily", "snapshot_id": 43, "read_snapshot_id": 42, "rows_added": 3,
@@ -115,7 +116,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         self.on_clear = on_clear
 
     def verb(self, identity: CommitIdentity) -> Sql:
-        """Return what is to be done."""
+        """Return the verb to run."""
         from airflow_provider_ducklake.writes.sql import Sql  # noqa: PLC0415 - heavy
 
         return Sql(

@@ -20,21 +20,23 @@ if TYPE_CHECKING:
 class DuckLakeSparkStreamOperator(DuckLakeSparkOperator):
     """Append what is new in a stream to a table, each micro-batch as one snapshot, exactly once.
 
-    A task takes what is there when it begins, and ends; its next run goes on from the checkpoint. So do a
-    retry and a task that was cleared: they commit what an earlier try had staged, and take what is new since.
+    A task processes what is available when it starts, and ends; its next run continues from the checkpoint.
+    So do a retry and a cleared task: they commit what an earlier try had staged, and process what is new
+    since then.
 
-    :param table: the table, as ``"schema.table"`` or ``("schema", "table")``; it has to exist. (templated)
+    :param table: the table, as ``"schema.table"`` or ``("schema", "table")``; it must exist. (templated)
     :param transform: ``"module:function"``; called as ``f(spark, sources)`` with a ``dict`` of DataFrames, it
-        returns a streaming DataFrame with the table's columns. Its module comes along in ``py_files``.
+        returns a streaming DataFrame with the table's columns. Its module is sent in ``py_files``.
         (templated)
-    :param checkpoint: the directory or URI where Spark notes how far it has read; the stream's own, and
-        reached by the worker, too. Without it the stream begins again, with all rows. (templated)
+    :param checkpoint: the directory or URI where Spark records how far it has read. It belongs to this stream
+        alone, and the worker must be able to reach it, too. If it is lost, the stream starts again with all
+        rows. (templated)
     :param sources: what ``transform`` joins the stream with: ``{"name": path or {…}}``, as
         ``DuckLakeSparkInsertOperator`` takes them. (templated)
     :param engine: ``auto``, ``native`` (Spark's Parquet writer) or ``arrow`` (for lists, maps, uuids, …).
     :return: ``{"table": "sales.events", "snapshot_id": 43, "batches": 2, "rows_added": 3, "files_added": 2,
-        "bytes_added": 1400}``: what this try committed. ``snapshot_id`` is the last one, None where there was
-        nothing.
+        "bytes_added": 1400}``: what this try committed. ``snapshot_id`` is the last one, or None if there was
+        nothing new.
     """
 
     template_fields: Sequence[str] = (

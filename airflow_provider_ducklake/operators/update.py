@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 class DuckLakeSparkUpdateOperator(DuckLakeSparkOperator):
     """Change columns of the rows for which a condition is true, as one snapshot; the rows keep their row ids.
 
-    Expressions see the row as it was. They must fit their columns as an insert's values do: without loss,
-    or cast by yourself. No row hit: no snapshot.
+    Expressions see the row before the update. Their values must fit their columns without loss, as in an
+    insert; cast them if needed. If no row matches, no snapshot is made.
 
-    Data files stay, and rows keep their row ids (merge-on-read). A task that was cleared runs again, on the
-    rows that are there by then.
+    Data files stay, and rows keep their row ids (merge-on-read). A cleared task runs again, on the current
+    rows.
 
     :param table: the table, as ``"schema.table"`` or ``("schema", "table")``. (templated)
     :param set: ``{"price": "price * 2", "address.zip": "NULL"}``: expressions in Spark SQL by columns, or by
         paths of fields in structs. (templated)
     :param where: a condition in Spark SQL on the table's columns; default: all rows. (templated, also from a
         ``.sql`` file)
-    :param engine: which engine writes new data files, as ``DuckLakeSparkInsertOperator``.
+    :param engine: the engine that writes new data files; see ``DuckLakeSparkInsertOperator``.
     :param on_clear: see ``DuckLakeSparkOperator``. (templated)
     :return: as ``DuckLakeSparkDeleteOperator``.
     """
@@ -67,7 +67,7 @@ class DuckLakeSparkUpdateOperator(DuckLakeSparkOperator):
         self.on_clear = on_clear
 
     def verb(self, identity: CommitIdentity) -> Update:  # noqa: ARG002 - of no use here
-        """Return what is to be done."""
+        """Return the verb to run."""
         from airflow_provider_ducklake.writes.update import Update  # noqa: PLC0415 - heavy
 
         return Update(self.table, self.set, self.where, self.engine)

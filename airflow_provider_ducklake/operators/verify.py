@@ -1,4 +1,4 @@
-"""Fail where a lake breaks an invariant of the format."""
+"""Fail if a lake breaks an invariant of the format."""
 
 from __future__ import annotations
 
@@ -24,18 +24,20 @@ _HANDED_ON = 200  # findings in XCom
 
 
 class DuckLakeVerifyOperator(DuckLakeOperator):
-    """Verify a lake: its catalog in itself, and its files against the catalog. Nothing is changed.
+    """Verify that a lake's catalog is consistent and that its files match it. Nothing is changed.
 
-    The task fails for good where something is found, and names the first findings with their remedies; the
-    first two hundred are in the XCom ``findings``. ``lake.repair`` mends what can be mended without loss.
+    If something is found, the task fails without retries and names the first findings with their remedies;
+    the first two hundred are in the XCom ``findings``. ``lake.repair`` repairs what can be repaired without
+    loss.
 
-    :param tables: names of the tables to look at; default: all, and what concerns the whole lake. (templated)
-    :param sample: the share of files that are opened, from 0 (the catalog alone) to 1 (all), drawn again in
-        each run. (templated)
-    :param ignore: codes of findings that are known and do not fail the task, as ``["table-stats-narrow"]``;
-        they are counted. (templated)
+    :param tables: names of the tables to verify; default: all, and everything that concerns the whole lake.
+        (templated)
+    :param sample: the fraction of files that are opened, from 0 (the catalog alone) to 1 (all), drawn again
+        in each run. (templated)
+    :param ignore: codes of known findings that do not fail the task, such as ``["table-stats-narrow"]``; they
+        are counted. (templated)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: accepted as by every operator, and unused. (templated)
+    :param commit_message: accepted as by every operator, but unused. (templated)
     :return: ``{"findings": 0, "ignored": {"table-stats-narrow": 2}, "sample": 1.0}``
     """
 
@@ -56,7 +58,7 @@ class DuckLakeVerifyOperator(DuckLakeOperator):
 
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:
-        """Verify, and fail with what was found."""
+        """Verify, and fail if something was found."""
         ignored, sample = _codes(self.ignore), _share(self.sample)
         with closing(DuckLakeHook(self.ducklake_conn_id).lake()) as lake:
             found = lake.verify(table_names(self.tables), sample=sample)

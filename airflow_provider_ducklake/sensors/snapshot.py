@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 class DuckLakeSnapshotSensor(BaseSensorOperator):
     """Wait until a snapshot changes a table.
 
-    Compaction, flushing of inlined data and other upkeep never count. A table that does not exist yet is
-    waited for.
+    Compaction, flushing of inlined data and other maintenance never count. The sensor also waits for a table
+    that does not exist yet.
 
     :param table: the table, as ``"schema.table"``. (templated)
     :param changes: which changes count: ``"insert"``, ``"delete"``, ``"data"`` (either of them) or
         ``"schema"``. (templated)
     :param since: only later snapshots count: a snapshot id, an aware ``datetime``, an ISO time with an
-        offset, or None for the moment the DAG run started. A time before the oldest snapshot means: from the
+        offset, or None for the moment the DAG run started. A time before the oldest snapshot means from the
         beginning. (templated)
     :param ducklake_conn_id: the connection of the lake. (templated)
     :return: ``{"table": "sales.orders", "from_snapshot": 3, "to_snapshot": 7, "changes": ["insert"]}``: what
-        changed after ``from_snapshot``, up to and with ``to_snapshot``.
+        changed after ``from_snapshot``, up to and including ``to_snapshot``.
     """
 
     template_fields: Sequence[str] = ("table", "changes", "since", "ducklake_conn_id")
@@ -65,7 +65,7 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
 
     @no_retry_on_user_errors()
     def poke(self, context: Context) -> PokeReturnValue:
-        """Look once. Nothing is kept between two looks: in reschedule mode each has a new operator."""
+        """Check once. Nothing is kept between two pokes: in reschedule mode each has a new operator."""
         table, words, since = (
             QualifiedName.of(self.table),
             wanted_words(self.changes),

@@ -1,4 +1,4 @@
-"""The operators' verbs in a SparkSession that is there already: in notebooks, scripts, ``@task.pyspark``."""
+"""The operators' verbs in an existing SparkSession: in notebooks, scripts and ``@task.pyspark``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ DataFrame = Any  # pyspark is imported in spark/ only
 
 @dataclass(frozen=True, slots=True)
 class SessionSubmitter:
-    """Runs jobs in this process, by a session that is there: no second JVM, no zip, no files between."""
+    """Run jobs in this process, in an existing session: no second JVM, no zip, no files in between."""
 
     spark: Any
 
@@ -79,12 +79,12 @@ class SessionSubmitter:
 
 
 class LakeSession:
-    """A lake in a SparkSession of yours.
+    """A lake in your SparkSession.
 
-    The methods take the arguments of the operators, under their names, and raise the same errors. Each write
-    is one snapshot, and returns it; None where nothing was to be written. With a ``commit_key``, a string of
+    The methods take the operators' arguments by the same names, and raise the same errors. Each write makes
+    one snapshot and returns it, or None if there was nothing to write. With a ``commit_key``, a string of
     your choice, a write is made once however often it is run: later runs return the first one's snapshot.
-    Settings and temporary views of the session are as before when a write returns.
+    A write restores the session's settings and temporary views before it returns.
     """
 
     def __init__(self, spark: Any, lake: Lake, *, author: str | None = None) -> None:  # noqa: ANN401 - a SparkSession
@@ -104,9 +104,10 @@ class LakeSession:
         return self._lake.read_spark(self._spark, table, at, columns, where)
 
     def changes(self, table: TableName, start: int | datetime, end: int | datetime) -> DataFrame:
-        """Return how a table's rows changed from one snapshot to another; see ``Lake.changes``.
+        """Return the changes of a table's rows between two snapshots; see ``Lake.changes``.
 
-        Columns: ``snapshot_id``, ``rowid``, ``change_type``, then the table's at the end; in no order.
+        Columns: ``snapshot_id``, ``rowid``, ``change_type``, then the table's columns at the end snapshot;
+        rows are not ordered.
         """
         from airflow_provider_ducklake.spark.read import read_changes  # noqa: PLC0415 - PySpark
 
@@ -182,7 +183,7 @@ class LakeSession:
         commit_message: str | None = None,
         commit_key: str | CommitKey | None = None,
     ) -> CommittedSnapshot | None:
-        """Update, delete and insert rows by those of a source; see ``DuckLakeSparkMergeOperator``."""
+        """Update, delete and insert rows from a source; see ``DuckLakeSparkMergeOperator``."""
         matched = clauses_of(when_matched, "update", all_columns=update_all)
         not_matched = clauses_of(when_not_matched, "insert", all_columns=insert_all)
         check_has_clause(matched, not_matched, when_not_matched_by_source)
@@ -257,7 +258,7 @@ class LakeSession:
         zorder_by: str | Sequence[str] = (),
         commit_message: str | None = None,
     ) -> Summary:
-        """Make large files of small ones; see ``DuckLakeSparkMergeAdjacentFilesOperator``."""
+        """Merge small files into large ones; see ``DuckLakeSparkMergeAdjacentFilesOperator``."""
         limits: dict[str, Any] = {
             "target_file_size": target_file_size,
             "min_file_size": min_file_size,
@@ -283,7 +284,7 @@ class LakeSession:
         zorder_by: str | Sequence[str] = (),
         commit_message: str | None = None,
     ) -> Summary:
-        """Rewrite files that lost many rows; see ``DuckLakeSparkRewriteDataFilesOperator``."""
+        """Rewrite files with many deleted rows; see ``DuckLakeSparkRewriteDataFilesOperator``."""
         limits: dict[str, Any] = {
             "target_file_size": target_file_size,
             "max_input_files": max_input_files,
