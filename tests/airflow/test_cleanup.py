@@ -85,9 +85,9 @@ def test_nothing_is_two_days_old_yet(orders, operator):
         ({"older_than": "23 hours"}, "younger than min_retention=1 day"),
         ({"older_than": "2 days", "min_retention": "3 days"}, "younger than min_retention=3 days"),
         ({"older_than": datetime(2126, 1, 1, tzinfo=UTC)}, "is in the future"),
-        ({"older_than": "soon"}, "'soon' is no interval"),
+        ({"older_than": "soon"}, "'soon' is not a valid interval"),
         ({"older_than": 5}, "older_than is 5"),
-        ({"min_retention": "none"}, "'none' is no interval"),
+        ({"min_retention": "none"}, "'none' is not a valid interval"),
         ({"dry_run": "perhaps"}, "dry_run is 'perhaps'"),
     ],
 )

@@ -287,7 +287,7 @@ def test_what_cannot_be_read_is_said_before_anything_runs(sqlite_catalog, spark)
         assert read_table(spark, lake.scan("t", columns=("i",))).count() == 50
         (file,) = lake.scan("t", columns=("i",)).files
         Path(file.path).unlink()
-        with pytest.raises(StorageError, match=r"parquet of main\.t at snapshot 2: there is does not exist"):
+        with pytest.raises(StorageError, match=r"parquet of main\.t at snapshot 2: the file does not exist"):
             read_table(spark, lake.scan("t", columns=("i",)))
 
 
