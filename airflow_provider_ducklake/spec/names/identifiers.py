@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from airflow_provider_ducklake.errors import InvalidNameError
@@ -76,6 +77,7 @@ def check_column_name(name: str, *, inlining: bool) -> str:
     return name
 
 
+@lru_cache(maxsize=8192)
 def fold(name: str) -> str:
     """Return the form under which names are compared: DuckDB ignores the case of ASCII letters only.
 

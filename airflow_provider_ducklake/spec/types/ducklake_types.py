@@ -9,14 +9,17 @@ int64)``; in the catalog they are the bare words ``list``, ``struct`` and ``map`
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import ClassVar, TypeAlias
 
 from airflow_provider_ducklake.errors import InvalidTypeError
 from airflow_provider_ducklake.spec.names.identifiers import fold, quote_if_needed
 from airflow_provider_ducklake.spec.types.scalars import DECIMAL, NESTED, SCALARS, Kind, Scalar
 
 MAX_DECIMAL_PRECISION = 38
+# Of a bare ``list``, ``struct`` or ``map`` holds what holds of nested types.
+_FACTS = {**SCALARS, **dict.fromkeys(("list", "struct", "map"), NESTED)}
 LIST_ELEMENT, MAP_KEY, MAP_VALUE = "element", "key", "value"
 
 
@@ -25,14 +28,13 @@ class ScalarType:
     """A type without parameters, named as in the catalog."""
 
     name: str
+    facts: Scalar = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "facts", _FACTS[self.name])  # looked at for each value
 
     def __str__(self) -> str:
         return self.name
-
-    @property
-    def facts(self) -> Scalar:
-        """What is known of the type; of a bare ``list``, ``struct`` or ``map`` what holds of nested ones."""
-        return _FACTS[self.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +43,10 @@ class DecimalType:
 
     precision: int
     scale: int
+    facts: ClassVar[Scalar] = DECIMAL
 
     def __str__(self) -> str:
         return f"decimal({self.precision},{self.scale})"
-
-    @property
-    def facts(self) -> Scalar:
-        """What is known of decimals."""
-        return DECIMAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +54,10 @@ class ListType:
     """A list of any length."""
 
     element: DuckLakeType
+    facts: ClassVar[Scalar] = NESTED
 
     def __str__(self) -> str:
         return f"{self.element}[]"
-
-    @property
-    def facts(self) -> Scalar:
-        """What is known of nested types."""
-        return NESTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +76,10 @@ class StructType:
     """Named members in order."""
 
     fields: tuple[Field, ...]
+    facts: ClassVar[Scalar] = NESTED
 
     def __str__(self) -> str:
         return f"struct({', '.join(map(str, self.fields))})"
-
-    @property
-    def facts(self) -> Scalar:
-        """What is known of nested types."""
-        return NESTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +88,12 @@ class MapType:
 
     key: DuckLakeType
     value: DuckLakeType
+    facts: ClassVar[Scalar] = NESTED
 
     def __str__(self) -> str:
         return f"map({self.key}, {self.value})"
 
-    @property
-    def facts(self) -> Scalar:
-        """What is known of nested types."""
-        return NESTED
 
-
-_FACTS = {**SCALARS, **dict.fromkeys(("list", "struct", "map"), NESTED)}
 DuckLakeType: TypeAlias = ScalarType | DecimalType | ListType | StructType | MapType
 
 _ALIASES = {word: row.name for row in SCALARS.values() for word in row.aliases.split(", ") if word}
@@ -226,6 +211,7 @@ class _Parser:
         return StructType(tuple(fields))
 
 
+@lru_cache(maxsize=4096)
 def parse_type(text: str) -> DuckLakeType:
     """Return the type that ``text`` spells; SQL's usual names (``bigint``, ``double``, …) are understood too.
 
