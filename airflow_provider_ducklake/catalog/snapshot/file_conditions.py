@@ -60,7 +60,7 @@ def may_match(
 
     None: nothing that the database can judge.
     """
-    if len(list(column_ids(where))) > _MOST_CONDITIONS:
+    if len(column_ids(where)) > _MOST_CONDITIONS:
         return None
     types = {column.id: column.type for column in schema.walk()}
     condition = _Conditions(table_id, types, catalog.tables, catalog.dialect).of(where)

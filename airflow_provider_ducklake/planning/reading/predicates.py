@@ -36,7 +36,7 @@ from airflow_provider_ducklake.spec.types.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from airflow_provider_ducklake.spec.ids import ColumnId
     from airflow_provider_ducklake.spec.schema import Column
@@ -133,13 +133,11 @@ Predicate: TypeAlias = Comparison | Membership | Likeness | NullTest | AllOf | A
 ALWAYS, NEVER = AllOf(), AnyOf()
 
 
-def column_ids(predicate: Predicate) -> Iterator[ColumnId]:
-    """Yield the id of each column or struct field that a filter looks at."""
+def column_ids(predicate: Predicate) -> list[ColumnId]:
+    """Return the id of the column or struct field of each condition of a filter."""
     if isinstance(predicate, AllOf | AnyOf):
-        for part in predicate.parts:
-            yield from column_ids(part)
-    else:
-        yield predicate.column_id
+        return [one for part in predicate.parts for one in column_ids(part)]
+    return [predicate.column_id]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.types.literals import Value
 
 
-def values_of(chunked: pa.ChunkedArray, type_: DuckLakeType) -> Iterator[Value]:
-    """Yield the values of a column whose Arrow type is the one of ``arrow_types.arrow_type``."""
-    for chunk in chunked.chunks:
-        yield from _values_of(chunk, type_)
+def values_of(chunked: pa.ChunkedArray, type_: DuckLakeType) -> list[Value]:
+    """Return the values of a column whose Arrow type is the one of ``arrow_types.arrow_type``."""
+    return [value for chunk in chunked.chunks for value in _values_of(chunk, type_)]
 
 
 def _values_of(array: pa.Array, type_: DuckLakeType) -> list[Value]:

@@ -272,7 +272,7 @@ def columns_with_statistics(schema: pa.Schema) -> list[str]:
     Arrow leaves NaN out of the bounds without a word; DuckDB takes them to cover NaN, which it orders above
     all numbers, and skips row groups where ``c > max`` holds for a NaN. The catalog knows better.
     """
-    leaves = list(_leaf_types(schema))
+    leaves = _leaf_types(schema)
     floats = {path for path, type_ in leaves if pa.types.is_floating(type_)}
     return sorted({path for path, _ in leaves} - floats)
 
@@ -294,19 +294,18 @@ def _encodings(schema: pa.Schema, rows: pa.Table, *, use_delta: bool) -> Encodin
     return Encodings(tuple(sorted(dictionaries)), named)
 
 
-def _leaf_types(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType]]:
-    """Yield the dotted Parquet path and the type of each leaf column, in file order."""
-    for field in schema:
-        yield from _types_below(field.type, field.name)
+@lru_cache
+def _leaf_types(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
+    """Return the dotted Parquet path and the type of each leaf column, in file order."""
+    return [leaf for field in schema for leaf in _types_below(field.type, field.name)]
 
 
-def _types_below(type_: pa.DataType, path: str) -> Iterator[tuple[str, pa.DataType]]:
+def _types_below(type_: pa.DataType, path: str) -> list[tuple[str, pa.DataType]]:
     below = children_of_field(type_)
     if not below:
-        yield path, type_
+        return [(path, type_)]
     group = "" if pa.types.is_struct(type_) else ".key_value" if pa.types.is_map(type_) else ".list"
-    for child in below:
-        yield from _types_below(child.type, f"{path}{group}.{child.name}")
+    return [leaf for child in below for leaf in _types_below(child.type, f"{path}{group}.{child.name}")]
 
 
 def _repeats(values: pa.ChunkedArray) -> bool:
@@ -328,10 +327,10 @@ def _leaves(rows: pa.Table) -> Iterator[pa.ChunkedArray]:
         yield from leaves_of(column)
 
 
-def leaves_of(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
-    """Yield the values of each Parquet column that a column becomes, as ``_leaves`` does."""
+def leaves_of(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
+    """Return the values of each Parquet column that a column becomes, as ``_leaves`` does."""
     stored = _without_extensions(column.type)  # Arrow cannot flatten lists of extension types
-    yield from _leaves_of(column if stored == column.type else column.cast(stored))
+    return _leaves_of(column if stored == column.type else column.cast(stored))
 
 
 def _without_extensions(type_: pa.DataType) -> pa.DataType:
@@ -351,18 +350,16 @@ def _plain_field(field: pa.Field) -> pa.Field:
     return field.with_type(_without_extensions(field.type))
 
 
-def _leaves_of(values: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
+def _leaves_of(values: pa.ChunkedArray) -> list[pa.ChunkedArray]:
     type_ = values.type
     if pa.types.is_struct(type_):
-        for child in values.flatten():
-            yield from _leaves_of(child)
-    elif pa.types.is_map(type_):
+        return [leaf for child in values.flatten() for leaf in _leaves_of(child)]
+    if pa.types.is_map(type_):
         entries = pa.struct([type_.key_field, type_.item_field])
-        yield from _leaves_of(_map_chunks(values, _entries, entries))
-    elif pa.types.is_list(type_):
-        yield from _leaves_of(_map_chunks(values, lambda chunk: chunk.flatten(), type_.value_type))
-    else:
-        yield values
+        return _leaves_of(_map_chunks(values, _entries, entries))
+    if pa.types.is_list(type_):
+        return _leaves_of(_map_chunks(values, lambda chunk: chunk.flatten(), type_.value_type))
+    return [values]
 
 
 def _entries(maps: pa.MapArray) -> pa.StructArray:

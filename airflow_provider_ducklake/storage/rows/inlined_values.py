@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -39,7 +40,7 @@ from airflow_provider_ducklake.storage.parquet.reader import in_schema
 from airflow_provider_ducklake.storage.parquet.scalars import ARROW_SCALARS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from airflow_provider_ducklake.planning.reading.scan import InlinedRows
     from airflow_provider_ducklake.spec.ids import ColumnId
@@ -62,7 +63,7 @@ def cells(rows: pa.Table, schema: TableSchema, form: InlinedForm) -> list[dict[s
         if not column.type.facts.storable:
             raise _refused(column, f"type {column.type}")
     columns = {
-        column.name: [_cell(column, value, form) for value in values_of(chunked, column.type)]
+        column.name: _cells(column, values_of(chunked, column.type), form)
         for column, chunked in zip(schema.columns, rows.columns, strict=True)
     }
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -125,20 +126,32 @@ def inlined_in_schema(parts: Iterable[InlinedRows], schema: TableSchema) -> pa.T
     return pa.concat_tables(tables)
 
 
-def _cell(column: Column, value: Value, form: InlinedForm) -> object:
-    if value is None:
-        return None
-    if isinstance(value, list | dict):
-        _check_nested(column, value, form)
-        return format_literal(column.type, value)
-    _check_range(column, value)
+def _cells(column: Column, values: list[Any], form: InlinedForm) -> list[object]:
     row = column.type.facts
     if _is_native(row, form):
-        return value
-    if isinstance(column.type, DecimalType) and form.has_decimals:
-        return Decimal(scalar_text(column.type, value))
-    if row.kind is Kind.BOOLEAN:
-        return int(value)
+        return values
+    to_cell: Callable[[Any], object]
+    if column.children:
+        to_cell = partial(_nested_cell, column, form)
+    elif row.kind in TIMES:
+        to_cell = partial(_time_cell, column)
+    elif row.kind is Kind.BOOLEAN:
+        to_cell = int
+    else:
+        to_cell = partial(scalar_text, column.type)
+    cells: list[Any] = [None if value is None else to_cell(value) for value in values]
+    if row.kind is Kind.DECIMAL and form.has_decimals:
+        return [None if cell is None else Decimal(cell) for cell in cells]
+    return cells
+
+
+def _nested_cell(column: Column, form: InlinedForm, value: Value) -> str:
+    _check_nested(column, value, form)
+    return format_literal(column.type, value)
+
+
+def _time_cell(column: Column, value: Physical) -> str:
+    _check_range(column, value)
     return scalar_text(column.type, value)
 
 
