@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.spec.schema_edit import parents
-from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType, ScalarType, keeps_bounds
+from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType, keeps_bounds
 from airflow_provider_ducklake.transaction.changes import (
     Change,
     ChangeColumns,
@@ -153,10 +153,10 @@ def column_rows(schema: TableSchema) -> dict[ColumnId, ColumnRow]:
     """Return each column by itself: a struct does not change when a field of it does."""
     above = parents(schema)
     return {
-        column.id: ColumnRow(replace(column, children=(), type=_bare(column)), above[column.id])
+        column.id: ColumnRow(_bare(column) if column.children else column, above[column.id])
         for column in schema.walk()
     }
 
 
-def _bare(column: Column) -> DuckLakeType:
-    return ScalarType(column.catalog_type) if column.children else column.type
+def _bare(column: Column) -> Column:
+    return replace(column, children=(), type=ScalarType(column.catalog_type))

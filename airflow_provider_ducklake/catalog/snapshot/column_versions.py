@@ -93,8 +93,11 @@ def _column(row: Row[Any]) -> Column:
     return Column(
         ColumnId(row.column_id),
         row.column_name,
-        ScalarType("unknown"),
+        _UNKNOWN,
         nullable=row.nulls_allowed,
         initial_default=row.initial_default,
         default=default,
     )
+
+
+_UNKNOWN = ScalarType("unknown")  # until the text is read with those of its fields

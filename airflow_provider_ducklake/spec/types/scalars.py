@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Exact(Enum):
     NEVER = auto()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Scalar:
     """What is known of a scalar type.
 
@@ -89,17 +90,17 @@ class Scalar:
     wider: str = ""  # the types to which a column may be promoted
     loses_bounds_as: str = ""  # the one of those in which bounds of this type are no bounds
 
-    @property
+    @cached_property
     def infinity(self) -> int:
         """The physical form of DuckDB's ``infinity``; ``-infinity`` is its negative."""
         return 2**31 - 1 if self.kind is Kind.DATE else 2**63 - 1
 
-    @property
+    @cached_property
     def is_local_microseconds(self) -> bool:
         """Whether values are timestamps in microseconds without a zone, as Spark has them too."""
         return self.kind is Kind.TIMESTAMP and not self.zoned and (self.per_second, self.step) == (10**6, 1)
 
-    @property
+    @cached_property
     def physical_range(self) -> tuple[int, int]:
         """The least and the greatest physical form; those of dates and timestamps are infinite."""
         match self.kind:

@@ -235,9 +235,12 @@ def inlined_stats(rows: pa.Table, schema: TableSchema) -> dict[ColumnId, TableCo
     """
     found: dict[ColumnId, list[Physical | None]] = {leaf.id: [] for leaf in schema.leaves()}
     for column, chunked in zip(schema.columns, rows.columns, strict=True):
-        for value in values_of(chunked, column.type):
-            for leaf, one in _leaf_values(column, value):
-                found[leaf.id].append(one)
+        values = values_of(chunked, column.type)
+        if not column.children:
+            found[column.id] = values
+            continue
+        for leaf, one in (pair for value in values for pair in _leaf_values(column, value)):
+            found[leaf.id].append(one)
     return {leaf.id: TableColumnStats.of_file(_stats(leaf, found[leaf.id])) for leaf in schema.leaves()}
 
 
