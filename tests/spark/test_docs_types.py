@@ -100,6 +100,6 @@ def test_columns_that_are_read_have_these_types(spark):
 
 
 def test_what_cannot_be_stored_is_listed():
-    (listed,) = re.findall(r"Values of ([^.]*?) survive no", PAGE)
+    (listed,) = re.findall(r"Values of ([^.]*?) cannot be exchanged", PAGE)
 
     assert words(listed.replace("`", "").replace(" and ", ", ")) == NOT_STORABLE
