@@ -9,7 +9,7 @@ from airflow_provider_ducklake.catalog.database.options import write_option
 from airflow_provider_ducklake.catalog.dialects.indexes import create_indexes
 from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.catalog.drafting import overwrite
-from airflow_provider_ducklake.catalog.drafting.base_rows import BaseRows
+from airflow_provider_ducklake.catalog.drafting.base_lake import BaseRows
 from airflow_provider_ducklake.catalog.drafting.replaced_rows import find_earlier_rows, replaced_rows
 from airflow_provider_ducklake.catalog.drafting.row_changes import changes_of_job, read_targets
 from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction

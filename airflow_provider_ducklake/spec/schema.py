@@ -1,4 +1,4 @@
-"""Columns with their field ids, and tables as trees of them.
+"""Columns with their field ids, tables as trees of them, and edits of such trees, which keep the ids.
 
 A column's id is its Parquet field id: unique in its table for ever, from 1, a parent before its children.
 *Source:* DuckLake spec ``ducklake_column``; docs/sources.md, DDL.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidNameError
 from airflow_provider_ducklake.spec.ids import ColumnId
@@ -21,6 +22,10 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     parse_type,
     with_children,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 NO_DEFAULT = "NULL"  # the catalog's word for "no default"
 
@@ -196,3 +201,52 @@ def resolve_path(schema: TableSchema, path: str, table: str) -> Column:
     for part in rest:
         column = TableSchema(column.children).find(part, f"{table} column {column.name}")
     return column
+
+
+def parents(schema: TableSchema) -> dict[ColumnId, ColumnId | None]:
+    """Return the parent of every column and field; None for top-level ones."""
+    found: dict[ColumnId, ColumnId | None] = {column.id: None for column in schema.columns}
+    for column in schema.walk():
+        found.update((child.id, column.id) for child in column.children)
+    return found
+
+
+def add_column(schema: TableSchema, parent: ColumnId | None, column: Column) -> TableSchema:
+    """Return the schema with a column at the end of the table, or of the struct ``parent``."""
+    if parent is None:
+        return TableSchema((*schema.columns, column))
+    return _edited(schema, parent, lambda found: with_fields(found, (*found.children, column)))
+
+
+def replace_column(schema: TableSchema, column: Column) -> TableSchema:
+    """Return the schema with ``column`` in place of the one with its id."""
+    return _edited(schema, column.id, lambda _: column)
+
+
+def remove_column(schema: TableSchema, column_id: ColumnId) -> TableSchema:
+    """Return the schema without a column and the fields below it."""
+    return _edited(schema, column_id, lambda _: None)
+
+
+def _edited(schema: TableSchema, column_id: ColumnId, edit: Callable[[Column], Column | None]) -> TableSchema:
+    return TableSchema(_edited_columns(schema.columns, column_id, edit))
+
+
+def _edited_columns(
+    columns: tuple[Column, ...], column_id: ColumnId, edit: Callable[[Column], Column | None]
+) -> tuple[Column, ...]:
+    edited: list[Column | None] = []
+    for column in columns:
+        if column.id == column_id:
+            edited.append(edit(column))
+        elif any(below.id == column_id for below in column.walk()):
+            edited.append(with_fields(column, _edited_columns(column.children, column_id, edit)))
+        else:
+            edited.append(column)
+    return tuple(column for column in edited if column is not None)
+
+
+def with_fields(column: Column, children: tuple[Column, ...]) -> Column:
+    """Return a nested column with other fields, its type with them."""
+    fields = tuple(Field(child.name, child.type) for child in children)
+    return replace(column, type=with_children(column.catalog_type, fields), children=children)

@@ -1,4 +1,4 @@
-"""The changes a transaction is made of.
+"""The changes a transaction is made of, and the order in which a commit applies and records them.
 
 A change names existing objects by id and objects of its own transaction by a reference, so it stays valid
 when the commit is retried on a newer snapshot. ``Change`` is a closed union: each kind declares what depends
@@ -8,8 +8,19 @@ one transaction is a column added.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
 
+from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.transaction.declared import (
+    NewSchemaRef,
+    NewTableRef,
+    NewViewRef,
+    SchemaRef,
+    Stage,
+    TableRef,
+    ViewRef,
+)
 from airflow_provider_ducklake.transaction.facts import FlushedLayout
 from airflow_provider_ducklake.transaction.kinds.deletes import (
     AddDeletes,
@@ -64,14 +75,13 @@ from airflow_provider_ducklake.transaction.kinds.upkeep import (
     RewrittenFile,
 )
 from airflow_provider_ducklake.transaction.kinds.views import CommentOnView, CreateView, DropView, RenameView
-from airflow_provider_ducklake.transaction.refs import (
-    NewSchemaRef,
-    NewTableRef,
-    NewViewRef,
-    SchemaRef,
-    TableRef,
-    ViewRef,
-)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from airflow_provider_ducklake.spec.ids import DataFileId
+    from airflow_provider_ducklake.transaction.facts import LockedFacts
+
 
 Change: TypeAlias = (
     CreateSchema
@@ -105,3 +115,55 @@ Change: TypeAlias = (
     | RestoreRows
     | NoteRestored
 )
+
+
+def ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
+    """Return the changes in commit order: drops, creations, alterations, then each table's rows, files first.
+
+    Existing tables come before new ones and by id, and delete files last, as the reference numbers files.
+    What was only read has no effect and is left out.
+
+    Raises:
+        UnsupportedFeatureError: compaction or a flush together with anything else: readers tell by the
+            snapshot that no row changed.
+    """
+    changes = [change for change in changes if change.stage is not Stage.READ]
+    if len({change.is_upkeep for change in changes}) > 1:
+        raise UnsupportedFeatureError("Maintenance needs its own snapshot. Commit other changes separately.")
+    return tuple(sorted(_appended_once(changes), key=lambda change: (change.stage, change.place)))
+
+
+def _appended_once(changes: Iterable[Change]) -> Iterator[Change]:
+    """Yield the changes, files that are added to one table in one of them."""
+    appends: dict[TableRef, AppendFiles] = {}
+    for change in changes:
+        if not isinstance(change, AppendFiles):
+            yield change
+        elif change.files:
+            before = appends.get(change.table)
+            appends[change.table] = replace(change, files=before.files + change.files) if before else change
+    yield from appends.values()
+
+
+def changes_catalog(changes: Iterable[Change], facts: LockedFacts) -> bool:
+    """Whether the schema version rises: anything but new rows changes what names mean."""
+    return any(change.stage <= Stage.LAYOUT or change.makes_layout(facts) for change in changes)
+
+
+def check_changes(changes: Iterable[Change], facts: LockedFacts) -> None:
+    """Compare what is known under the lock with what was when the changes were planned.
+
+    Raises:
+        TransactionConflictError: it is not what it was.
+        UnsupportedFeatureError: two of the changes delete rows of one file.
+    """
+    seen: set[DataFileId] = set()
+    for change in changes:
+        targets = change.targets
+        if (twice := sorted(seen & targets.keys())) and not change.repeats_deletes:
+            raise UnsupportedFeatureError(
+                f"Two parts of this commit delete rows of data file {twice[0]} of {change.name}. Delete "
+                "them in one part, or commit one after the other."
+            )
+        seen |= targets.keys()
+        change.check(facts)

@@ -22,7 +22,7 @@ from airflow_provider_ducklake.spec.ids import (
     ViewId,
 )
 from airflow_provider_ducklake.spec.snapshots import Snapshot
-from airflow_provider_ducklake.transaction.refs import (
+from airflow_provider_ducklake.transaction.declared import (
     NewSchemaRef,
     NewTableRef,
     NewViewRef,

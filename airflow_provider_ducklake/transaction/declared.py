@@ -1,24 +1,27 @@
-"""What each kind of change says of itself, so that nothing else asks for its kind but its effects."""
+"""What each kind of change says of itself, so that nothing else asks for its kind but its effects.
+
+A change names an object by its id, or by a reference to one that the same transaction creates.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import IntEnum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from airflow_provider_ducklake.spec.ids import SchemaId, TableId, ViewId
 from airflow_provider_ducklake.transaction.conflicts import Claim, claim_on
 from airflow_provider_ducklake.transaction.facts import nothing_needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, DeleteFileId, TableId
+    from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, DeleteFileId
     from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.spec.stats import ColumnStats, TableColumnStats
     from airflow_provider_ducklake.transaction.conflicts import Operation
     from airflow_provider_ducklake.transaction.facts import LockedFacts, Needs
-    from airflow_provider_ducklake.transaction.refs import TableRef
 
 
 class Stage(IntEnum):
@@ -168,3 +171,39 @@ def with_bounds(
         if known is not None and (known.min_value is not None or known.max_value is not None)
     }
     return tuple((table_id, column_id) for table_id in tables for column_id in found)
+
+
+@dataclass(frozen=True, slots=True)
+class NewSchemaRef:
+    """A schema that the same transaction creates."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewTableRef:
+    """A table that the same transaction creates."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewViewRef:
+    """A view that the same transaction creates."""
+
+    index: int
+
+
+SchemaRef: TypeAlias = SchemaId | NewSchemaRef
+TableRef: TypeAlias = TableId | NewTableRef
+ViewRef: TypeAlias = ViewId | NewViewRef
+
+
+def existing(table: TableRef) -> tuple[TableId, ...]:
+    """Return the id of a table that existed before, if it did."""
+    return () if isinstance(table, NewTableRef) else (table,)
+
+
+def place_of(table: TableRef) -> tuple[bool, int]:
+    """Return where a table stands among others: existing ones come before new ones, and by id."""
+    return (True, table.index) if isinstance(table, NewTableRef) else (False, table)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.spec.schema_edit import parents
+from airflow_provider_ducklake.spec.schema import parents
 from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType, keeps_bounds
 from airflow_provider_ducklake.transaction.changes import (
     Change,

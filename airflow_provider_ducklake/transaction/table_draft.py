@@ -25,10 +25,13 @@ from airflow_provider_ducklake.spec.schema import (
     Column,
     Default,
     TableSchema,
+    add_column,
     new_columns,
+    parents,
+    remove_column,
+    replace_column,
     resolve_path,
 )
-from airflow_provider_ducklake.spec.schema_edit import add_column, parents, remove_column, replace_column
 from airflow_provider_ducklake.spec.types.ducklake_types import (
     DuckLakeType,
     Field,

@@ -32,5 +32,5 @@ def test_a_missing_driver_is_named_with_its_extra(url, module, extra, tmp_path):
     )
 
     assert done.stdout.startswith("CatalogUnavailableError")
-    assert f"no {module}" in done.stdout
+    assert f"missing: {module}" in done.stdout
     assert f"airflow-provider-ducklake-spark[{extra}]" in done.stdout

@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import DBAPIError
 
-from airflow_provider_ducklake.catalog.committing.delete_writer import DeleteWriter, OtherSnapshotError
-from airflow_provider_ducklake.catalog.committing.ended_files import with_marks_in_files
+from airflow_provider_ducklake.catalog.committing.delete_writer import (
+    DeleteWriter,
+    OtherSnapshotError,
+    remove_unused,
+    with_marks_in_files,
+)
 from airflow_provider_ducklake.catalog.committing.locked_facts import locked_facts, questions_of
 from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit, PlannedCommit, Stage
-from airflow_provider_ducklake.catalog.committing.unused_files import remove_unused
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, RetryPolicy, with_retries
 from airflow_provider_ducklake.catalog.effects import effects_of
@@ -33,7 +36,7 @@ from airflow_provider_ducklake.errors import (
 )
 from airflow_provider_ducklake.spec.ids import SnapshotId
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
-from airflow_provider_ducklake.transaction.change_set import changes_catalog, check_changes
+from airflow_provider_ducklake.transaction.changes import changes_catalog, check_changes
 from airflow_provider_ducklake.transaction.changes_made import format_changes
 from airflow_provider_ducklake.transaction.commit_state import CommitState
 from airflow_provider_ducklake.transaction.conflicts import check_conflicts
@@ -46,8 +49,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.database.questions import Question
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+    from airflow_provider_ducklake.catalog.dialects.effect import Writer
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.catalog.dialects.writer import Writer
     from airflow_provider_ducklake.catalog.snapshot.read_snapshots import Progress, RecordedSnapshot
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.spec.snapshots import Snapshot

@@ -7,8 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.spec.commit_key import OnClear
-from airflow_provider_ducklake.transaction.change_set import ordered
-from airflow_provider_ducklake.transaction.changes import NoteRestored
+from airflow_provider_ducklake.transaction.changes import NoteRestored, ordered
 from airflow_provider_ducklake.transaction.facts import Needs
 from airflow_provider_ducklake.transaction.replay import Replay
 

@@ -25,7 +25,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.dml import Insert, UpdateBase
 
 from airflow_provider_ducklake.catalog.database.column_types import CATALOG_TYPES
-from airflow_provider_ducklake.catalog.dialects.writer import Writer
+from airflow_provider_ducklake.catalog.dialects.effect import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Select, String, inspec
 from sqlalchemy.schema import CreateSchema
 
 from airflow_provider_ducklake.catalog.database.questions import Question, parameters, values_of
-from airflow_provider_ducklake.catalog.dialects.writer import Writer
+from airflow_provider_ducklake.catalog.dialects.effect import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""A statement with its rows."""
+"""A statement with its rows, and how those of one commit get to the database."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Executable, Insert, Table
+    from sqlalchemy import ColumnElement, Connection, Executable, Insert, Table
 
     from airflow_provider_ducklake.transaction.commit_state import CommitState
+
 
 Rows = Sequence[dict[str, Any]]
 
@@ -38,3 +39,21 @@ def close(table: Table, state: CommitState, *where: ColumnElement[bool]) -> Effe
     """Return the end of life of the live rows that match: what the format calls deleting."""
     statement = table.update().where(table.c.end_snapshot.is_(None), *where)
     return Effect(statement.values(end_snapshot=state.snapshot_id))
+
+
+class Writer:
+    """Executes effects one by one."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def send(self, effect: Effect) -> None:
+        """Execute an effect, at the latest with the COMMIT."""
+        if effect.rows is None:
+            self._connection.execute(effect.statement)
+        else:
+            self._connection.execute(effect.statement, list(effect.rows))
+
+    def commit(self) -> None:
+        """Execute what still waits, and COMMIT."""
+        self._connection.commit()

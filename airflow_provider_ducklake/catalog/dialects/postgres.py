@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
     from sqlalchemy.exc import DBAPIError
 
-    from airflow_provider_ducklake.catalog.dialects.writer import Writer
+    from airflow_provider_ducklake.catalog.dialects.effect import Writer
 
 _LOST_RACE = {
     "23505",  # unique_violation: somebody else has the snapshot id

@@ -13,7 +13,7 @@ from airflow_provider_ducklake.catalog.drafting.row_changes import (
 )
 from airflow_provider_ducklake.catalog.snapshot import read_files
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import read_inlined
-from airflow_provider_ducklake.catalog.snapshot.read_keys import partition_specs
+from airflow_provider_ducklake.catalog.snapshot.table_snapshot import partition_specs
 from airflow_provider_ducklake.errors import (
     InvalidInputError,
     TransactionConflictError,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.catalog.drafting.base_rows import Reading
+    from airflow_provider_ducklake.catalog.drafting.base_lake import Reading
     from airflow_provider_ducklake.planning.reading.scan import InlinedRows, ScanPlan
     from airflow_provider_ducklake.planning.writing.overwrite import PartitionValues
     from airflow_provider_ducklake.planning.writing.row_changes import FoundRows

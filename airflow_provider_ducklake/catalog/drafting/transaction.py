@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from uuid6 import uuid7
 
+from airflow_provider_ducklake.catalog.committing.delete_writer import remove_unused
 from airflow_provider_ducklake.catalog.committing.planned import PlannedCommit, Stage
-from airflow_provider_ducklake.catalog.committing.unused_files import remove_unused
 from airflow_provider_ducklake.catalog.drafting.base_lake import CatalogBase
 from airflow_provider_ducklake.catalog.drafting.row_changes import delete_changes
 from airflow_provider_ducklake.catalog.drafting.table_definition import table_definition

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from sqlalchemy import func, or_, select
 
 from airflow_provider_ducklake.catalog.snapshot import read_snapshots
-from airflow_provider_ducklake.catalog.snapshot.column_versions import which_columns
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_snapshots, inlined_history
 from airflow_provider_ducklake.catalog.snapshot.read import select_all
 from airflow_provider_ducklake.catalog.snapshot.read_files import SINCE_0_2, live_data_file, live_delete_file
+from airflow_provider_ducklake.catalog.snapshot.read_layouts import which_columns
 from airflow_provider_ducklake.catalog.snapshot.read_mappings import name_mappings
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
 from airflow_provider_ducklake.errors import ChangesExpiredError

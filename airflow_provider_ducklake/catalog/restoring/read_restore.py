@@ -9,7 +9,6 @@ from sqlalchemy import case, func, select
 
 from airflow_provider_ducklake.catalog.database.questions import in_parts
 from airflow_provider_ducklake.catalog.snapshot import read, read_files
-from airflow_provider_ducklake.catalog.snapshot.column_versions import which_columns
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import (
     inlined_delete_marks,
     inlined_ended_since,
@@ -20,6 +19,7 @@ from airflow_provider_ducklake.catalog.snapshot.inlined_tables import bare_table
 from airflow_provider_ducklake.catalog.snapshot.read_files import which_file_stats
 from airflow_provider_ducklake.catalog.snapshot.read_layouts import (
     layout_schema,
+    which_columns,
     which_newest_layouts,
 )
 from airflow_provider_ducklake.catalog.snapshot.read_statistics import which_statistics

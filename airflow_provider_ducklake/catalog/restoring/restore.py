@@ -8,8 +8,8 @@ from itertools import count
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from airflow_provider_ducklake.catalog.committing.delete_writer import remove_unused
 from airflow_provider_ducklake.catalog.committing.planned import Stage
-from airflow_provider_ducklake.catalog.committing.unused_files import remove_unused
 from airflow_provider_ducklake.catalog.drafting.row_changes import delete_changes, read_targets
 from airflow_provider_ducklake.catalog.ledger import jobs, restore_log
 from airflow_provider_ducklake.catalog.restoring.plan import RestoreResult, find_restore

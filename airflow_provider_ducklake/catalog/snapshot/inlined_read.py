@@ -15,7 +15,6 @@ from sqlalchemy import ColumnElement, Table, func, literal, select, true
 
 from airflow_provider_ducklake.catalog.database.questions import Question, in_parts, streamed_parts
 from airflow_provider_ducklake.catalog.snapshot import read
-from airflow_provider_ducklake.catalog.snapshot.column_versions import which_columns
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
     bare_table,
     inlined_delete_table,
@@ -23,7 +22,11 @@ from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
     inlined_table_name,
     names_of,
 )
-from airflow_provider_ducklake.catalog.snapshot.read_layouts import layout_schema, which_layouts
+from airflow_provider_ducklake.catalog.snapshot.read_layouts import (
+    layout_schema,
+    which_columns,
+    which_layouts,
+)
 from airflow_provider_ducklake.errors import CatalogError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.reading.scan import InlinedRows
 from airflow_provider_ducklake.spec.ids import DataFileId
@@ -36,8 +39,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, FromClause, Row
 
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.catalog.snapshot.column_versions import ColumnVersions
-    from airflow_provider_ducklake.catalog.snapshot.read_layouts import Layout
+    from airflow_provider_ducklake.catalog.snapshot.read_layouts import ColumnVersions, Layout
     from airflow_provider_ducklake.errors import DuckLakeError
     from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot

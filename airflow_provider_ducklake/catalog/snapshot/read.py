@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from airflow_provider_ducklake.catalog.database.questions import AT, Question
 from airflow_provider_ducklake.catalog.database.tables import catalog_tables
-from airflow_provider_ducklake.catalog.snapshot.column_versions import which_columns
+from airflow_provider_ducklake.catalog.snapshot.read_layouts import which_columns
 from airflow_provider_ducklake.spec.ids import (
     MacroId,
     SchemaId,

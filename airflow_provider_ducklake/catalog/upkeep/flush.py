@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from uuid6 import uuid7
 
 from airflow_provider_ducklake.catalog.committing.commit import check_stage
+from airflow_provider_ducklake.catalog.committing.delete_writer import remove_unused
 from airflow_provider_ducklake.catalog.committing.planned import Stage
-from airflow_provider_ducklake.catalog.committing.unused_files import remove_unused
 from airflow_provider_ducklake.catalog.ledger import jobs
 from airflow_provider_ducklake.catalog.snapshot import read_snapshots
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table

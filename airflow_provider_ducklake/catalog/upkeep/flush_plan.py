@@ -14,8 +14,8 @@ from airflow_provider_ducklake.catalog.snapshot.inlined_read import (
     inlined_delete_snapshots,
     inlined_of,
 )
-from airflow_provider_ducklake.catalog.snapshot.read_keys import which_partitionings
 from airflow_provider_ducklake.catalog.snapshot.read_layouts import rows_of_layout
+from airflow_provider_ducklake.catalog.snapshot.table_snapshot import which_partitionings
 from airflow_provider_ducklake.planning.upkeep.flush import FlushPlan, LayoutToFlush
 
 if TYPE_CHECKING:

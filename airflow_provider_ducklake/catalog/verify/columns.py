@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
-from airflow_provider_ducklake.catalog.snapshot.column_versions import schema_of
+from airflow_provider_ducklake.catalog.snapshot.read_layouts import schema_of
 from airflow_provider_ducklake.catalog.verify.definitions import is_known_type
 from airflow_provider_ducklake.errors import DuckLakeError
 from airflow_provider_ducklake.spec.ids import ColumnId

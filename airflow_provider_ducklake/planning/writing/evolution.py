@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.errors import TransactionConflictError
 from airflow_provider_ducklake.planning.writing.write import append_to_existing, placed_below, same_columns
 from airflow_provider_ducklake.spec.names.identifiers import check_column_name, fold
-from airflow_provider_ducklake.spec.schema import Column, TableSchema, numbered
-from airflow_provider_ducklake.spec.schema_edit import with_fields
+from airflow_provider_ducklake.spec.schema import Column, TableSchema, numbered, with_fields
 from airflow_provider_ducklake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from airflow_provider_ducklake.transaction.conflicts import Operation
-from airflow_provider_ducklake.transaction.declared import OfAnyTable, OfTable, Stage, with_bounds
+from airflow_provider_ducklake.transaction.declared import OfAnyTable, OfTable, Stage, existing, with_bounds
 from airflow_provider_ducklake.transaction.facts import Needs
-from airflow_provider_ducklake.transaction.refs import existing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 from airflow_provider_ducklake.spec.names.paths import relative_to
 from airflow_provider_ducklake.transaction.conflicts import Operation
-from airflow_provider_ducklake.transaction.declared import Declared, OfAnyTable, Stage, with_bounds
+from airflow_provider_ducklake.transaction.declared import (
+    Declared,
+    NewTableRef,
+    OfAnyTable,
+    Stage,
+    existing,
+    place_of,
+    with_bounds,
+)
 from airflow_provider_ducklake.transaction.facts import Needs
-from airflow_provider_ducklake.transaction.refs import NewTableRef, existing, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +26,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.stats import TableColumnStats
+    from airflow_provider_ducklake.transaction.declared import TableRef
     from airflow_provider_ducklake.transaction.facts import LockedFacts
-    from airflow_provider_ducklake.transaction.refs import TableRef
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.ids import MacroId, SchemaId
     from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.spec.names.paths import CatalogPath
-    from airflow_provider_ducklake.transaction.refs import NewSchemaRef, SchemaRef
+    from airflow_provider_ducklake.transaction.declared import NewSchemaRef, SchemaRef
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.partitioning import PartitionField
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.spec.sorting import SortField
+    from airflow_provider_ducklake.transaction.declared import NewTableRef, SchemaRef
     from airflow_provider_ducklake.transaction.facts import LockedFacts
-    from airflow_provider_ducklake.transaction.refs import NewTableRef, SchemaRef
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.ids import ViewId
     from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.spec.views import ViewDefinition
+    from airflow_provider_ducklake.transaction.declared import NewViewRef, SchemaRef, ViewRef
     from airflow_provider_ducklake.transaction.facts import LockedFacts
-    from airflow_provider_ducklake.transaction.refs import NewViewRef, SchemaRef, ViewRef
 
 
 @dataclass(frozen=True, slots=True)
