@@ -1,3 +1,3 @@
-"""Apache Airflow provider that runs the whole life of a DuckLake lakehouse as DAG tasks."""
+"""Apache Airflow provider that creates, loads, changes and maintains DuckLake lakehouses as DAG tasks."""
 
 __version__ = "0.1.0"

@@ -54,11 +54,11 @@ if TYPE_CHECKING:
 
 
 class DuckLakeError(Exception):
-    """Root of every error this package raises on purpose."""
+    """Base class of every error this package raises on purpose."""
 
 
 class CatalogError(DuckLakeError):
-    """The catalog database is not one we can work on."""
+    """The catalog database cannot be used."""
 
 
 class NotADuckLakeError(CatalogError):
@@ -106,9 +106,9 @@ class CatalogUnavailableError(CatalogError):
 
 
 class CatalogRefusedError(CatalogError):
-    """The catalog database did not do what we asked: it is read-only, full, lacks a right, …; nothing landed.
+    """The catalog database refused a statement: it is read-only, full, lacks a privilege, …; nothing landed.
 
-    ``statement`` is the beginning of what it refused, without values.
+    ``statement`` is the beginning of the refused statement, without values.
     """
 
     def __init__(self, catalog: str, reason: str, statement: str) -> None:
@@ -129,7 +129,7 @@ class NotFoundError(DuckLakeError):
 
 
 class SchemaNotFoundError(NotFoundError):
-    """No such schema at that snapshot."""
+    """The schema does not exist at that snapshot."""
 
     def __init__(self, schema: str, snapshot_id: int) -> None:
         self.schema = schema
@@ -141,7 +141,7 @@ class SchemaNotFoundError(NotFoundError):
 
 
 class TableNotFoundError(NotFoundError):
-    """No such table at that snapshot."""
+    """The table does not exist at that snapshot."""
 
     def __init__(self, table: str, snapshot_id: int) -> None:
         self.table = table
@@ -156,7 +156,7 @@ class TableNotFoundError(NotFoundError):
 
 
 class ViewNotFoundError(NotFoundError):
-    """No such view at that snapshot."""
+    """The view does not exist at that snapshot."""
 
     def __init__(self, view: str, snapshot_id: int) -> None:
         self.view = view
@@ -168,7 +168,7 @@ class ViewNotFoundError(NotFoundError):
 
 
 class ColumnNotFoundError(NotFoundError):
-    """No such column in that table; ``expression`` is the user's text that names it, if one does."""
+    """The table has no such column; ``expression`` is the user's expression that names it, if any."""
 
     def __init__(self, column: str, table: str, columns: Sequence[str], expression: str = "") -> None:
         self.column = column
@@ -185,7 +185,7 @@ class ColumnNotFoundError(NotFoundError):
 
 
 class SnapshotNotFoundError(NotFoundError):
-    """No such snapshot: expired, in the future, or before the first one."""
+    """The snapshot has expired, is in the future, or is before the first one."""
 
     def __init__(self, wanted: str, oldest: int, newest: int, made: tuple[datetime, ...] = ()) -> None:
         self.wanted = wanted
@@ -203,7 +203,7 @@ class SnapshotNotFoundError(NotFoundError):
 
 
 class ChangesExpiredError(NotFoundError):
-    """Snapshots between what a consumer has consumed and what it is to consume have expired."""
+    """Snapshots that a consumer has not consumed yet have expired."""
 
     def __init__(self, table: str, after: int, upto: int, oldest: int) -> None:
         self.table = table
@@ -222,7 +222,7 @@ class ChangesExpiredError(NotFoundError):
 
 
 class ChangesUndoneError(NotFoundError):
-    """A restore created a table again without changes of the one before that a consumer had consumed."""
+    """A restore created a table again without changes that a consumer had already consumed."""
 
     def __init__(self, table: str, consumed: int, restored_at: int) -> None:
         self.table = table
@@ -240,7 +240,7 @@ class ChangesUndoneError(NotFoundError):
 
 
 class SourceNotFoundError(DuckLakeError):
-    """The files of a source are not there, or not yet: the next try of the task looks again."""
+    """The files of a source do not exist, or not yet: the next try of the task looks again."""
 
     def __init__(self, name: str, path: str) -> None:
         self.name = name
@@ -255,7 +255,7 @@ class SourceNotFoundError(DuckLakeError):
 
 
 class AlreadyExistsError(DuckLakeError):
-    """The name is taken."""
+    """The name is already taken."""
 
     def __init__(self, kind: str, name: str) -> None:
         self.kind = kind
@@ -267,7 +267,7 @@ class AlreadyExistsError(DuckLakeError):
 
 
 class InvalidInputError(DuckLakeError, ValueError):
-    """An argument makes no sense; nothing was started."""
+    """An argument is invalid; nothing was started."""
 
 
 class InvalidNameError(InvalidInputError):
@@ -287,7 +287,7 @@ class InvalidOptionError(InvalidInputError):
 
 
 class InvalidStatementError(InvalidInputError):
-    """An SQL statement cannot be read, or asks for what the format does not have; says where."""
+    """An SQL statement cannot be parsed, or needs a feature that the format lacks; says where."""
 
     def __init__(self, number: int, line: int, column: int, near: str, problem: str) -> None:
         self.number = number
@@ -305,7 +305,7 @@ class InvalidStatementError(InvalidInputError):
 
 
 class InvalidPredicateError(InvalidInputError):
-    """A filter cannot be read, or asks for what filters do not have; says where."""
+    """A filter cannot be parsed, or needs a feature that filters lack; says where."""
 
     def __init__(self, line: int, column: int, near: str, problem: str) -> None:
         self.line = line
@@ -322,7 +322,7 @@ class InvalidPredicateError(InvalidInputError):
 
 
 class SharedDataPathError(InvalidInputError):
-    """Files below the data path may be another lake's, so what this one does not know is not deleted."""
+    """Files below the data path may belong to another lake, so unknown files are not deleted."""
 
     def __init__(self, data_path: str, evidence: str) -> None:
         self.data_path = data_path
@@ -337,7 +337,7 @@ class SharedDataPathError(InvalidInputError):
 
 
 class SchemaMismatchError(InvalidInputError):
-    """Incoming columns do not fit the table; carries every difference, not only the first."""
+    """Incoming columns do not fit the table; lists every difference, not only the first."""
 
     def __init__(self, table: str, differences: Sequence[str]) -> None:
         self.table = table
@@ -353,7 +353,7 @@ _ADAPT = "Select and convert the columns in the query, or change the table (for 
 
 
 class InvalidValueError(InvalidInputError):
-    """Values that no reader could read again: says which columns have how many, with one of each."""
+    """Values that no reader could read: names each column, the number of values, and one of them."""
 
     def __init__(self, table: str, problems: Sequence[str], ways_out: Sequence[str] = ()) -> None:
         self.table = table
@@ -368,7 +368,7 @@ class InvalidValueError(InvalidInputError):
 
 
 class UnsupportedFeatureError(DuckLakeError):
-    """The format allows it, this release does not do it yet: says what and what comes later."""
+    """The format allows it, but this release does not support it; says what."""
 
 
 class UntrustedValueError(DuckLakeError):
@@ -400,9 +400,9 @@ class StorageError(DuckLakeError):
 
 
 class FilesNotDeletedError(StorageError):
-    """Some files could not be deleted, or directories listed; all the others were.
+    """Some files could not be deleted, or directories not listed; all the others were.
 
-    ``failures`` are texts: the path and the reason.
+    ``failures`` are strings: the path and the reason.
     """
 
     def __init__(self, deleted: int, failures: Sequence[str]) -> None:
@@ -427,7 +427,7 @@ class CommitError(DuckLakeError):
 
 
 class FilesGivenUpError(CommitError):
-    """Files of a job cannot be committed any more: they were before, or a clean-up gave them up."""
+    """Files of a job can no longer be committed: they already were, or a clean-up released them."""
 
     def __init__(self, job_id: str, way_out: str = "run the task that wrote them again") -> None:
         self.job_id = job_id
@@ -443,7 +443,7 @@ class FilesGivenUpError(CommitError):
 
 
 class TransactionConflictError(CommitError):
-    """Somebody committed a change since our plan that ours does not go together with."""
+    """Another commit since the plan conflicts with a change of this commit."""
 
     def __init__(self, ours: str, theirs: str, table: str, snapshot_id: int) -> None:
         self.ours = ours
@@ -460,7 +460,7 @@ class TransactionConflictError(CommitError):
 
 
 class ZombieCommitError(CommitError):
-    """The task was cleared, and has committed again, while this old attempt of it still ran."""
+    """The task was cleared and has committed again while this old attempt was still running."""
 
     def __init__(self, generation: int, newest: int, snapshot_id: int) -> None:
         self.generation = generation

@@ -1,4 +1,4 @@
-"""What Airflow is told of this provider; every Airflow process calls it, so it imports next to nothing."""
+"""The metadata of this provider; every Airflow process calls it, so it imports next to nothing."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The catalog database through SQLAlchemy Core. ``lake.Lake`` is the public face; the rest is internal."""
+"""The catalog database, through SQLAlchemy Core. ``lake.Lake`` is the public face; the rest is internal."""

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 class Maintenance:
-    """Keeps a lake in order; ``Lake.maintenance`` is the one of a lake."""
+    """The maintenance operations of a lake; see ``Lake.maintenance``."""
 
     def __init__(self, lake: OpenLake, reads: LakeReads, committer: Committer) -> None:
         self._lake = lake
@@ -78,7 +78,8 @@ class Maintenance:
 
         Raises:
             TableNotFoundError, SchemaNotFoundError: there is no such table.
-            InvalidPredicateError, ColumnNotFoundError: ``where`` cannot be read, or names no column.
+            InvalidPredicateError, ColumnNotFoundError: ``where`` cannot be parsed, or names an unknown
+            column.
         """
         self._lake.refuse_unwritable()
         rule = rule or MergeRule()
@@ -95,7 +96,7 @@ class Maintenance:
             return find_merge(connection, self._lake.catalog, found, rule, files)
 
     def plan_rewrite(self, table: TableName, rule: RewriteRule | None = None) -> Compaction:
-        """Return which files of a table are better rewritten, without the rows that were deleted.
+        """Return which files of a table should be rewritten without their deleted rows.
 
         Raises:
             TableNotFoundError, SchemaNotFoundError: there is no such table.
@@ -115,13 +116,13 @@ class Maintenance:
         info: CommitInfo,
         job_id: str | None = None,
     ) -> CommittedSnapshot | None:
-        """Put files, of one kind, in the place of those that they were written of.
+        """Replace files with the compacted files that were written from them.
 
         ``job_id`` is that of the registered job which made them.
 
         Raises:
-            FilesGivenUpError: a clean-up gave the job's files up.
-            TransactionConflictError: rows of a file that goes were deleted or moved since, or the table was
+            FilesGivenUpError: a clean-up has released the job's files.
+            TransactionConflictError: rows of a replaced file were deleted or moved since, or the table was
                 altered; nothing landed.
         """
         if not files:
@@ -140,7 +141,7 @@ class Maintenance:
     def as_planned(
         self, table: TableSnapshot, files: Collection[MergedFile | RewrittenFile]
     ) -> list[MergedFile | RewrittenFile]:
-        """Return those of the compacted files whose sources are what they were when they were read."""
+        """Return those of the compacted files whose sources are unchanged since they were read."""
         with self._lake.reading() as connection:
             return as_planned(connection, self._lake.catalog, table.table_id, files)
 
@@ -153,20 +154,20 @@ class Maintenance:
         info: CommitInfo | None = None,
         dry_run: bool = False,
     ) -> list[FlushResult]:
-        """Move rows and deletes that lie in the catalog into Parquet files, as one snapshot; say what was.
+        """Move inlined rows and deletes to Parquet files, as one snapshot; return what was moved.
 
-        No reader sees a difference, at any snapshot. Without ``table``: all tables of a schema, or of the
-        lake, but those whose option ``auto_compact`` is off. Tables with fewer than ``min_rows`` rows and
-        deletes there are left alone. What others insert meanwhile stays in the catalog.
+        Readers see no difference at any snapshot. Without ``table``: all tables of a schema, or of the lake,
+        except those whose option ``auto_compact`` is off. Tables with fewer than ``min_rows`` inlined rows
+        and deletes are skipped. Rows that others insert in the meantime stay in the catalog.
 
         Raises:
             TableNotFoundError, SchemaNotFoundError: it does not exist.
-            InvalidInputError: a table and a schema, or ``min_rows`` below 0.
-            UnsupportedFeatureError: rows in a database of which this release cannot read inlined rows; or
-                the table, named, has a column of a type that it does not write, as ``interval``.
-            StorageError: files cannot be written. Where no table was named, the others are flushed first,
-                and the error has them all.
-            TransactionConflictError: others deleted such rows again and again meanwhile; nothing landed.
+            InvalidInputError: both a table and a schema are given, or ``min_rows`` is below 0.
+            UnsupportedFeatureError: this release cannot read inlined rows from the catalog's database; or the
+                named table has a column of a type that it does not write, such as ``interval``.
+            StorageError: files cannot be written. If no table was named, the others are flushed first, and
+                the error names all failed ones.
+            TransactionConflictError: others kept deleting such rows in the meantime; nothing landed.
         """
         self._lake.refuse_unwritable()
         if schema is not None and self._reads.schema(schema) is None:
@@ -192,12 +193,12 @@ class Maintenance:
         min_retention: timedelta = NO_FLOOR,
         dry_run: bool = False,
     ) -> ExpireResult:
-        """Forget snapshots and schedule the files that no kept snapshot can reach; the newest always stays.
+        """Expire snapshots and schedule the files that no kept snapshot needs; the newest always stays.
 
         ``older_than`` is an aware time or an interval before now; without it and the next two it is the
         lake's option ``expire_older_than``. ``keep_last`` protects the newest N, alone it expires all others.
-        ``keep`` protects ids, ``keep_author`` and ``keep_message`` what matches a pattern as ``release-*``,
-        ``min_retention`` what is younger. Makes no snapshot.
+        ``keep`` protects ids, ``keep_author`` and ``keep_message`` snapshots that match a pattern such as
+        ``release-*``, ``min_retention`` younger ones. Makes no snapshot.
 
         Raises:
             InvalidInputError: ``older_than`` together with ``versions``; nothing says what to expire; it lies
@@ -220,18 +221,18 @@ class Maintenance:
         info: CommitInfo | None = None,
         keyed: KeyedCommit | None = None,
     ) -> RestoreResult:
-        """Make a table, all of a schema or (neither) the lake what it was at a snapshot, as a new snapshot.
+        """Restore a table, a schema or (with neither) the lake to a snapshot, as a new snapshot.
 
-        Columns, names, keys and comments come back as well; what was made since goes, what was dropped since
-        comes back; a table whose schema was dropped, as a new one. ``dry_run`` changes nothing and says what
-        would be done. See ``catalog.restore``.
+        Columns, names, keys and comments are restored as well. Objects created since are dropped, and objects
+        dropped since are restored; a table whose schema was dropped as a new one. ``dry_run`` changes nothing
+        and returns what would be done.
 
         Raises:
-            SnapshotNotFoundError: the snapshot has expired, or never was.
-            TableNotFoundError, SchemaNotFoundError: nothing of that name was there then.
+            SnapshotNotFoundError: the snapshot has expired, or never existed. TableNotFoundError,
+            SchemaNotFoundError: it did not exist at that snapshot.
             AlreadyExistsError: its name has been given to something else.
-            StorageError: a file of that snapshot is gone; nothing was changed.
-            TransactionConflictError: a table was changed meanwhile; nothing was changed.
+            StorageError: a file of that snapshot no longer exists; nothing was changed.
+            TransactionConflictError: a table was changed in the meantime; nothing was restored.
         """
         self._lake.refuse_unwritable()
         name = None if table is None else QualifiedName.of(table)
@@ -240,15 +241,16 @@ class Maintenance:
             return restore(self._lake, self._committer, request, info or CommitInfo(), keyed)
 
     def migrate(self, *, dry_run: bool = False, backup: bool = True) -> MigrationResult:
-        """Bring a catalog of 0.1 to 0.4 to 1.0, in place; every snapshot reads as before.
+        """Migrate a catalog of 0.1 to 0.4 to 1.0, in place; every snapshot reads as before.
 
-        Stop clients of the old version first. With ``backup``, a catalog that is a file (SQLite, DuckDB) is
-        copied beside itself before. ``dry_run`` changes nothing and says what would be done.
+        Stop clients of the old version first. With ``backup``, a catalog file (SQLite, DuckDB) is first
+        copied in its own directory. ``dry_run`` changes nothing and returns what would be done.
 
         Raises:
             UnsupportedFeatureError: a merged file cannot be copied as it is; nothing was changed.
-            CatalogError, StorageError: the catalog contradicts itself, or a merged file is missing; as well.
-            TransactionConflictError: clients of the old version went on committing; nothing was changed.
+            CatalogError, StorageError: the catalog contradicts itself, or a merged file is missing; nothing
+            was changed.
+            TransactionConflictError: clients of the old version kept committing; nothing was changed.
         """
         with self._lake.translated():
             result = migrate(
@@ -272,14 +274,14 @@ class Maintenance:
         min_retention: timedelta = NO_FLOOR,
         dry_run: bool = False,
     ) -> CleanupResult:
-        """Delete files that were scheduled for deletion before a moment, by the catalog's clock.
+        """Delete files that were scheduled for deletion before a time, by the catalog's clock.
 
         ``older_than`` is an aware time or an interval before now; default: the lake's option
         ``delete_older_than``, of 2 days. A file that a row of the lake names stays. Makes no snapshot.
 
         Raises:
             InvalidInputError: ``older_than`` lies in the future or is younger than ``min_retention``.
-            StorageError: the data path is not there. What happens to single files is in the result.
+            StorageError: the data path does not exist. Failures of single files are in the result.
         """
         self._lake.refuse_unwritable()
         age = self._deletion_age(older_than)
@@ -297,17 +299,17 @@ class Maintenance:
         sole_owner: bool = False,
         dry_run: bool = False,
     ) -> OrphansResult:
-        """Delete files below the data path that the catalog does not name: left by writes that failed.
+        """Delete files below the data path that the catalog does not name, left by failed writes.
 
-        ``older_than`` says since when a file must not have changed, as for ``cleanup_old_files``: it has to
-        be longer than the longest write of a client that does not register its jobs. Files of registered
-        jobs that may still commit stay for ``stage_ttl``; after that nobody can commit them any more.
-        ``sole_owner`` says that no other lake has files below the data path, whatever they look like.
+        ``older_than`` is the time since which a file must be unchanged, as for ``cleanup_old_files``: it must
+        be longer than the longest write of a client that does not register its jobs. Files of registered jobs
+        that may still commit stay for ``stage_ttl``; after that they can no longer be committed.
+        ``sole_owner`` asserts that no other lake has files below the data path, even if it looks so.
 
         Raises:
             SharedDataPathError: another lake seems to keep files below the data path.
             InvalidInputError: ``older_than`` lies in the future or is younger than ``min_retention``.
-            StorageError: the data path cannot be listed. What happens to single files is in the result.
+            StorageError: the data path cannot be listed. Failures of single files are in the result.
         """
         self._lake.refuse_unwritable()
         rule = OrphanRule(self._deletion_age(older_than), min_retention, stage_ttl, sole_owner)
@@ -330,11 +332,12 @@ class Maintenance:
         sample: float = 1.0,
         with_notes: bool = False,
     ) -> list[Finding]:
-        """Return which invariants of the format the lake breaks; nothing found is an empty list.
+        """Return which invariants of the format the lake breaks; an empty list means none.
 
-        ``tables``: only those as they are named now, and nothing that concerns the whole lake. ``sample`` is
-        the share of the files that are opened, drawn again each time; with 0 only the catalog is read.
-        ``with_notes``: also what is legal and worth knowing, as files outside the data path.
+        ``tables``: only these tables, by their current names, and nothing that concerns the whole lake.
+        ``sample`` is the fraction of files that are opened, drawn again each time; with 0 only the catalog is
+        read. ``with_notes``: also things that are legal but worth knowing, such as files outside the data
+        path.
 
         Raises:
             TableNotFoundError: no such table.
@@ -355,13 +358,13 @@ class Maintenance:
         )
 
     def repair(self, findings: Sequence[Finding], *, dry_run: bool = True) -> RepairResult:
-        """Mend those findings of ``verify`` that can be mended without losing anything, all or none of them.
+        """Repair those findings of ``verify`` that can be repaired without losing anything, all or none.
 
-        A snapshot is made where clients that run have to notice; no row changes in any snapshot. Look at the
-        dry run first, and verify again afterwards: what lay behind a finding may come to light.
+        A snapshot is made if running clients must notice; no row changes in any snapshot. Check the dry run
+        first, and verify again afterwards: a repair may reveal further findings.
 
         Raises:
-            CommitRetriesExceededError: other writers never let it through; nothing was changed.
+            CommitRetriesExceededError: other writers always committed first; nothing was changed.
         """
         self._lake.refuse_unwritable()
         with self._lake.translated():

@@ -62,7 +62,7 @@ class LakeReads:
         self._lake = lake
 
     def lake_id(self) -> str:
-        """Return what tells the lake from others, however its catalog is connected to.
+        """Return the identity of the lake, whatever the connection to its catalog.
 
         It is the uuid of its first schema, which a copy of the catalog has, too.
         """
@@ -83,8 +83,8 @@ class LakeReads:
         """Return the snapshot with that id, or the newest at or before an aware time.
 
         Raises:
-            SnapshotNotFoundError: it expired, lies in the future, or before the first one.
-            InvalidInputError: both or neither given, or a time without zone.
+            SnapshotNotFoundError: it has expired, is in the future, or before the first one.
+            InvalidInputError: both or neither are given, or the time has no time zone.
         """
         if (version is None) == (timestamp is None):
             raise InvalidInputError("Give exactly one of version and timestamp.")
@@ -97,7 +97,7 @@ class LakeReads:
         return self._lake.snapshot(connection, start)
 
     def tables(self, at: At = None) -> list[QualifiedName]:
-        """Return the names of all tables at a snapshot (id or aware time; None: now), sorted."""
+        """Return the names of all tables at a snapshot (id or aware time; None: the newest), sorted."""
         return [row.qualified for row in self.table_rows(at)]
 
     def table_rows(self, at: At = None) -> list[read.TableRow]:
@@ -108,10 +108,10 @@ class LakeReads:
             )
 
     def view(self, view: TableName, at: At = None) -> ViewDefinition:
-        """Return what a view shows, as its author wrote it.
+        """Return the definition of a view, as its author wrote it.
 
         Raises:
-            ViewNotFoundError: no such view at that snapshot.
+            ViewNotFoundError: the view does not exist at that snapshot.
         """
         name = QualifiedName.of(view)
         with self._lake.reading() as connection:
@@ -161,7 +161,7 @@ class LakeReads:
         return "schema", found.id
 
     def table_snapshot(self, table: TableName, at: At = None, *, with_files: bool = False) -> TableSnapshot:
-        """Return a table at a snapshot (id or aware time; None: now), with its live files if asked.
+        """Return a table at a snapshot (id or aware time; None: the newest), with its live files if asked.
 
         Raises:
             SchemaNotFoundError, TableNotFoundError, SnapshotNotFoundError: it did not exist then.
@@ -174,7 +174,7 @@ class LakeReads:
             return load_table(connection, self._lake.catalog, snapshot, name, with_files=with_files)
 
     def new_table(self, name: QualifiedName) -> NewTable:
-        """Return where a table that does not exist yet is to be created.
+        """Return the target of a table that does not exist yet.
 
         Raises:
             SchemaNotFoundError: its schema does not exist.
@@ -203,20 +203,20 @@ class LakeReads:
         *,
         staged: Sequence[StagedWrite] = (),
     ) -> pa.Table:
-        """Return a table's rows at a snapshot, without Spark: for small reads; in no promised order.
+        """Return a table's rows at a snapshot, without Spark: for small reads; the order is not defined.
 
         With ``where``, a condition such as ``"price > 10 AND day = '2024-01-31'"``, only rows for which it is
-        true. With ``staged``, as the newest snapshot would have it were those of them to this table
+        true. With ``staged``, the newest snapshot's rows as if the staged writes to this table were
         committed.
 
         Raises:
-            InvalidPredicateError: the condition cannot be read, or compares a column with what is no value of
-                it.
+            InvalidPredicateError: the condition cannot be parsed, or compares a column with an invalid value.
             ColumnNotFoundError: no such column.
             UnsupportedFeatureError: a file has types or a layout that this release cannot read.
             StorageError: a data file or delete file is missing or damaged.
-            InvalidInputError: ``staged`` together with ``at``, or staged writes that do not go together.
-            TransactionConflictError: the staged writes do not fit the table as it is by now.
+            InvalidInputError: ``staged`` is given together with ``at``, or the staged writes contradict each
+            other.
+            TransactionConflictError: the staged writes conflict with later changes of the table.
         """
         from airflow_provider_ducklake.storage.rows.table_reader import read_rows  # noqa: PLC0415 - heavy
 
@@ -231,7 +231,7 @@ class LakeReads:
         *,
         stats_of: Sequence[str] = (),
     ) -> ScanPlan:
-        """Return what ``read_arrow`` would read: the files that may hold wanted rows, and inlined rows.
+        """Return what ``read_arrow`` would read: the files that may hold matching rows, and inlined rows.
 
         The files have the statistics of the columns that ``where`` and ``stats_of`` name.
 
@@ -250,7 +250,7 @@ class LakeReads:
     ) -> Any:  # noqa: ANN401 - a DataFrame
         """Return the rows that ``read_arrow`` returns as a Spark DataFrame.
 
-        The catalog is asked now, for one snapshot; files are read when Spark needs the rows.
+        The catalog is read now, for one snapshot; files are read when Spark needs the rows.
 
         Raises:
             TableNotFoundError, ColumnNotFoundError, InvalidPredicateError: as ``read_arrow``.
@@ -281,7 +281,7 @@ class LakeReads:
             )
 
     def first_since(self, connection: Connection, time: datetime) -> SnapshotId | None:
-        """Return the first snapshot at or after a time; None: there is none yet."""
+        """Return the first snapshot at or after a time, or None if there is none yet."""
         try:
             return self._first_snapshot(connection, time).id
         except SnapshotNotFoundError:
@@ -303,7 +303,7 @@ class LakeReads:
     def files(self, table: TableName, at: At = None) -> list[ListedFile]:
         """Return the data files of a table at a snapshot, each with its delete file.
 
-        Rows that the catalog itself keeps are in none of them; merged files may hold rows of later snapshots.
+        They do not contain inlined rows; merged files may hold rows of later snapshots.
 
         Raises:
             TableNotFoundError, SchemaNotFoundError: there is no such table.
@@ -316,12 +316,12 @@ class LakeReads:
     def row_count(self, table: TableName, at: At = None) -> int:
         """Return the number of rows of a table at a snapshot.
 
-        The catalog knows it; files are read only where it does not: of a merged or flushed file that has rows
-        or deletes of later snapshots.
+        It comes from the catalog; only merged or flushed files with rows or deletes of later snapshots are
+        read.
 
         Raises:
             TableNotFoundError, SchemaNotFoundError, SnapshotNotFoundError: it did not exist then.
-            StorageError: a file that has to be read is missing or damaged.
+            StorageError: a file that must be read is missing or damaged.
         """
         self._lake.refuse_unusable()
         with self._lake.reading() as connection:
@@ -336,10 +336,10 @@ class LakeReads:
         return known + count_live_rows(rest, self._lake.locate)
 
     def column_bounds(self, table: TableName, column: str, at: At = None) -> ColumnBounds | None:
-        """Return the least and the greatest value of a column at a snapshot, from the catalog alone.
+        """Return the smallest and largest value of a column at a snapshot, from the catalog alone.
 
-        None where the catalog does not say them exactly: files with deleted rows, long texts, NaN, types
-        without bounds. NULLs are no values.
+        None if the catalog does not know them exactly: files with deleted rows, long strings, NaN, types
+        without bounds. NULLs are ignored.
 
         Raises:
             ColumnNotFoundError: no such top-level column.
@@ -353,14 +353,15 @@ class LakeReads:
             return column_bounds(connection, self._lake.catalog, found, column)
 
     def changes(self, table: TableName, start: int | datetime, end: int | datetime) -> ChangeFeed:
-        """Return how a table's rows changed from snapshot ``start`` to ``end``, both included.
+        """Return the changes of a table's rows from snapshot ``start`` to ``end``, both included.
 
         Bounds are snapshot ids, or aware times: the first snapshot at or after the start, the last at or
-        before the end. Rows have the columns of the end. Compaction changes no rows, and is left out.
+        before the end. Rows have the columns of the end snapshot. Compaction changes no rows, and is left
+        out.
 
         Raises:
-            SnapshotNotFoundError: a bound expired, or never was.
-            TableNotFoundError, SchemaNotFoundError: there is no such table at the end.
+            SnapshotNotFoundError: a bound has expired, or never existed. TableNotFoundError,
+            SchemaNotFoundError: there is no such table at the end.
         """
         self._lake.refuse_unusable()
         with self._lake.reading() as connection:
@@ -370,7 +371,7 @@ class LakeReads:
         return ChangeFeed(plan, self._lake.locate)
 
     def changes_after(self, table: TableName, after: int, at: At = None) -> ChangeFeed:
-        """Return how a table's rows changed after a snapshot, up to another; see ``changes``.
+        """Return the changes of a table's rows after a snapshot, up to another; see ``changes``.
 
         Raises:
             ChangesExpiredError: a snapshot between them has expired.
@@ -387,7 +388,7 @@ class LakeReads:
     def changes_of_source(
         self, table: TableName, source_id: TableId, after: int, upto: SnapshotId
     ) -> ChangeFeed:
-        """Return how the rows changed of an older table, in whose place a restore created the one named.
+        """Return the changes of the older table that a restore replaced with the named one.
 
         Raises:
             ChangesExpiredError: a snapshot between them has expired.
@@ -415,32 +416,32 @@ class LakeReads:
             return restore_log.restores(connection, self._lake.catalog)
 
     def insertions(self, table: TableName, start: int | datetime, end: int | datetime) -> pa.Table:
-        """Return the rows that came from snapshot ``start`` to ``end``; see ``changes``."""
+        """Return the rows inserted from snapshot ``start`` to ``end``; see ``changes``."""
         return self.changes(table, start, end).insertions()
 
     def deletions(self, table: TableName, start: int | datetime, end: int | datetime) -> pa.Table:
-        """Return the rows that went from snapshot ``start`` to ``end``; see ``changes``."""
+        """Return the rows deleted from snapshot ``start`` to ``end``; see ``changes``."""
         return self.changes(table, start, end).deletions()
 
     def registered_files(self, paths: Collection[str]) -> frozenset[str]:
-        """Return those of the full paths that are data files of the lake, of whatever table and snapshot."""
+        """Return those of the full paths that are data files of the lake, of any table and snapshot."""
         with self._lake.reading() as connection:
             return registered(connection, self._lake.catalog, paths)
 
     def table_changes(self, table: TableName, since: int, kinds: Collection[str]) -> TableChanges | None:
-        """Return what happened to a table after snapshot ``since``: ``insert``, ``delete``, ``schema``.
+        """Return the changes of a table after snapshot ``since``: ``insert``, ``delete``, ``schema``.
 
-        ``kinds`` says what to look for (``data`` means insert or delete). None: nothing of it, or no such
-        table yet. Compaction and flushes are nothing.
+        ``kinds`` says what to look for (``data`` means insert or delete). None means no such change, or that
+        the table does not exist yet. Compaction and flushes do not count.
         """
         with self._lake.translated():
             return watch.table_changes(self._lake.catalog, QualifiedName.of(table), since, kinds)
 
     def table_health(self, tables: Collection[TableName] | None = None) -> LakeHealth:
-        """Return numbers that say whether tables want maintenance, from the catalog alone; default: of all.
+        """Return numbers that show whether tables need maintenance, from the catalog alone; default: of all.
 
         Raises:
-            TableNotFoundError: no such table.
+            TableNotFoundError: a table does not exist.
         """
         with self._lake.reading() as connection:
             return health(connection, self._lake.catalog, tables)

@@ -60,7 +60,7 @@ class LakeWrites:
         """Set an option of the lake, of a schema or of a table; not versioned, makes no snapshot.
 
         Raises:
-            InvalidOptionError: no such option, one that cannot be set, or a value out of range.
+            InvalidOptionError: the option is unknown or cannot be set, or the value is out of range.
             SchemaNotFoundError, TableNotFoundError: it does not exist.
         """
         self._lake.refuse_unwritable()
@@ -84,8 +84,8 @@ class LakeWrites:
     ) -> LakeTransaction:
         """Return a transaction for a ``with`` block: one snapshot over any number of schemas and tables.
 
-        With a ``commit_key`` the commit is made once: a block that runs again under the same key changes
-        nothing, and ``committed`` is the snapshot of the first time, already when the block begins.
+        With a ``commit_key`` the commit is made once: a block that runs again with the same key changes
+        nothing, and ``committed`` is the first run's snapshot, already when the block begins.
 
         Raises:
             UnsupportedFeatureError: the lake is encrypted.
@@ -107,13 +107,15 @@ class LakeWrites:
         author: str | None = None,
         commit_key: str | CommitKey | None = None,
     ) -> CommittedSnapshot | None:
-        """Append an Arrow table as one snapshot, without Spark: for small writes; no rows, no snapshot.
+        """Append an Arrow table as one snapshot, without Spark: for small writes.
+
+        Without rows no snapshot is made.
 
         See ``LakeTransaction.append_arrow`` for where the rows go, and ``transaction`` for ``commit_key``.
 
         Raises:
-            SchemaMismatchError: lists every column that is missing, too many or of another type.
-            TableNotFoundError: there is no such table.
+            SchemaMismatchError: columns are missing, unexpected or of another type; it lists all of them.
+            TableNotFoundError: the table does not exist.
             StorageError: a file cannot be written.
             CommitError: the commit did not land.
         """
@@ -122,9 +124,9 @@ class LakeWrites:
         return tx.committed
 
     def create_indexes(self) -> list[str]:
-        """Add the indexes that large catalogs need where they are missing; return the names of new ones.
+        """Add the missing indexes that large catalogs need; return the names of new ones.
 
-        The format has none; DuckDB works on beside them. Not versioned, makes no snapshot.
+        The format has none, but DuckDB works with them. Not versioned; makes no snapshot.
         """
         self._lake.refuse_unwritable()
         with self._lake.translated():
@@ -148,26 +150,26 @@ class LakeWrites:
     def register_job(
         self, job_id: str, prefix: str, target: JobTarget | None = None, *, must_note: bool = False
     ) -> None:
-        """Note that a job is about to write files into a directory, and what for.
+        """Record that a job is about to write files into a directory, and what they are for.
 
-        ``target`` is what they are for, which whoever commits them compares. A database user who may not add
-        columns to our table cannot always note it, and is refused if it ``must_note``.
+        ``target`` is what they are for, which the commit compares. A database user who may not add columns to
+        the provider's table cannot always record it, and is refused if ``must_note``.
 
         Raises:
-            UntrustedValueError: the lake must not write there.
-            CatalogRefusedError: it must be noted, and cannot be; names the statements that help.
+            UntrustedValueError: the lake may not write there.
+            CatalogRefusedError: it must be recorded, but cannot be; names the statements that help.
         """
         self._lake.refuse_unwritable()
         with self._lake.translated():
             jobs.register(self._lake.catalog, job_id, prefix, target, must_note=must_note)
 
     def target_of_job(self, job_id: str) -> JobTarget | None:
-        """Return what the files of a job are for; None where nobody noted it."""
+        """Return what the files of a job are for, or None if it was not recorded."""
         with self._lake.reading() as connection:
             return jobs.target_of(connection, self._lake.catalog, job_id)
 
     def release_job(self, job_id: str) -> bool:
-        """Give the files of a job up: nobody can commit them any more; return whether somebody could."""
+        """Release the files of a job, so that they cannot be committed; return whether they could be."""
         with self._lake.translated():
             return jobs.release(self._lake.catalog, job_id)
 
@@ -182,9 +184,9 @@ class LakeWrites:
             return jobs.snapshot_of_job(connection, self._lake.catalog, job_id)
 
     def protected_prefixes(self, stage_ttl: timedelta = jobs.STAGE_TTL) -> frozenset[str]:
-        """Return the directories of staged writes that wait for their commit, if no older than that.
+        """Return the directories of staged writes that wait for their commit and are not older than that.
 
-        A clean-up of files that no snapshot knows has to leave them alone.
+        A clean-up of orphaned files must not delete them.
         """
         with self._lake.reading() as connection:
             return jobs.protected_prefixes(connection, self._lake.catalog, stage_ttl)
@@ -192,7 +194,7 @@ class LakeWrites:
     def replacing_where(
         self, table: TableSnapshot, where: str, found: FoundRows | None = None
     ) -> tuple[Change, ...]:
-        """Return the changes that take out the rows for which a condition is true, as the snapshot has them.
+        """Return the changes that remove the rows for which a condition is true at the snapshot.
 
         ``found`` are the rows in files that ``too_large_to_read`` returned, as a job found them.
 
@@ -227,10 +229,10 @@ class LakeWrites:
     def replacing_partitions(
         self, table: TableSnapshot, partitions: Collection[PartitionValues]
     ) -> tuple[Change, ...]:
-        """Return the changes that take out the rows of partitions, as the snapshot has them.
+        """Return the changes that remove the rows of partitions at the snapshot.
 
         Raises:
-            UnsupportedFeatureError: a file may hold rows of one beside others.
+            UnsupportedFeatureError: a file may hold rows of several partitions.
         """
         changes = overwrite.changes_of_partitions(
             self._lake.reading, self._lake.catalog, table, partitions, self._lake.locate
@@ -243,7 +245,7 @@ class LakeWrites:
             return read.next_column_id(connection, self._lake.catalog.tables, table.table_id)
 
     def has_live_rows(self, table: TableSnapshot) -> bool:
-        """Whether the table has a live data file, or live rows in the catalog."""
+        """Whether the table has a live data file, or live inlined rows."""
         return BaseRows(self._lake.catalog, self._lake.reading).has_live(table)
 
     def keyed_commit(
@@ -281,13 +283,13 @@ class LakeWrites:
         return tuple(change for one in found for change in replaced_rows(one, self._lake.locate))
 
     def row_changes(self, table: TableSnapshot, changes: RowChanges) -> Stage:
-        """Return what is to be committed of a job that changed rows of a table, as it read it.
+        """Return the changes of a job that changed rows of a table, as it read the table.
 
-        Commit it with ``commit_stages``. Files of the job that the commit makes no use of are removed then.
+        Commit it with ``commit_stages``. It then removes files of the job that the commit does not need.
 
         Raises:
-            TransactionConflictError: a file that loses rows was compacted or got other deletes since, or the
-                table has other columns.
+            TransactionConflictError: a file with deleted rows was compacted or got other deletes since, or
+                the table has other columns.
             StorageError: a delete file cannot be read.
         """
         self._lake.refuse_unwritable()

@@ -1,4 +1,4 @@
-"""An open lake: its connections, what they refuse, and how snapshots are named."""
+"""An open lake: its connections, their errors, and how snapshots are chosen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a job and can be known before a Spark is started for it."""
+"""Errors of a job that can be found before Spark is started."""
 
 from __future__ import annotations
 

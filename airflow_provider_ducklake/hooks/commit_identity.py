@@ -1,4 +1,4 @@
-"""Which commit a task makes: the same one in all its retries, another one each time a person clears it."""
+"""The identity of a task's commit: the same in all its retries, a new one each time it is cleared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a DuckLake connection says, checked: Airflow itself stores whatever it is given."""
+"""The checked settings of a DuckLake connection; Airflow itself stores any value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The statement by which DuckDB attaches the lake of a connection.
+"""The statement with which DuckDB attaches the lake of a connection.
 
 It holds no password: DuckDB's clients of PostgreSQL and MySQL take it from the environment (``PGPASSWORD``,
 ``MYSQL_PWD``) or from a secret of DuckDB's.

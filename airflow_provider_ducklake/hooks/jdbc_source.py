@@ -1,4 +1,4 @@
-"""A jdbc source that names an Airflow connection: its address goes into the request, its password never."""
+"""A jdbc source that names an Airflow connection: its URL goes into the request, its password never does."""
 
 from __future__ import annotations
 

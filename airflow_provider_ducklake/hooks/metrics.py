@@ -1,4 +1,4 @@
-"""Numbers for Airflow's metrics, wherever it sends them."""
+"""Send numbers to Airflow's metrics."""
 
 from __future__ import annotations
 

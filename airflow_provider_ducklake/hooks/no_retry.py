@@ -1,4 +1,4 @@
-"""Which errors of the library no retry of a task can cure, and how Airflow is told."""
+"""Fail a task at once on errors that no retry can fix."""
 
 from __future__ import annotations
 

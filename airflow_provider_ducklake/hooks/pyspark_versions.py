@@ -1,4 +1,4 @@
-"""Whether the two distributions that install PySpark's files are of one version."""
+"""Check that the two distributions that install PySpark's files have the same version."""
 
 from __future__ import annotations
 

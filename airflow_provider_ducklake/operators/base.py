@@ -1,4 +1,4 @@
-"""What the operators have in common."""
+"""The common part of the operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes two commits the same one: the task that makes them, and which time round it is.
+"""Commit keys: what makes two commits the same one, the task and its generation.
 
 See ``docs/adr/0005-commit-key.md``.
 """

@@ -1,4 +1,4 @@
-"""Who reads the changes of tables bit by bit, and what was read already."""
+"""Consumers of tables' changes, and what each has consumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which form a catalog database holds users' rows, and what it cannot hold; each dialect has its own."""
+"""How a catalog database stores inlined rows, and what it cannot store; each dialect has its own."""
 
 from __future__ import annotations
 

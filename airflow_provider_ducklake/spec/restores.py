@@ -1,4 +1,4 @@
-"""What a restore did to one table, as long as anybody has to know it."""
+"""What a restore did to one table, as later operations need to know it."""
 
 from __future__ import annotations
 

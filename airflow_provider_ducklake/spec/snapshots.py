@@ -1,4 +1,4 @@
-"""Snapshots, what a commit says of itself, and a table as one snapshot holds it."""
+"""Snapshots, the author and message of a commit, and a table at one snapshot."""
 
 from __future__ import annotations
 

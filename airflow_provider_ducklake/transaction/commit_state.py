@@ -1,4 +1,4 @@
-"""The snapshot being built: what it follows, and the ids, times and statistics it hands out.
+"""The snapshot being built: its predecessor, and the ids, times and statistics that it assigns.
 
 One of the three places with mutable state; a new one is made for every attempt, so a retry recomputes
 everything.

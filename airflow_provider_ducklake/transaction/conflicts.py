@@ -1,4 +1,4 @@
-"""Which changes, committed by others since our plan, ours do not go together with.
+"""Which changes of others, committed since the plan, conflict with the changes of this commit.
 
 ``CONFLICTS[ours][theirs]`` says what makes the pair a conflict; a pair that it does not name is one as soon
 as both sides touch the same object. *Source:* the verdicts of the reference on every ordered pair

@@ -1,4 +1,4 @@
-"""What each kind of change says of itself, so that nothing else asks for its kind but its effects.
+"""What each kind of change declares about itself, so that only the effects ask for its kind.
 
 A change names an object by its id, or by a reference to one that the same transaction creates.
 """

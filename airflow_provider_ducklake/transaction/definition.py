@@ -1,4 +1,4 @@
-"""What a table is besides its rows, and the changes that make another of it.
+"""The definition of a table, and the changes that lead from one definition to another.
 
 *Source:* what the reference allows and writes for each ALTER (docs/sources.md, DDL; probed on 1.5.5).
 """

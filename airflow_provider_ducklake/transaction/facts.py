@@ -1,4 +1,4 @@
-"""What a commit has to know of the lake while it holds the lock: what is asked, and the answers."""
+"""What a commit must know about the lake while it holds the lock: questions and answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which snapshots have made a table what it is: a restore leaves out what came between."""
+"""Which snapshots led to the current state of a table: a restore skips those in between."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Verbs: what a user wants done to a lake's rows, planned, carried out by a Spark job and committed."""
+"""Verbs: changes of a lake's rows that are planned, run by a Spark job and committed."""

@@ -1,4 +1,4 @@
-"""Merge small files of a table, or rewrite files that lost many rows.
+"""Merge small files of a table, or rewrite files with many deleted rows.
 
 The job's files lie in a directory of their own and have records: what is complete is committed also where the
 job fails, or by the next try where the worker was killed.

@@ -1,4 +1,4 @@
-"""What an insert does with the rows and columns that its table has: kept, replaced, evolved."""
+"""What an insert does with the existing rows and columns of its table: keep, replace, evolve."""
 
 from __future__ import annotations
 

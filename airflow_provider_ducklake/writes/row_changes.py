@@ -1,4 +1,4 @@
-"""What deletes, updates and merges have in common: rows of one table change, merge-on-read.
+"""The common part of deletes, updates and merges: changing rows of one table, merge-on-read.
 
 Data files stay as they are, and rows keep their row ids. A task that was cleared runs again on the rows that
 are there by then: what it changed before stays changed.

@@ -1,4 +1,4 @@
-"""Carry a verb out: plan, register the job, run it, commit its files, remove what only the job needed."""
+"""Run a verb: plan, register the job, run it, commit its files, remove what only the job needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Append what is new in a stream to a table, each micro-batch as one snapshot, exactly once."""
+"""Append the new rows of a stream to a table, each micro-batch as one snapshot, exactly once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A verb and what becomes of it: a plan, the results of its job, changes to commit, a summary.
+"""A verb and its steps: a plan, the results of its job, changes to commit, a summary.
 
 Values flow one way. A verb holds what a user said. ``plan`` reads the newest snapshot and returns a value
 that knows what the job is to do and what its results mean; ``run.py`` carries it out.

@@ -1,1 +1,1 @@
-"""Write one snapshot."""
+"""Commit changes as one snapshot."""

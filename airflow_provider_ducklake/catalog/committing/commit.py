@@ -1,4 +1,4 @@
-"""How a snapshot gets written and retried.
+"""Write a snapshot, and retry when another writer commits first.
 
 One commit is one SQL transaction with exactly one row in ``ducklake_snapshot``, whose primary key is the only
 lock that DuckDB respects. Our own writers queue on the dialect's commit lock first, so among themselves they

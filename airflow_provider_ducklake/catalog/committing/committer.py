@@ -1,4 +1,4 @@
-"""Commit to an open lake: what was planned, checked against the lake's options."""
+"""Commit planned changes to an open lake, checked against the lake's options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The delete files that a commit writes itself: they hold the id of the snapshot that it becomes.
+"""Delete files that a commit writes itself, because they contain the id of the new snapshot.
 
 That id is known for sure only under the commit lock, under which nobody should wait for a store. So they are
 written before, for the next snapshot, and again when somebody else's came first.

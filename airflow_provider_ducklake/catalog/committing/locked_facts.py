@@ -1,4 +1,4 @@
-"""What a commit has to know of the lake, read while it holds the lock."""
+"""Read what a commit must know about the lake while it holds the lock."""
 
 from __future__ import annotations
 

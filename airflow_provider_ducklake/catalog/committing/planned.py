@@ -1,4 +1,4 @@
-"""What is to be committed: changes with the snapshots they were planned on, and how to make them once."""
+"""Planned commits: changes, the snapshots they were planned on, and the key that makes them once."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A catalog database: its engine, its tables and columns, and what is asked of it."""
+"""A catalog database: its engine, its tables and columns, and its queries."""

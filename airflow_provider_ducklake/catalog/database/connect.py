@@ -1,4 +1,4 @@
-"""Engines for catalog databases, and what goes wrong when opening one."""
+"""Engines for catalog databases, and the errors of opening one."""
 
 from __future__ import annotations
 

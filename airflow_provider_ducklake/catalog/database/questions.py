@@ -1,4 +1,4 @@
-"""What is asked of a catalog, as values: several questions can share a round trip."""
+"""Queries of a catalog as values, so that several can share a round trip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ALTER TABLE … ADD COLUMN``, which SQLAlchemy leaves to others."""
+"""``ALTER TABLE … ADD COLUMN``, which SQLAlchemy does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lock file beside a catalog that is a file: our own clients queue on it; others know nothing of it."""
+"""A lock file next to a catalog file: this provider's clients queue on it; other clients ignore it."""
 
 from __future__ import annotations
 

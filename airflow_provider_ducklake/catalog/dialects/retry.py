@@ -1,4 +1,4 @@
-"""Start a catalog transaction again when another writer came first."""
+"""Start a catalog transaction again when another writer committed first."""
 
 from __future__ import annotations
 

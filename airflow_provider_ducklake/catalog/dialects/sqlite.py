@@ -1,4 +1,4 @@
-"""SQLite catalogs: our writers queue on a side lock file, since SQLite's own waiting starves some of them."""
+"""SQLite catalogs: writers queue on a lock file of their own, because SQLite's waiting starves some."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Turn what users ask for into changes, against one base snapshot."""
+"""Turn users' requests into changes against one base snapshot."""

@@ -1,4 +1,4 @@
-"""Files that somebody wrote, made ready to be a table's data files."""
+"""Prepare existing Parquet files to become data files of a table."""
 
 from __future__ import annotations
 

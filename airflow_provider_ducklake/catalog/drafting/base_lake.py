@@ -1,4 +1,4 @@
-"""What a transaction asks of its base snapshot and of its rows, read from the catalog."""
+"""Read what a transaction needs of its base snapshot and of its rows from the catalog."""
 
 from __future__ import annotations
 

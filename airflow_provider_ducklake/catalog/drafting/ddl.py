@@ -1,4 +1,4 @@
-"""DDL statements carried out: each is one call on a transaction."""
+"""Apply DDL statements: each is one call on a transaction."""
 
 from __future__ import annotations
 

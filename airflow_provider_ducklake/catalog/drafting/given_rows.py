@@ -1,4 +1,4 @@
-"""Rows to delete that somebody names: by their positions, or by a condition that this process looks for."""
+"""Find rows to delete, given by their positions or by a condition that this process evaluates."""
 
 from __future__ import annotations
 

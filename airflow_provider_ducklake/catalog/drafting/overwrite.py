@@ -1,4 +1,4 @@
-"""Rows of a table that others replace, as its snapshot has them: those of a condition, or of partitions."""
+"""Find the rows of a table that new rows replace: those of a condition, or of partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which changes take the rows of an earlier commit out of a table again, wherever they lie by now."""
+"""Plan the changes that remove the rows of an earlier commit, wherever they are now."""
 
 from __future__ import annotations
 

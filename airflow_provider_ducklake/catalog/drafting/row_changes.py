@@ -1,4 +1,4 @@
-"""Delete given rows of a table: what the catalog says of their files, and the changes that come of it."""
+"""Delete given rows of a table: read the state of their files, and return the changes."""
 
 from __future__ import annotations
 

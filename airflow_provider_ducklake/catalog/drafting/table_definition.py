@@ -1,4 +1,4 @@
-"""The columns of a table to be created, as users say them."""
+"""The columns of a new table as users give them."""
 
 from __future__ import annotations
 

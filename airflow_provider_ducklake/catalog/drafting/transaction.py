@@ -1,4 +1,4 @@
-"""A transaction under construction: what a user says becomes changes, checked against one base snapshot.
+"""A transaction under construction: calls become changes, checked against one base snapshot.
 
 Nothing reaches the catalog before the block ends; then everything lands as one snapshot or nothing does.
 """
@@ -64,7 +64,7 @@ _DIALECTS = ("duckdb", "spark")
 
 
 class LakeTransaction:
-    """Collects changes and commits them when its ``with`` block ends; use ``Lake.transaction``.
+    """Collect changes and commit them when the ``with`` block ends; use ``Lake.transaction``.
 
     Columns are named by dotted paths, quoted where needed: ``address.zip``. A default is a Python value or
     an ``SqlExpression``.
@@ -120,7 +120,7 @@ class LakeTransaction:
         """Create a schema.
 
         Raises:
-            AlreadyExistsError, InvalidNameError: the name is taken, or cannot be one.
+            AlreadyExistsError, InvalidNameError: the name is taken, or is not a valid name.
         """
         check_name(name, "schema")
         if not (if_not_exists and self._draft.find_schema(name) is not None):
@@ -131,7 +131,7 @@ class LakeTransaction:
 
         Raises:
             SchemaNotFoundError: no such schema.
-            InvalidInputError: it is not empty and ``cascade`` was not given.
+            InvalidInputError: the schema is not empty and ``cascade`` was not given.
         """
         if not (if_exists and self._draft.find_schema(name) is None):
             self._draft.drop_schema(name, cascade=cascade)
@@ -158,7 +158,7 @@ class LakeTransaction:
 
         Raises:
             AlreadyExistsError, SchemaNotFoundError: the name is taken, or its schema missing.
-            InvalidInputError: something in the definition cannot be (subclasses say what).
+            InvalidInputError: the definition is not valid (subclasses say why).
         """
         name = QualifiedName.of(table)
         definition = table_definition(columns, not_null, defaults or {})
@@ -195,7 +195,7 @@ class LakeTransaction:
         self._draft.rename_table(self._table(table), check_name(new_name, "table"))
 
     def truncate(self, table: TableName) -> None:
-        """Take all rows out of a table; where there is none, nothing is to be committed."""
+        """Delete all rows of a table; if it has none, nothing is committed."""
         draft = self._table(table)
         if draft.base is None or self._base.rows.has_live(draft.base) or draft.files or draft.inlined:
             self._draft.put(draft.truncated())
@@ -210,11 +210,12 @@ class LakeTransaction:
     ) -> None:
         """Delete given rows: positions (from 0) in data files by file id, and inlined rows by row id.
 
-        As in DuckDB, up to ``data_inlining_row_limit`` of each file are kept in the catalog, more in
-        delete files.
+        As in DuckDB, up to ``data_inlining_row_limit`` deletes of each file are inlined; more go to delete
+        files.
 
         Raises:
-            InvalidInputError: a file, position or row id that the table does not have, or has lost already.
+            InvalidInputError: the table does not have a file, position or row id, or the row is already
+            deleted.
             TableNotFoundError: no such table.
         """
         from airflow_provider_ducklake.catalog.drafting import given_rows  # noqa: PLC0415 - heavy
@@ -229,12 +230,13 @@ class LakeTransaction:
     def delete_rows(self, table: TableName, where: str, *, max_bytes: int = 256 * 2**20) -> int:
         """Delete the rows for which a condition such as ``"day < '2024-01-31'"`` is true; return how many.
 
-        This process reads the files that may hold such rows: for tables, or conditions, of which those have
-        at most ``max_bytes`` together. Rows that the same transaction appends come after it, and stay.
+        This process reads the files that may hold such rows, which must not exceed ``max_bytes`` in total.
+        Rows that the same transaction appends afterwards stay.
 
         Raises:
             InvalidPredicateError, ColumnNotFoundError: the condition cannot be read.
-            InvalidInputError: more bytes to read, or the transaction has changed the table before.
+            InvalidInputError: more bytes would have to be read, or the transaction has already changed the
+            table.
             StorageError: a file is missing or damaged.
         """
         from airflow_provider_ducklake.catalog.drafting import given_rows  # noqa: PLC0415 - heavy
@@ -277,10 +279,10 @@ class LakeTransaction:
         nullable: bool = True,
         if_not_exists: bool = False,
     ) -> None:
-        """Add a column, or a field of a struct; rows that exist get the default.
+        """Add a column, or a field of a struct; existing rows get the default.
 
         Raises:
-            AlreadyExistsError, InvalidNameError, InvalidTypeError: name or type cannot be.
+            AlreadyExistsError, InvalidNameError, InvalidTypeError: the name or type is not valid.
             InvalidInputError: the default is an expression or does not fit, or rows would hold NULL in a
                 column that is not ``nullable``.
         """
@@ -306,7 +308,7 @@ class LakeTransaction:
 
         Raises:
             ColumnNotFoundError: no such column.
-            InvalidInputError: it is the last one, or partitioning or sorting needs it.
+            InvalidInputError: it is the last column, or a partition or sort key uses it.
         """
         draft = self._table(table)
         if not (if_exists and not draft.has(column)):
@@ -317,7 +319,7 @@ class LakeTransaction:
 
         Raises:
             ColumnNotFoundError: no such column or field.
-            AlreadyExistsError: another one beside it has the new name.
+            AlreadyExistsError: another column or field has the new name.
             InvalidNameError: the new name cannot be one.
         """
         self._draft.put(self._table(table).with_column_renamed(column, new_name))
@@ -331,7 +333,7 @@ class LakeTransaction:
         self._draft.put(self._table(table).with_type(column, _type(type_)))
 
     def set_default(self, table: TableName, column: str, default: SqlDefault | None) -> None:
-        """Set what rows to come hold where they name no value; rows that exist stay.
+        """Set the default of a column for new rows; existing rows do not change.
 
         Raises:
             ColumnNotFoundError, InvalidInputError: no such column, or a value that does not fit it.
@@ -341,7 +343,7 @@ class LakeTransaction:
         self._draft.put(draft.with_default(column, stored))
 
     def drop_default(self, table: TableName, column: str) -> None:
-        """Take a column's default away: rows to come hold NULL."""
+        """Remove a column's default: new rows get NULL."""
         self._draft.put(self._table(table).with_default(column, Default()))
 
     def set_not_null(self, table: TableName, column: str) -> None:
@@ -349,7 +351,7 @@ class LakeTransaction:
 
         Raises:
             ColumnNotFoundError: no such column.
-            InvalidInputError: it holds a NULL, or the statistics cannot tell.
+            InvalidInputError: it holds a NULL, or the statistics do not rule that out.
         """
         draft = self._table(table)
         changed = draft.with_nullability(column, nullable=False)
@@ -367,10 +369,10 @@ class LakeTransaction:
     # Layout and comments
 
     def set_partitioned_by(self, table: TableName, partition_by: Sequence[str]) -> None:
-        """Set the partition keys of rows to come; none: unpartitioned.
+        """Set the partition keys for new rows; none: unpartitioned.
 
         Raises:
-            InvalidPartitionError: a key cannot be read, or its transform does not take the column's type.
+            InvalidPartitionError: a key cannot be parsed, or its transform does not accept the column's type.
             ColumnNotFoundError: a key names no column.
         """
         draft = self._table(table)
@@ -388,15 +390,15 @@ class LakeTransaction:
         self._draft.put(draft.sorted_by(parse_sort_by(sort_by, draft.columns, str(draft.name))))
 
     def comment_on_table(self, table: TableName, text: str | None) -> None:
-        """Set a table's comment; None takes it away."""
+        """Set a table's comment; None removes it."""
         self._draft.put(self._table(table).commented(_comment(text)))
 
     def comment_on_column(self, table: TableName, column: str, text: str | None) -> None:
-        """Set a column's comment; None takes it away."""
+        """Set a column's comment; None removes it."""
         self._draft.put(self._table(table).column_commented(column, _comment(text)))
 
     def comment_on_view(self, view: TableName, text: str | None) -> None:
-        """Set a view's comment; None takes it away."""
+        """Set a view's comment; None removes it."""
         self._draft.put_view(replace(self._view(view), comment=(_comment(text),)))
 
     # Views
@@ -411,11 +413,11 @@ class LakeTransaction:
         or_replace: bool = False,
         if_not_exists: bool = False,
     ) -> None:
-        """Create a view; its SQL is stored as it is, for clients that speak ``dialect``.
+        """Create a view; its SQL is stored unchanged, for clients that understand ``dialect``.
 
         Raises:
             AlreadyExistsError, SchemaNotFoundError: the name is taken, or its schema missing.
-            InvalidInputError: no SQL, or a dialect nobody reads.
+            InvalidInputError: there is no SQL, or the dialect is unknown.
         """
         name = QualifiedName.of(view)
         if dialect not in _DIALECTS:
@@ -463,12 +465,13 @@ class LakeTransaction:
     # Rows
 
     def append_files(self, table: TableName, files: Sequence[DataFile]) -> None:
-        """Append rows that already lie in Parquet files with the table's field ids.
+        """Append existing Parquet files that have the table's field ids.
 
         Paths are absolute, or relative to the table's directory. The files belong to the lake from then on.
 
         Raises:
-            InvalidInputError: a file without rows, or whose partition values do not fit the table's keys.
+            InvalidInputError: a file has no rows, or its partition values do not fit the table's partition
+            keys.
         """
         draft = self._table(table)
         for file in files:
@@ -485,19 +488,20 @@ class LakeTransaction:
         allow_missing: bool = False,
         ignore_extra_columns: bool = False,
     ) -> list[DataFile]:
-        """Append rows that lie in anybody's Parquet files, where they are; columns are found by name.
+        """Append existing Parquet files where they are; columns are matched by name.
 
-        ``paths`` are absolute or URIs; one with ``*`` stands for all files like it, in sorted order. With
+        ``paths`` are absolute or URIs; one with ``*`` stands for all matching files, in sorted order. With
         ``hive_partitioning`` folders named ``column=value`` give columns. ``allow_missing`` fills columns
-        that a file lacks with NULL or their first default, ``ignore_extra_columns`` passes over those that
-        the table lacks. Files without rows are left out. Returns what was added.
+        that a file lacks with NULL or their first default, ``ignore_extra_columns`` ignores those that the
+        table lacks. Files without rows are skipped. Returns what was added.
 
         The files belong to the lake from then on: compaction and clean-up delete them.
 
         Raises:
-            SchemaMismatchError: lists everything in which the first such file does not fit the table.
-            InvalidPartitionError: a file does not lie in one partition of the table.
-            InvalidInputError: a path is relative or means no file, or the lake has the file already.
+            SchemaMismatchError: a file does not fit the table; it lists all differences of the first such
+            file.
+            InvalidPartitionError: a file does not belong to one partition of the table.
+            InvalidInputError: a path is relative or matches no file, or the lake already has the file.
             StorageError: a file cannot be read.
         """
         from airflow_provider_ducklake.catalog.drafting import add_files  # noqa: PLC0415 - heavy
@@ -513,11 +517,11 @@ class LakeTransaction:
     def append_arrow(self, table: TableName, rows: pa.Table) -> None:
         """Append an Arrow table; columns are matched by name.
 
-        As in DuckDB, up to ``data_inlining_row_limit`` rows (an option; 10 unless set) go to the catalog,
-        where its database and the values allow it; others are written as Parquet by this process.
+        As in DuckDB, up to ``data_inlining_row_limit`` rows (an option; 10 unless set) are inlined if the
+        catalog's database and the values allow it; more rows are written as Parquet by this process.
 
         Raises:
-            SchemaMismatchError: lists every column that is missing, too many or of another type.
+            SchemaMismatchError: columns are missing, unexpected or of another type; it lists all of them.
             InvalidValueError: strings that are not UTF-8, or not JSON in a ``json`` column.
             StorageError: a file cannot be written.
         """

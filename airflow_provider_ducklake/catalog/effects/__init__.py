@@ -1,4 +1,4 @@
-"""The statements a change stands for; nothing here runs one."""
+"""Build the SQL statements of a change; nothing here runs one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements of files in the place of others.
+"""Statements that replace files with compacted ones.
 
 *Source:* rows the reference writes (docs/sources.md, maintenance).
 """

@@ -1,4 +1,4 @@
-"""Statements of files in the place of inlined rows.
+"""Statements that replace inlined rows with files.
 
 *Source:* rows the reference writes (docs/sources.md, inlining).
 """

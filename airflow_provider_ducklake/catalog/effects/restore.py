@@ -1,4 +1,4 @@
-"""Statements of what comes back. *Source:* old ids under new rows, as the reference reads them (ADR 0015)."""
+"""Statements of restores. *Source:* old ids under new rows, as the reference reads them (ADR 0015)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Tables of ours beside the format's: commit keys, jobs, consumers, restores."""
+"""The provider's own tables in the catalog: commit keys, jobs, consumers, restores."""

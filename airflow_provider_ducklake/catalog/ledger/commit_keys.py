@@ -1,4 +1,4 @@
-"""The table of commits made under a key: a retry finds there what it need not do again.
+"""The table of commits with a key, in which a retry finds an earlier try's commit.
 
 Our own table beside the format's; DuckDB does not mind it. One indexed read, at any size.
 """

@@ -1,4 +1,4 @@
-"""The table of consumers: up to which snapshot each has consumed the changes of a table.
+"""The table of consumers, with the snapshot up to which each has consumed a table's changes.
 
 Our own table beside the format's; DuckDB does not mind it, and expiry leaves it alone. A row is one
 consumption, written in the transaction that commits what was made of it. The newest is the consumer's mark;

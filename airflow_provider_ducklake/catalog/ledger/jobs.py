@@ -1,4 +1,4 @@
-"""The table of jobs whose files nobody has committed yet: what a clean-up has to leave alone.
+"""The table of jobs with uncommitted files, which a clean-up must not delete.
 
 Our own table beside the format's; DuckDB does not mind it. A job is registered before it writes. It is
 released in the very transaction that commits its files, so they are committed once; or when they are given

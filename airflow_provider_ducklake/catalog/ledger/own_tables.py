@@ -1,4 +1,4 @@
-"""Tables of ours beside the format's: their names begin with ``airflow_ducklake_``; DuckDB does not mind."""
+"""The provider's own tables in the catalog, named ``airflow_ducklake_…``; DuckDB ignores them."""
 
 from __future__ import annotations
 

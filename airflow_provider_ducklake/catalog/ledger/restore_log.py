@@ -1,4 +1,4 @@
-"""The table of restores: from which snapshot on a table is what it, or another, had been at an older one.
+"""The table of restores: since which snapshot a table equals itself, or another, at an older one.
 
 Our own table beside the format's; DuckDB does not mind it. What tasks have committed to a table, and what
 consumers have consumed of it, is judged by it, long after the snapshots have expired.

@@ -1,4 +1,4 @@
-"""What a snapshot says of the restore that it is."""
+"""The record of a restore in its snapshot's extra info."""
 
 from __future__ import annotations
 

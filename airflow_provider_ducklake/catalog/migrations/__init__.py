@@ -1,1 +1,1 @@
-"""Bring catalogs of older spec versions to 1.0, in place."""
+"""Migrate catalogs of older spec versions to 1.0, in place."""

@@ -1,4 +1,4 @@
-"""A copy of a catalog that is a file, beside it, as it was before a migration."""
+"""Back up a catalog file, in its own directory, before a migration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delete files of catalogs before 0.4: each ends the one before and repeats its rows.
+"""Delete files of catalogs before 0.4: each ends the previous one and repeats its rows.
 
 A reader of 1.0 reads the rows right, but DuckDB 1.5.5 repeats the earlier deletes in the change feed of a
 range of snapshots. So the files of a chain become one, which says of each row which snapshot deleted it, as

@@ -1,4 +1,4 @@
-"""What the rows of an older catalog say in 1.0: the values of columns that it did not have.
+"""Fill the columns that an older catalog lacks with the values that 1.0 expects.
 
 A handful of statements each, all in one transaction. They find all columns of 1.0, beside those that it
 dropped. *Source:* docs/sources.md, versions.

@@ -1,4 +1,4 @@
-"""What tables and columns an older catalog lacks or has too many of, and the DDL that mends it.
+"""The tables and columns that an older catalog lacks or has in excess, and the DDL that corrects it.
 
 ``catalog/database/tables.py`` says what belongs there; what is there is looked up, so half a migration is
 finished by the same rule. Each change is one statement: where DDL is no part of a transaction, a kill leaves

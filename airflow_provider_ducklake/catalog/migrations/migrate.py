@@ -1,4 +1,4 @@
-"""Bring a catalog to 1.0, all of it or nothing, under the commit lock.
+"""Migrate a catalog to 1.0 completely or not at all, under the commit lock.
 
 Files come first, under new names that nobody knows. Then, in one transaction, what the layout lacks and has
 too much of, the rows, and last the version. Where DDL is no part of a transaction: what the layout lacks,

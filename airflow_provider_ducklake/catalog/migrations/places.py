@@ -1,4 +1,4 @@
-"""Where the files of a lake of any version lie, relative to the data path where they do."""
+"""Locations of a lake's files in any version, relative to the data path if they are below it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the rows of a table changed from one snapshot to another."""
+"""Report how the rows of a table changed between two snapshots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The least and the greatest value of a column, where the catalog says them exactly."""
+"""The smallest and largest value of a column, if the catalog knows them exactly."""
 
 from __future__ import annotations
 

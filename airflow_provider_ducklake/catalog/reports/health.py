@@ -1,4 +1,4 @@
-"""Whether a lake wants maintenance: files and their sizes, deletes, rows in the catalog, snapshots."""
+"""Whether a lake needs maintenance: files and their sizes, deletes, inlined rows, snapshots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a column may hold a NULL, from statistics alone; in doubt it may."""
+"""Whether a column may hold a NULL, from statistics alone; if unsure, it may."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files and rows that tell how a table changed between two snapshots, by a few statements."""
+"""Read the files and rows that show how a table changed between two snapshots, in a few statements."""
 
 from __future__ import annotations
 

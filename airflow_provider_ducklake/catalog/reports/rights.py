@@ -1,4 +1,4 @@
-"""Whether the user of a catalog database may do what tasks do there, found out without leaving anything."""
+"""Check the privileges of a catalog database's user without leaving anything behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many rows a table has, as far as the catalog knows it, and which files must be read for the rest.
+"""Count the rows of a table from the catalog, and find the files that must be read for the rest.
 
 The counts of files and delete files are exact. What they do not say: which rows of a file came later than the
 snapshot, which of its deletes did, and whether a delete file and the catalog delete the same row.

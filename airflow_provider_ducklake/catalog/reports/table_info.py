@@ -1,4 +1,4 @@
-"""What the catalog alone tells of tables and their files, as the reference's functions list it."""
+"""Information about tables and their files from the catalog alone, as the reference lists it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened to a table since a snapshot; the one function behind sensors and triggers."""
+"""Find the changes of a table since a snapshot; the one function behind sensors and triggers."""
 
 from __future__ import annotations
 

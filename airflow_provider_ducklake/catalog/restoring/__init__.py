@@ -1,1 +1,1 @@
-"""Make tables, schemas or the lake what they were at an older snapshot."""
+"""Restore tables, schemas or the lake to an older snapshot."""

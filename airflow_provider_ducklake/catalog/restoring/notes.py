@@ -1,4 +1,4 @@
-"""Which tables a restore may leave out: what earlier restores noted says that they are as they were."""
+"""Which tables a restore may skip, because earlier restores recorded that they are unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a restore has to do: planned from the catalog at both snapshots, and from files."""
+"""Plan a restore from the catalog at both snapshots, and from files."""
 
 from __future__ import annotations
 

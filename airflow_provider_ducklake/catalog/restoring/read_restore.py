@@ -1,4 +1,4 @@
-"""What the catalog says of a table then and now, as far as a restore has to know it."""
+"""Read what a restore needs of a table at the older and the current snapshot."""
 
 from __future__ import annotations
 

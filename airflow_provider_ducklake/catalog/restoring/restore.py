@@ -1,4 +1,4 @@
-"""Make a table, a schema or the whole lake what it was at an older snapshot, as one new snapshot."""
+"""Restore a table, a schema or the whole lake to an older snapshot, as one new snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tables, views, macros and schemas a restore is about: as they were then, and as they are now."""
+"""The tables, views, macros and schemas of a restore, at the older and the current snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes views and macros what they were: their definitions never change under one id."""
+"""Restore views and macros, whose definitions never change under one id."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Read what the catalog says of a lake at one snapshot."""
+"""Read a lake from its catalog at one snapshot."""

@@ -1,4 +1,4 @@
-"""The full paths of all files that a lake names, in whatever spelling its rows have them."""
+"""The full paths of all files that a lake names, however its rows spell them."""
 
 from __future__ import annotations
 

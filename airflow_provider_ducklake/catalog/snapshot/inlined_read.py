@@ -1,4 +1,4 @@
-"""Rows and deletes of a table that lie in catalog tables, as one snapshot shows them.
+"""Read a table's inlined rows and deletes at one snapshot.
 
 An inlined table has the columns of the schema version that it is named after. A name there means the column
 that had it then. *Source:* observed behaviour of the reference (docs/sources.md, inlining).

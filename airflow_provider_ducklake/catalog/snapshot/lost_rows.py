@@ -1,4 +1,4 @@
-"""Which data files of a table lost rows, and which may be merged since they never did."""
+"""Which data files of a table have deleted rows, and which have none and may be merged."""
 
 from __future__ import annotations
 

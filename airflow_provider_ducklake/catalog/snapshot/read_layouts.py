@@ -1,4 +1,4 @@
-"""The columns of a table at any snapshot, and the layouts of columns that its inlined rows have.
+"""The columns of a table at any snapshot, and the columns of its tables for inlined rows.
 
 The registry of inlined tables has a catalog table for each layout that a table had while rows came in.
 """

@@ -1,4 +1,4 @@
-"""Name mappings: which columns of files that others wrote are which columns of a table."""
+"""Name mappings: which columns of added files are which columns of a table."""
 
 from __future__ import annotations
 

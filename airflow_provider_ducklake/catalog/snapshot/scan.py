@@ -1,4 +1,4 @@
-"""Find what is to be read of a table: in PostgreSQL by four round trips, the last only for files."""
+"""Find what to read of a table: on PostgreSQL in four round trips, the last only for files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delete files that wait for it: an expiry or a compaction has scheduled them, and readers had their time.
+"""Delete files that an expiry or a compaction scheduled for deletion long enough ago.
 
 A file goes before its row: what was broken off is done again. A file that a row of the lake still names
 stays, whoever scheduled it. *Source:* the reference's ``ducklake_cleanup_old_files`` (docs/sources.md,

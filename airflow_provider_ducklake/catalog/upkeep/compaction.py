@@ -1,4 +1,4 @@
-"""Which files of a table become which, and the changes that say so."""
+"""Choose the files of a table to compact, and build the changes that replace them."""
 
 from __future__ import annotations
 

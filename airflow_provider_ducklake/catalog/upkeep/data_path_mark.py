@@ -1,4 +1,4 @@
-"""The mark that a lake leaves below its data path, so that others can tell that the files there are its own.
+"""The mark that a lake leaves below its data path to show other lakes that the files are its own.
 
 The mark is named by the lake and holds a token, new each time, which the catalog knows as well: a copy of
 the catalog, or a backup of it, does not know the newest. The tokens are in a table of our own.

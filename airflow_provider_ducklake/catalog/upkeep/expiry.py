@@ -1,4 +1,4 @@
-"""Expire snapshots: forget them, and all that no kept snapshot can reach.
+"""Expire snapshots: remove them, and everything that no kept snapshot needs.
 
 Files are scheduled for deletion, never deleted here. Many snapshots expire in parts, each a transaction, so
 that writers need not wait for all; what remains to be done after a failure the next run does. *Source:* the

@@ -1,4 +1,4 @@
-"""What the catalog holds of tables' rows and deletes, to be flushed."""
+"""Read the inlined rows and deletes of tables that are to be flushed."""
 
 from __future__ import annotations
 

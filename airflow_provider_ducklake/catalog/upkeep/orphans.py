@@ -1,4 +1,4 @@
-"""Delete files below the data path that the catalog does not name: what failed or killed writes left behind.
+"""Delete files below the data path that the catalog does not name, left by failed or killed writes.
 
 A file that was just written looks the same, so only those of a certain age go, none of a job that may still
 commit, and none at all where another lake seems to keep its files there. *Source:* the reference's

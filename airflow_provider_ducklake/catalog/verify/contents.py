@@ -1,4 +1,4 @@
-"""The files of a lake, looked at: a page of the catalog's rows at a time, so that no lake is too large."""
+"""Check the files of a lake, one page of the catalog's rows at a time, so that no lake is too large."""
 
 from __future__ import annotations
 

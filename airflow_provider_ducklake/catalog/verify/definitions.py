@@ -1,4 +1,4 @@
-"""Whether tables, columns and their layouts are whole: what clients read before they read any row."""
+"""Check that definitions are complete: tables, columns and keys, which clients read before any row."""
 
 from __future__ import annotations
 

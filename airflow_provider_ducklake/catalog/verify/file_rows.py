@@ -1,4 +1,4 @@
-"""Whether the rows of data files and delete files belong to something, and say what can be."""
+"""Check that the catalog's rows of data files and delete files have owners and possible values."""
 
 from __future__ import annotations
 

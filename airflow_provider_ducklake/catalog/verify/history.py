@@ -1,4 +1,4 @@
-"""Whether every snapshot says what it did, and counters rise as clients that remember them expect."""
+"""Check that every snapshot records its changes, and that counters rise as running clients expect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether rows and deletes that lie in the catalog can be read, and are about something."""
+"""Check that inlined rows and deletes can be read and refer to something that exists."""
 
 from __future__ import annotations
 

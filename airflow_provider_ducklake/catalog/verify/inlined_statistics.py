@@ -1,4 +1,4 @@
-"""Whether a table's statistics cover its rows in the catalog too."""
+"""Check that a table's statistics also cover its inlined rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether rows with a begin and an end are in order: at each snapshot there is one of each thing."""
+"""Check that lifetimes are in order: at each snapshot there is one row of each object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether each live row of a table has a row id of its own, also where its file says the id."""
+"""Check that each live row of a table has a unique row id, also if its file stores the id."""
 
 from __future__ import annotations
 

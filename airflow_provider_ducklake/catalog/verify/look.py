@@ -1,4 +1,4 @@
-"""What a verification looks at: one state of a catalog, all of its tables or some."""
+"""The scope of a verification: one state of a catalog, all of its tables or some."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether each file has one row: when a row goes, its file goes."""
+"""Check that each file has one row, because a file is deleted with its row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mend findings where that loses nothing: in one transaction, with one snapshot where clients must notice."""
+"""Repair findings without losing anything: in one transaction, with a snapshot if clients must notice."""
 
 from __future__ import annotations
 

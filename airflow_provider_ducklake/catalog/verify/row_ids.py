@@ -1,4 +1,4 @@
-"""Whether each row id is one row's: files that number their rows must not number the same ones."""
+"""Check that files do not use the same row ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether what the catalog says of columns covers what it says of their files."""
+"""Check that the statistics of tables cover those of their files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verify a lake: first what its catalog says of itself, then whether its files are what it says."""
+"""Verify a lake: first that its catalog is consistent, then that its files match it."""
 
 from __future__ import annotations
 

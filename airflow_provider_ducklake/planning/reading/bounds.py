@@ -1,4 +1,4 @@
-"""The least and the greatest value of a column, where statistics of files say them exactly.
+"""The smallest and largest value of a column, if the statistics of files give them exactly.
 
 Statistics may be wider than the values: texts are cut, rows were deleted, NaN is left out, another type was
 written. Then nothing is said. *Source:* statistics that the reference writes (docs/sources.md, inserts).

@@ -1,4 +1,4 @@
-"""What a consumer is to consume next."""
+"""Decide what a consumer consumes next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which snapshots wake a watcher of one table.
+"""Which snapshots a watcher of one table waits for.
 
 Compaction never does. The reference records a flush of inlined deletes as a plain ``deleted_from_table``; it
 is told apart by its delete files, which all carry older snapshot ids. *Source:* docs/sources.md, DDL and

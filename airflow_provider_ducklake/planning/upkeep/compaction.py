@@ -1,4 +1,4 @@
-"""Which files become one: bins of adjacent files, and what their rows say of the file that is made of them.
+"""Which files become one: bins of adjacent files, and what is known of the file made from each.
 
 *Source:* the reference's ``ducklake_merge_adjacent_files`` and ``ducklake_rewrite_data_files``
 (docs/sources.md, maintenance). It goes by schema versions, where ours are the table's columns: a version that

@@ -1,4 +1,4 @@
-"""Which snapshots an expiry removes, and what nobody can see any more then.
+"""Which snapshots an expiry removes, and what no remaining snapshot shows.
 
 *Source:* the reference's ``ducklake_expire_snapshots`` (docs/sources.md, maintenance).
 """

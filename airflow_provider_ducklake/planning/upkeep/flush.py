@@ -1,4 +1,4 @@
-"""What a flush of inlined data is to move, and what it has moved."""
+"""The plan and the result of a flush of inlined data."""
 
 from __future__ import annotations
 

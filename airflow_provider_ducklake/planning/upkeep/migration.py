@@ -1,4 +1,4 @@
-"""What older catalogs left open and 1.0 asks for: pure rules of the migration.
+"""Pure rules of the migration, for what 1.0 requires and older catalogs left open.
 
 *Source:* docs/sources.md, versions, and what the reference writes for the same history in 1.0.
 """

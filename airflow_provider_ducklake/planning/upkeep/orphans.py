@@ -1,4 +1,4 @@
-"""Which files below a data path no lake names any more, and what speaks for another lake's files there.
+"""Which files below a data path are orphans, and the evidence of another lake's files there.
 
 Paths are keys as ``spec.paths.path_key`` makes them: when in doubt two files are taken for one, which then
 stays.

@@ -1,4 +1,4 @@
-"""What creates a table again whose schema was dropped: pure rules.
+"""Pure rules for creating a table again whose schema was dropped.
 
 A schema never comes back under its id, and a table whose rows name two schemas breaks the reference once the
 older one has expired (ADR 0015). So such a table comes back as another one, which has the old columns under

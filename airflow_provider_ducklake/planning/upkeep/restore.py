@@ -1,4 +1,4 @@
-"""What makes a table what it was at an older snapshot: pure rules, from the table then and the table now.
+"""Pure rules for restoring a table, from its older and its current snapshot.
 
 Nothing that was registered is registered again: a path has one row for ever, since the reference schedules
 the file of a row that nobody reaches, whatever other rows name it (observed on 1.5.5). So what is there no

@@ -1,4 +1,4 @@
-"""How old something must be before it may go.
+"""How old something must be before it may be removed.
 
 A floor keeps a slip of the pen from deleting what others still use. Clocks disagree: a time that is only a
 moment ahead of ours is taken for now.

@@ -1,1 +1,1 @@
-"""Plans of writes: what becomes of new, changed and replaced rows."""
+"""Plans of writes: new, changed and replaced rows."""

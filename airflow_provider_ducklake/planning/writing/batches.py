@@ -1,4 +1,4 @@
-"""A micro-batch of a streaming query: its rows lie in files, and are to be committed once."""
+"""A micro-batch of a streaming query: files whose rows are committed exactly once."""
 
 from __future__ import annotations
 

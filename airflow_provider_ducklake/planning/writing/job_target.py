@@ -1,4 +1,4 @@
-"""What the files of a job are for, as the catalog notes it before the job writes.
+"""What the files of a job are for, as recorded in the catalog before the job writes.
 
 A job's documents lie where others may write too. So whoever takes its files says what it takes them for, and
 the catalog's note has to say the same: a staged write, a batch of a stream, a compaction, or a plain write.

@@ -1,4 +1,4 @@
-"""What a job that deletes, updates or merges rows has done: where rows went, and which files have new ones.
+"""The result of a job that deletes, updates or merges rows: deleted rows, and files with new ones.
 
 Merge-on-read: data files stay as they are, and the rows that went are named by their positions. A row that is
 changed goes and comes again in another file, with its row id. *Source:* docs/sources.md, deletes.

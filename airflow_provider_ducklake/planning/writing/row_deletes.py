@@ -1,4 +1,4 @@
-"""How given rows of a table are deleted: as marks in the catalog, by delete files, or with their whole file.
+"""How given rows of a table are deleted: inlined, with delete files, or with their whole file.
 
 *Source:* what the reference does (docs/sources.md, deletes and inlining).
 """

@@ -1,4 +1,4 @@
-"""Writes that wait for their commit, and the changes by which several of them become one snapshot."""
+"""Staged writes, and the changes that commit several of them as one snapshot."""
 
 from __future__ import annotations
 

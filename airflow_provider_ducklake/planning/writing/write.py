@@ -1,4 +1,4 @@
-"""What a write job is told, and what it hands back."""
+"""The plan that a write job gets, and the result that it returns."""
 
 from __future__ import annotations
 

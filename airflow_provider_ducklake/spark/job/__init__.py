@@ -1,1 +1,1 @@
-"""What goes between an operator and its Spark job: requests, results, errors, files."""
+"""The communication between an operator and its Spark job: requests, results, errors, files."""

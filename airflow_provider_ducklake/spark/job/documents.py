@@ -1,4 +1,4 @@
-"""What the documents of a job may say: they lie where others than the job may write.
+"""Check the documents of a job, which are stored where others can write, too.
 
 Whoever can write below the data path can change the rows of the lake, and no more than that: documents name
 files of their own job alone, tables that the catalog has noted for it, and columns without code of their own.

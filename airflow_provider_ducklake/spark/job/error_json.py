@@ -1,4 +1,4 @@
-"""JSON of the error by which a job failed: its class and what that is made of, short and of plain kinds.
+"""JSON of the error with which a job failed: its class and its arguments, short and of plain types.
 
 It lies where others than the job may write. Whatever it says, what is read here is an error of ours with a
 text of bounded length.

@@ -1,4 +1,4 @@
-"""Hand a job its request and take its result, as files in the job's private directory.
+"""Write a job's request and read its result, as files in the job's private directory.
 
 The operator writes ``request.json``. The job writes ``part-00000.json``, … (each after the files it names),
 where rows were deleted ``deletes-00000.json``, … too, and at last ``_DONE``, or else ``_ERROR.json``. Where

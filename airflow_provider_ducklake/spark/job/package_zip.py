@@ -1,4 +1,4 @@
-"""The zip that a job needs of this package: built on the operator's side, put before the user's ``py_files``.
+"""The zip of this package that a job needs: built by the operator, put before the user's ``py_files``.
 
 The same sources give the same bytes and the same name, so a directory of zips is a cache.
 """

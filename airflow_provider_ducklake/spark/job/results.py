@@ -1,4 +1,4 @@
-"""What a job leaves behind, as its documents say it; they are read by later releases, too.
+"""The result documents of a job, which later releases read, too.
 
 The files of a result lie in parts. A staged write has its table as far as a commit needs it: the columns and
 partition keys are those of the result; sort keys and the options of an existing table are left out.

@@ -1,4 +1,4 @@
-"""What is noted of a stream's batches, as files beside the checkpoint of its query.
+"""The records of a stream's batches, as files in the checkpoint of its query.
 
 ``metadata`` is Spark's own and holds the query's id: another one where the checkpoint was removed and made
 again. Ours lie in ``ducklake/``: ``stream.json`` says whose checkpoint it is, ``<query id>/<batch id>.json``

@@ -1,4 +1,4 @@
-"""The job that makes a file of each bin: a task for each, through pyarrow, which keeps the order of rows.
+"""The compaction job: one Spark task writes one file for each bin, with pyarrow, in the order of rows.
 
 Where rows are to be sorted, Spark does that; see ``sorted_bins``.
 """

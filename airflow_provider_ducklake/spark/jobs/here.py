@@ -1,4 +1,4 @@
-"""Run a job in a session that somebody else started, and leave the session as it was."""
+"""Run a job in an existing session, and restore the session afterwards."""
 
 from __future__ import annotations
 

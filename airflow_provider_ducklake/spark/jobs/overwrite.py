@@ -1,4 +1,4 @@
-"""The job that finds the rows which others are to replace, and writes those."""
+"""The overwrite job: find the rows to be replaced, and write the new ones."""
 
 from __future__ import annotations
 

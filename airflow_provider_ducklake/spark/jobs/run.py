@@ -1,4 +1,4 @@
-"""What the submitted file runs: read the request, do its verb, leave the result or the error beside it."""
+"""What the submitted file runs: read the request, run its verb, write the result or the error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream job: what is new in a streaming DataFrame becomes data files of one table, batch by batch."""
+"""The stream job: new rows of a streaming DataFrame become data files of one table, batch by batch."""
 
 from __future__ import annotations
 

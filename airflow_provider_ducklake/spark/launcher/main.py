@@ -1,4 +1,4 @@
-"""The file that is submitted: hands over to the package, which travels as ``py_files``."""
+"""The file that is submitted: it calls the package, which is sent as ``py_files``."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What spark-submit prints, as a task's log shows it: without what each job prints and nobody needs."""
+"""Filter the output of spark-submit for a task's log: without lines that every job prints."""
 
 from __future__ import annotations
 

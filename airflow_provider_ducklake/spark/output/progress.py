@@ -1,4 +1,4 @@
-"""Say how far a long Spark action is, from a thread of its own."""
+"""Log the progress of a long Spark action from its own thread."""
 
 from __future__ import annotations
 

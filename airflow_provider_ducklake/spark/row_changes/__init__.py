@@ -1,1 +1,1 @@
-"""Which rows a delete, update or merge changes, and what becomes of them."""
+"""Which rows a delete, update or merge changes, and how."""

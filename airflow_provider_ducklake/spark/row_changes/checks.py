@@ -1,4 +1,4 @@
-"""What can be said of a change of rows before any work: names, types, and that it means one thing."""
+"""Check a change of rows before any work: names, types, and that it is unambiguous."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions that users write in Spark SQL: looked at on rows of the right types, before any work.
+"""Check users' Spark SQL expressions on rows of the right types, before any work.
 
 An expression is computed more than once, and for one row alone: it may neither be random nor look at other
 rows.

@@ -1,4 +1,4 @@
-"""What a row that does not have a column holds there: the column's default, or NULL."""
+"""The value of a column that a row lacks: the column's default, or NULL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of the columns that reads and changes of rows add beside users' own, which may have any name."""
+"""Names of the columns that reads and row changes add to users' columns, which may have any name."""
 
 from __future__ import annotations
 

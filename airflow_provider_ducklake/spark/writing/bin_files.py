@@ -1,4 +1,4 @@
-"""Where the files that bins become lie, and what is written down of them."""
+"""The files written for bins: their paths, and their records."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What DDL of DuckDB's SQL says."""
+"""Parse DDL statements of DuckDB's SQL."""

@@ -1,4 +1,4 @@
-"""A place in a statement: what stands there, what may follow, and the error that names it."""
+"""A position in a statement: its token, what may follow, and errors that name it."""
 
 from __future__ import annotations
 

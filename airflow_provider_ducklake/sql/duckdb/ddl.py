@@ -1,4 +1,4 @@
-"""SQL texts in, statements out.
+"""Parse SQL into statements.
 
 Everything is read before anything is run, and every word of a statement has to find its place: what a user
 wrote is either in the value or in an error, never dropped.

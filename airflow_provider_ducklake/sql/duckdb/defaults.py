@@ -1,4 +1,4 @@
-"""What may stand behind DEFAULT: a literal, or an expression that DuckDB surely parses.
+"""What may follow DEFAULT: a literal, or an expression that DuckDB certainly parses.
 
 A default that DuckDB cannot parse makes it refuse the whole lake (observed on 1.5.5: even ATTACH's ``USE``
 fails), and one that it cannot bind makes inserts fail. So the grammar here is a small part of DuckDB's, and

@@ -1,4 +1,4 @@
-"""What DuckDB's SQL has and DuckLake, or the DDL operator, has not: one plain sentence each."""
+"""What DuckDB's SQL has but DuckLake, or the DDL operator, does not: one plain sentence each."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What texts of Spark SQL say."""
+"""Parse Spark SQL."""

@@ -1,4 +1,4 @@
-"""What of a condition in Spark SQL a filter of ours says just so: to leave out files without such rows.
+"""The part of a Spark SQL condition that a filter can express exactly, to skip files without such rows.
 
 The two differ in what a text in quotes is, in casts, in times and zones. Parts of a condition that Spark
 could read in another way are left out: the filter may let too many rows pass, never too few.

@@ -1,4 +1,4 @@
-"""What a statement of Spark SQL over the lake says: the query, and what becomes of its rows."""
+"""A Spark SQL statement over the lake: its query, and what happens to its rows."""
 
 from __future__ import annotations
 

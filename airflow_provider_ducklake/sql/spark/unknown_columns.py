@@ -1,4 +1,4 @@
-"""Which column an expression in Spark SQL names that its table does not have, where that is certain.
+"""Find a column in a Spark SQL expression that its table certainly does not have.
 
 Spark is asked in the end. What is not certain is left to it: names below a query, in a lambda, of a unit
 of time, and whatever sqlglot does not read.

@@ -1,4 +1,4 @@
-"""What a data file lost before and loses now, together: the rows of its next delete file."""
+"""Merge the earlier and the new deletes of a data file: the rows of its next delete file."""
 
 from __future__ import annotations
 

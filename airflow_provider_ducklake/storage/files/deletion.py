@@ -1,4 +1,4 @@
-"""Delete many files: in few requests where the store takes several at once, and on past those that resist."""
+"""Delete many files: in few requests if the store takes several at once, continuing after failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where files lie: one small surface over local disks and object stores.
+"""File systems: one small interface to local disks and object stores.
 
 Remote stores are reached through fsspec where its driver for the scheme is installed, else through
 ``pyarrow.fs``: a Spark executor may have only the latter. Paths are the catalog's: absolute local paths,

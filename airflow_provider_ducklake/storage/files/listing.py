@@ -1,4 +1,4 @@
-"""What lies below a directory, and since when, by the store's own clock."""
+"""List the files below a directory with their ages, by the store's own clock."""
 
 from __future__ import annotations
 

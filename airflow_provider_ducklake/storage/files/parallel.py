@@ -1,4 +1,4 @@
-"""Work on several files at once: what takes time is waiting for a store, or Arrow's own code."""
+"""Work on several files at once, because most time is spent waiting for a store or in Arrow's code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths with ``*``: the files that they mean."""
+"""Find the files that match a path with ``*``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write rows that lay in the catalog as data files, and the delete files of those that have ended.
+"""Write inlined rows to data files, and the delete files of those that have ended.
 
 Each row, and so each version of an updated one, has a place in a file, with the id that it had, the snapshot
 that it came by, and in the delete file of that file the one that ended it. *Source:* the files of the

@@ -1,4 +1,4 @@
-"""Old rows in new files: what has to be written for it, and the writing.
+"""Write restored rows to new files.
 
 A file is copied as it is where all its rows come back and none says which snapshot it came by: the change
 feed would show rows of a copy at the snapshots that they name, a second time, and would show the rows that a

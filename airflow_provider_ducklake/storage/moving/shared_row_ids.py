@@ -1,4 +1,4 @@
-"""Row ids that several live rows of a table have, whether files say them or the catalog does.
+"""Find row ids that several live rows of a table share, whether stored in files or in the catalog.
 
 Each file that stores ids is read once. Where its ids lie between those of other files, it is read again with
 them, a window of ids at a time: memory is that of the ids of a window, or of one large file.

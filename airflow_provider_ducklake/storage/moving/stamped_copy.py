@@ -1,4 +1,4 @@
-"""A copy of a data file that says of each row which snapshot it came by.
+"""Copy a data file and add the snapshot that each row comes from.
 
 The rows keep their order, so row ids and delete files that count rows still fit; all columns stay, with
 their names, ids and types. *Source:* the merged files of the reference (docs/sources.md, maintenance).

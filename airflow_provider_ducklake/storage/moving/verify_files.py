@@ -1,4 +1,4 @@
-"""Whether files hold what the catalog says of them."""
+"""Check that files match their rows in the catalog."""
 
 from __future__ import annotations
 

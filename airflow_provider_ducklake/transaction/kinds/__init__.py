@@ -1,1 +1,1 @@
-"""The kinds of changes, each with all that it says of itself."""
+"""The kinds of changes, each with everything that it declares."""

@@ -1,4 +1,4 @@
-"""Rows that go."""
+"""Deleted rows."""
 
 from __future__ import annotations
 

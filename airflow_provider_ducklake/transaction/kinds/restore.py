@@ -1,4 +1,4 @@
-"""Rows that come back."""
+"""Restored rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that are added, in files and in the catalog."""
+"""Added rows, in files and inlined."""
 
 from __future__ import annotations
 

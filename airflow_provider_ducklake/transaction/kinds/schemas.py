@@ -1,4 +1,4 @@
-"""Schemas, and what becomes of the macros in them."""
+"""Schemas, and the macros in them."""
 
 from __future__ import annotations
 

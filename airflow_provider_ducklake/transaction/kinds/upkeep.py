@@ -1,4 +1,4 @@
-"""Rows that move without a change: compaction and flushes."""
+"""Rows that are moved without a change: compaction and flushes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commit the files that a compaction made, a few bins at a time, where their sources are what they were."""
+"""Commit the files of a compaction, a few bins at a time, if their sources are unchanged."""
 
 from __future__ import annotations
 

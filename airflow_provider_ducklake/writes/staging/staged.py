@@ -1,4 +1,4 @@
-"""Staged writes as tasks hand them on: which they are, whether they wait for their commit, what is left."""
+"""Staged writes as tasks return them: which they are, whether they can be committed, what is left."""
 
 from __future__ import annotations
 
