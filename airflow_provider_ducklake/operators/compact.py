@@ -5,10 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule, RewriteRule
-from airflow_provider_ducklake.writes.arguments import parse_at, parse_count, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,39 +68,16 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkOperator):
         self.zorder_by = zorder_by
 
     @abstractmethod
-    def rule(self) -> MergeRule | RewriteRule:
-        """Return the rule that selects files.
-
-        Raises:
-            InvalidInputError: an argument cannot be read.
-        """
-
-    def narrowed(self) -> dict[str, Any]:
-        """Return what else says which files are taken."""
-        return {}
-
-    def limits(self) -> dict[str, Any]:
-        """Return what was given of the limits, read."""
-        sizes = {name: parse_size(name, getattr(self, name, None)) for name in _SIZES}
-        counts = {name: parse_count(name, getattr(self, name)) for name in _COUNTS}
-        return {name: value for name, value in {**sizes, **counts}.items() if value is not None}
-
     def compaction(self) -> Compact:
         """Return the verb to run.
 
         Raises:
             InvalidInputError: an argument cannot be read.
         """
-        from airflow_provider_ducklake.writes.compaction import Compact  # noqa: PLC0415 - heavy
 
-        return Compact(
-            self.table,
-            self.rule(),
-            commit_every=parse_count("commit_every", self.commit_every),
-            sort=self.sort,
-            zorder_by=self.zorder_by,
-            **self.narrowed(),
-        )
+    def shared(self) -> dict[str, Any]:
+        """Return the arguments that all compactions have."""
+        return {name: getattr(self, name) for name in _SHARED}
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Commit what earlier tries left, compact what is left to compact, and commit that."""
@@ -157,16 +131,18 @@ class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkCompactionOperator):
         self.max_file_size = max_file_size
         self.older_than = older_than
 
-    def narrowed(self) -> dict[str, Any]:
-        """Return which of the small files are taken."""
-        older_than = parse_at(self.older_than)
-        if isinstance(older_than, int):
-            raise InvalidInputError(f"older_than={older_than}: give an aware datetime.")
-        return {"where": self.where, "older_than": older_than}
-
-    def rule(self) -> MergeRule:
+    def compaction(self) -> Compact:
         """Return which small files become one."""
-        return MergeRule(**self.limits())
+        from airflow_provider_ducklake.writes.compaction import Compact  # noqa: PLC0415 - heavy
+
+        return Compact.merging(
+            self.table,
+            where=self.where,
+            min_file_size=self.min_file_size,
+            max_file_size=self.max_file_size,
+            older_than=self.older_than,
+            **self.shared(),
+        )
 
 
 class DuckLakeSparkRewriteDataFilesOperator(DuckLakeSparkCompactionOperator):
@@ -195,17 +171,18 @@ class DuckLakeSparkRewriteDataFilesOperator(DuckLakeSparkCompactionOperator):
         super().__init__(**kwargs)
         self.delete_threshold = delete_threshold
 
-    def rule(self) -> RewriteRule:
+    def compaction(self) -> Compact:
         """Return which files are rewritten."""
-        given = self.delete_threshold
-        try:
-            threshold = None if given in (None, "None") else float(given)
-        except ValueError:
-            raise InvalidInputError(
-                f"delete_threshold is {self.delete_threshold!r}. Give a fraction from 0 to 1."
-            ) from None
-        return RewriteRule(threshold, **self.limits())
+        from airflow_provider_ducklake.writes.compaction import Compact  # noqa: PLC0415 - heavy
+
+        return Compact.rewriting(self.table, delete_threshold=self.delete_threshold, **self.shared())
 
 
-_SIZES = ("target_file_size", "min_file_size", "max_file_size")
-_COUNTS = ("max_input_files", "max_output_files")
+_SHARED = (
+    "target_file_size",
+    "max_input_files",
+    "max_output_files",
+    "commit_every",
+    "sort",
+    "zorder_by",
+)

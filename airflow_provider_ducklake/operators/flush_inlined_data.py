@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-from airflow_provider_ducklake.writes.arguments import parse_flag
+from airflow_provider_ducklake.writes.arguments import parse_flag, parse_min_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,14 +111,3 @@ def _summary(found: Sequence[FlushResult], *, dry_run: bool) -> dict[str, Any]:
         "tables": of_each,
         "dry_run": dry_run,
     }
-
-
-def parse_min_rows(value: object) -> int:
-    """Return a number of rows, which a template renders as a string.
-
-    Raises:
-        InvalidInputError: it is not a whole number.
-    """
-    if not str(value).strip().isdecimal():
-        raise InvalidInputError(f"min_rows is {value!r}. Give a whole number, 0 or more.")
-    return int(str(value))

@@ -22,13 +22,10 @@ from airflow_provider_ducklake.operators.compact import (
     DuckLakeSparkRewriteDataFilesOperator,
 )
 from airflow_provider_ducklake.operators.expire_snapshots import DuckLakeExpireSnapshotsOperator
-from airflow_provider_ducklake.operators.flush_inlined_data import (
-    DuckLakeSparkFlushInlinedDataOperator,
-    parse_min_rows,
-)
+from airflow_provider_ducklake.operators.flush_inlined_data import DuckLakeSparkFlushInlinedDataOperator
 from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator, table_names
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.writes.arguments import parse_word
+from airflow_provider_ducklake.writes.arguments import parse_min_rows, parse_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

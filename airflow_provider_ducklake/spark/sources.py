@@ -61,7 +61,7 @@ def load(spark: SparkSession, source: Source, target: TableSchema | None) -> Dat
             return read_dataset(spark, dataset, "source", target)
         case SqlSource(sql, datasets):
             for name, df in read_all(spark, datasets).items():
-                df.createOrReplaceTempView(quoted(name))
+                show_as(df, name)
             return query(spark, sql)
         case TransformSource(name, datasets):
             return _transformed(spark, name, read_all(spark, datasets))
@@ -79,6 +79,15 @@ def read_all(spark: SparkSession, datasets: Mapping[str, Dataset]) -> dict[str, 
     return {
         name: read_dataset(spark, dataset, f"sources[{name!r}]", None) for name, dataset in datasets.items()
     }
+
+
+def show_as(df: DataFrame, name: str) -> None:
+    """Have queries of the DataFrame's session see its rows under a name.
+
+    A view of that name goes first: where Spark replaces one, it forgets what was cached of it.
+    """
+    df.sparkSession._jsparkSession.sessionState().catalog().dropTempView(name)  # noqa: SLF001 - it just drops
+    df.createOrReplaceTempView(quoted(name))
 
 
 def query(spark: SparkSession, sql: str) -> DataFrame:

@@ -96,6 +96,17 @@ def parse_count(name: str, value: int | str | None) -> int | None:
     return int(value)
 
 
+def parse_min_rows(value: object) -> int:
+    """Return a number of rows, which a template renders as a string.
+
+    Raises:
+        InvalidInputError: it is not a whole number.
+    """
+    if not str(value).strip().isdecimal():
+        raise InvalidInputError(f"min_rows is {value!r}. Give a whole number, 0 or more.")
+    return int(str(value))
+
+
 def is_template(value: object) -> bool:
     """Whether a template makes the value, which is not known before it runs."""
     return isinstance(value, str) and ("{{" in value or "{%" in value)

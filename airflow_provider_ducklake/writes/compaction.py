@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from uuid6 import uuid7
 
+from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule, RewriteRule
 from airflow_provider_ducklake.planning.writing.job_target import target_of_compaction
 from airflow_provider_ducklake.planning.writing.write import RowOrder, plan_write
 from airflow_provider_ducklake.spark.job.request import CompactionSource, JobRequest, job_directory
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.writes.arguments import names_of
+from airflow_provider_ducklake.writes.arguments import names_of, parse_at, parse_count, parse_size
 from airflow_provider_ducklake.writes.run import check, ran, remove_files
 from airflow_provider_ducklake.writes.staging.compacted import commit_compacted
 
@@ -50,6 +51,48 @@ class Compact:
     commit_every: int | None = None
     sort: bool = True
     zorder_by: str | Sequence[str] = ()
+
+    @classmethod
+    def merging(
+        cls,
+        table: TableName,
+        *,
+        where: str | None = None,
+        older_than: datetime | str | None = None,
+        **others: Any,  # noqa: ANN401 - see _shared
+    ) -> Compact:
+        """Return the merge of small files that an operator's arguments mean.
+
+        Raises:
+            InvalidInputError: one cannot be read.
+        """
+        before = parse_at(older_than)
+        if isinstance(before, int):
+            raise InvalidInputError(f"older_than={before}: give an aware datetime.")
+        limits, shared = _shared(**others)
+        return cls(table, MergeRule(**limits), where, before, **shared)
+
+    @classmethod
+    def rewriting(
+        cls,
+        table: TableName,
+        *,
+        delete_threshold: float | str | None = None,
+        **others: Any,  # noqa: ANN401 - see _shared
+    ) -> Compact:
+        """Return the rewrite of files with deleted rows that an operator's arguments mean.
+
+        Raises:
+            InvalidInputError: one cannot be read.
+        """
+        try:
+            threshold = None if delete_threshold in (None, "None") else float(delete_threshold)
+        except ValueError:
+            raise InvalidInputError(
+                f"delete_threshold is {delete_threshold!r}. Give a fraction from 0 to 1."
+            ) from None
+        limits, shared = _shared(**others)
+        return cls(table, RewriteRule(threshold, **limits), **shared)
 
     def plan(self, lake: Lake, staging_id: str) -> JobRequest | None:
         """Look for files to compact; None: there are none.
@@ -93,6 +136,25 @@ class Compact:
         if names or not self.sort or table.sort_spec is None:
             return RowOrder(zorder_by=names)
         return RowOrder(table.sort_spec.fields)
+
+
+def _shared(
+    *,
+    commit_every: int | str | None = None,
+    sort: bool = True,
+    zorder_by: str | Sequence[str] = (),
+    **limits: int | str | None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what was given of a rule's limits, and what merges and rewrites have in common besides."""
+    read = {
+        name: (parse_size if name.endswith("_size") else parse_count)(name, limits[name]) for name in limits
+    }
+    shared = {
+        "commit_every": parse_count("commit_every", commit_every),
+        "sort": sort,
+        "zorder_by": zorder_by,
+    }
+    return {name: value for name, value in read.items() if value is not None}, shared
 
 
 def compact(

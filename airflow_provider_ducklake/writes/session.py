@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule, RewriteRule
 from airflow_provider_ducklake.planning.writing.write import InsertMode, SchemaEvolution
+from airflow_provider_ducklake.spark.job.request import check_view_names
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.consumption import Consumer
 from airflow_provider_ducklake.spec.names.identifiers import DEFAULT_SCHEMA
@@ -20,6 +20,8 @@ from airflow_provider_ducklake.writes.arguments import (
     check_aliases,
     check_has_clause,
     clauses_of,
+    parse_flag,
+    parse_min_rows,
 )
 from airflow_provider_ducklake.writes.compaction import Compact, compact
 from airflow_provider_ducklake.writes.delete import Delete
@@ -33,31 +35,40 @@ from airflow_provider_ducklake.writes.update import Update
 from airflow_provider_ducklake.writes.verb import Commit, Results
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.planning.upkeep.flush import FlushResult
     from airflow_provider_ducklake.spark.job.request import JobRequest
+    from airflow_provider_ducklake.spark.jobs.here import DataFrame, SparkSession
     from airflow_provider_ducklake.spec.names.identifiers import TableName
     from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot, JsonValue
-    from airflow_provider_ducklake.writes.verb import Summary, Verb
+    from airflow_provider_ducklake.writes.arguments import Clauses
+    from airflow_provider_ducklake.writes.verb import Submitter, Summary, UserSource, Verb
 
-DataFrame = Any  # pyspark is imported in spark/ only
+Given: TypeAlias = "DataFrame | str | Mapping[str, Any]"
+Frames: TypeAlias = Mapping[str, "DataFrame"]
+
+_GIVEN = f"_ducklake_{uuid4().hex}_given"  # no view of a user has this name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SessionSubmitter:
-    """Run jobs in this process, in an existing session: no second JVM, no zip, no files in between."""
+    """Run jobs in this process, in an existing session: no second JVM, no zip, no files in between.
 
-    spark: Any
+    ``frames`` are DataFrames of the session that a job's queries see as views.
+    """
+
+    spark: SparkSession
+    frames: Frames = field(default_factory=dict)
 
     def ready(self) -> None:
         """Do nothing: the session runs; see ``Submitter``."""
 
-    def resolve(self, source: Any) -> Any:  # noqa: ANN401 - as users give it
+    def resolve(self, source: UserSource) -> UserSource:
         """Refuse a source that names an Airflow connection; see ``Submitter``."""
-        if hasattr(source, "get") and "conn_id" in source:
+        if isinstance(source, Mapping) and "conn_id" in source:
             raise InvalidInputError(
                 f"conn_id={source['conn_id']!r}: connections belong to Airflow. Read the rows with "
                 "spark.read, and give the DataFrame."
@@ -69,10 +80,9 @@ class SessionSubmitter:
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
         """Run the job's own code; see ``Submitter``."""
-        from airflow_provider_ducklake.spark.jobs.here import give_package, run_here  # noqa: PLC0415 - PySpark
+        from airflow_provider_ducklake.spark.jobs.here import run_here  # noqa: PLC0415 - PySpark
 
-        give_package(self.spark)
-        return Results.of(run_here(self.spark, request, storage_options))
+        return Results.of(run_here(self.spark, request, storage_options, self.frames))
 
     def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
         """Do nothing: there are no documents; see ``Submitter``."""
@@ -84,14 +94,13 @@ class LakeSession:
     The methods take the operators' arguments by the same names, and raise the same errors. Each write makes
     one snapshot and returns it, or None if there was nothing to write. With a ``commit_key``, a string of
     your choice, a write is made once however often it is run: later runs return the first one's snapshot.
-    A write restores the session's settings and temporary views before it returns.
+    Writes run in a copy of the session: its settings, temporary views and caches stay as they are.
     """
 
-    def __init__(self, spark: Any, lake: Lake, *, author: str | None = None) -> None:  # noqa: ANN401 - a SparkSession
+    def __init__(self, spark: SparkSession, lake: Lake, *, author: str | None = None) -> None:
         self._spark = spark
         self._lake = lake
         self._author = author
-        self._submitter = SessionSubmitter(spark)
 
     def read(
         self,
@@ -101,7 +110,8 @@ class LakeSession:
         where: str | None = None,
     ) -> DataFrame:
         """Return a table's rows at a snapshot; see ``Lake.read_spark``."""
-        return self._lake.read_spark(self._spark, table, at, columns, where)
+        rows: DataFrame = self._lake.read_spark(self._spark, table, at, columns, where)
+        return rows
 
     def changes(self, table: TableName, start: int | datetime, end: int | datetime) -> DataFrame:
         """Return the changes of a table's rows between two snapshots; see ``Lake.changes``.
@@ -117,10 +127,10 @@ class LakeSession:
     def insert(  # noqa: PLR0913 - the operator's, by name
         self,
         table: TableName,
-        source: Any = None,  # noqa: ANN401 - a DataFrame, a path or a mapping
+        source: Given | None = None,
         *,
         sql: str | None = None,
-        sources: Mapping[str, Any] | None = None,
+        sources: Mapping[str, Given] | None = None,
         create_table: bool = False,
         partition_by: str | Sequence[str] = (),
         mode: str = InsertMode.APPEND.value,
@@ -134,9 +144,9 @@ class LakeSession:
         """Insert the rows of a DataFrame, a path or a query; see ``DuckLakeSparkInsertOperator``."""
         check_partition_by(partition_by, create_table=create_table)
         choice = InsertChoice.of(mode, overwrite_where, schema_evolution, zorder_by)
-        with self._given(source, sql, sources) as rows:
-            verb = Insert(table, rows, choice, create_table, partition_by, engine)
-            return self._run(verb, commit_message, commit_key)
+        rows, frames = self._given(source, sql, sources)
+        verb = Insert(table, rows, choice, create_table, partition_by, engine)
+        return self._run(verb, commit_message, commit_key, frames)
 
     def delete(
         self,
@@ -166,15 +176,15 @@ class LakeSession:
     def merge(  # noqa: PLR0913 - the operator's, by name
         self,
         table: TableName,
-        source: Any = None,  # noqa: ANN401 - a DataFrame, a path or a mapping
+        source: Given | None = None,
         on: str | Sequence[str] = (),
         *,
         sql: str | None = None,
-        sources: Mapping[str, Any] | None = None,
+        sources: Mapping[str, Given] | None = None,
         source_table: TableName | None = None,
-        when_matched: Sequence[Mapping[str, Any]] = (),
-        when_not_matched: Sequence[Mapping[str, Any]] = (),
-        when_not_matched_by_source: Sequence[Mapping[str, Any]] = (),
+        when_matched: Clauses = (),
+        when_not_matched: Clauses = (),
+        when_not_matched_by_source: Clauses = (),
         update_all: bool = False,
         insert_all: bool = False,
         target_alias: str = TARGET_ALIAS,
@@ -188,31 +198,31 @@ class LakeSession:
         not_matched = clauses_of(when_not_matched, "insert", all_columns=insert_all)
         check_has_clause(matched, not_matched, when_not_matched_by_source)
         check_aliases(target_alias, source_alias)
-        with self._given(source, sql, sources, source_table=source_table) as rows:
-            verb = Merge(
-                table,
-                on,
-                rows,
-                source_table,
-                matched,
-                not_matched,
-                when_not_matched_by_source,
-                target_alias,
-                source_alias,
-                engine,
-            )
-            return self._run(verb, commit_message, commit_key)
+        rows, frames = self._given(source, sql, sources, source_table=source_table)
+        verb = Merge(
+            table,
+            on,
+            rows,
+            source_table,
+            matched,
+            not_matched,
+            when_not_matched_by_source,
+            target_alias,
+            source_alias,
+            engine,
+        )
+        return self._run(verb, commit_message, commit_key, frames)
 
     def sql(  # noqa: PLR0913 - the operator's, by name
         self,
         sql: str | Sequence[str],
         *,
-        sources: Mapping[str, Any] | None = None,
+        sources: Mapping[str, Given] | None = None,
         schema: str = DEFAULT_SCHEMA,
         at: int | datetime | str | None = None,
         incremental: bool | str | Sequence[str] = False,
         consumer: str | None = None,
-        full_refresh: bool = False,
+        full_refresh: bool | str = False,
         engine: str = "auto",
         commit_message: str | None = None,
         commit_key: str | CommitKey | None = None,
@@ -225,130 +235,155 @@ class LakeSession:
             raise InvalidInputError(
                 "incremental and consumer are given together: say who consumes the changes."
             )
-        if full_refresh and incremental is False:
+        if full_refresh is True and incremental is False:
             raise InvalidInputError("full_refresh is for incremental; give incremental, too.")
-        with self._given(None, "", sources) as rows:
-            verb = Sql(
-                sql=sql,
-                sources=rows.sources,
-                views=tuple(name for name, one in (sources or {}).items() if _is_frame(one)),
-                schema=schema,
-                at=at,
-                incremental=incremental,
-                consumer=None if consumer is None else Consumer(consumer),
-                full_refresh=full_refresh,
-                engine=engine,
-            )
-            key = commit_key or (None if consumer is None else CommitKey((str(uuid4()),)))
-            return self._run(verb, commit_message, key)
+        frames, others = self._frames(sources)
+        verb = Sql(
+            sql=sql,
+            sources=others,
+            views=tuple(frames),
+            schema=schema,
+            at=at,
+            incremental=incremental,
+            consumer=None if consumer is None else Consumer(consumer),
+            full_refresh=full_refresh,
+            engine=engine,
+        )
+        key = commit_key or (None if consumer is None else CommitKey((str(uuid4()),)))
+        return self._run(verb, commit_message, key, frames)
 
     def merge_adjacent_files(  # noqa: PLR0913 - the operator's, by name
         self,
         table: TableName,
         *,
         where: str | None = None,
-        target_file_size: int | None = None,
-        min_file_size: int | None = None,
-        max_file_size: int | None = None,
-        max_input_files: int | None = None,
-        max_output_files: int | None = None,
-        older_than: datetime | None = None,
-        commit_every: int | None = None,
+        target_file_size: int | str | None = None,
+        min_file_size: int | str | None = None,
+        max_file_size: int | str | None = None,
+        max_input_files: int | str | None = None,
+        max_output_files: int | str | None = None,
+        older_than: datetime | str | None = None,
+        commit_every: int | str | None = None,
         sort: bool = True,
         zorder_by: str | Sequence[str] = (),
         commit_message: str | None = None,
     ) -> Summary:
         """Merge small files into large ones; see ``DuckLakeSparkMergeAdjacentFilesOperator``."""
-        limits: dict[str, Any] = {
-            "target_file_size": target_file_size,
-            "min_file_size": min_file_size,
-            "max_file_size": max_file_size,
-            "max_input_files": max_input_files,
-            "max_output_files": max_output_files,
-        }
-        rule = MergeRule(**{name: value for name, value in limits.items() if value is not None})
-        return self._compact(
-            Compact(table, rule, where, older_than, commit_every, sort, zorder_by), commit_message
+        verb = Compact.merging(
+            table,
+            where=where,
+            target_file_size=target_file_size,
+            min_file_size=min_file_size,
+            max_file_size=max_file_size,
+            max_input_files=max_input_files,
+            max_output_files=max_output_files,
+            older_than=older_than,
+            commit_every=commit_every,
+            sort=sort,
+            zorder_by=zorder_by,
         )
+        return compact(verb, self._lake, self._submitter({}), self._info(commit_message))
 
     def rewrite_data_files(  # noqa: PLR0913 - the operator's, by name
         self,
         table: TableName,
         *,
-        delete_threshold: float | None = None,
-        target_file_size: int | None = None,
-        max_input_files: int | None = None,
-        max_output_files: int | None = None,
-        commit_every: int | None = None,
+        delete_threshold: float | str | None = None,
+        target_file_size: int | str | None = None,
+        max_input_files: int | str | None = None,
+        max_output_files: int | str | None = None,
+        commit_every: int | str | None = None,
         sort: bool = True,
         zorder_by: str | Sequence[str] = (),
         commit_message: str | None = None,
     ) -> Summary:
         """Rewrite files with many deleted rows; see ``DuckLakeSparkRewriteDataFilesOperator``."""
-        limits: dict[str, Any] = {
-            "target_file_size": target_file_size,
-            "max_input_files": max_input_files,
-            "max_output_files": max_output_files,
-        }
-        given = {name: value for name, value in limits.items() if value is not None}
-        rule = RewriteRule(delete_threshold, **given)
-        return self._compact(
-            Compact(table, rule, commit_every=commit_every, sort=sort, zorder_by=zorder_by), commit_message
+        verb = Compact.rewriting(
+            table,
+            delete_threshold=delete_threshold,
+            target_file_size=target_file_size,
+            max_input_files=max_input_files,
+            max_output_files=max_output_files,
+            commit_every=commit_every,
+            sort=sort,
+            zorder_by=zorder_by,
         )
+        return compact(verb, self._lake, self._submitter({}), self._info(commit_message))
 
     def flush_inlined_data(
         self,
         table: TableName | None = None,
         *,
         schema: str | None = None,
-        min_rows: int = 0,
+        min_rows: int | str = 0,
+        dry_run: bool | str = False,
         commit_message: str | None = None,
     ) -> list[FlushResult]:
         """Move inlined rows and deletes to Parquet files; see ``Lake.flush_inlined_data``."""
-        info = CommitInfo(self._author, commit_message)
-        return self._lake.flush_inlined_data(table, schema=schema, min_rows=min_rows, info=info)
+        return self._lake.flush_inlined_data(
+            table,
+            schema=schema,
+            min_rows=parse_min_rows(min_rows),
+            info=self._info(commit_message),
+            dry_run=parse_flag("dry_run", dry_run),
+        )
 
-    def _compact(self, verb: Compact, commit_message: str | None) -> Summary:
-        info = CommitInfo(self._author, commit_message)
-        return compact(verb, self._lake, self._submitter, info)
+    def _submitter(self, frames: Frames) -> Submitter:
+        return SessionSubmitter(self._spark, frames)
 
-    def _run(
-        self, verb: Verb, commit_message: str | None, commit_key: str | CommitKey | None
-    ) -> CommittedSnapshot | None:
-        key = CommitKey((commit_key,)) if isinstance(commit_key, str) else commit_key
-        extra: dict[str, JsonValue] | None = None if key is None else {"commit_key": list(key.names)}
+    def _info(self, commit_message: str | None, extra: dict[str, JsonValue] | None = None) -> CommitInfo:
+        """Return what a snapshot says of itself; a lake that requires a message says so before any work."""
         info = CommitInfo(self._author, commit_message, extra)
         info.check(self._lake.effective_options())
-        keyed = None if key is None else self._lake.keyed_commit(key, OnClear.APPEND)
-        return run(verb, self._lake, self._submitter, Commit(info, keyed)).committed
+        return info
 
-    @contextmanager
+    def _run(
+        self,
+        verb: Verb,
+        commit_message: str | None,
+        commit_key: str | CommitKey | None,
+        frames: Frames | None = None,
+    ) -> CommittedSnapshot | None:
+        key = CommitKey((commit_key,)) if isinstance(commit_key, str) else commit_key
+        info = self._info(commit_message, None if key is None else {"commit_key": list(key.names)})
+        keyed = None if key is None else self._lake.keyed_commit(key, OnClear.APPEND)
+        return run(verb, self._lake, self._submitter(frames or {}), Commit(info, keyed)).committed
+
     def _given(
         self,
-        source: Any,  # noqa: ANN401 - a DataFrame, a path or a mapping
+        source: Given | None,
         sql: str | None,
-        sources: Mapping[str, Any] | None,
+        sources: Mapping[str, Given] | None,
         **others: object,
-    ) -> Iterator[GivenRows]:
-        """Yield the rows that are given; DataFrames among them are views as long as this lasts."""
-        frames = {name: one for name, one in (sources or {}).items() if _is_frame(one)}
-        given = {name: one for name, one in (sources or {}).items() if name not in frames}
+    ) -> tuple[GivenRows, Frames]:
+        """Return the rows that are given, and the DataFrames among them by the views that stand for them."""
         GivenRows(source, sql, None, sources).check(**others)
-        if _is_frame(source):
-            view = f"_ducklake_given_{uuid4().hex}"
-            frames[view] = source
-            source, sql = None, f"SELECT * FROM {view}"  # noqa: S608 - a name of ours
-        for one in frames.values():
-            if one.sparkSession is not self._spark:
-                raise InvalidInputError(
-                    "The DataFrame belongs to another SparkSession. Create it with this session's."
-                )
-        from airflow_provider_ducklake.spark.jobs.here import kept_views  # noqa: PLC0415 - PySpark
+        frames, datasets = self._frames(sources)
+        if not _is_frame(source):
+            return GivenRows(source, sql, None, datasets), frames
+        if sources:
+            raise InvalidInputError("sources is for sql; give a single DataFrame as source.")
+        query = f"SELECT * FROM {_GIVEN}"  # noqa: S608 - a name of ours
+        return GivenRows(None, query, None, datasets), {_GIVEN: self._own(source)}
 
-        with kept_views(self._spark, list(frames)):
-            for name, one in frames.items():
-                one.createOrReplaceTempView(f"`{name}`")
-            yield GivenRows(source, sql, None, given)
+    def _frames(self, sources: Mapping[str, Given] | None) -> tuple[Frames, Mapping[str, Any]]:
+        """Return the DataFrames among sources, and the others."""
+        given = sources or {}
+        check_view_names(given)
+        frames = {name: self._own(one) for name, one in given.items() if _is_frame(one)}
+        return frames, {name: one for name, one in given.items() if name not in frames}
+
+    def _own(self, df: Any) -> DataFrame:  # noqa: ANN401 - tell the type checker that it is one
+        """Return the DataFrame.
+
+        Raises:
+            InvalidInputError: it belongs to another session.
+        """
+        if df.sparkSession._jsparkSession != self._spark._jsparkSession:  # noqa: SLF001 - Python has many for one
+            raise InvalidInputError(
+                "The DataFrame belongs to another SparkSession. Create it with this session's."
+            )
+        return df  # type: ignore[no-any-return]
 
 
 def _is_frame(source: object) -> bool:

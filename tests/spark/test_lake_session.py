@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +42,10 @@ def seen_by_duckdb(catalog, query: str = "SELECT id, name FROM t ORDER BY id") -
         return reference.sql(query)
 
 
+def files_of(lake: Lake) -> list[Path]:
+    return list(Path(lake.table_snapshot("main.t").root).rglob("*.parquet"))
+
+
 def test_each_verb_is_one_snapshot(session, spark, lake, sqlite_catalog):
     first = session.insert("main.t", rows(spark, 1, 2, 3, 4), commit_message="four")
     session.delete("main.t", "id = 4")
@@ -73,11 +78,18 @@ def test_compaction_and_flush(session, spark, lake, sqlite_catalog):
         session.insert("main.t", rows(spark, *ids).coalesce(1))
     session.delete("main.t", "id = 0")
 
-    assert session.merge_adjacent_files("main.t")["files_created"] == 1
+    merged = session.merge_adjacent_files(
+        "main.t", target_file_size="256MB", min_file_size="1", max_input_files="9", older_than=None
+    )
+    assert merged["files_created"] == 1
     assert session.rewrite_data_files("main.t", delete_threshold=0)["files_compacted"] == 1
+    with open_lake(sqlite_catalog, data_inlining_row_limit=10) as reference:
+        reference.sql("INSERT INTO t VALUES (5, 'n5')")
+    assert session.flush_inlined_data(min_rows="2", dry_run="True") == []
+    assert [one.row_count for one in session.flush_inlined_data(min_rows="1", dry_run=True)] == [1]
     session.flush_inlined_data()
 
-    assert [one for one, _ in seen_by_duckdb(sqlite_catalog)] == [1, 2, 3, 4]
+    assert [one for one, _ in seen_by_duckdb(sqlite_catalog)] == [1, 2, 3, 4, 5]
     assert lake.verify() == []
 
 
@@ -97,6 +109,21 @@ def test_a_key_commits_once(session, spark, sqlite_catalog):
 
     assert (again.id, again.is_earlier) == (first.id, True)
     assert seen_by_duckdb(sqlite_catalog) == [(1, "n1")]
+
+
+def test_a_key_consumes_once(session, spark, lake):
+    session.sql("CREATE TABLE main.log AS SELECT 0 AS id, 'none' AS kind")
+    copy = "INSERT INTO main.log SELECT CAST(id AS INT), change_type FROM main.t"
+    session.insert("main.t", rows(spark, 1, 2))
+    first = session.sql(copy, incremental=True, consumer="copy", commit_key="monday")
+    session.insert("main.t", rows(spark, 3))
+
+    again = session.sql(copy, incremental=True, consumer="copy", commit_key="monday")
+
+    assert (again.id, again.is_earlier) == (first.id, True)
+    assert lake.row_count("main.log") == 3
+    session.sql(copy, incremental=True, consumer="copy", commit_key="tuesday")
+    assert sorted(row.id for row in session.read("main.log").collect()) == [0, 1, 2, 3]
 
 
 def test_changes_are_consumed_once(session, spark, lake):
@@ -147,23 +174,69 @@ def test_errors_are_those_of_the_operators(session, spark, lake, tmp_path):
         session.insert("main.t", spark.newSession().range(3))
     with pytest.raises(InvalidInputError, match="incremental and consumer are given together"):
         session.sql("INSERT INTO main.t SELECT * FROM main.t", incremental=True)
-    lake.set_option("require_commit_message", value=True)
-    with pytest.raises(InvalidInputError, match="message"):
-        session.insert("main.t", rows(spark, 1))
+    for name in ("target_file_size", "max_file_size", "max_input_files", "commit_every"):
+        with pytest.raises(InvalidInputError, match=f"{name} is 'many'"):
+            session.merge_adjacent_files("main.t", **{name: "many"})
+    with pytest.raises(InvalidInputError, match="delete_threshold is 'many'"):
+        session.rewrite_data_files("main.t", delete_threshold="many")
 
     assert lake.current_snapshot().id == before
     assert lake.protected_prefixes() == frozenset()
 
 
-def _insert_in_a_process(url: str, key: str) -> None:
+def test_a_message_is_required_before_any_work(session, spark, lake):
+    for ids in [(1,), (2,), (3,)]:
+        session.insert("main.t", rows(spark, *ids).coalesce(1))
+    session.delete("main.t", "id = 1")
+    lake.set_option("require_commit_message", value=True)
+    before, files = lake.current_snapshot().id, sorted(files_of(lake))
+
+    for work in (
+        lambda: session.insert("main.t", rows(spark, 1)),
+        lambda: session.merge_adjacent_files("main.t"),
+        lambda: session.rewrite_data_files("main.t", delete_threshold=0),
+        session.flush_inlined_data,
+    ):
+        with pytest.raises(InvalidInputError, match="message"):
+            work()
+
+    assert lake.current_snapshot().id == before
+    assert sorted(files_of(lake)) == files
+    assert session.merge_adjacent_files("main.t", commit_message="merge")["files_created"] == 1
+
+
+def _new_spark(master: str):
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession  # noqa: PLC0415 - in the new process
 
-    settings = {"spark.master": "local[1]", "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
+    settings = {"spark.master": master, "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
     builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    return builder.getOrCreate()
+
+
+def _insert_twice_by_executors(url: str) -> None:
+    spark = _new_spark("local-cluster[1,1,1024]")
+    with Lake.connect(url) as lake:
+        for ids in [(1,), (2,)]:
+            LakeSession(spark, lake).insert("main.t", rows(spark, *ids))
+    assert len(spark.sparkContext.listFiles) == 1
+
+
+def test_executors_get_the_package_once(lake, sqlite_catalog):
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=_insert_twice_by_executors, args=(sqlite_catalog.sqlalchemy_url,))
+    process.start()
+    process.join(180)
+    process.kill()
+
+    assert process.exitcode == 0
+    assert lake.row_count("main.t") == 2
+
+
+def _insert_in_a_process(url: str, key: str) -> None:
+    spark = _new_spark("local[1]")
     with Lake.connect(url) as lake:
         LakeSession(spark, lake).insert("main.t", rows(spark, 1, 2, 3), commit_key=key)
 

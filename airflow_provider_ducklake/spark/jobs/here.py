@@ -1,97 +1,113 @@
-"""Run a job in an existing session, and restore the session afterwards."""
+"""Run a job in a copy of an existing session, which stays as it was."""
 
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame as DataFrame  # noqa: PLC0414 - theirs who import no PySpark, too
+from pyspark.sql import SparkSession as SparkSession  # noqa: PLC0414 - likewise
+from pyspark.sql.session import _monkey_patch_RDD
+
+from airflow_provider_ducklake.spark import sources
 from airflow_provider_ducklake.spark.job.errors import typed
 from airflow_provider_ducklake.spark.job.package_zip import package_zip
-from airflow_provider_ducklake.spark.job.request import LakeSource, RowChangeSource, SqlSource
 from airflow_provider_ducklake.spark.jobs.run import do
-from airflow_provider_ducklake.spark.types.session import kept_settings
 from airflow_provider_ducklake.storage.files.process_options import as_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, MutableMapping
 
-    from pyspark.sql import SparkSession
+    from py4j.java_gateway import JavaObject
+    from pyspark import SparkContext
 
     from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
     from airflow_provider_ducklake.planning.writing.write import WriteResult
-    from airflow_provider_ducklake.spark.job.request import JobRequest, Source
+    from airflow_provider_ducklake.spark.job.request import JobRequest
+
+_ENVIRONMENT = RLock()  # the process has one environment: jobs that need something in it come one by one
 
 
 def run_here(
-    spark: SparkSession, request: JobRequest, storage_options: Mapping[str, Any]
+    spark: SparkSession,
+    request: JobRequest,
+    storage_options: Mapping[str, Any],
+    frames: Mapping[str, DataFrame],
 ) -> tuple[WriteResult, ...] | RowChanges:
-    """Do what the request asks for.
+    """Do what the request asks for, with DataFrames of the session as views beside it.
 
     Raises:
         DuckLakeError: as the submitted job leaves it for its operator.
     """
-    with ExitStack() as stack:
-        stack.enter_context(_options_given(spark, storage_options))
-        stack.enter_context(kept_settings(spark))
-        stack.enter_context(kept_views(spark, _views(request.source)))
+    give_package(spark.sparkContext)
+    with options_given(spark.sparkContext, storage_options), _copied(spark) as session:
+        for name, df in frames.items():
+            sources.show_as(_moved(df, session), name)
         try:
-            return do(spark, request, storage_options)
+            return do(session, request, storage_options)
         except Exception as error:  # Spark's own, or one of ours in Spark's
             raise typed(error) from error
 
 
 @contextmanager
-def _options_given(spark: SparkSession, storage_options: Mapping[str, Any]) -> Iterator[None]:
-    """Have this process and Python tasks know the storage options; no setting shows them."""
-    variables = as_environment(storage_options)
-    of_tasks = spark.sparkContext.environment
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    of_tasks.update(variables)
+def _copied(spark: SparkSession) -> Iterator[SparkSession]:
+    """Yield a copy of a session: settings, views and functions are as in it, and changes stay in the copy."""
+    of_jvm = spark._jsparkSession.cloneSession()  # noqa: SLF001 - no public way keeps views and functions
+    session = SparkSession(spark.sparkContext, of_jvm)
+    _monkey_patch_RDD(spark)  # a new session has taken over RDD.toDF
+    with suppress(Py4JError):  # other Spark releases keep them elsewhere
+        _share_observations(spark._jsparkSession, of_jvm)  # noqa: SLF001
     try:
-        yield
-    finally:
-        for name, value in before.items():
-            of_tasks.pop(name, None)
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+        yield session
+    finally:  # createDataFrame has made the copy the active one
+        SparkSession._activeSession = spark  # noqa: SLF001
+        of_jvm.setActiveSession(spark._jsparkSession)  # noqa: SLF001
 
 
-def _views(source: Source | None) -> list[str]:
-    """Return the temporary views that a job creates."""
-    match source:
-        case SqlSource():
-            return list(source.datasets)
-        case LakeSource():
-            of_steps = [step.view for step in source.steps if step.view is not None]
-            return [*source.tables, *source.datasets, *of_steps]
-        case RowChangeSource():
-            return _views(source.source)
-        case _:
-            return []
+def _share_observations(of_user: JavaObject, of_copy: JavaObject) -> None:
+    """Have the copy tell users' ``Observation``s what it sees; without that they would wait forever."""
+    known = of_user.observationManager().getClass().getDeclaredField("observations")
+    known.setAccessible(True)
+    known.set(of_copy.observationManager(), known.get(of_user.observationManager()))
+
+
+def _moved(df: DataFrame, session: SparkSession) -> DataFrame:
+    """Return the DataFrame in another session; what it means was settled in its own."""
+    of_jvm = session._jvm.org.apache.spark.sql.classic.Dataset  # type: ignore[union-attr]  # noqa: SLF001
+    return DataFrame(of_jvm.ofRows(session._jsparkSession, df._jdf.logicalPlan()), session)  # noqa: SLF001
 
 
 @contextmanager
-def kept_views(spark: SparkSession, names: list[str]) -> Iterator[None]:
-    """Drop the views of these names behind the job, or make those again that they took the place of."""
-    catalog = spark.catalog
-    theirs = {one.name.lower() for one in catalog.listTables() if one.isTemporary} if names else set()
-    before = {name: spark.table(f"`{name}`") for name in names if name.lower() in theirs}
+def options_given(context: SparkContext, storage_options: Mapping[str, Any]) -> Iterator[None]:
+    """Have this process and Python tasks know the storage options; no setting shows them."""
+    variables = as_environment(storage_options)
+    if not variables:
+        yield
+        return
+    with _ENVIRONMENT, _added(os.environ, variables), _added(context.environment, variables):
+        yield
+
+
+@contextmanager
+def _added(environment: MutableMapping[str, str], variables: Mapping[str, str]) -> Iterator[None]:
+    before = {name: environment[name] for name in variables if name in environment}
+    environment.update(variables)
     try:
         yield
     finally:
-        for name in names:
-            if name in before:
-                before[name].createOrReplaceTempView(f"`{name}`")
-            else:
-                catalog.dropTempView(name)
+        for name in variables:
+            del environment[name]
+        environment.update(before)
 
 
-def give_package(spark: SparkSession) -> None:
+def give_package(context: SparkContext) -> None:
     """Have executors find this package; those in this process's own environment do already."""
-    context = spark.sparkContext
     master = str(context.master)
-    if not master.startswith("local[") and master != "local":
-        context.addPyFile(str(package_zip(context._temp_dir)))  # noqa: SLF001 - lasts as long as the session
+    if master == "local" or master.startswith("local["):
+        return
+    zip_file = package_zip(context._temp_dir)  # noqa: SLF001 - lasts as long as the context
+    if not any(one.endswith(f"/{zip_file.name}") for one in context.listFiles):
+        context.addPyFile(str(zip_file))

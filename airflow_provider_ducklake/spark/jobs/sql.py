@@ -94,11 +94,11 @@ def _ran(
 ) -> Iterator[tuple[Step, DataFrame]]:
     """Yield each step with the rows of its query, which sees ``views`` and those of earlier steps."""
     for name, df in views.items():
-        df.createOrReplaceTempView(quoted(name))
+        sources.show_as(df, name)
     for step in steps:
         df = sources.query(spark, step.query)
         if step.view is not None:
-            df.createOrReplaceTempView(quoted(step.view))
+            sources.show_as(df, step.view)
         yield step, df
 
 

@@ -115,22 +115,6 @@ def _prepare_sources(spark: SparkSession) -> None:
             spark.conf.set(key, value)
 
 
-@contextmanager
-def kept_settings(spark: SparkSession) -> Iterator[None]:
-    """Leave a session that somebody else started with the settings that it had."""
-    keys = (*_REQUIRED, *_REQUIRED_TO_READ, *_UNLESS_GIVEN, _V1_SOURCES)
-    given = spark.conf.getAll
-    before = {key: given.get(key) for key in keys}
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, value)
-
-
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"  # the other readers know no places of rows
 _PUSHDOWN = "spark.sql.parquet.filterPushdown"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
