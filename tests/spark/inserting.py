@@ -1,33 +1,53 @@
-"""Inserts as the operator makes them, without Airflow: plan, Spark job, commit."""
+"""`LakeSession` with jobs that are told, and tell, by documents; inserts and small lakes for its tests."""
 
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_provider_ducklake.catalog.committing.planned import Stage
-from airflow_provider_ducklake.catalog.drafting.row_changes import unused_files
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
-from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult, plan_write
+from airflow_provider_ducklake.planning.writing.write import WriteResult
 from airflow_provider_ducklake.spark.job import job_io
-from airflow_provider_ducklake.spark.job.codec import decode, encode
-from airflow_provider_ducklake.spark.job.request import (
-    Dataset,
-    DatasetSource,
-    JobRequest,
-    OverwriteSource,
-    found_rows,
-    job_directory,
-)
-from airflow_provider_ducklake.spark.jobs.insert import write
-from airflow_provider_ducklake.spark.jobs.overwrite import overwrite
-from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
+from airflow_provider_ducklake.spark.job.request import JobRequest
+from airflow_provider_ducklake.spark.jobs.here import run_here
+from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
 from airflow_provider_ducklake.writes.insert_choice import InsertChoice
+from airflow_provider_ducklake.writes.session import LakeSession, SessionSubmitter
+from airflow_provider_ducklake.writes.verb import Results
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
+
+
+@dataclass(frozen=True)
+class _ByDocuments(SessionSubmitter):
+    session: Any = None
+
+    def run(self, request: JobRequest, storage_options: Any) -> Results:
+        told = job_io.read_request(job_io.write_request(request), job_io.request_digest(request))
+        done = run_here(self.spark, told, storage_options, self.frames)
+        write = job_io.write_row_changes if isinstance(done, RowChanges) else job_io.write_results
+        write(told, done)
+        self.session.results = Results.of(job_io.read_outcome(request))
+        self.session.meanwhile()
+        return self.session.results
+
+    def tidy_up(self, request: JobRequest, storage_options: Any) -> None:
+        job_io.delete_job_files(request, storage_options)
+
+
+class ToldSession(LakeSession):
+    """Keeps what its last job did; ``meanwhile`` happens between a job and its commit."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, meanwhile: Callable[[], Any] = lambda: None) -> None:
+        super().__init__(spark, lake)
+        self.meanwhile = meanwhile
+        self.results = Results()
+
+    def _submitter(self, frames: Any) -> _ByDocuments:
+        return _ByDocuments(self._spark, frames, self)
 
 
 def insert(
@@ -40,35 +60,17 @@ def insert(
     meanwhile: Callable[[], Any] = lambda: None,
 ) -> tuple[WriteResult, CommittedSnapshot | None]:
     """Insert the rows; ``meanwhile`` happens between the job and the commit."""
-    target = lake.table_snapshot(table)
-    job_id = str(uuid.uuid4())
-    plan = choice.plan(lake, target, job_directory(target.root, job_id))
-    replaced = choice.to_be_found(lake, target)
-    if replaced is None:
-        result, found = write(df, decode(encode(plan, WritePlan), WritePlan), engine), None
-    else:
-        plans = (plan_write(target, f"{plan.directory}updated/"), plan)
-        job = JobRequest(job_id, OverwriteSource(stored(df, plan), replaced), plans, "overwrite", engine)
-        done = overwritten(df.sparkSession, job)
-        result, found = done.inserted, found_rows(job, done)
-    meanwhile()
-    changes = choice.changes(lake, target, result, found)
-    stage = Stage(target.snapshot.id, changes, unused_files(changes, () if found is None else found.deletes))
-    return result, lake.commit_stages([stage], CommitInfo())
-
-
-def stored(df: DataFrame, plan: WritePlan) -> DatasetSource:
-    """Return the rows as a job can load them; that replaces a directory which no snapshot names."""
-    path = f"{plan.directory}source.parquet"
-    df.write.mode("overwrite").parquet(path)
-    return DatasetSource(Dataset.of(path))
-
-
-def overwritten(spark: SparkSession, job: JobRequest) -> RowChanges:
-    """Return what a job did that was told, and tells, what it does by files."""
-    uri = job_io.write_request(job)
-    job_io.write_row_changes(job, overwrite(spark, job_io.read_request(uri)))
-    return job_io.read_row_changes(job)
+    session = ToldSession(df.sparkSession, lake, meanwhile)
+    committed = session.insert(
+        table,
+        df,
+        mode=choice.mode.value,
+        overwrite_where=choice.where,
+        schema_evolution=choice.evolution.value,
+        zorder_by=choice.zorder_by,
+        engine=engine,
+    )
+    return session.results.of_plans[-1], committed
 
 
 @contextmanager

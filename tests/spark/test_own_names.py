@@ -11,13 +11,12 @@ from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule
 from airflow_provider_ducklake.planning.writing.write import RowOrder
-from airflow_provider_ducklake.spark.job.request import Action, Clause, Dataset, DatasetSource
 from airflow_provider_ducklake.spark.read import read_changes, read_table
 from airflow_provider_ducklake.spark.types.own_names import MatchNames, ReadNames
 from airflow_provider_ducklake.writes.insert_choice import InsertChoice
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.inserting import insert, rows_of
-from tests.spark.test_row_changes import Twins, delete
+from tests.spark.test_row_changes import Twins, delete, update
 from tests.spark.test_sorted_compaction import compacted
 
 ENGINES = pytest.mark.parametrize("engine", ["native", "arrow"])
@@ -86,16 +85,15 @@ def test_rows_are_merged_by_and_from_such_columns_and_their_changes_are_read(spa
             f"WHEN MATCHED AND t.{other} % 200 < 100 "
             f"THEN UPDATE SET {other} = s._ducklake_clause, p = t.p || '+' "
             f"WHEN NOT MATCHED THEN INSERT (id, p, {LISTED}) VALUES (s.id, s.p, {OF_SOURCE})",
-            source=DatasetSource(Dataset.of(str(source))),
+            source=str(source),
             on=f"target.{key} = source.{key}",
-            matched=(
-                Clause(
-                    Action.UPDATE,
-                    f"target.{other} % 200 < 100",
-                    {other: "source._ducklake_clause", "p": "target.p || '+'"},
-                ),
+            when_matched=(
+                {
+                    "condition": f"target.{other} % 200 < 100",
+                    "update": {other: "source._ducklake_clause", "p": "target.p || '+'"},
+                },
             ),
-            not_matched=(Clause(Action.INSERT, None, None),),
+            when_not_matched=({"insert": "*"},),
         )
         gone = f"{other} = 700 OR _ducklake_position % 300 < 100"
         twins.change_both(spark, f"DELETE FROM t WHERE {gone}", **delete(gone))
@@ -115,14 +113,14 @@ def test_no_condition_or_value_sees_a_column_of_ours(spark, tmp_path):
     with Twins(tmp_path, 0) as twins:
         twins.sql("CREATE TABLE t (id BIGINT)", "INSERT INTO t FROM range(3)")
         twins.theirs.sql(f"COPY (SELECT 7 AS id) TO '{source}'")
-        merge = {"source": DatasetSource(Dataset.of(str(source)))}
+        merge = {"source": str(source)}
         for changes in (
             delete("_ducklake_position = 0"),
-            {"not_matched_by_source": (Clause(Action.UPDATE, None, {"id": "`_DUCKLAKE_ROW_ID`"}),)},
+            update(None, id="`_DUCKLAKE_ROW_ID`"),
             {
                 **merge,
                 "on": "target.id = source._ducklake_source_id",
-                "matched": (Clause(Action.DELETE, None),),
+                "when_matched": ({"delete": True},),
             },
         ):
             with pytest.raises(InvalidInputError, match=r"(?i)UNRESOLVED_COLUMN.*_ducklake_"):

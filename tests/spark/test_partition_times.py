@@ -3,7 +3,6 @@
 import pytest
 
 from airflow_provider_ducklake.planning.writing.write import InsertMode
-from airflow_provider_ducklake.spark.job.request import Action, Clause, Dataset, DatasetSource
 from airflow_provider_ducklake.writes.insert_choice import InsertChoice
 from tests.spark.inserting import insert, new_lake, rows_of
 from tests.spark.test_row_changes import Twins, update
@@ -107,10 +106,10 @@ def test_infinite_times_are_updated_and_merged_in_partitions(spark, tmp_path, ty
                 f"MERGE INTO t USING read_parquet('{source}') s ON t.id = s.id "
                 "WHEN MATCHED THEN UPDATE SET n = 3, x = s.x "
                 "WHEN NOT MATCHED THEN INSERT VALUES (s.id, 1, s.x)",
-                source=DatasetSource(Dataset.of(str(source))),
+                source=str(source),
                 on="target.id = source.id",
-                matched=(Clause(Action.UPDATE, None, {"n": "3", "x": "source.x"}),),
-                not_matched=(Clause(Action.INSERT, None, {"id": "source.id", "n": "1", "x": "source.x"}),),
+                when_matched=({"update": {"n": "3", "x": "source.x"}},),
+                when_not_matched=({"insert": {"id": "source.id", "n": "1", "x": "source.x"}},),
             )
         values = [set(lake.sql(VALUES_OF_ROWS)) for lake in twins.lakes]
         assert values[0] == values[1]

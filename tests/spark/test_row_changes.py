@@ -2,7 +2,6 @@
 
 import random
 import re
-import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,22 +14,9 @@ from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, StorageError
 from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
-from airflow_provider_ducklake.planning.writing.write import plan_write
-from airflow_provider_ducklake.spark.job.codec import decode, encode
-from airflow_provider_ducklake.spark.job.request import (
-    Action,
-    Clause,
-    Dataset,
-    DatasetSource,
-    JobRequest,
-    RowChangeSource,
-    SqlSource,
-    job_directory,
-)
-from airflow_provider_ducklake.spark.jobs.row_changes import change_rows
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from tests.reference.catalogs import file_catalog
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
+from tests.spark.inserting import ToldSession
 from tests.unit.sql import conditions
 
 RowIds = dict[int, int]  # of rows, by their ids
@@ -64,21 +50,17 @@ class Twins:
         for lake in self.lakes:
             lake.close()
 
-    def change(self, spark, **changes: Any) -> RowChanges:
-        """Run a job on ours and commit what it did."""
-        plan, job_id = self.lake.scan("t", stats_of=["id"]), str(uuid.uuid4())
-        directory = job_directory(plan.table.root, job_id)
-        plans = tuple(plan_write(plan.table, f"{directory}{name}/") for name in ("updated", "inserted"))
-        request = JobRequest(job_id, RowChangeSource(plan, **changes), plans, verb="merge")
-        done = change_rows(spark, decode(encode(request, JobRequest), JobRequest))
-        self.lake.commit_stages([self.lake.row_changes(plan.table, done)], CommitInfo("test", "change"))
-        return done
+    def change(self, spark, verb: str = "merge", **arguments: Any) -> RowChanges | None:
+        """Have a session change ours; return what its job did, None where there was none."""
+        session = ToldSession(spark, self.lake)
+        getattr(session, verb)("t", **arguments)
+        return session.results.changes
 
-    def change_both(self, spark, statement: str, **changes: Any) -> RowChanges:
+    def change_both(self, spark, statement: str, **change: Any) -> RowChanges | None:
         """Run DuckDB's statement on theirs, a job on ours, and compare what came of it."""
         before, head = self.row_ids(), self.head()
         self.theirs.sql(statement)
-        done = self.change(spark, **changes)
+        done = self.change(spark, **change)
         self.assert_same(before, head)
         return done
 
@@ -129,11 +111,11 @@ class Twins:
 
 
 def delete(where: str) -> dict[str, Any]:
-    return {"not_matched_by_source": (Clause(Action.DELETE, where),)}
+    return {"verb": "delete", "where": where}
 
 
 def update(where: str | None, **values: str) -> dict[str, Any]:
-    return {"not_matched_by_source": (Clause(Action.UPDATE, where, values),)}
+    return {"verb": "update", "set": values, "where": where}
 
 
 @pytest.fixture
@@ -178,8 +160,8 @@ VALUES = (
     ({"s.a": "s.a + 1"}, "s = {{'a': s.a + 1, 'b': s.b}}"),
 )
 MERGES = (
-    ("matched", "WHEN MATCHED"),
-    ("not_matched_by_source", "WHEN NOT MATCHED BY SOURCE"),
+    ("when_matched", "WHEN MATCHED"),
+    ("when_not_matched_by_source", "WHEN NOT MATCHED BY SOURCE"),
 )
 
 
@@ -222,7 +204,7 @@ class Drawn:
             self.name
         )
 
-    def change(self, spark) -> RowChanges:
+    def change(self, spark) -> RowChanges | None:
         kind = self.choose.choice(("delete", "update", "merge", "merge"))
         condition = self.condition()
         if kind == "delete":
@@ -233,34 +215,35 @@ class Drawn:
             return self.twins.change_both(spark, statement, **update(condition, **ours))
         return self.merge(spark)
 
-    def merge(self, spark) -> RowChanges:
+    def merge(self, spark) -> RowChanges | None:
         clause, words = self.choose.choice(MERGES)
         statement = f"MERGE INTO t USING read_parquet('{self.write_source()}') s ON t.id = s.id {words} "
-        changes: dict[str, Any] = {"source": DatasetSource(Dataset.of(str(self.folder / "source.parquet")))}
+        changes: dict[str, Any] = {"source": str(self.folder / "source.parquet")}
         condition = self.choose.choice(
             ("target.price > 3", "target.n < 0.4 OR target.day = DATE '2024-01-02'")
         )
         statement += f"AND ({condition.replace('target.', 't.')}) THEN "
         if self.choose.random() < 0.3:
-            changes[clause] = (Clause(Action.DELETE, condition),)
+            changes[clause] = ({"condition": condition, "delete": True},)
             statement += "DELETE "
-        elif clause == "matched":
+        elif clause == "when_matched":
             values = {
                 "price": "source.price",
                 "day": "source.day",
                 self.name: f"target.{self.name} || 'm'",
             }
-            changes[clause] = (Clause(Action.UPDATE, condition, values),)
+            changes[clause] = ({"condition": condition, "update": values},)
             statement += f"UPDATE SET price = s.price, day = s.day, {self.name} = t.{self.name} || 'm' "
         else:
             ours, theirs = self.values()
-            changes[clause] = (Clause(Action.UPDATE, condition, ours),)
+            changes[clause] = ({"condition": condition, "update": ours},)
             statement += f"UPDATE SET {theirs} "
         if self.choose.random() < 0.7:
-            changes["not_matched"] = (
-                Clause(
-                    Action.INSERT, "source.price > 0", {"id": "id", "day": "source.day", "price": "price"}
-                ),
+            changes["when_not_matched"] = (
+                {
+                    "condition": "source.price > 0",
+                    "insert": {"id": "id", "day": "source.day", "price": "price"},
+                },
             )
             statement += (
                 "WHEN NOT MATCHED AND s.price > 0 THEN INSERT (id, day, price) VALUES (s.id, s.day, s.price)"
@@ -298,7 +281,7 @@ def test_drawn_changes(spark, tmp_path, inlining_limit, size, seed):
             drawn.write_history(4)
             for _ in range(changes):
                 done = drawn.change(spark)
-                hit += done.rows_gone + done.inserted.rows_written
+                hit += 0 if done is None else done.rows_gone + done.inserted.rows_written
             assert {one.code for one in twins.lake.verify()} <= REFERENCE_FAULTS
             twins.assert_goes_on()
     assert hit > 10
@@ -330,16 +313,16 @@ def test_clauses_in_their_order(twins, spark):
     done = twins.change_both(
         spark,
         statements,
-        source=SqlSource("SELECT CAST(id * 3 AS INT) AS id, 'new' AS name FROM range(80)", {}),
+        sql="SELECT CAST(id * 3 AS INT) AS id, 'new' AS name FROM range(80)",
         on="target.id = source.id",
-        matched=(
-            Clause(Action.DELETE, "target.id % 2 = 0"),
-            Clause(Action.UPDATE, None, {"name": "source.name", "s": "NULL"}),
+        when_matched=(
+            {"condition": "target.id % 2 = 0", "delete": True},
+            {"update": {"name": "source.name", "s": "NULL"}},
         ),
-        not_matched=(Clause(Action.INSERT, None, {"id": "id", "name": "name"}),),
-        not_matched_by_source=(
-            Clause(Action.DELETE, "id > 190"),
-            Clause(Action.UPDATE, "id < 10", {"price": "0"}),
+        when_not_matched=({"insert": {"id": "id", "name": "name"}},),
+        when_not_matched_by_source=(
+            {"condition": "id > 190", "delete": True},
+            {"condition": "id < 10", "update": {"price": "0"}},
         ),
     )
 
@@ -363,10 +346,10 @@ def orders(twins: Twins) -> Twins:
 
 
 def merge(query: str, on: str = "target.id = source.id", **clauses: Any) -> dict[str, Any]:
-    return {"source": SqlSource(query, {}), "on": on, **clauses}
+    return {"sql": query, "on": on, **clauses}
 
 
-UPDATED = (Clause(Action.UPDATE, None, None),)
+UPDATED = ({"update": "*"},)
 REFUSED = (
     (delete("rand() > 0.5"), "is not deterministic"),
     (delete("uuid() = 'x'"), "is not deterministic"),
@@ -386,14 +369,16 @@ REFUSED = (
     (update(None, price="max(price)"), "cannot be run"),
     (update(None, s="NULL", **{"s.a": "1"}), "assigned twice"),
     (update(None, **{"price.a": "1"}), "price is not a struct"),
-    (merge("SELECT 1L AS id", "id = 1", matched=UPDATED), "AMBIGUOUS"),
-    (merge("SELECT 1L AS id", "source.id", matched=UPDATED), "must be a boolean"),
-    (merge("SELECT 1L AS id", matched=UPDATED), "price"),
+    (merge("SELECT 1L AS id", "id = 1", when_matched=UPDATED), "AMBIGUOUS"),
+    (merge("SELECT 1L AS id", "source.id", when_matched=UPDATED), "must be a boolean"),
+    (merge("SELECT 1L AS id", when_matched=UPDATED), "price"),
     (
-        merge("SELECT 1L AS id", not_matched=(Clause(Action.INSERT, "target.price > 1", {"id": "id"}),)),
+        merge(
+            "SELECT 1L AS id", when_not_matched=({"condition": "target.price > 1", "insert": {"id": "id"}},)
+        ),
         "target",
     ),
-    (merge("SELECT 1L AS id", not_matched=(Clause(Action.INSERT, None, {"price": "1"}),)), "id is missing"),
+    (merge("SELECT 1L AS id", when_not_matched=({"insert": {"price": "1"}},)), "id is missing"),
 )
 
 
@@ -423,9 +408,7 @@ def test_rows_that_the_source_has_twice_are_named(orders, spark):
     with pytest.raises(
         InvalidInputError, match=r"match the same row of main.t, for example id=[01](; id=[01])?\."
     ):
-        orders.change(
-            spark, **merge(source, matched=(Clause(Action.UPDATE, None, {"price": "source.price"}),))
-        )
+        orders.change(spark, **merge(source, when_matched=({"update": {"price": "source.price"}},)))
 
     far = """SELECT t.*, CAST('+12345-06-07' AS DATE) AS day,
         CAST('+12345-06-07 08:09:10' AS TIMESTAMP_NTZ) AS at, CAST(NULL AS INT) AS nothing,
@@ -438,10 +421,10 @@ def test_rows_that_the_source_has_twice_are_named(orders, spark):
         InvalidInputError,
         match=r"id=1, day=\+12345-06-07, at=\+12345-06-07 08:09:10, nothing=NULL, bytes=A, word='it'",
     ):
-        orders.change(spark, **merge(far, on, matched=(Clause(Action.UPDATE, None, {"price": "1"}),)))
+        orders.change(spark, **merge(far, on, when_matched=({"update": {"price": "1"}},)))
 
-    only_one = (Clause(Action.UPDATE, "source.more = '150'", {"price": "source.price"}),)
-    done = orders.change(spark, **merge(source, matched=only_one))
+    only_one = ({"condition": "source.more = '150'", "update": {"price": "source.price"}},)
+    done = orders.change(spark, **merge(source, when_matched=only_one))
     assert (done.updated.rows_written, done.inserted.rows_written) == (1, 0)
 
 
@@ -451,7 +434,7 @@ def test_rows_that_the_source_has_twice_are_named_whatever_columns_tell_them(twi
     on = "target.id = source.key['id'] AND target.times = source.times"
 
     with pytest.raises(InvalidInputError, match=r"for example key=\{id -> 1\}, times=7\."):
-        twins.change(spark, **merge(source, on, matched=(Clause(Action.DELETE, None),)))
+        twins.change(spark, **merge(source, on, when_matched=({"delete": True},)))
 
 
 def test_keys_that_are_only_equal_after_a_cast_match(twins, spark):
@@ -465,7 +448,7 @@ def test_keys_that_are_only_equal_after_a_cast_match(twins, spark):
         "AND CAST(target.day AS DATE) = CAST(source.day AS DATE)"
     )
 
-    twins.change(spark, **merge(source, on, matched=(Clause(Action.UPDATE, None, {"code": "source.code"}),)))
+    twins.change(spark, **merge(source, on, when_matched=({"update": {"code": "source.code"}},)))
 
     assert twins.ours.sql("SELECT id, code FROM t ORDER BY id") == [(1, " 7"), (2, "7")]
 
@@ -479,9 +462,9 @@ def test_a_name_means_the_same_in_rows_that_are_written_as_in_rows_that_are_chec
         spark,
         **merge(
             source,
-            matched=(Clause(Action.UPDATE, None, {"id": "source.id", "price": "target.price + 1"}),),
-            not_matched_by_source=(
-                Clause(Action.UPDATE, "1 / (id - 1) < 1", {"id": "id + 6", "price": "price + 2"}),
+            when_matched=({"update": {"id": "source.id", "price": "target.price + 1"}},),
+            when_not_matched_by_source=(
+                {"condition": "1 / (id - 1) < 1", "update": {"id": "id + 6", "price": "price + 2"}},
             ),
         ),
     )
@@ -494,8 +477,8 @@ def test_the_source_is_read_once_and_null_matches_nothing(orders, spark):
     source = "SELECT IF(id % 50 = 49, NULL, id) AS id, 7 AS price, TIMESTAMP_NTZ '2025-01-01' AS day "
     source += "FROM range(100, 300) WHERE rand() < 0.5"
     clauses = {
-        "matched": (Clause(Action.UPDATE, None, {"price": "source.price", "s.a": "source.price + s.a"}),),
-        "not_matched": (Clause(Action.INSERT, "price = 7", {"id": "coalesce(id, -1)", "price": "8"}),),
+        "when_matched": ({"update": {"price": "source.price", "s.a": "source.price + s.a"}},),
+        "when_not_matched": ({"condition": "price = 7", "insert": {"id": "coalesce(id, -1)", "price": "8"}},),
     }
 
     done = orders.change(spark, **merge(source, **clauses))
@@ -510,7 +493,7 @@ def test_the_source_is_read_once_and_null_matches_nothing(orders, spark):
 def test_files_that_no_row_of_the_source_can_match_are_not_read(orders, spark):
     first, second = sorted(orders.lake.scan("t").files, key=lambda file: file.id)
     Path(first.path).unlink()
-    changes = {"matched": (Clause(Action.DELETE, None),)}
+    changes = {"when_matched": ({"delete": True},)}
 
     done = orders.change(spark, **merge("SELECT CAST(id AS INT) AS id FROM range(150, 160)", **changes))
 

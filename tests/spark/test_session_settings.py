@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_ducklake.planning.writing.write import InsertMode
-from airflow_provider_ducklake.spark.job.request import Action, Clause, Dataset, DatasetSource
 from airflow_provider_ducklake.spark.types.session import prepare
 from airflow_provider_ducklake.writes.insert_choice import InsertChoice
 from tests.spark.inserting import insert
@@ -202,10 +201,10 @@ class Round:
             self.session,
             f"MERGE INTO t USING read_parquet('{source}') s ON t.id = s.id "
             "WHEN MATCHED THEN UPDATE SET s = s.s WHEN NOT MATCHED THEN INSERT (id, s) VALUES (s.id, s.s)",
-            source=DatasetSource(Dataset.of(str(source))),
+            source=str(source),
             on="target.id = source.id",
-            matched=(Clause(Action.UPDATE, None, {"s": "source.s"}),),
-            not_matched=(Clause(Action.INSERT, None, {"id": "source.id", "s": "source.s"}),),
+            when_matched=({"update": {"s": "source.s"}},),
+            when_not_matched=({"insert": {"id": "source.id", "s": "source.s"}},),
         )
         self.next_id += 4
         twins.change_both(
