@@ -199,9 +199,9 @@ def test_sources_hide_views_and_tables_of_the_session(own, lake):
         rows(own, 7).createOrReplaceTempView("t")
         session.sql("INSERT INTO t SELECT id + 10, name FROM t WHERE id < 3")
         assert ids_of(session.read("main.t")) == [1, 2, 5, 6, 11, 12]
-        with pytest.raises(InvalidInputError, match="takes for one name"):
+        with pytest.raises(InvalidInputError, match="the same name in Spark SQL"):
             session.insert("main.t", sql="SELECT * FROM a", sources={"a": rows(own, 1), "A": rows(own, 2)})
-        with pytest.raises(InvalidInputError, match="sources goes with sql"):
+        with pytest.raises(InvalidInputError, match="sources is for sql"):
             session.insert("main.t", rows(own, 1), sources={"orders": rows(own, 1)})
     finally:
         own.sql("DROP TABLE kept")
