@@ -123,7 +123,7 @@ class Ours(Duck):
         from airflow_provider_ducklake.spark.job.request import CompactionSource, JobRequest, job_directory
         from airflow_provider_ducklake.spark.jobs.compact import compact
         from airflow_provider_ducklake.spec.snapshots import CommitInfo
-        from airflow_provider_ducklake.writes.staging.compacted import commit_compacted
+        from airflow_provider_ducklake.writes.compaction import commit_compacted
 
         with Lake.connect(self.catalog.sqlalchemy_url) as lake:
             planned = lake.plan_merge("t", MergeRule())

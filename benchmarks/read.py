@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.spark.read import read_table
+from airflow_provider_ducklake.spark.reading.read_files import scan
 from airflow_provider_ducklake.spark.reading.read_layout import present_layout
-from airflow_provider_ducklake.spark.reading.read_native import scan
 from benchmarks.insert_overhead import start_spark
 from tests.reference.catalogs import file_catalog
 from tests.reference.duckdb_lake import open_lake

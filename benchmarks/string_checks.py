@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from airflow_provider_ducklake.spark.writing.utf8_check import checked  # noqa: E402
+from airflow_provider_ducklake.spark.writing.write_native import checked  # noqa: E402
 from airflow_provider_ducklake.spec.ids import ColumnId  # noqa: E402
 from airflow_provider_ducklake.spec.schema import Column, TableSchema  # noqa: E402
 from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType  # noqa: E402

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import (
-    InvalidInputError,
-    SourceNotFoundError,
-    StorageError,
-)
+from airflow_provider_ducklake.errors import InvalidInputError, SourceNotFoundError, StorageError
 from airflow_provider_ducklake.spark.job.request import datasets_of
 from airflow_provider_ducklake.spec.names.paths import hadoop_uri
 
@@ -19,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from airflow_provider_ducklake.spark.job.request import JobRequest
+
 
 _WILDCARDS = frozenset("*?[]{}\\")
 
@@ -94,3 +92,23 @@ def _is_installed(jar: str) -> bool:
     installed = find_spec("pyspark")
     homes = [os.environ.get("SPARK_HOME"), *((installed and installed.submodule_search_locations) or ())]
     return any(next(Path(home, "jars").glob(f"{jar}-*.jar"), None) for home in homes if home)
+
+
+def mismatch() -> str | None:
+    """Return what is wrong with the installed PySpark, None where nothing is.
+
+    ``pyspark-client``, which Airflow's Spark provider installs, overwrites hundreds of ``pyspark``'s files.
+    It is not released with each version of ``pyspark``, so its own is the one that both have.
+    """
+    try:
+        full, client = version("pyspark"), version("pyspark-client")
+    except PackageNotFoundError:  # spark-submit is somebody else's
+        return None
+    if full == client:
+        return None
+    return (
+        f"Where this task runs, pyspark is {full} and pyspark-client is {client}. They install the same "
+        "files, so one breaks the other. Install airflow-provider-ducklake-spark[pyspark], which pins both "
+        "to the tested version, or install both in the same version: pip install --force-reinstall "
+        f"pyspark=={client} pyspark-client=={client}."
+    )

@@ -1,4 +1,8 @@
-"""The checked settings of a DuckLake connection; Airflow itself stores any value."""
+"""What a DuckLake connection says, checked: Airflow itself stores whatever it is given.
+
+DuckDB's ATTACH statement of its lake holds no password: DuckDB's clients of PostgreSQL and MySQL take it from
+the environment (``PGPASSWORD``, ``MYSQL_PWD``) or from a secret of DuckDB's.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +34,12 @@ from airflow_provider_ducklake.hooks.connection_form import (
     StandardField,
 )
 from airflow_provider_ducklake.spec.names.paths import directory_path
+from airflow_provider_ducklake.spec.names.quoting import written
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
     from sqlalchemy.engine import URL
+
 
 _HIGHEST_PORT = 65535
 _SECRET_NAME = re.compile(
@@ -261,3 +267,32 @@ def _mask(secret: str | None) -> None:
         in_json = json.dumps(secret)[1:-1]
         for spelling in {secret, quote(secret, safe=" +"), quote_plus(secret), in_json}:
             mask_secret(spelling)
+
+
+def attach_statement(settings: ConnectionSettings, alias: str) -> str:
+    """Return ``ATTACH 'ducklake:…' AS alias``."""
+    schema = settings.metadata_schema
+    options = f" (METADATA_SCHEMA {_literal(schema)})" if schema is not None else ""
+    return f"ATTACH {_literal('ducklake:' + _catalog(settings.url))} AS {written(alias)}{options}"
+
+
+def _catalog(url: URL) -> str:
+    kind = next(one for one in CATALOG_TYPES.values() if one.driver == url.drivername)
+    return kind.attach + (url.database or "" if kind.server is None else _parameters(url, *kind.server))
+
+
+def _parameters(url: URL, database: str, quote: str) -> str:
+    values = {database: url.database, "host": url.host, "port": url.port, "user": url.username}
+    return " ".join(f"{name}={_quoted(str(value), quote)}" for name, value in values.items() if value)
+
+
+def _quoted(value: str, quote: str) -> str:
+    """Write a value as libpq and DuckDB's MySQL client read it."""
+    if value and not set(value) & set(" '\"\\="):
+        return value
+    escaped = value.replace("\\", "\\\\").replace(quote, f"\\{quote}")
+    return f"{quote}{escaped}{quote}"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.commit_key import CommitKey
     from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot, JsonValue
     from airflow_provider_ducklake.writes.session import LakeSession
-    from airflow_provider_ducklake.writes.staging.staged import Staged
+    from airflow_provider_ducklake.writes.staged import Staged
 
 _TEST_TIMEOUT_SECONDS = 5
 
@@ -162,7 +162,7 @@ class DuckLakeHook(BaseHook):
         satisfy it. With ``staged``, the return values of tasks with ``stage_only=True``, the newest
         snapshot's rows as they would be if the staged writes to this table were committed.
         """
-        from airflow_provider_ducklake.writes.staging.staged import read_staged  # noqa: PLC0415 - not always
+        from airflow_provider_ducklake.writes.staged import read_staged  # noqa: PLC0415 - not always
 
         lake = self.lake()
         return lake.read_arrow(table, at=at, columns=columns, where=where, staged=read_staged(lake, staged))
@@ -193,7 +193,7 @@ class DuckLakeHook(BaseHook):
         DuckDB takes the password of a PostgreSQL catalog from the environment variable ``PGPASSWORD``, that
         of a MySQL catalog from ``MYSQL_PWD``, or from a secret: ``CREATE SECRET (TYPE postgres, …)``.
         """
-        from airflow_provider_ducklake.hooks.duckdb_attach import attach_statement  # noqa: PLC0415 - not always
+        from airflow_provider_ducklake.hooks.connection_settings import attach_statement  # noqa: PLC0415 - not always
 
         return attach_statement(self.settings(), alias)
 

@@ -13,9 +13,8 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException, BaseHook
 
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError, StorageError
-from airflow_provider_ducklake.hooks import before_submit, pyspark_versions
+from airflow_provider_ducklake.hooks import before_submit
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
-from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spark.job.package_zip import application_file, package_zip
 from airflow_provider_ducklake.spark.output.log import JobLog
 
@@ -103,9 +102,10 @@ class SparkSubmitter:
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
         """Submit the job and read what it left; see ``Submitter``."""
-        from airflow_provider_ducklake.writes.verb import Results  # noqa: PLC0415 - no DAG file needs it
+        from airflow_provider_ducklake.spark.job import job_io  # noqa: PLC0415 - no DAG file needs it
+        from airflow_provider_ducklake.writes.verb import Results  # noqa: PLC0415
 
-        if mismatch := pyspark_versions.mismatch():
+        if mismatch := before_submit.mismatch():
             self._operator.log.warning(mismatch)
         uri = job_io.write_request(request, storage_options)
         with tempfile.TemporaryDirectory(prefix="ducklake-") as folder:
@@ -128,6 +128,8 @@ class SparkSubmitter:
 
     def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
         """Remove the documents of the job; see ``Submitter``."""
+        from airflow_provider_ducklake.spark.job import job_io  # noqa: PLC0415 - no DAG file needs it
+
         job_io.delete_job_files(request, storage_options)
 
     def _prepare(
@@ -156,6 +158,8 @@ class SparkSubmitter:
         self, request: JobRequest, storage_options: Mapping[str, Any], hook_error: str
     ) -> DuckLakeError:
         """Return why the job failed: what it says itself, else what its log says."""
+        from airflow_provider_ducklake.spark.job import job_io  # noqa: PLC0415 - no DAG file needs it
+
         job_log = self._submission.job_log
         try:
             typed = job_io.read_error(request, storage_options)

@@ -8,23 +8,11 @@ from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.no_retry import no_retry_on_user_errors
 from airflow_provider_ducklake.spec.commit_key import OnClear
-from airflow_provider_ducklake.writes.arguments import is_template, parse_at, parse_flag
+from airflow_provider_ducklake.writes.arguments import is_template, parse_word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-__all__ = [
-    "DuckLakeOperator",
-    "check_on_clear",
-    "no_retry_on_user_errors",
-    "parse_at",
-    "parse_flag",
-    "parse_on_clear",
-    "refuse_staging",
-]
 
 
 class DuckLakeOperator(BaseOperator):
@@ -49,21 +37,13 @@ class DuckLakeOperator(BaseOperator):
 
 
 def check_on_clear(value: object) -> None:
-    """Refuse an unknown word; the value of a template is not known yet."""
-    if isinstance(value, str) and not is_template(value):
-        parse_on_clear(value)
-
-
-def parse_on_clear(word: str) -> OnClear:
-    """Return what happens to the rows that a task committed before it was cleared.
+    """Validate ``on_clear`` now, unless it is a template.
 
     Raises:
-        InvalidInputError: the word is not one of ``OnClear``.
+        InvalidInputError: it is not one of the words.
     """
-    try:
-        return OnClear(word)
-    except ValueError:
-        raise InvalidInputError(f"on_clear is {word!r}; choose one of {', '.join(OnClear)}.") from None
+    if isinstance(value, str) and not is_template(value):
+        parse_word("on_clear", value, OnClear)
 
 
 def refuse_staging(stage_only: object) -> None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ducklake.errors import InvalidInputError, NotADuckLakeError
 from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity, commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.operators.base import DuckLakeOperator, no_retry_on_user_errors, parse_flag
+from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
+from airflow_provider_ducklake.operators.base import DuckLakeOperator
+from airflow_provider_ducklake.writes.arguments import parse_flag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
-    from airflow_provider_ducklake.writes.delete import Delete
+    from airflow_provider_ducklake.writes.row_changes import Delete
 
 
 class DuckLakeSparkDeleteOperator(DuckLakeSparkOperator):
@@ -61,10 +61,10 @@ class DuckLakeSparkDeleteOperator(DuckLakeSparkOperator):
 
     def verb(self, identity: CommitIdentity) -> Delete:  # noqa: ARG002 - of no use here
         """Return the verb to run."""
-        from airflow_provider_ducklake.writes.delete import Delete  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.writes.row_changes import Delete  # noqa: PLC0415 - heavy
 
         return Delete(self.table, self.where, self.engine)
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Delete, exactly once."""
-        return self.run_once(lake, identity, context, self.on_clear)
+        return self.run_once(self.verb, lake, identity, context, self.on_clear)

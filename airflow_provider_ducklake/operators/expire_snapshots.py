@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.operators.base import DuckLakeOperator, no_retry_on_user_errors, parse_flag
+from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
+from airflow_provider_ducklake.operators.base import DuckLakeOperator
 from airflow_provider_ducklake.planning.upkeep.retention import MIN_RETENTION, NO_FLOOR
-from airflow_provider_ducklake.writes.arguments import parse_age, parse_span
+from airflow_provider_ducklake.writes.arguments import parse_age, parse_flag, parse_span
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -87,7 +88,7 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
         arguments: dict[str, Any] = {
             "older_than": parse_age("older_than", self.older_than),
             "versions": _integers("versions", self.versions),
-            "keep_last": _integer("keep_last", self.keep_last),
+            "keep_last": None if self.keep_last is None else _integer("keep_last", self.keep_last),
             "keep": _integers("keep", self.keep) or (),
             "keep_author": self.keep_author,
             "keep_message": self.keep_message,
@@ -141,14 +142,10 @@ def _integers(name: str, value: Collection[int] | str | None) -> list[int] | Non
         raise InvalidInputError(
             f"{name} is {value!r}. Give a list of snapshot ids, such as [3, 4]."
         ) from None
-    return [_required_integer(name, entry) for entry in (read if isinstance(read, list) else [read])]
+    return [_integer(name, entry) for entry in (read if isinstance(read, list) else [read])]
 
 
-def _integer(name: str, value: object) -> int | None:
-    return None if value is None else _required_integer(name, value)
-
-
-def _required_integer(name: str, value: object) -> int:
+def _integer(name: str, value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, str) and value.strip().isdecimal():

@@ -9,8 +9,8 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.metrics import emit_gauges
-from airflow_provider_ducklake.operators.base import DuckLakeOperator, no_retry_on_user_errors
+from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
+from airflow_provider_ducklake.operators.base import DuckLakeOperator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_ducklake.catalog.lake import Lake
+
 
 _OF_LAKE = ("snapshot_count", "scheduled_file_count")
 _OF_TABLE = (
@@ -164,3 +165,18 @@ def _exceeded(health: Mapping[str, Any], limits: Mapping[str, float]) -> Iterato
         for name, most in limits.items():
             if numbers.get(name, 0) > most:
                 yield f"{owner} has a {name} of {numbers[name]:g}, more than {most:g}"
+
+
+def emit_gauges(values: Mapping[str, float], tags: Mapping[str, str]) -> None:
+    """Set the gauges ``ducklake.<name>``; a backend without tags gets no more than the last of each name."""
+    stats = _stats()
+    for name, value in values.items():
+        stats.gauge(f"ducklake.{name}", value, tags=dict(tags))
+
+
+def _stats() -> Any:  # noqa: ANN401 - a class that Airflow has moved
+    try:
+        from airflow.sdk.observability.stats import Stats  # noqa: PLC0415 - since Airflow 3.2
+    except ImportError:
+        from airflow.stats import Stats  # noqa: PLC0415
+    return Stats

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.base import check_on_clear
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-from airflow_provider_ducklake.planning.writing.write import InsertMode, SchemaEvolution
 from airflow_provider_ducklake.spec.commit_key import OnClear
-from airflow_provider_ducklake.writes.arguments import is_template
-from airflow_provider_ducklake.writes.given_rows import GivenRows
-from airflow_provider_ducklake.writes.insert_choice import InsertChoice, check_partition_by
+from airflow_provider_ducklake.writes.arguments import (
+    GivenRows,
+    InsertChoice,
+    InsertMode,
+    SchemaEvolution,
+    check_partition_by,
+    is_template,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -143,7 +147,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Insert exactly once, or stage."""
         if self.stage_only:
-            from airflow_provider_ducklake.writes.run import stage  # noqa: PLC0415 - heavy
+            from airflow_provider_ducklake.writes.insert import stage  # noqa: PLC0415 - heavy
 
             return stage(self.verb(identity), lake, self.submitter(context))
-        return self.run_once(lake, identity, context, self.on_clear)
+        return self.run_once(self.verb, lake, identity, context, self.on_clear)

@@ -11,7 +11,8 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, UnsupportedFeatureError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.operators.base import DuckLakeOperator, no_retry_on_user_errors, parse_flag
+from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
+from airflow_provider_ducklake.operators.base import DuckLakeOperator
 from airflow_provider_ducklake.operators.cleanup import (
     DuckLakeCleanupOldFilesOperator,
     DuckLakeDeleteOrphanedFilesOperator,
@@ -25,7 +26,7 @@ from airflow_provider_ducklake.operators.expire_snapshots import DuckLakeExpireS
 from airflow_provider_ducklake.operators.flush_inlined_data import DuckLakeSparkFlushInlinedDataOperator
 from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator, table_names
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.writes.arguments import parse_min_rows, parse_word
+from airflow_provider_ducklake.writes.arguments import parse_flag, parse_min_rows, parse_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -11,11 +11,11 @@ from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.writes.arguments import (
     SOURCE_ALIAS,
     TARGET_ALIAS,
+    GivenRows,
     check_aliases,
     check_has_clause,
     clauses_of,
 )
-from airflow_provider_ducklake.writes.given_rows import GivenRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -147,4 +147,4 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Merge, exactly once."""
-        return self.run_once(lake, identity, context, self.on_clear)
+        return self.run_once(self.verb, lake, identity, context, self.on_clear)

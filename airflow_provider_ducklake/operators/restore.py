@@ -9,13 +9,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.task_log import verbs_logged_by
-from airflow_provider_ducklake.operators.base import (
-    DuckLakeOperator,
-    no_retry_on_user_errors,
-    parse_at,
-    parse_flag,
-)
+from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors, verbs_logged_by
+from airflow_provider_ducklake.operators.base import DuckLakeOperator
+from airflow_provider_ducklake.writes.arguments import parse_at, parse_flag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

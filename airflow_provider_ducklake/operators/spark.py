@@ -12,12 +12,13 @@ from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.spark_submitter import SparkSubmitter, Submission
-from airflow_provider_ducklake.hooks.task_log import verbs_logged_by
-from airflow_provider_ducklake.operators.base import no_retry_on_user_errors, parse_on_clear
+from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors, verbs_logged_by
+from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.writes.arguments import parse_word
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Context
@@ -115,14 +116,17 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         """Return the author, message and extra info of the task's snapshots."""
         return CommitInfo("airflow", self.commit_message or identity.message, identity.extra)
 
-    def verb(self, identity: CommitIdentity) -> Verb:
-        """Return the verb of an operator that commits exactly once."""
-        raise NotImplementedError
-
     def run_once(
-        self, lake: Lake, identity: CommitIdentity, context: Context, on_clear: str
+        self,
+        verb_of: Callable[[CommitIdentity], Verb],
+        lake: Lake,
+        identity: CommitIdentity,
+        context: Context,
+        on_clear: str,
     ) -> dict[str, Any]:
-        """Run the operator's verb; its commit is made once, whatever becomes of this try.
+        """Run a verb; its commit is made once, whatever becomes of this try.
+
+        ``verb_of`` makes the verb, by the identity of that one commit.
 
         Raises:
             InvalidInputError: ``on_clear`` is not one of the words.
@@ -130,7 +134,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         from airflow_provider_ducklake.writes.run import run  # noqa: PLC0415 - heavy
         from airflow_provider_ducklake.writes.verb import Commit  # noqa: PLC0415 - heavy
 
-        wanted = parse_on_clear(on_clear)
+        wanted = parse_word("on_clear", on_clear, OnClear)
         with identity.made_once(lake) as once:
             commit = Commit(self.commit_info(once), once.keyed_commit(lake, wanted))
-            return run(self.verb(once), lake, self.submitter(context), commit).summary
+            return run(verb_of(once), lake, self.submitter(context), commit).summary

@@ -136,4 +136,4 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Run the queries, exactly once."""
-        return self.run_once(lake, identity, context, self.on_clear)
+        return self.run_once(self.verb, lake, identity, context, self.on_clear)

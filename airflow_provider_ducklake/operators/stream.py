@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-from airflow_provider_ducklake.writes.given_rows import GivenRows
+from airflow_provider_ducklake.writes.arguments import GivenRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
-    from airflow_provider_ducklake.writes.update import Update
+    from airflow_provider_ducklake.writes.row_changes import Update
 
 
 class DuckLakeSparkUpdateOperator(DuckLakeSparkOperator):
@@ -68,10 +68,10 @@ class DuckLakeSparkUpdateOperator(DuckLakeSparkOperator):
 
     def verb(self, identity: CommitIdentity) -> Update:  # noqa: ARG002 - of no use here
         """Return the verb to run."""
-        from airflow_provider_ducklake.writes.update import Update  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.writes.row_changes import Update  # noqa: PLC0415 - heavy
 
         return Update(self.table, self.set, self.where, self.engine)
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Update, exactly once."""
-        return self.run_once(lake, identity, context, self.on_clear)
+        return self.run_once(self.verb, lake, identity, context, self.on_clear)

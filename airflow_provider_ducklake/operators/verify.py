@@ -10,7 +10,8 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.operators.base import DuckLakeOperator, no_retry_on_user_errors
+from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
+from airflow_provider_ducklake.operators.base import DuckLakeOperator
 from airflow_provider_ducklake.operators.health import hand_on, table_names
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 

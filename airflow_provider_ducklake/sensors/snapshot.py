@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnVa
 
 from airflow_provider_ducklake.errors import InvalidInputError, SnapshotNotFoundError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.no_retry import no_retry_on_user_errors
+from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
 from airflow_provider_ducklake.planning.reading.watch import wanted_words
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.types.times import parse_time, require_offset

@@ -11,27 +11,32 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError, StorageError
 from airflow_provider_ducklake.planning.reading.scan import columns_to_read
+from airflow_provider_ducklake.spark.job.errors import cause_of, typed
 from airflow_provider_ducklake.spark.reading.read_changes import read_changes
+from airflow_provider_ducklake.spark.reading.read_deletes import spark_path
 from airflow_provider_ducklake.spark.reading.read_files import Read, rows_of
 from airflow_provider_ducklake.spark.reading.row_filter import condition
-from airflow_provider_ducklake.spark.types.identifiers import quoted
-from airflow_provider_ducklake.spark.types.own_names import ReadNames
-from airflow_provider_ducklake.spark.types.read_types import is_converted, presented, read_type
-from airflow_provider_ducklake.spark.types.selecting import renamed, select
+from airflow_provider_ducklake.spark.types.frames import renamed, select
+from airflow_provider_ducklake.spark.types.names import ReadNames, quoted
 from airflow_provider_ducklake.spark.types.session import prepare_reading
+from airflow_provider_ducklake.spark.types.spark_types import is_converted, presented, read_type
 from airflow_provider_ducklake.spec.names.identifiers import fold
+from airflow_provider_ducklake.storage.parquet.reader import unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyspark.sql import SparkSession
 
     from airflow_provider_ducklake.planning.reading.scan import ScanPlan
-    from airflow_provider_ducklake.spark.types.selecting import Expression
+    from airflow_provider_ducklake.spark.types.frames import Expression
+    from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.schema import Column
+    from airflow_provider_ducklake.spec.snapshots import TableSnapshot
     from airflow_provider_ducklake.storage.files.filesystem import StorageOptions
+
 
 __all__ = ["read_changes", "read_table"]
 
@@ -97,3 +102,33 @@ def _check_free(plan: ScanPlan, added: Sequence[str]) -> None:
             "Give another prefix for the added columns, or leave the table's column out of the columns to "
             "read."
         )
+
+
+_WITHOUT_IDS = "expects field Ids"
+
+
+def read_error(error: Exception, plans: Iterable[ScanPlan]) -> DuckLakeError:
+    """Return the error of ours for one that Spark raised over DataFrames of ``read_table`` with these plans.
+
+    That is a ``StorageError`` where Spark names one of their files and no other cause, else what
+    ``job_errors.typed`` returns.
+    """
+    found = typed(error)
+    if not isinstance(found, SparkJobError) or cause_of(error) is not None:
+        return found
+    text = str(error)
+    for plan in plans:
+        for file in plan.files:
+            if spark_path(file.path).rpartition("/")[2] in text:
+                return StorageError(f"{_unreadable(plan.table, file, text)}\n{found}")
+    return found
+
+
+def _unreadable(table: TableSnapshot, file: LiveDataFile, text: str) -> DuckLakeError:
+    if "FILE_NOT_EXIST" in text or "FileNotFoundException" in text:
+        reason = "the file does not exist."
+    elif _WITHOUT_IDS in text:
+        reason = "its columns have no field ids, and it has no name mapping."
+    else:
+        reason = "Spark cannot read it."
+    return unreadable(file, str(table.name), table.snapshot.id, reason)

@@ -30,7 +30,7 @@ from airflow_provider_ducklake.spark.job.request import (
     StreamSource,
     TransformSource,
 )
-from airflow_provider_ducklake.spark.types.identifiers import quoted
+from airflow_provider_ducklake.spark.types.names import quoted
 from airflow_provider_ducklake.spark.types.object_store import require_file_system
 from airflow_provider_ducklake.spark.types.scalars import SPARK_SCALARS
 from airflow_provider_ducklake.spark.types.spark_types import carrier_type

@@ -6,8 +6,11 @@ Imports nothing heavy: operators check them while DAG files are read.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spec.names.identifiers import fold
@@ -15,12 +18,13 @@ from airflow_provider_ducklake.spec.options import parse_bytes
 from airflow_provider_ducklake.spec.types.times import parse_interval, parse_time, require_offset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from enum import StrEnum
-    from typing import Any, TypeAlias
+    from collections.abc import Iterable, Sequence
 
     Word = TypeVar("Word", bound=StrEnum)
     Clauses: TypeAlias = Sequence[Mapping[str, Any]]
+    from airflow_provider_ducklake.spark.job.request import GivenSource
+    from airflow_provider_ducklake.writes.verb import Resolve
+
 
 TARGET_ALIAS = "target"
 SOURCE_ALIAS = "source"
@@ -189,3 +193,124 @@ def check_has_clause(*clauses: Clauses) -> None:
     """
     if not any(clauses):
         raise InvalidInputError("There is nothing to do: give update_all, insert_all or a when_… clause.")
+
+
+UserDatasets: TypeAlias = Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class GivenRows:
+    """Where rows come from: exactly one of ``source``, ``sql`` and ``transform``; see the insert operator."""
+
+    source: Any = None
+    sql: str | None = None
+    transform: str | None = None
+    sources: UserDatasets = None
+
+    def check(self, **others: object) -> None:
+        """Refuse none or several ways to give rows; ``others`` are further ones.
+
+        Raises:
+            InvalidInputError: names what there is to choose from.
+        """
+        ways = {"source": self.source, "sql": self.sql, "transform": self.transform, **others}
+        if sum(one is not None for one in ways.values()) != 1:
+            *first, last = ways
+            raise InvalidInputError(f"Give exactly one of {', '.join(first)} and {last}.")
+
+    def resolved(self, resolve: Resolve) -> GivenSource:
+        """Return the source of a job's request.
+
+        Raises:
+            InvalidInputError: something cannot be read, or names a connection that does not exist.
+        """
+        from airflow_provider_ducklake.spark.job.request import source_of  # noqa: PLC0415 - not needed to parse a DAG
+
+        source = None if self.source is None else resolve(self.source)
+        sources = {name: resolve(item) for name, item in (self.sources or {}).items()}
+        return source_of(source, self.sql, self.transform, sources)
+
+
+class InsertMode(StrEnum):
+    """What becomes of the rows that a table has when others are inserted."""
+
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    OVERWRITE_PARTITIONS = "overwrite_partitions"
+
+
+class SchemaEvolution(StrEnum):
+    """What may become of a table's columns when rows with others come in."""
+
+    STRICT = "strict"
+    ADD_COLUMNS = "add_columns"
+    ADD_AND_WIDEN = "add_and_widen"
+
+
+@dataclass(frozen=True, slots=True)
+class InsertChoice:
+    """How rows go into a table that exists; ``where`` are the rows to be replaced, as a condition."""
+
+    mode: InsertMode = InsertMode.APPEND
+    where: str | None = None
+    evolution: SchemaEvolution = SchemaEvolution.STRICT
+    zorder_by: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        mode: str,
+        where: str | None,
+        evolution: str,
+        zorder_by: str | Sequence[str],
+        *,
+        stage_only: bool = False,
+    ) -> InsertChoice:
+        """Return the choice for an operator's arguments.
+
+        Raises:
+            InvalidInputError: a word cannot be read, or some do not go together.
+        """
+        choice = cls(
+            parse_word("mode", mode, InsertMode),
+            where,
+            parse_word("schema_evolution", evolution, SchemaEvolution),
+            names_of(zorder_by),
+        )
+        choice.check(stage_only=stage_only)
+        return choice
+
+    @property
+    def replaces(self) -> bool:
+        """Whether rows that the table has give way to the new ones."""
+        return self.mode is not InsertMode.APPEND or self.where is not None
+
+    def check(self, *, stage_only: bool) -> None:
+        """Refuse what does not go together.
+
+        Raises:
+            InvalidInputError: says what.
+        """
+        if self.where is not None and self.mode is InsertMode.OVERWRITE_PARTITIONS:
+            raise InvalidInputError(
+                "overwrite_where and mode='overwrite_partitions' both say which rows to replace: give one "
+                "of them."
+            )
+        if stage_only and (self.replaces or self.evolution is not SchemaEvolution.STRICT):
+            raise InvalidInputError(
+                "stage_only=True can only append: if staged writes replaced rows or changed columns, the "
+                "result would depend on their order. Leave out mode, overwrite_where and schema_evolution, "
+                "or commit in this task."
+            )
+
+
+def check_partition_by(partition_by: str | Sequence[str], *, create_table: bool) -> None:
+    """Refuse keys for a table that is not to be created.
+
+    Raises:
+        InvalidInputError: says so.
+    """
+    if partition_by and not create_table:
+        raise InvalidInputError(
+            "partition_by applies only when the table is created: give create_table=True, too."
+        )

@@ -1,38 +1,43 @@
 """Merge small files of a table, or rewrite files with many deleted rows.
 
 The job's files lie in a directory of their own and have records: what is complete is committed also where the
-job fails, or by the next try where the worker was killed.
+job fails, or by the next try where the worker was killed; a few bins at a time, where their sources are what
+they were.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.errors import FilesGivenUpError, InvalidInputError, TransactionConflictError
 from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule, RewriteRule
 from airflow_provider_ducklake.planning.writing.job_target import target_of_compaction
 from airflow_provider_ducklake.planning.writing.write import RowOrder, plan_write
+from airflow_provider_ducklake.spark.job import compaction_io
 from airflow_provider_ducklake.spark.job.request import CompactionSource, JobRequest, job_directory
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.storage.files.filesystem import delete_file
 from airflow_provider_ducklake.writes.arguments import names_of, parse_at, parse_count, parse_size
 from airflow_provider_ducklake.writes.run import check, ran, remove_files
-from airflow_provider_ducklake.writes.staging.compacted import commit_compacted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.catalog.ledger.jobs import RegisteredJob
     from airflow_provider_ducklake.planning.upkeep.compaction import Compaction
     from airflow_provider_ducklake.spec.names.identifiers import TableName
-    from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot
-    from airflow_provider_ducklake.writes.staging.compacted import CommittedCompaction
+    from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
+    from airflow_provider_ducklake.transaction.changes import MergedFile, RewrittenFile
     from airflow_provider_ducklake.writes.verb import Submitter, Summary
+
+    CompactedFile: TypeAlias = MergedFile | RewrittenFile
+
 
 log = logging.getLogger(__name__)
 
@@ -248,3 +253,90 @@ def _summary(table: TableName, committed: Sequence[CommittedCompaction]) -> Summ
         "files_created": len(files),
         "bytes_created": sum(file.file_size_bytes for file in files),
     }
+
+
+_TRIES = 10  # each finds less to commit than the one before
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedCompaction:
+    """Files that became the lake's by one snapshot."""
+
+    files: tuple[CompactedFile, ...]
+    snapshot: CommittedSnapshot
+
+
+def commit_compacted(  # noqa: PLR0913 - the last two have defaults
+    lake: Lake,
+    table: TableSnapshot,
+    directory: str,
+    info: CommitInfo,
+    commit_every: int | None = None,
+    *,
+    job_id: str | None = None,
+) -> Iterator[CommittedCompaction]:
+    """Commit what has a record in a directory, ``commit_every`` bins by a snapshot (None: all by one).
+
+    What cannot be committed any more, as rows of a source were deleted or moved, is removed with a word in
+    the log. ``table`` is the one that was planned, or newer; ``job_id`` is that of the registered job whose
+    directory it is. Yields what has landed.
+    """
+    records = compaction_io.read_records(directory, lake.storage_options)
+    for part in _parts(records, commit_every or max(1, len(records))):
+        committed = _commit_part(lake, table, part, info, job_id)
+        if committed is not None:
+            yield committed
+        for uri in part:
+            compaction_io.delete_record(uri, lake.storage_options)
+
+
+def _parts(records: Mapping[str, CompactedFile], size: int) -> Iterator[dict[str, CompactedFile]]:
+    uris = list(records)
+    for start in range(0, len(uris), size):
+        yield {uri: records[uri] for uri in uris[start : start + size]}
+
+
+def _commit_part(
+    lake: Lake,
+    table: TableSnapshot,
+    records: Mapping[str, CompactedFile],
+    info: CommitInfo,
+    job_id: str | None,
+) -> CommittedCompaction | None:
+    """Commit those of the files whose sources are what they were; remove the others."""
+    left = list(records.values())
+    for attempt in range(_TRIES):
+        left = _as_planned(lake, table, left)
+        if not left:
+            break
+        try:
+            committed = lake.commit_compacted(table, left, info, job_id)
+        except FilesGivenUpError:
+            log.warning("A clean-up of orphaned files released %d files of %s", len(left), table.name)
+            return None
+        except TransactionConflictError:
+            if attempt == _TRIES - 1:
+                raise
+            continue
+        assert committed is not None
+        return CommittedCompaction(tuple(left), committed)
+    return None
+
+
+def _as_planned(lake: Lake, table: TableSnapshot, files: list[CompactedFile]) -> list[CompactedFile]:
+    """Return the files whose sources are what they were.
+
+    The others are removed, but for those that are the lake's: a try before, which did not hear of its commit,
+    made them so.
+    """
+    whole = lake.as_planned(table, files)
+    others = {one.file.path: one for one in files if one not in whole and one.file is not None}
+    known = lake.registered_files(others.keys())  # by now: no other can become so
+    for path, one in others.items():
+        if path not in known:
+            log.warning(
+                "Discarding %s: rows of one of its %d sources were deleted or moved in the meantime",
+                *(path, len(one.sources)),
+            )
+            delete_file(path, lake.storage_options)
+    return whole

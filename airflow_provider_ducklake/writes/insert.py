@@ -10,8 +10,12 @@ from uuid6 import uuid7
 
 from airflow_provider_ducklake.catalog.committing.planned import Stage
 from airflow_provider_ducklake.catalog.drafting.row_changes import unused_files
-from airflow_provider_ducklake.errors import NotFoundError, TableNotFoundError
+from airflow_provider_ducklake.errors import InvalidInputError, NotFoundError, TableNotFoundError
+from airflow_provider_ducklake.planning.reading.predicates import column_ids
+from airflow_provider_ducklake.planning.writing.evolution import evolve_and_append
+from airflow_provider_ducklake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.planning.writing.write import (
+    Evolution,
     NewTable,
     RowOrder,
     append_to_existing,
@@ -19,12 +23,23 @@ from airflow_provider_ducklake.planning.writing.write import (
     plan_create,
     plan_write,
 )
-from airflow_provider_ducklake.spark.job.request import JobRequest, OverwriteSource, found_rows, job_directory
+from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spark.job.request import (
+    Action,
+    Clause,
+    JobRequest,
+    OverwriteSource,
+    RowChangeSource,
+    found_rows,
+    job_directory,
+)
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.writes.arguments import names_of
-from airflow_provider_ducklake.writes.insert_choice import InsertChoice
-from airflow_provider_ducklake.writes.replaced import announce_replaced, replacing
-from airflow_provider_ducklake.writes.verb import Write
+from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.sql.predicate import read_predicate
+from airflow_provider_ducklake.transaction.changes import EndFiles, Truncate
+from airflow_provider_ducklake.writes.arguments import InsertChoice, InsertMode, SchemaEvolution, names_of
+from airflow_provider_ducklake.writes.run import announce_replaced, check, release, remove_files, replacing
+from airflow_provider_ducklake.writes.verb import Commit, Write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,13 +47,14 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.planning.writing.row_changes import FoundRows
     from airflow_provider_ducklake.planning.writing.staged import Target
-    from airflow_provider_ducklake.planning.writing.write import WritePlan
+    from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.spec.names.identifiers import TableName
     from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot, TableSnapshot
+    from airflow_provider_ducklake.transaction.changes import Change
     from airflow_provider_ducklake.transaction.replay import Replay
-    from airflow_provider_ducklake.writes.given_rows import GivenRows
-    from airflow_provider_ducklake.writes.verb import Commit, Resolve, Results, Summary
+    from airflow_provider_ducklake.writes.arguments import GivenRows
+    from airflow_provider_ducklake.writes.verb import Resolve, Results, Submitter, Summary
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +82,8 @@ class Insert:
             plan = plan_create(target, directory, names_of(self.partition_by))
             plan = replace(plan, row_order=RowOrder(zorder_by=self.choice.zorder_by))
         else:
-            plan = self.choice.plan(lake, target, directory)
-            replaced = self.choice.to_be_found(lake, target)
+            plan = plan_into(self.choice, lake, target, directory)
+            replaced = rows_to_find(self.choice, lake, target)
             if replaced is not None:
                 request = self._overwrite(job_id, OverwriteSource(rows, replaced), plan)
                 return PlannedInsert(self, target, request)
@@ -120,16 +136,14 @@ class PlannedInsert:
             base = self.target.snapshot.id
             changes = (*replacing(lake, seen, base), *create_and_append(self.target, result))
             return Write((Stage(base, changes),))
-        choice, found = self.verb.choice, self._found(results)
+        choice = self.verb.choice
+        found = None if results.changes is None else found_rows(self.request, results.changes)
         target = _current(lake, self.target) if seen.replaced and not choice.replaces else self.target
         base = target.snapshot.id
         replaced = () if choice.replaces else replacing(lake, seen, base)
-        changes = (*replaced, *choice.changes(lake, target, result, found))
+        changes = (*replaced, *changes_of(choice, lake, target, result, found))
         unused = unused_files(changes, () if found is None else found.deletes)
         return Write((Stage(base, changes, unused),))
-
-    def _found(self, results: Results) -> FoundRows | None:
-        return None if results.changes is None else found_rows(self.request, results.changes)
 
     def write_again(self, lake: Lake, results: Results, seen: Replay) -> Write | None:
         """Return the rows as an append to a table that somebody else created meanwhile."""
@@ -178,3 +192,120 @@ def _current(lake: Lake, table: TableSnapshot) -> TableSnapshot:
     except NotFoundError:
         return table
     return newest if newest.table_id == table.table_id else table
+
+
+def stage(verb: Insert, lake: Lake, submitter: Submitter) -> Summary:
+    """Run the job and write down what its files are for; nothing of them is visible.
+
+    The submitter has to leave the job's documents: whoever commits reads them.
+
+    Raises:
+        InvalidInputError, NotFoundError, SparkJobError: as ``run``.
+    """
+    submitter.ready()
+    planned = verb.plan(lake, Commit(CommitInfo()), submitter.resolve)
+    request = planned.request
+    check(lake, request, submitter)
+    noted = job_io.target_of_stage(planned.target)
+    lake.register_job(request.job_id, request.directory, noted, must_note=True)
+    lake.close()  # no idle connection during the job; the next use opens one again
+    try:
+        (result,) = submitter.run(request, lake.storage_options).of_plans
+        staged = StagedWrite(request.job_id, request.directory, request.verb, planned.target, result)
+        uri = job_io.write_stage(staged, lake.storage_options)
+    except BaseException:
+        remove_files(lake, request)
+        release(lake, request)
+        raise
+    return _summary_of_stage(staged, uri)
+
+
+def _summary_of_stage(staged: StagedWrite, uri: str) -> Summary:
+    summary = {
+        "staged": uri,
+        "table": str(staged.target.name),
+        "rows_staged": staged.result.rows_written,
+        "files_staged": len(staged.result.data_files),
+        "bytes_staged": sum(file.file_size_bytes for file in staged.result.data_files),
+    }
+    log.info(
+        "Staged %d rows, %d data files, %d bytes for %s, planned on snapshot %d: %s",
+        *(summary[key] for key in ("rows_staged", "files_staged", "bytes_staged", "table")),
+        staged.base,
+        uri,
+    )
+    return summary
+
+
+def plan_into(choice: InsertChoice, lake: Lake, table: TableSnapshot, directory: str) -> WritePlan:
+    """Return the plan for writing to a table that exists.
+
+    Raises:
+        InvalidInputError: its partitions are to be replaced, and it has none.
+        InvalidPredicateError, ColumnNotFoundError: ``where`` or ``zorder_by`` cannot be meant.
+    """
+    if choice.mode is InsertMode.OVERWRITE_PARTITIONS and table.partition_spec is None:
+        raise InvalidInputError(
+            f"mode='overwrite_partitions': {table.name} is not partitioned. Use mode='overwrite', or "
+            "say which rows to replace with overwrite_where."
+        )
+    names = tuple(table.schema.find(name, str(table.name)).name for name in choice.zorder_by)
+    plan = plan_write(table, directory)
+    plan = replace(plan, row_order=RowOrder(plan.row_order.sort_by, names))
+    if choice.where is not None:
+        plan = replace(plan, where=read_predicate(choice.where, table.schema, str(table.name)))
+    if choice.evolution is SchemaEvolution.STRICT:
+        return plan
+    evolution = Evolution(
+        next_column_id=lake.next_column_id(table),
+        widens=choice.evolution is SchemaEvolution.ADD_AND_WIDEN,
+        inlining=table.options.integer("data_inlining_row_limit") > 0,
+        fixed=() if plan.where is None else tuple(column_ids(plan.where)),
+    )
+    return replace(plan, evolution=evolution)
+
+
+def rows_to_find(choice: InsertChoice, lake: Lake, table: TableSnapshot) -> RowChangeSource | None:
+    """Return the rows to be replaced that the job has to find; None: the commit does."""
+    plan = None if choice.where is None else lake.too_large_to_read(table, choice.where)
+    if plan is None:
+        return None
+    return RowChangeSource(plan, not_matched_by_source=(Clause(Action.DELETE),))
+
+
+def changes_of(
+    choice: InsertChoice,
+    lake: Lake,
+    table: TableSnapshot,
+    result: WriteResult,
+    found: FoundRows | None = None,
+) -> tuple[Change, ...]:
+    """Return what a job's result makes of the table as it was planned.
+
+    ``found`` are the rows that it was to find.
+
+    Raises:
+        TransactionConflictError: the table is another one by now.
+        UnsupportedFeatureError: a file may hold rows of a partition to be replaced beside others.
+    """
+    if choice.evolution is SchemaEvolution.STRICT:
+        adding = append_to_existing(table, result)
+    else:
+        adding = evolve_and_append(table, result, lake.next_column_id(table))
+    changes = (*_replacing(choice, lake, table, result, found), *adding)
+    is_idle = all(isinstance(change, EndFiles) and not change.file_ids for change in changes)
+    return () if is_idle else changes
+
+
+def _replacing(
+    choice: InsertChoice, lake: Lake, table: TableSnapshot, result: WriteResult, found: FoundRows | None
+) -> tuple[Change, ...]:
+    if choice.where is not None:
+        return lake.replacing_where(table, choice.where, found)
+    match choice.mode:
+        case InsertMode.OVERWRITE if result.data_files or lake.has_live_rows(table):
+            return (Truncate(table.table_id, table.name),)
+        case InsertMode.OVERWRITE_PARTITIONS if result.data_files:
+            return lake.replacing_partitions(table, {file.partition_values for file in result.data_files})
+        case _:
+            return ()

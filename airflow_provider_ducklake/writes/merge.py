@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spark.job.request import Action, Clause, LakeSource, RowChangeSource, Step
-from airflow_provider_ducklake.spark.types.identifiers import quoted
+from airflow_provider_ducklake.spark.types.names import quoted
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, quote
 from airflow_provider_ducklake.writes.arguments import SOURCE_ALIAS, TARGET_ALIAS, parse_flag
 from airflow_provider_ducklake.writes.row_changes import (
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spark.job.request import GivenSource
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.spec.names.identifiers import TableName
-    from airflow_provider_ducklake.writes.given_rows import GivenRows
+    from airflow_provider_ducklake.writes.arguments import GivenRows
     from airflow_provider_ducklake.writes.row_changes import PlannedRowChange
     from airflow_provider_ducklake.writes.verb import Commit, Resolve, Summary
 

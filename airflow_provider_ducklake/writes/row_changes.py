@@ -1,4 +1,4 @@
-"""The common part of deletes, updates and merges: changing rows of one table, merge-on-read.
+"""Delete or update rows of one table, merge-on-read; what is done for a merge, too.
 
 Data files stay as they are, and rows keep their row ids. A task that was cleared runs again on the rows that
 are there by then: what it changed before stays changed.
@@ -16,14 +16,15 @@ from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidInputEr
 from airflow_provider_ducklake.planning.reading.named_columns import named_columns
 from airflow_provider_ducklake.planning.writing.write import plan_write
 from airflow_provider_ducklake.spark.job.request import (
+    Action,
+    Clause,
     JobRequest,
     LakeSource,
     RowChangeSource,
     job_directory,
 )
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, split_parts
-from airflow_provider_ducklake.sql.spark.filters import readable_filter
-from airflow_provider_ducklake.sql.spark.unknown_columns import unknown_column
+from airflow_provider_ducklake.sql.spark.conditions import readable_filter, unknown_column
 from airflow_provider_ducklake.transaction.changes import AddDeletes, ReadRows
 from airflow_provider_ducklake.writes.arguments import TARGET_ALIAS
 from airflow_provider_ducklake.writes.verb import Write
@@ -33,12 +34,12 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.planning.reading.scan import ScanPlan
-    from airflow_provider_ducklake.spark.job.request import Clause
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.spec.names.identifiers import TableName
     from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
     from airflow_provider_ducklake.transaction.replay import Replay
-    from airflow_provider_ducklake.writes.verb import Results, Summary
+    from airflow_provider_ducklake.writes.verb import Commit, Resolve, Results, Summary
+
 
 log = logging.getLogger(__name__)
 
@@ -194,3 +195,48 @@ def check_values(values: object, name: str) -> Mapping[str, str]:
             f'{name} is {values!r}; give {{"column": "expression"}}, a Spark SQL string for each column.'
         )
     return dict(values.items())  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete the rows for which ``where`` is true; see ``DuckLakeSparkDeleteOperator``."""
+
+    table: TableName
+    where: str
+    engine: str = "auto"
+
+    def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedRowChange:  # noqa: ARG002
+        """Plan on the newest snapshot; see ``Verb``."""
+        if not str(self.where or "").strip():
+            raise InvalidInputError(
+                f"where is {self.where!r}. Give a condition; to delete all rows, give where='true'."
+            )
+        clause = Clause(Action.DELETE, self.where)
+        changes = RowChangeSource(find_target(lake, self.table, self.where), not_matched_by_source=(clause,))
+        return plan_change("delete", changes, self.engine)
+
+    def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002
+        """Return what is known of a commit that was made before."""
+        return summary_of_records(self.table, records)
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Set columns of the rows for which ``where`` is true; see ``DuckLakeSparkUpdateOperator``."""
+
+    table: TableName
+    set: Mapping[str, str]
+    where: str | None = None
+    engine: str = "auto"
+
+    def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedRowChange:  # noqa: ARG002
+        """Plan on the newest snapshot; see ``Verb``."""
+        values = check_values(self.set, "set")
+        target = find_target(lake, self.table, self.where)
+        check_columns(target, values)
+        clause = Clause(Action.UPDATE, self.where, values)
+        return plan_change("update", RowChangeSource(target, not_matched_by_source=(clause,)), self.engine)
+
+    def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002
+        """Return what is known of a commit that was made before."""
+        return summary_of_records(self.table, records)

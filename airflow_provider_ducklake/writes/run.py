@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import CommitStateUnknownError, DuckLakeError, TransactionConflictError
 from airflow_provider_ducklake.planning.writing.job_target import target_of_write
-from airflow_provider_ducklake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.spark.job import job_io
-from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
+from airflow_provider_ducklake.spec.commit_key import FIRST_GENERATION
+from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
 from airflow_provider_ducklake.writes.verb import Commit, Outcome, Results
 
 if TYPE_CHECKING:
@@ -19,14 +19,16 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.spark.job.request import JobRequest
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
+    from airflow_provider_ducklake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.transaction.changes import Change
+    from airflow_provider_ducklake.transaction.replay import Replay
     from airflow_provider_ducklake.writes.verb import (
         PlannedWrite,
-        StageableVerb,
         Submitter,
-        Summary,
         Verb,
         Write,
     )
+
 
 log = logging.getLogger(__name__)
 
@@ -83,49 +85,6 @@ def announce_earlier(records: Sequence[CommitRecord]) -> None:
     )
 
 
-def stage(verb: StageableVerb, lake: Lake, submitter: Submitter) -> Summary:
-    """Run the job and write down what its files are for; nothing of them is visible.
-
-    The submitter has to leave the job's documents: whoever commits reads them.
-
-    Raises:
-        InvalidInputError, NotFoundError, SparkJobError: as ``run``.
-    """
-    submitter.ready()
-    planned = verb.plan(lake, Commit(CommitInfo()), submitter.resolve)
-    request = planned.request
-    check(lake, request, submitter)
-    noted = job_io.target_of_stage(planned.target)
-    lake.register_job(request.job_id, request.directory, noted, must_note=True)
-    lake.close()  # no idle connection during the job; the next use opens one again
-    try:
-        (result,) = submitter.run(request, lake.storage_options).of_plans
-        staged = StagedWrite(request.job_id, request.directory, request.verb, planned.target, result)
-        uri = job_io.write_stage(staged, lake.storage_options)
-    except BaseException:
-        remove_files(lake, request)
-        _release(lake, request)
-        raise
-    return _summary_of_stage(staged, uri)
-
-
-def _summary_of_stage(staged: StagedWrite, uri: str) -> Summary:
-    summary = {
-        "staged": uri,
-        "table": str(staged.target.name),
-        "rows_staged": staged.result.rows_written,
-        "files_staged": len(staged.result.data_files),
-        "bytes_staged": sum(file.file_size_bytes for file in staged.result.data_files),
-    }
-    log.info(
-        "Staged %d rows, %d data files, %d bytes for %s, planned on snapshot %d: %s",
-        *(summary[key] for key in ("rows_staged", "files_staged", "bytes_staged", "table")),
-        staged.base,
-        uri,
-    )
-    return summary
-
-
 def check(lake: Lake, request: JobRequest, submitter: Submitter) -> None:
     """Refuse a request whose job would fail, before it is registered.
 
@@ -155,13 +114,14 @@ def _registered(lake: Lake, request: JobRequest) -> Iterator[_Registered]:
     except CommitStateUnknownError:
         raise
     except DuckLakeError:
-        _release(lake, request)
+        release(lake, request)
         raise
     if not registered.is_released:
-        _release(lake, request)
+        release(lake, request)
 
 
-def _release(lake: Lake, request: JobRequest) -> None:
+def release(lake: Lake, request: JobRequest) -> None:
+    """Release the job: its files are the lake's, or gone. A failure is logged, not raised."""
     try:
         lake.release_job(request.job_id)
     except Exception as error:  # noqa: BLE001 - a clean-up must not hide why
@@ -233,3 +193,27 @@ def remove_files(lake: Lake, request: JobRequest, *, has_files: bool = True) -> 
         job_io.delete_job_directories(request, lake.storage_options, has_files=has_files)
     except Exception as error:  # noqa: BLE001 - a clean-up must not hide why
         log.warning("Cannot remove %s: %s", request.directory, error)
+
+
+def announce_replaced(lake: Lake, seen: Replay) -> None:
+    """Say whose rows are replaced, and find out before any work whether they can be.
+
+    Raises:
+        UnsupportedFeatureError, TransactionConflictError: they cannot.
+    """
+    for record in seen.replaced:
+        log.info(
+            "%s: its %d rows of snapshot %d are replaced.",
+            "A deleted run of this name had committed"
+            if record.generation < FIRST_GENERATION
+            else "This task was cleared after its commit",
+            record.row_count,
+            record.snapshot_id,
+        )
+    if seen.replaced:
+        lake.replaced_rows(seen, lake.current_snapshot().id)
+
+
+def replacing(lake: Lake, seen: Replay, base: SnapshotId) -> tuple[Change, ...]:
+    """Return the changes that take out the rows which the new commit replaces."""
+    return lake.replaced_rows(seen, base) if seen.replaced else ()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.planning.writing.write import InsertMode, SchemaEvolution
 from airflow_provider_ducklake.spark.job.request import check_view_names
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.consumption import Consumer
@@ -17,21 +16,23 @@ from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.writes.arguments import (
     SOURCE_ALIAS,
     TARGET_ALIAS,
+    GivenRows,
+    InsertChoice,
+    InsertMode,
+    SchemaEvolution,
     check_aliases,
     check_has_clause,
+    check_partition_by,
     clauses_of,
     parse_flag,
     parse_min_rows,
 )
 from airflow_provider_ducklake.writes.compaction import Compact, compact
-from airflow_provider_ducklake.writes.delete import Delete
-from airflow_provider_ducklake.writes.given_rows import GivenRows
 from airflow_provider_ducklake.writes.insert import Insert
-from airflow_provider_ducklake.writes.insert_choice import InsertChoice, check_partition_by
 from airflow_provider_ducklake.writes.merge import Merge
+from airflow_provider_ducklake.writes.row_changes import Delete, Update
 from airflow_provider_ducklake.writes.run import run
 from airflow_provider_ducklake.writes.sql import Sql
-from airflow_provider_ducklake.writes.update import Update
 from airflow_provider_ducklake.writes.verb import Commit, Results
 
 if TYPE_CHECKING:

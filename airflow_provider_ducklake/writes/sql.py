@@ -24,7 +24,7 @@ from airflow_provider_ducklake.spec.names.identifiers import DEFAULT_SCHEMA, Qua
 from airflow_provider_ducklake.sql.spark.parse import parse_spark_sql
 from airflow_provider_ducklake.sql.spark.statements import WriteMode, WriteStatement
 from airflow_provider_ducklake.writes.arguments import names_of, parse_at, parse_flag
-from airflow_provider_ducklake.writes.replaced import announce_replaced
+from airflow_provider_ducklake.writes.run import announce_replaced
 from airflow_provider_ducklake.writes.sql_plan import (
     Reads,
     Target,

@@ -22,7 +22,7 @@ from airflow_provider_ducklake.planning.writing.write import (
     plan_write,
 )
 from airflow_provider_ducklake.spark.job.request import Step, job_directory
-from airflow_provider_ducklake.spark.types.identifiers import quoted
+from airflow_provider_ducklake.spark.types.names import quoted
 from airflow_provider_ducklake.spec.consumption import Consumption
 from airflow_provider_ducklake.sql.spark.parse import parse_query
 from airflow_provider_ducklake.sql.spark.statements import ViewStatement, WriteMode
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.planning.reading.change_feed import ChangeFeedPlan
     from airflow_provider_ducklake.planning.reading.consumption import Log
-    from airflow_provider_ducklake.planning.reading.scan import ScanPlan
+    from airflow_provider_ducklake.planning.reading.scan import ChangeFeedPlan, ScanPlan
     from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult
     from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.names.identifiers import FoldedName, QualifiedName

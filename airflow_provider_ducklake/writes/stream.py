@@ -3,36 +3,47 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.planning.writing.job_target import target_of_stream
-from airflow_provider_ducklake.planning.writing.write import plan_write
-from airflow_provider_ducklake.spark.job import stream_io
-from airflow_provider_ducklake.spark.job.request import (
-    JobRequest,
-    StreamSource,
-    TransformSource,
-    job_directory,
+from airflow_provider_ducklake.catalog.committing.planned import PlannedCommit, Stage
+from airflow_provider_ducklake.errors import (
+    FilesGivenUpError,
+    InvalidInputError,
+    SparkJobError,
+    TransactionConflictError,
+    UnsupportedFeatureError,
+    UntrustedValueError,
 )
+from airflow_provider_ducklake.planning.writing.job_target import target_of_stream
+from airflow_provider_ducklake.planning.writing.write import append_to_existing, plan_write
+from airflow_provider_ducklake.spark.job import job_io, stream_io
+from airflow_provider_ducklake.spark.job.request import JobRequest, StreamSource, TransformSource
 from airflow_provider_ducklake.spark.job.stream_io import StreamOwner
+from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.spec.names.paths import directory_path, is_absolute
+from airflow_provider_ducklake.spec.names.paths import directory_path, is_absolute, job_directory
+from airflow_provider_ducklake.storage.files.filesystem import exists
 from airflow_provider_ducklake.writes.run import check, ran, remove_files
-from airflow_provider_ducklake.writes.staging.batches import commit_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.planning.writing.staged import StagedBatch
     from airflow_provider_ducklake.spec.names.identifiers import TableName
-    from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot
-    from airflow_provider_ducklake.writes.given_rows import GivenRows
-    from airflow_provider_ducklake.writes.staging.batches import CommittedBatch
+    from airflow_provider_ducklake.spec.snapshots import (
+        CommitInfo,
+        CommittedSnapshot,
+        JsonValue,
+        TableSnapshot,
+    )
+    from airflow_provider_ducklake.transaction.changes import Change
+    from airflow_provider_ducklake.writes.arguments import GivenRows
     from airflow_provider_ducklake.writes.verb import Resolve, Submitter, Summary
+
 
 log = logging.getLogger(__name__)
 
@@ -128,3 +139,134 @@ def _summary(table: TableName, committed: Sequence[CommittedBatch]) -> Summary:
         "files_added": len(files),
         "bytes_added": sum(file.file_size_bytes for file in files),
     }
+
+
+_WAY_OUT = "If you want its rows, add its files with DuckLakeAddFilesOperator; then remove the record"
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedBatch:
+    """A batch and the snapshot that it became."""
+
+    batch: StagedBatch
+    snapshot: CommittedSnapshot
+
+
+def commit_batches(
+    lake: Lake, table: TableSnapshot, checkpoint: str, info: CommitInfo, job_ids: Collection[str] = ()
+) -> Iterator[CommittedBatch]:
+    """Commit the batches of the checkpoint's query that nobody has committed; yield each when it has landed.
+
+    ``table`` is the newest. Where a batch cannot be committed, those before it are, and it stays staged with
+    those after it. At last the jobs with ``job_ids`` are released. Others may still have a driver that runs
+    on; a clean-up of orphaned files gives those up in time.
+
+    Raises:
+        StorageError: files of a batch are missing.
+        UnsupportedFeatureError: the table got other columns or partitioning after a batch was written.
+        UntrustedValueError: the record of a batch names files of another table, or no job of the stream.
+            Or its files are the lake's already: somebody has made a copy of a record.
+        FilesGivenUpError: a clean-up has given the files of a batch up, and may be deleting them.
+        CommitError: a batch was not committed; it stays staged.
+        CommitStateUnknownError: the connection broke during COMMIT.
+    """
+    base, options = table.snapshot.id, lake.storage_options
+    query_id = stream_io.query_id(checkpoint, options)
+    batch_ids = [] if query_id is None else stream_io.batch_ids(checkpoint, query_id, options)
+    writers = set[str]()
+    for batch_id in batch_ids:
+        batch = stream_io.read_batch(checkpoint, str(query_id), batch_id, table.root, options)
+        keyed = lake.keyed_commit(batch.key, OnClear.SKIP)
+        problem = None if batch.job_id in writers else _why_not_of_stream(lake, table, checkpoint, batch)
+        if problem is None:
+            writers.add(batch.job_id)
+        if keyed.seen.done:
+            continue
+        _refuse(checkpoint, batch, problem)
+        stream_io.check_files(checkpoint, batch, options)
+        changes = _changes(table, checkpoint, batch)
+        stage = Stage(base, changes)
+        try:
+            committed = lake.commit_planned(
+                PlannedCommit((stage,), _info(info, batch), keyed, open_jobs=(batch.job_id,))
+            )
+        except FilesGivenUpError as error:
+            uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
+            way_out = f"batch {batch.batch_id} is named by {uri}. {_WAY_OUT}, or use a new checkpoint"
+            raise FilesGivenUpError(batch.job_id, way_out) from error
+        except TransactionConflictError as error:
+            _refuse_known(lake, checkpoint, batch, error)
+            raise
+        if committed is None:
+            uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
+            raise SparkJobError(f"{uri} names no files, but a batch without rows is never staged. Remove it.")
+        if not committed.is_earlier:
+            base = committed.id  # the commit has looked at what came before it
+            yield CommittedBatch(batch, committed)
+    _tidy_up(lake, checkpoint, str(query_id), batch_ids[:-1], job_ids)
+
+
+def _refuse(checkpoint: str, batch: StagedBatch, problem: str | None) -> None:
+    """Raise an UntrustedValueError if there is a problem with the job that a batch is said to be of."""
+    if problem is not None:
+        uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
+        raise UntrustedValueError(uri, f"job {batch.job_id}", f"{problem}. {_WAY_OUT}")
+
+
+def _refuse_known(
+    lake: Lake, checkpoint: str, batch: StagedBatch, conflict: TransactionConflictError
+) -> None:
+    """Raise an UntrustedValueError if a conflict came of files that are the lake's already."""
+    for path in sorted(lake.registered_files([file.path for file in batch.result.data_files])):
+        uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
+        problem = "is already a data file of the lake, through another record; remove this record"
+        raise UntrustedValueError(uri, path, problem) from conflict
+
+
+def _why_not_of_stream(lake: Lake, table: TableSnapshot, checkpoint: str, batch: StagedBatch) -> str | None:
+    """Return why the job that a batch names is none of the stream, to complete "which …"; None: it is.
+
+    The catalog forgets jobs of batches that were committed long ago.
+    """
+    job = lake.registered_jobs([batch.job_id]).get(batch.job_id)
+    if job is None:
+        return "is not a job that the catalog knows"
+    if job.prefix != job_directory(table.root, job.id):
+        return f"is a job of another table, in {job.prefix}"
+    noted = lake.target_of_job(job.id)
+    if noted not in (None, target_of_stream(table, checkpoint)):
+        return f"was registered for something other than this stream of {table.name}"
+    # An older release noted the directory only: its staged writes are told by what lies there.
+    if noted is None and exists(job_io.stage_uri(job.prefix), lake.storage_options):
+        return "is waiting for the task that will commit it"
+    return None
+
+
+def _info(info: CommitInfo, batch: StagedBatch) -> CommitInfo:
+    stream: JsonValue = {"query_id": batch.query_id, "batch_id": batch.batch_id}
+    return replace(info, extra={**(info.extra or {}), "stream": stream})
+
+
+def _changes(table: TableSnapshot, checkpoint: str, batch: StagedBatch) -> tuple[Change, ...]:
+    try:
+        return append_to_existing(table, batch.result, is_staged=True)
+    except TransactionConflictError as error:
+        uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
+        raise UnsupportedFeatureError(
+            f"Batch {batch.batch_id} was written before the columns or partition keys of {table.name} were "
+            f"changed; this release does not rewrite it. Add its files, which {uri} names, with "
+            "DuckLakeAddFilesOperator, and then remove that record."
+        ) from error
+
+
+def _tidy_up(
+    lake: Lake, checkpoint: str, query_id: str, batch_ids: Collection[int], job_ids: Collection[str]
+) -> None:
+    """Remove records and release jobs. All has landed: a failure is left to the next time."""
+    try:
+        for batch_id in batch_ids:
+            stream_io.delete_batch(checkpoint, query_id, batch_id, lake.storage_options)
+        for job_id in job_ids:
+            lake.release_job(job_id)
+    except Exception as error:  # noqa: BLE001 - the commits count
+        log.warning("Cannot remove the records of committed batches from %s: %s", checkpoint, error)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit, Stage
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.catalog.ledger.consumers import Consumed
-    from airflow_provider_ducklake.planning.writing.staged import Target
     from airflow_provider_ducklake.planning.writing.write import WriteResult
     from airflow_provider_ducklake.spark.job.request import JobRequest
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
@@ -121,25 +120,6 @@ class Verb(Protocol):
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:
         """Return the summary of a commit that was made before, as far as the catalog kept it."""
-
-
-class StageableWrite(PlannedWrite, Protocol):
-    """A write of one table, whose files another task may commit."""
-
-    @property
-    def request(self) -> JobRequest:
-        """What the job is to do."""
-
-    @property
-    def target(self) -> Target:
-        """The table as it was planned."""
-
-
-class StageableVerb(Verb, Protocol):
-    """A verb that writes one table."""
-
-    def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> StageableWrite:
-        """Plan on the newest snapshot; see ``Verb``."""
 
 
 class Submitter(Protocol):

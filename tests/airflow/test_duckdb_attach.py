@@ -8,8 +8,7 @@ from airflow.sdk import Connection
 
 from airflow_provider_ducklake.catalog.database.connect import open_engine, parse_url
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.hooks.connection_settings import read_settings
-from airflow_provider_ducklake.hooks.duckdb_attach import attach_statement
+from airflow_provider_ducklake.hooks.connection_settings import attach_statement, read_settings
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from tests.airflow.conftest import connection_fields
 from tests.reference.catalogs import CatalogDatabase

@@ -4,11 +4,13 @@ How long it takes is measured by ``benchmarks/imports.py``.
 """
 
 import json
+import pkgutil
 
+from airflow_provider_ducklake import operators
 from tests.airflow.processes import run_python
 
 OPERATORS = tuple(
-    f"airflow_provider_ducklake.operators.{one}" for one in ("insert", "ddl", "commit", "sql", "stream")
+    one.name for one in pkgutil.iter_modules(operators.__path__, "airflow_provider_ducklake.operators.")
 )
 HEAVY = {
     "pyspark",

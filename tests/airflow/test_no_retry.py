@@ -4,7 +4,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ducklake import errors
-from airflow_provider_ducklake.operators.base import no_retry_on_user_errors
+from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
 
 FOR_GOOD = [
     errors.InvalidInputError("no such word"),

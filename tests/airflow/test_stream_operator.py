@@ -31,7 +31,7 @@ from airflow_provider_ducklake.spark.job.errors import typed
 from airflow_provider_ducklake.spark.job.request import JobRequest
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.writes.staging.batches import commit_batches
+from airflow_provider_ducklake.writes.stream import commit_batches
 from airflow_provider_ducklake.writes.verb import Results
 from tests.airflow import streams
 from tests.airflow.dags import parse

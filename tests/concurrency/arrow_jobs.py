@@ -12,8 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.planning.reading.change_feed import ChangeFeedPlan
-from airflow_provider_ducklake.planning.reading.scan import ScanPlan
+from airflow_provider_ducklake.planning.reading.scan import ChangeFeedPlan, ScanPlan
 from airflow_provider_ducklake.planning.writing.evolution import evolved
 from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes, RowChanges
 from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult

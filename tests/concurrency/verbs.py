@@ -27,10 +27,10 @@ from airflow_provider_ducklake.planning.upkeep.compaction import Compaction, Mer
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
-from airflow_provider_ducklake.writes.given_rows import GivenRows
-from airflow_provider_ducklake.writes.insert import Insert
-from airflow_provider_ducklake.writes.run import run, stage
-from airflow_provider_ducklake.writes.staging.commit_staged import commit_staged
+from airflow_provider_ducklake.writes.arguments import GivenRows
+from airflow_provider_ducklake.writes.insert import Insert, stage
+from airflow_provider_ducklake.writes.run import run
+from airflow_provider_ducklake.writes.staged import commit_staged
 from airflow_provider_ducklake.writes.verb import Commit
 from tests.concurrency import arrow_jobs
 from tests.concurrency.serial_model import Model, RefusedError, needs, sql

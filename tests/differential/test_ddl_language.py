@@ -18,10 +18,10 @@ from airflow_provider_ducklake.sql.duckdb.column_types import (
     SCALAR_SPELLINGS,
     STRUCT_SPELLINGS,
 )
+from airflow_provider_ducklake.sql.duckdb.cursor import RESERVED
 from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
 from airflow_provider_ducklake.sql.duckdb.defaults import BARE_FUNCTIONS, FUNCTIONS
 from airflow_provider_ducklake.sql.lexer import split_statements
-from airflow_provider_ducklake.sql.names import RESERVED
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 from tests.unit.sql.accepted import ACCEPTED

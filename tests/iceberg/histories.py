@@ -17,7 +17,7 @@ from airflow_provider_ducklake.spark.job.request import (
 )
 from airflow_provider_ducklake.spark.jobs.row_changes import change_rows
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.writes.insert_choice import InsertChoice
+from airflow_provider_ducklake.writes.arguments import InsertChoice
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.inserting import insert
 

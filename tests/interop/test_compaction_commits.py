@@ -13,7 +13,7 @@ from airflow_provider_ducklake.spark.job.compaction_io import read_records, writ
 from airflow_provider_ducklake.spark.job.request import CompactionSource, job_directory
 from airflow_provider_ducklake.spark.jobs.compact import compact_bin
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.writes.staging.compacted import commit_compacted
+from airflow_provider_ducklake.writes.compaction import commit_compacted
 from tests.reference.duckdb_lake import open_lake
 
 INFO = CommitInfo(message="nightly")

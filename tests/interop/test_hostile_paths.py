@@ -28,7 +28,6 @@ from airflow_provider_ducklake.errors import (
     UntrustedValueError,
 )
 from airflow_provider_ducklake.planning.upkeep.compaction import Compaction, RewriteRule
-from airflow_provider_ducklake.planning.writing.batches import StagedBatch
 from airflow_provider_ducklake.planning.writing.job_target import (
     JobTarget,
     target_of_compaction,
@@ -36,6 +35,7 @@ from airflow_provider_ducklake.planning.writing.job_target import (
     target_of_write,
 )
 from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes, RowChanges
+from airflow_provider_ducklake.planning.writing.staged import StagedBatch
 from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult, plan_write
 from airflow_provider_ducklake.spark.job import job_io, stream_io
 from airflow_provider_ducklake.spark.job.request import (
@@ -51,10 +51,15 @@ from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot
 from airflow_provider_ducklake.storage.deletes.delete_files import write_delete_file
 from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
-from airflow_provider_ducklake.writes.staging.batches import commit_batches
-from airflow_provider_ducklake.writes.staging.commit_staged import commit_writes
-from airflow_provider_ducklake.writes.staging.compacted import CommittedCompaction, commit_compacted
-from airflow_provider_ducklake.writes.staging.staged import discard, read_staged, tidy_up, uris_of_ended
+from airflow_provider_ducklake.writes.compaction import CommittedCompaction, commit_compacted
+from airflow_provider_ducklake.writes.staged import (
+    commit_writes,
+    discard,
+    read_staged,
+    tidy_up,
+    uris_of_ended,
+)
+from airflow_provider_ducklake.writes.stream import commit_batches
 from airflow_provider_ducklake.writes.verb import Commit
 from tests.interop.compacting import compacted_files
 from tests.interop.hostile import FOREIGN, Place

@@ -16,8 +16,7 @@ from airflow_provider_ducklake.errors import DuckLakeError
 from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.writes.staging.commit_staged import commit_writes
-from airflow_provider_ducklake.writes.staging.staged import discard, read_staged
+from airflow_provider_ducklake.writes.staged import commit_writes, discard, read_staged
 from airflow_provider_ducklake.writes.verb import Commit
 from tests.interop.staging import stage
 from tests.reference.catalogs import CatalogDatabase, file_catalog

@@ -12,9 +12,8 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.planning.reading.covering import all_match
 from airflow_provider_ducklake.planning.reading.predicates import Comparison, Operator
-from airflow_provider_ducklake.planning.reading.pruning import may_match
+from airflow_provider_ducklake.planning.reading.pruning import all_match, may_match
 from airflow_provider_ducklake.planning.writing.overwrite import Partitions
 from airflow_provider_ducklake.spec.partitioning import (
     PartitionField,

@@ -24,8 +24,7 @@ from airflow_provider_ducklake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
-from airflow_provider_ducklake.writes.staging.commit_staged import commit_writes
-from airflow_provider_ducklake.writes.staging.staged import discard, tidy_up
+from airflow_provider_ducklake.writes.staged import commit_writes, discard, tidy_up
 from airflow_provider_ducklake.writes.verb import Commit
 from tests.interop.staging import rows_of, stage
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog

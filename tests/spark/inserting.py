@@ -14,7 +14,7 @@ from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spark.job.request import JobRequest
 from airflow_provider_ducklake.spark.jobs.here import run_here
 from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
-from airflow_provider_ducklake.writes.insert_choice import InsertChoice
+from airflow_provider_ducklake.writes.arguments import InsertChoice
 from airflow_provider_ducklake.writes.session import LakeSession, SessionSubmitter
 from airflow_provider_ducklake.writes.verb import Results
 from tests.reference.catalogs import CatalogDatabase

@@ -6,7 +6,7 @@ from airflow_provider_ducklake.errors import InvalidValueError
 from airflow_provider_ducklake.planning.writing.write import WritePlan
 from airflow_provider_ducklake.spark.jobs.insert import write
 from airflow_provider_ducklake.spec.schema import new_columns
-from airflow_provider_ducklake.writes.insert_choice import InsertChoice
+from airflow_provider_ducklake.writes.arguments import InsertChoice
 from tests.spark.inserting import insert, new_lake, rows_of
 
 LATIN = "CASE id % 10 WHEN 3 THEN CAST(X'636166E9' AS STRING) ELSE concat('café', id) END"

@@ -8,8 +8,12 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.spark.types.read_types import presented, read_type
-from airflow_provider_ducklake.spark.types.spark_types import scalar_of_spark, why_not_native
+from airflow_provider_ducklake.spark.types.spark_types import (
+    presented,
+    read_type,
+    scalar_of_spark,
+    why_not_native,
+)
 from airflow_provider_ducklake.spark.writing.assignment import _fits
 from airflow_provider_ducklake.spec.ids import ColumnId
 from airflow_provider_ducklake.spec.schema import Column, new_columns

@@ -9,9 +9,8 @@ from airflow_provider_ducklake.errors import (
     TransactionConflictError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.planning.writing.write import InsertMode, SchemaEvolution
 from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
-from airflow_provider_ducklake.writes.insert_choice import InsertChoice
+from airflow_provider_ducklake.writes.arguments import InsertChoice, InsertMode, SchemaEvolution
 from tests.differential.twin import Twin
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.inserting import insert, new_lake, rows_of

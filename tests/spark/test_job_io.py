@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from airflow_provider_ducklake import errors
 from airflow_provider_ducklake.planning.writing.write import ParquetSettings, WritePlan, WriteResult
-from airflow_provider_ducklake.spark.job import error_json, job_io
+from airflow_provider_ducklake.spark.job import job_io, results
 from airflow_provider_ducklake.spark.job.codec import decode, dumps, encode, loads
 from airflow_provider_ducklake.spark.job.documents import reading
-from airflow_provider_ducklake.spark.job.error_json import decode_error, encode_error
 from airflow_provider_ducklake.spark.job.request import (
     Dataset,
     DatasetSource,
@@ -26,7 +25,7 @@ from airflow_provider_ducklake.spark.job.request import (
     job_directory,
     source_of,
 )
-from airflow_provider_ducklake.spark.job.results import Batch, summary
+from airflow_provider_ducklake.spark.job.results import Batch, decode_error, encode_error, summary
 from airflow_provider_ducklake.spec.files import DataFile
 from airflow_provider_ducklake.spec.ids import ColumnId
 from airflow_provider_ducklake.spec.partitioning import (
@@ -179,18 +178,16 @@ def test_an_error_of_no_class_of_ours_comes_back_as_a_job_error():
 
 
 def test_a_long_error_is_shortened_where_it_is_written():
-    error = errors.SchemaMismatchError(
-        "main.t", [f"column {n} is missing" for n in range(error_json.MOST + 5)]
-    )
+    error = errors.SchemaMismatchError("main.t", [f"column {n} is missing" for n in range(results.MOST + 5)])
     long = errors.InvalidInputError("x" * 1_000_000)
 
     mismatch, invalid = (decode_error(through_json(encode_error(one))) for one in (error, long))
 
     assert type(mismatch) is errors.SchemaMismatchError
-    assert str(mismatch).count("is missing") == error_json.MOST
+    assert str(mismatch).count("is missing") == results.MOST
     assert "and 5 more" in str(mismatch)
     assert type(invalid) is errors.InvalidInputError
-    assert len(str(invalid)) == error_json.LONGEST
+    assert len(str(invalid)) == results.LONGEST
 
 
 VALUES = st.recursive(
@@ -384,8 +381,8 @@ def test_options_become_the_texts_that_spark_reads():
     assert source == DatasetSource(Dataset("csv", "a.CSV.gz", {"header": "true", "maxColumns": "3"}))
 
 
-def test_the_operators_side_loads_neither_pyspark_nor_pyarrow():
-    modules = "job_io, codec, forms, request, package_zip"
+def test_what_dag_files_load_of_jobs_is_light():
+    modules = "request, package_zip"
     unwanted = {"pyspark", "pyarrow", "fsspec", "airflow", "sqlalchemy"}
     code = f"import sys; from airflow_provider_ducklake.spark.job import {modules}\n"
     code += f"sys.exit(','.join({unwanted} & set(sys.modules)))"

@@ -11,9 +11,8 @@ from airflow_provider_ducklake.errors import (
     TransactionConflictError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.planning.writing.write import InsertMode
 from airflow_provider_ducklake.spark.job.errors import typed
-from airflow_provider_ducklake.writes.insert_choice import InsertChoice
+from airflow_provider_ducklake.writes.arguments import InsertChoice, InsertMode
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.inserting import insert, new_lake, rows_of
 

@@ -12,8 +12,8 @@ from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule
 from airflow_provider_ducklake.planning.writing.write import RowOrder
 from airflow_provider_ducklake.spark.read import read_changes, read_table
-from airflow_provider_ducklake.spark.types.own_names import MatchNames, ReadNames
-from airflow_provider_ducklake.writes.insert_choice import InsertChoice
+from airflow_provider_ducklake.spark.types.names import MatchNames, ReadNames
+from airflow_provider_ducklake.writes.arguments import InsertChoice
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.inserting import insert, rows_of
 from tests.spark.test_row_changes import Twins, delete, update

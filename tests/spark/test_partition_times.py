@@ -2,8 +2,7 @@
 
 import pytest
 
-from airflow_provider_ducklake.planning.writing.write import InsertMode
-from airflow_provider_ducklake.writes.insert_choice import InsertChoice
+from airflow_provider_ducklake.writes.arguments import InsertChoice, InsertMode
 from tests.spark.inserting import insert, new_lake, rows_of
 from tests.spark.test_row_changes import Twins, update
 

@@ -19,17 +19,16 @@ from airflow_provider_ducklake.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.planning.reading.change_feed import ChangeFeedPlan
+from airflow_provider_ducklake.planning.reading.scan import ChangeFeedPlan
 from airflow_provider_ducklake.planning.writing.write import append_to_existing, plan_write
 from airflow_provider_ducklake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.spark.job.request import job_directory
 from airflow_provider_ducklake.spark.jobs.insert import write
-from airflow_provider_ducklake.spark.read import read_changes, read_table
+from airflow_provider_ducklake.spark.read import read_changes, read_error, read_table
 from airflow_provider_ducklake.spark.reading.read_deletes import numbered, place
-from airflow_provider_ducklake.spark.reading.read_errors import read_error
+from airflow_provider_ducklake.spark.reading.read_files import scan
 from airflow_provider_ducklake.spark.reading.read_layout import present_layout
-from airflow_provider_ducklake.spark.reading.read_native import scan
-from airflow_provider_ducklake.spark.types.own_names import ReadNames
+from airflow_provider_ducklake.spark.types.names import ReadNames
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from tests.interop.filtered_lake import COLUMNS, NOW, fill_by_the_reference
 from tests.interop.test_old_versions import old  # noqa: F401 - a fixture

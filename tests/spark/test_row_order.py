@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidInputError, UnsupportedFeatureError
 from airflow_provider_ducklake.spark.jobs import insert as insert_job
-from airflow_provider_ducklake.writes.insert_choice import InsertChoice
+from airflow_provider_ducklake.writes.arguments import InsertChoice
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.inserting import insert, new_lake, rows_of
 

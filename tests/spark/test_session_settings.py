@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_ducklake.planning.writing.write import InsertMode
 from airflow_provider_ducklake.spark.types.session import prepare
-from airflow_provider_ducklake.writes.insert_choice import InsertChoice
+from airflow_provider_ducklake.writes.arguments import InsertChoice, InsertMode
 from tests.spark.inserting import insert
 from tests.spark.test_row_changes import Twins, delete, update
 

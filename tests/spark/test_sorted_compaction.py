@@ -16,7 +16,7 @@ from airflow_provider_ducklake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.spark.job.request import CompactionSource, JobRequest, job_directory
 from airflow_provider_ducklake.spark.jobs.compact import compact
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.writes.staging.compacted import commit_compacted
+from airflow_provider_ducklake.writes.compaction import commit_compacted
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.inserting import new_lake, rows_of

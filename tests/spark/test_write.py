@@ -9,9 +9,8 @@ import pytest
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.planning.writing.write import ParquetSettings, WritePlan
-from airflow_provider_ducklake.spark.jobs.insert import write
+from airflow_provider_ducklake.spark.jobs.insert import choose_engine, write
 from airflow_provider_ducklake.spark.output.progress import progress_lines
-from airflow_provider_ducklake.spark.writing.engines import choose_engine
 from airflow_provider_ducklake.spec.options import Options
 from airflow_provider_ducklake.spec.schema import new_columns
 from tests.spark.conftest import make_plan

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ducklake.hooks.pyspark_versions import mismatch
+from airflow_provider_ducklake.hooks.before_submit import mismatch
 
 
 def _install(folder: Path, **versions: str) -> None:

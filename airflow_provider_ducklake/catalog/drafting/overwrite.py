@@ -19,7 +19,7 @@ from airflow_provider_ducklake.errors import (
     TransactionConflictError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.planning.reading.covering import all_match
+from airflow_provider_ducklake.planning.reading.pruning import all_match
 from airflow_provider_ducklake.planning.writing.overwrite import Partitions
 from airflow_provider_ducklake.spec.partitioning import describe, is_local
 from airflow_provider_ducklake.transaction.changes import EndFiles

@@ -12,7 +12,7 @@ from airflow_provider_ducklake.catalog.database.questions import in_parts
 from airflow_provider_ducklake.catalog.snapshot import read_files
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_snapshots, missing_row_ids
 from airflow_provider_ducklake.errors import TransactionConflictError, UnsupportedFeatureError
-from airflow_provider_ducklake.planning.writing.row_deletes import FileLoss, plan_row_deletes
+from airflow_provider_ducklake.planning.writing.row_changes import FileLoss, plan_row_deletes
 from airflow_provider_ducklake.planning.writing.write import append_to_existing
 from airflow_provider_ducklake.spec.names.paths import relative_to
 from airflow_provider_ducklake.transaction.changes import (

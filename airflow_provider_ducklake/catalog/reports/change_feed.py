@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from airflow_provider_ducklake.planning.reading.change_feed import ChangeFeedPlan
+    from airflow_provider_ducklake.planning.reading.scan import ChangeFeedPlan
     from airflow_provider_ducklake.storage.files.filesystem import Location
 
 

@@ -14,7 +14,7 @@ from airflow_provider_ducklake.catalog.snapshot.read_layouts import which_column
 from airflow_provider_ducklake.catalog.snapshot.read_mappings import name_mappings
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
 from airflow_provider_ducklake.errors import ChangesExpiredError
-from airflow_provider_ducklake.planning.reading.change_feed import (
+from airflow_provider_ducklake.planning.reading.scan import (
     ChangeFeedPlan,
     FileHistory,
     may_hold_changes,

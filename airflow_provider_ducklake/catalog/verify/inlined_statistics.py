@@ -13,7 +13,7 @@ from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
 from airflow_provider_ducklake.catalog.verify.file_rows import TRANSACTION_LOCAL
 from airflow_provider_ducklake.catalog.verify.statistics import RowStats, narrow, uncovered
 from airflow_provider_ducklake.errors import CatalogError, UnsupportedFeatureError
-from airflow_provider_ducklake.planning.reading.coverage import has_bounds
+from airflow_provider_ducklake.planning.reading.bounds import has_bounds
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.spec.types.scalars import Kind

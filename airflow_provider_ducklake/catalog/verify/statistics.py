@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, exists, select
 
-from airflow_provider_ducklake.planning.reading.coverage import (
+from airflow_provider_ducklake.planning.reading.bounds import (
     TextBounds,
     are_crossed,
     are_readable,

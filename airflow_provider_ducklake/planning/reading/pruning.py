@@ -1,5 +1,8 @@
 """May a data file hold a row for which a filter is true? Yes, unless its statistics say that it cannot.
 
+Is the filter true for all of its rows? No, unless the same evidence says so: no row is NULL in the filter's
+column, and none can meet the opposite condition.
+
 What speaks of a file: the bounds and counts of its columns, the values of its partition, the folders that it
 lies in. Each may be unknown, and then the file stays. Bounds were written for the type that the column had
 then, which is not known here; they are read so that they hold for every type that can have become today's.
@@ -11,10 +14,11 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.planning.reading.predicates import (
+    NEGATED,
     AllOf,
     AnyOf,
     Comparison,
@@ -331,3 +335,25 @@ def _hashed(type_: DuckLakeType, value: Physical) -> list[bytes] | None:
 
 def _long(value: int) -> bytes:
     return (value & 2**64 - 1).to_bytes(8, "little")
+
+
+def all_match(
+    predicate: Predicate,
+    file: LiveDataFile,
+    types: Mapping[ColumnId, DuckLakeType],
+    partition_specs: Mapping[PartitionId, PartitionSpec],
+) -> bool:
+    """Whether the filter is surely true for every row of a file, deleted ones too."""
+    match predicate:
+        case AllOf(parts):
+            return all(all_match(part, file, types, partition_specs) for part in parts)
+        case AnyOf(parts):
+            return any(all_match(part, file, types, partition_specs) for part in parts)
+        case NullTest(column_id, negated):
+            return not may_match(NullTest(column_id, not negated), file, types, partition_specs)
+        case Comparison(column_id, operator, value):
+            opposite: Predicate = Comparison(column_id, NEGATED[operator], value)
+        case _:
+            opposite = replace(predicate, negated=not predicate.negated)
+    is_null = NullTest(predicate.column_id)
+    return not may_match(AnyOf((opposite, is_null)), file, types, partition_specs)

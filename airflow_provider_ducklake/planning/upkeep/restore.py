@@ -31,11 +31,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, PartitionId, SnapshotId
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
-    from airflow_provider_ducklake.transaction.changes import (
-        Change,
-        Positions,
-        RestoredRows,
-    )
+    from airflow_provider_ducklake.transaction.changes import Change, Positions, RestoredRows
 
 _COPY_SHARE = 4  # a file that lost a quarter of its rows and more since is copied whole, by the store itself
 

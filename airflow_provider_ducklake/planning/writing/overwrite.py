@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.planning.reading.covering import all_match
 from airflow_provider_ducklake.planning.reading.predicates import (
     AllOf,
     AnyOf,
@@ -22,7 +21,7 @@ from airflow_provider_ducklake.planning.reading.predicates import (
     Operator,
     order,
 )
-from airflow_provider_ducklake.planning.reading.pruning import evidence, may_match
+from airflow_provider_ducklake.planning.reading.pruning import all_match, evidence, may_match
 from airflow_provider_ducklake.spec.partitioning import (
     CALENDAR,
     TransformKind,

@@ -1,4 +1,4 @@
-"""Staged writes, and the changes that commit several of them as one snapshot."""
+"""Writes and batches that wait for their commit, and the changes by which several become one snapshot."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from airflow_provider_ducklake.planning.writing.write import (
     placed_below,
     same_columns,
 )
+from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.files import LiveDataFile
 from airflow_provider_ducklake.spec.ids import DataFileId, SnapshotId, TableId
 from airflow_provider_ducklake.spec.partitioning import PartitionSpec
 from airflow_provider_ducklake.spec.snapshots import TableSnapshot
+from airflow_provider_ducklake.transaction.changes import AppendFiles, NewTableRef
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.writing.write import WriteResult
     from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.spec.names.identifiers import FoldedName, QualifiedName
-    from airflow_provider_ducklake.transaction.changes import Change, NewTableRef
+    from airflow_provider_ducklake.transaction.changes import Change
+
 
 Target: TypeAlias = TableSnapshot | NewTable
 _NO_TABLE_YET, _NO_FILE_YET = TableId(-1), DataFileId(-1)
@@ -75,7 +78,7 @@ def plan_stages(
         elif name in creators:
             yield one.base, _append_to_new(*creators[name], one)
         else:
-            ref = _new_ref(len(creators))
+            ref = NewTableRef(len(creators))
             creators[name] = one, ref
             yield one.base, create_and_append(one.target, one.result, ref)
 
@@ -86,12 +89,6 @@ def _refuse_twice(staged: Collection[StagedWrite]) -> None:
         if one.job_id in seen:
             raise InvalidInputError(f"The staged write in {one.directory} is given twice; give it once.")
         seen.add(one.job_id)
-
-
-def _new_ref(number: int) -> NewTableRef:
-    from airflow_provider_ducklake.transaction.changes import NewTableRef  # noqa: PLC0415 - no DAG file needs it
-
-    return NewTableRef(number)
 
 
 def _append_to_new(creator: StagedWrite, ref: NewTableRef, one: StagedWrite) -> tuple[Change, ...]:
@@ -105,8 +102,6 @@ def _append_to_new(creator: StagedWrite, ref: NewTableRef, one: StagedWrite) -> 
     if not result.data_files:
         return ()
     files = placed_below(creator.target.root, result)
-    from airflow_provider_ducklake.transaction.changes import AppendFiles  # noqa: PLC0415 - no DAG file needs it
-
     return (AppendFiles(ref, creator.target.name, made.schema, files),)
 
 
@@ -172,3 +167,22 @@ def _live(file: DataFile, table: TableSnapshot) -> LiveDataFile:
         column_stats=file.column_stats,
         partition_values=file.partition_values,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class StagedBatch:
+    """What a job wrote of one batch, in a directory of the table named by ``job_id``.
+
+    ``query_id`` is the query's in its checkpoint. Spark numbers the batches from 0, and runs one again, with
+    the same rows, until it has noted that it is done.
+    """
+
+    query_id: str
+    batch_id: int
+    job_id: str
+    result: WriteResult
+
+    @property
+    def key(self) -> CommitKey:
+        """The key of the batch's commit, the same one whichever task makes it."""
+        return CommitKey(("stream", self.query_id, self.batch_id))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import TransactionConflictError
 from airflow_provider_ducklake.spec.names.paths import directory_name, relative_to
 from airflow_provider_ducklake.spec.partitioning import hive_directory
+from airflow_provider_ducklake.transaction.changes import AppendFiles, CreateTable, NewTableRef
+from airflow_provider_ducklake.transaction.definition import Definition, definition_changes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
     from airflow_provider_ducklake.spec.sorting import SortField
-    from airflow_provider_ducklake.transaction.changes import Change, NewTableRef
+    from airflow_provider_ducklake.transaction.changes import Change
 
 # Ours where nobody set the option: smaller files for less work than the format's snappy and V1.
 DEFAULT_COMPRESSION = "zstd"
@@ -65,22 +66,6 @@ class ParquetSettings:
             hive_file_pattern=options.flag("hive_file_pattern"),
             gathers_rows=options.is_set("per_thread_output") and not options.flag("per_thread_output"),
         )
-
-
-class InsertMode(StrEnum):
-    """What becomes of the rows that a table has when others are inserted."""
-
-    APPEND = "append"
-    OVERWRITE = "overwrite"
-    OVERWRITE_PARTITIONS = "overwrite_partitions"
-
-
-class SchemaEvolution(StrEnum):
-    """What may become of a table's columns when rows with others come in."""
-
-    STRICT = "strict"
-    ADD_COLUMNS = "add_columns"
-    ADD_AND_WIDEN = "add_and_widen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,19 +202,16 @@ def create_and_append(
     table: NewTable, result: WriteResult, ref: NewTableRef | None = None
 ) -> tuple[Change, ...]:
     """Return the changes that make a table appear together with its rows, if there are any."""
-    from airflow_provider_ducklake.transaction import changes as kinds  # noqa: PLC0415 - no DAG file needs it
-    from airflow_provider_ducklake.transaction.definition import Definition, definition_changes  # noqa: PLC0415
-
-    ref = ref or kinds.NewTableRef(0)
+    ref = ref or NewTableRef(0)
     directory = directory_name(table.name.name, table.uuid)
     inlines = table.options.integer("data_inlining_row_limit") > 0
     definition = Definition(table.name, result.schema, inlines, partition_by=result.partition_fields)
     changes: list[Change] = [
-        kinds.CreateTable(ref, table.schema_id, table.name, table.uuid, directory, result.schema),
+        CreateTable(ref, table.schema_id, table.name, table.uuid, directory, result.schema),
         *definition_changes(ref, None, definition),
     ]
     if result.data_files:
-        changes.append(kinds.AppendFiles(ref, table.name, result.schema, placed_below(table.root, result)))
+        changes.append(AppendFiles(ref, table.name, result.schema, placed_below(table.root, result)))
     return tuple(changes)
 
 
@@ -244,8 +226,6 @@ def append_to_existing(
         TransactionConflictError: the table's columns or partitioning are not those the files were written
             with.
     """
-    from airflow_provider_ducklake.transaction.changes import AppendFiles  # noqa: PLC0415 - no DAG file needs it
-
     spec = table.partition_spec
     fields = spec.fields if spec is not None else ()
     if not same_columns(table.schema, result.schema) or fields != result.partition_fields:

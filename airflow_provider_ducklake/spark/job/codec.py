@@ -16,23 +16,10 @@ from enum import Enum
 from functools import cache
 from operator import attrgetter, methodcaller
 from types import NoneType, UnionType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    NewType,
-    TypeAlias,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-    overload,
-)
+from typing import Any, NewType, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
 from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError
-
-if TYPE_CHECKING:
-    from types import ModuleType
+from airflow_provider_ducklake.spark.job import forms
 
 FORMAT_VERSION = 2  # of what may outlive a release: results, staged writes, records of batches and bins
 _BITS = 63
@@ -176,12 +163,12 @@ def coder(type_: Any) -> Coder:  # noqa: ANN401
     """Return how values of the type are written and read."""
     if type_ in _PLAIN:
         return Coder(_same, _PLAIN[type_], None if type_ is object else type_)
-    if type_ in _forms().WRITTEN_AS:
-        return _other_form(*_forms().WRITTEN_AS[type_])
+    if type_ in forms.WRITTEN_AS:
+        return _other_form(*forms.WRITTEN_AS[type_])
     if isinstance(type_, NewType):
         return coder(type_.__supertype__)
     if is_dataclass(type_):
-        return _row_of_class(type_) if type_ in _forms().AS_LIST else _object(type_)
+        return _row_of_class(type_) if type_ in forms.AS_LIST else _object(type_)
     if isinstance(type_, type) and issubclass(type_, Enum):
         return _other_form(str, attrgetter("value"), type_)
     return _of_generic(get_origin(type_), get_args(type_))
@@ -203,16 +190,9 @@ def _of_generic(origin: Any, of: tuple[Any, ...]) -> Coder:  # noqa: ANN401
     raise TypeError(f"{origin} of {of} has no form in JSON")
 
 
-def _forms() -> ModuleType:
-    from airflow_provider_ducklake.spark.job import forms  # noqa: PLC0415 - no DAG file needs all the types
-
-    return forms
-
-
 @cache
 def _members(class_: Any) -> dict[str, Coder]:  # noqa: ANN401
     """Return the fields of a dataclass that are written, with their coders."""
-    forms = _forms()
     hints = get_type_hints(class_, {**forms.NAMES, **vars(sys.modules[class_.__module__])})
     names = [one.name for one in fields(class_) if (class_, one.name) not in forms.LEFT_OUT]
     found = {name: coder(hints[name]) for name in names}
@@ -221,7 +201,7 @@ def _members(class_: Any) -> dict[str, Coder]:  # noqa: ANN401
 
 def _object(class_: Any, tag: str | None = None) -> Coder:  # noqa: ANN401
     """Return the coder of an object with the fields as keys, and ``shared`` where the class has such."""
-    shares, make = class_ in _forms().SHARES, _forms().MADE_BY.get(class_, class_)
+    shares, make = class_ in forms.SHARES, forms.MADE_BY.get(class_, class_)
     own = {key for key, is_there in (("kind", tag is not None), ("shared", shares)) if is_there}
 
     def encode(value: Any, shared: Shared | None) -> Json:  # noqa: ANN401
@@ -399,7 +379,7 @@ def _optional(one: Coder) -> Coder:
 
 
 def _tagged(classes: list[type]) -> Coder:
-    tags = {one: _forms().TAGS.get(one, one.__name__) for one in classes}
+    tags = {one: forms.TAGS.get(one, one.__name__) for one in classes}
     coders = {tag: _object(one, tag) for one, tag in tags.items()}
 
     def decode(item: Any, shared: Shared | None) -> Any:  # noqa: ANN401

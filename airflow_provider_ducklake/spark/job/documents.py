@@ -1,4 +1,4 @@
-"""Check the documents of a job, which are stored where others can write, too.
+"""The documents of a job: written, read, and what they may say, as they lie where others may write, too.
 
 Whoever can write below the data path can change the rows of the lake, and no more than that: documents name
 files of their own job alone, tables that the catalog has noted for it, and columns without code of their own.
@@ -9,25 +9,29 @@ from __future__ import annotations
 import hashlib
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError, UntrustedValueError
-from airflow_provider_ducklake.spark.job.codec import DocumentError
+from airflow_provider_ducklake.spark.job.codec import DocumentError, Json, decode, dumps, encode, loads
 from airflow_provider_ducklake.spec.names.identifiers import check_name
 from airflow_provider_ducklake.spec.names.paths import is_of_job
 from airflow_provider_ducklake.spec.schema import Default
 from airflow_provider_ducklake.spec.types.ducklake_types import catalog_name
 from airflow_provider_ducklake.spec.types.scalars import BYTES
 from airflow_provider_ducklake.spec.types.values import order_key, parse_physical
+from airflow_provider_ducklake.storage.files.filesystem import exists, file_sizes, read_bytes, write_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.planning.writing.write import WriteResult
+    from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.stats import ColumnStats
     from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
 
+StorageOptions: TypeAlias = "Mapping[str, Any] | None"
+_T = TypeVar("_T")
 _NAMES = re.compile(r"(?:part|deletes)-[0-9]{5,9}\.json")
 
 
@@ -56,6 +60,42 @@ _OF_OTHER_DOCUMENTS = (
     *(ArithmeticError, AssertionError, RecursionError),
 )
 _LONGEST_PROBLEM = 300
+
+
+def write_document(uri: str, value: object, storage_options: StorageOptions = None) -> None:
+    """Write a value, which is none of a union, as a document."""
+    write_json(uri, encode(value, type(value)), storage_options)
+
+
+def write_json(uri: str, document: Json, storage_options: StorageOptions = None) -> None:
+    """Write a document (mode 0600 locally)."""
+    write_bytes(uri, dumps(document), storage_options, private=True)
+
+
+def read_document(uri: str, type_: type[_T], storage_options: StorageOptions = None) -> _T:
+    """Return the value that a document says.
+
+    Raises:
+        SparkJobError: a job of this release writes no such document.
+    """
+    with reading(uri):
+        return decode(loads(read_bytes(uri, storage_options), uri), type_)
+
+
+def read_json(uri: str, job_id: str, storage_options: StorageOptions = None) -> Json | None:
+    """Return a document of that job, None if there is no such file.
+
+    Raises:
+        SparkJobError: it is another job's, or none of this release.
+    """
+    if not exists(uri, storage_options):
+        return None
+    document = loads(read_bytes(uri, storage_options), uri)
+    if document.get("job_id") != job_id:
+        raise SparkJobError(
+            f"{uri} belongs to job {document.get('job_id')}, not to {job_id}. Nothing was committed."
+        )
+    return document
 
 
 def checked_names(names: Iterable[object], document: str) -> list[str]:
@@ -99,6 +139,24 @@ def check_own_files(paths: Iterable[object], directory: str, document: str) -> N
     for path in paths:
         if not isinstance(path, str) or not is_of_job(path, directory):
             raise UntrustedValueError(document, str(path), f"is not a file of the job that owns {directory}")
+
+
+def incomplete_file(
+    data_files: Sequence[DataFile], storage_options: StorageOptions = None, directory: str | None = None
+) -> str | None:
+    """Return the first of the files that is missing or of another length; None: they are complete.
+
+    Those below ``directory`` are found by one listing, others by one for each folder.
+    """
+    folders = {file.path.rpartition("/")[0] + "/" for file in data_files}
+    if directory is not None:
+        folders = {directory if folder.startswith(directory) else folder for folder in folders}
+    sizes = {
+        folder + name: size
+        for folder in folders
+        for name, size in file_sizes(folder, storage_options).items()
+    }
+    return next((one.path for one in data_files if sizes.get(one.path) != one.file_size_bytes), None)
 
 
 def check_defaults(schema: TableSchema, before: TableSchema | None, document: str) -> None:

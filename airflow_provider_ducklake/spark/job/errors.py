@@ -14,11 +14,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException
 
 from airflow_provider_ducklake import errors
-from airflow_provider_ducklake.errors import (
-    DuckLakeError,
-    InvalidInputError,
-    SparkJobError,
-)
+from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError
 from airflow_provider_ducklake.spark.output.causes import OF_EXCEPTIONS, told_by
 
 _LONGEST = 2_000

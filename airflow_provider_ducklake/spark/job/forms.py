@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
-from airflow_provider_ducklake.planning.reading import change_feed, predicates, scan
+from airflow_provider_ducklake.planning.reading import predicates, scan
 from airflow_provider_ducklake.planning.upkeep import compaction
 from airflow_provider_ducklake.planning.writing import row_changes, write
 from airflow_provider_ducklake.spark.job import request, results
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _MODULES: tuple[ModuleType, ...] = (
-    *(change_feed, predicates, scan, compaction, row_changes, write, request, results),
+    *(predicates, scan, compaction, row_changes, write, request, results),
     *(files, ids, options, partitioning, schema, snapshots, sorting, stats, identifiers, changes),
 )
 # what annotations name; many modules import it for type checkers only
@@ -57,7 +57,7 @@ TAGS = {
 # a job gives its files no mapping, and a plan names its files itself
 LEFT_OUT = {(files.DataFile, "mapping"), (snapshots.TableSnapshot, "files")}
 SHARED = {(files.LiveDataFile, "mapping"), (compaction.Bin, "schema")}
-SHARES = {scan.ScanPlan, change_feed.ChangeFeedPlan, compaction.Compaction}
+SHARES = {scan.ScanPlan, scan.ChangeFeedPlan, compaction.Compaction}
 
 
 def _column(**fields: Any) -> schema.Column:  # noqa: ANN401

@@ -3,14 +3,13 @@
 The operator writes ``request.json``. The job writes ``part-00000.json``, … (each after the files it names),
 where rows were deleted ``deletes-00000.json``, … too, and at last ``_DONE``, or else ``_ERROR.json``. Where
 the commit is left to another task, the operator adds ``stage.json`` and keeps it all until then. Storage
-options are fsspec's. Importing this loads neither pyspark nor pyarrow.
+options are fsspec's.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_ducklake.errors import (
     DuckLakeError,
@@ -22,18 +21,22 @@ from airflow_provider_ducklake.errors import (
 from airflow_provider_ducklake.planning.writing.job_target import JobTarget, digest
 from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
 from airflow_provider_ducklake.planning.writing.write import NewTable, WriteResult
-from airflow_provider_ducklake.spark.job.codec import Json, decode, dumps, encode, loads
+from airflow_provider_ducklake.spark.job.codec import DocumentError, Json, decode, dumps, encode, loads
 from airflow_provider_ducklake.spark.job.documents import (
+    StorageOptions,
     check_defaults,
     check_once,
     check_own_files,
     check_result,
     checked_names,
     digest_of_bytes,
+    incomplete_file,
     is_document,
+    read_json,
     reading,
+    write_document,
+    write_json,
 )
-from airflow_provider_ducklake.spark.job.error_json import decode_error, encode_error
 from airflow_provider_ducklake.spark.job.request import JobRequest, OverwriteSource, RowChangeSource
 from airflow_provider_ducklake.spark.job.results import (
     DeletesPart,
@@ -43,21 +46,32 @@ from airflow_provider_ducklake.spark.job.results import (
     Stage,
     StagedTarget,
     Written,
+    decode_error,
+    encode_error,
     staged_target,
     summary,
 )
 from airflow_provider_ducklake.spec.names.paths import job_directory
+from airflow_provider_ducklake.storage.files.filesystem import (
+    delete_by_name,
+    delete_file,
+    delete_tree,
+    exists,
+    file_sizes,
+    read_bytes,
+    write_bytes,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from airflow_provider_ducklake.planning.writing.staged import StagedWrite, Target
-    from airflow_provider_ducklake.spec.files import DataFile
 
 REQUEST, DONE, ERROR, STAGE = "request.json", "_DONE", "_ERROR.json", "stage.json"
 _STAGE_URI = re.compile(r".*/ducklake-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/stage\.json", re.DOTALL)
 FILES_PER_PART = 1_000
 _T = TypeVar("_T")
 _REQUEST_VERSION = 3  # of requests, which are read by the release that writes them
-StorageOptions: TypeAlias = Mapping[str, Any] | None
 
 
 def request_uri(directory: str) -> str:
@@ -67,8 +81,6 @@ def request_uri(directory: str) -> str:
 
 def write_request(request: JobRequest, storage_options: StorageOptions = None) -> str:
     """Write the request (mode 0600 locally) and return its URI."""
-    from airflow_provider_ducklake.storage.files.filesystem import write_bytes  # noqa: PLC0415 - loads pyarrow
-
     uri = request_uri(request.directory)
     write_bytes(uri, _bytes_of(request), storage_options, private=True)
     return uri
@@ -92,8 +104,6 @@ def read_request(
         SparkJobError: it is unreadable, or does not lie in the directory it names.
         UntrustedValueError: it is not the one with the digest.
     """
-    from airflow_provider_ducklake.storage.files.filesystem import read_bytes  # noqa: PLC0415 - loads pyarrow
-
     content = read_bytes(uri, storage_options)
     if expected_digest is not None and digest_of_bytes(content) != expected_digest:
         raise UntrustedValueError(
@@ -119,7 +129,7 @@ def write_results(
     There is a result for each of the request's plans.
     """
     done = Done(request.job_id, _write_parts(request, results, storage_options))
-    _write(request.directory + DONE, done, storage_options)
+    write_document(request.directory + DONE, done, storage_options)
 
 
 def write_row_changes(
@@ -131,10 +141,10 @@ def write_row_changes(
         names.append(f"deletes-{number:05d}.json")
         deletes = changes.deletes[start : start + FILES_PER_PART]
         part = DeletesPart(request.job_id, deletes, () if number else changes.inlined)
-        _write(request.directory + names[-1], part, storage_options)
+        write_document(request.directory + names[-1], part, storage_options)
     written = _write_parts(request, (changes.updated, changes.inserted), storage_options)
     done = RowChangesDone(request.job_id, written, tuple(names))
-    _write(request.directory + DONE, done, storage_options)
+    write_document(request.directory + DONE, done, storage_options)
 
 
 def _write_parts(
@@ -143,17 +153,13 @@ def _write_parts(
     count, written = 0, []
     for result in results:
         names: list[str] = []
-        for part in _parts(result.data_files):
+        for start in range(0, len(result.data_files), FILES_PER_PART):
             names.append(f"part-{count:05d}.json")
             count += 1
-            _write(request.directory + names[-1], Part(request.job_id, part), storage_options)
+            part = Part(request.job_id, result.data_files[start : start + FILES_PER_PART])
+            write_document(request.directory + names[-1], part, storage_options)
         written.append(Written(**summary(result), parts=tuple(names)))
     return tuple(written)
-
-
-def _parts(data_files: tuple[DataFile, ...]) -> Iterator[tuple[DataFile, ...]]:
-    for start in range(0, len(data_files), FILES_PER_PART):
-        yield data_files[start : start + FILES_PER_PART]
 
 
 def write_error(request: JobRequest, error: DuckLakeError, storage_options: StorageOptions = None) -> None:
@@ -161,12 +167,10 @@ def write_error(request: JobRequest, error: DuckLakeError, storage_options: Stor
 
     Nothing is written where the request is gone: the operator has given up and removed the directory.
     """
-    from airflow_provider_ducklake.storage.files.filesystem import exists  # noqa: PLC0415 - loads pyarrow
-
     if not exists(request_uri(request.directory), storage_options):
         return
     document = {"job_id": request.job_id, **encode_error(error)}
-    _write_json(request.directory + ERROR, document, storage_options)
+    write_json(request.directory + ERROR, document, storage_options)
 
 
 def read_results(request: JobRequest, storage_options: StorageOptions = None) -> tuple[WriteResult, ...]:
@@ -176,48 +180,26 @@ def read_results(request: JobRequest, storage_options: StorageOptions = None) ->
         DuckLakeError: the job's own error, of the class it had there.
         SparkJobError: no complete result, or that of another job.
     """
-    results = _read_results(request.directory, request.job_id, storage_options)
-    if results is None:
-        raise read_error(request, storage_options) or SparkJobError(
-            f"Job {request.job_id} ended without a result: {request.directory}{DONE} does not exist. "
-            "Nothing was committed; look for the cause in the Spark log above."
-        )
-    if len(results) != len(request.plans):
-        raise SparkJobError(
-            f"Job {request.job_id} left {len(results)} results for {len(request.plans)} queries. Nothing "
-            "was committed."
-        )
-    done = request.directory + DONE
-    for plan, result in zip(request.plans, results, strict=True):
-        check_own_files(_paths(result), job_directory(plan.root, request.writer_id), done)
-        check_defaults(result.schema, plan.schema, done)
-    check_once(_paths(*results), done)
-    return results
+    return _results_of(request, _done_of(request, storage_options), storage_options)
 
 
 def read_outcome(
     request: JobRequest, storage_options: StorageOptions = None
 ) -> tuple[WriteResult, ...] | RowChanges:
-    """Return what the job did: all that changes rows, where its request asks for that.
-
-    Raises:
-        DuckLakeError: as ``read_results``.
-    """
+    """Return what the job did, its row changes if it makes any, with the errors of ``read_results``."""
     if isinstance(request.source, RowChangeSource | OverwriteSource):
         return read_row_changes(request, storage_options)
     return read_results(request, storage_options)
 
 
 def read_row_changes(request: JobRequest, storage_options: StorageOptions = None) -> RowChanges:
-    """Return all that a job did that changes rows.
-
-    Raises:
-        DuckLakeError: as ``read_results``.
-    """
-    updated, inserted = read_results(request, storage_options)
+    """Return all that a job did that changes rows, with the errors of ``read_results``."""
+    done = _done_of(request, storage_options)
+    updated, inserted = _results_of(request, done, storage_options)
     uri, job_id = request.directory + DONE, request.job_id
     with reading(uri):
-        done = decode(_read_named(uri, job_id, storage_options), RowChangesDone)
+        if not isinstance(done, RowChangesDone):
+            raise DocumentError("deletes is missing")
         names = checked_names(done.deletes, uri)
     parts = [_read_part(request.directory + name, job_id, DeletesPart, storage_options) for name in names]
     deletes = tuple(one for part in parts for one in part.deletes)
@@ -228,17 +210,44 @@ def read_row_changes(request: JobRequest, storage_options: StorageOptions = None
     return RowChanges(deletes, inlined, updated, inserted)
 
 
-def _read_results(
-    directory: str, job_id: str, storage_options: StorageOptions
-) -> tuple[WriteResult, ...] | None:
+def _done_of(request: JobRequest, storage_options: StorageOptions) -> Done:
+    done = _read_done(request.directory, request.job_id, storage_options)
+    if done is None:
+        raise read_error(request, storage_options) or SparkJobError(
+            f"Job {request.job_id} ended without a result: {request.directory}{DONE} does not exist. "
+            "Nothing was committed; look for the cause in the Spark log above."
+        )
+    return done
+
+
+def _read_done(directory: str, job_id: str, storage_options: StorageOptions) -> Done | None:
     """Return what the job said when it was done; None where it was not."""
     uri = directory + DONE
-    document = _read(uri, job_id, storage_options)
+    document = read_json(uri, job_id, storage_options)
     if document is None:
         return None
     with reading(uri):
-        done = decode(document, RowChangesDone if "deletes" in document else Done)
-        return tuple(_result(one, directory, job_id, storage_options) for one in done.results)
+        return decode(document, RowChangesDone if "deletes" in document else Done)
+
+
+def _results_of(request: JobRequest, done: Done, storage_options: StorageOptions) -> tuple[WriteResult, ...]:
+    results = _read_results(done, request.directory, storage_options)
+    if len(results) != len(request.plans):
+        raise SparkJobError(
+            f"Job {request.job_id} left {len(results)} results for {len(request.plans)} queries. Nothing "
+            "was committed."
+        )
+    uri = request.directory + DONE
+    for plan, result in zip(request.plans, results, strict=True):
+        check_own_files(_paths(result), job_directory(plan.root, request.writer_id), uri)
+        check_defaults(result.schema, plan.schema, uri)
+    check_once(_paths(*results), uri)
+    return results
+
+
+def _read_results(done: Done, directory: str, storage_options: StorageOptions) -> tuple[WriteResult, ...]:
+    with reading(directory + DONE):
+        return tuple(_result(one, directory, done.job_id, storage_options) for one in done.results)
 
 
 def _result(done: Written, directory: str, job_id: str, storage_options: StorageOptions) -> WriteResult:
@@ -262,7 +271,7 @@ def _paths(*results: WriteResult) -> Iterator[str]:
 
 def read_error(request: JobRequest, storage_options: StorageOptions = None) -> DuckLakeError | None:
     """Return the error that the job left, or None: what to raise when spark-submit failed."""
-    document = _read(request.directory + ERROR, request.job_id, storage_options)
+    document = read_json(request.directory + ERROR, request.job_id, storage_options)
     if document is None:
         return None
     with reading(request.directory + ERROR):
@@ -275,26 +284,17 @@ def delete_job_files(request: JobRequest, storage_options: StorageOptions = None
 
 
 def _delete_job_files(directory: str, job_id: str, storage_options: StorageOptions) -> None:
-    from airflow_provider_ducklake.storage.files.filesystem import delete_file  # noqa: PLC0415 - loads pyarrow
-
     try:
         names = _names(directory, job_id, storage_options)
-    except (SparkJobError, UntrustedValueError):
-        names = _documents(directory, storage_options)
+    except (SparkJobError, UntrustedValueError):  # the document that would tell is damaged: by their names
+        names = [name for name in file_sizes(directory, storage_options) if is_document(name)]
     for name in [REQUEST, ERROR, *names, DONE]:
         delete_file(directory + name, storage_options)
 
 
-def _documents(directory: str, storage_options: StorageOptions) -> list[str]:
-    """Return what is a job's document by its name, where the one that would tell is damaged."""
-    from airflow_provider_ducklake.storage.files.filesystem import file_sizes  # noqa: PLC0415 - loads pyarrow
-
-    return [name for name in file_sizes(directory, storage_options) if is_document(name)]
-
-
 def _names(directory: str, job_id: str, storage_options: StorageOptions) -> list[str]:
     """Return the names of the documents that belong to a job's result, as far as it is there."""
-    done = _read(directory + DONE, job_id, storage_options)
+    done = read_json(directory + DONE, job_id, storage_options)
     if done is None:
         return []
     with reading(directory + DONE):
@@ -309,19 +309,17 @@ def delete_job_directories(
 
     Folders of partitions are listed for its files, if it ``has_files``.
     """
-    from airflow_provider_ducklake.storage.files import filesystem  # noqa: PLC0415 - loads pyarrow
-
     for directory in request.directories:
-        filesystem.delete_tree(directory, storage_options)
+        delete_tree(directory, storage_options)
     partitioned = [plan for plan in request.plans if plan.partition_fields or plan.partition_by]
     for root, prefix in {(plan.root, plan.prefix) for plan in partitioned if has_files}:
-        filesystem.delete_by_name(root, prefix, storage_options)
+        delete_by_name(root, prefix, storage_options)
 
 
 def write_stage(staged: StagedWrite, storage_options: StorageOptions = None) -> str:
     """Write down what a job's result is for, and return where: the write waits for its commit."""
     uri = stage_uri(staged.directory)
-    _write(uri, Stage.of(staged), storage_options)
+    write_document(uri, Stage.of(staged), storage_options)
     return uri
 
 
@@ -345,13 +343,6 @@ def job_of_stage(uri: str) -> str:
     return match[1]
 
 
-def has_stage(uri: str, storage_options: StorageOptions = None) -> bool:
-    """Whether a staged write lies there."""
-    from airflow_provider_ducklake.storage.files.filesystem import exists  # noqa: PLC0415 - loads pyarrow
-
-    return exists(uri, storage_options)
-
-
 def target_of_stage(target: Target) -> JobTarget:
     """Return what a write is staged for: all that its document says of the table."""
     table_id = None if isinstance(target, NewTable) else target.table_id
@@ -369,52 +360,26 @@ def read_stage(uri: str, storage_options: StorageOptions = None) -> StagedWrite:
         UntrustedValueError: it names what no job writes.
     """
     directory, job_id = uri.removesuffix(STAGE), job_of_stage(uri)
-    document = _read(uri, job_id, storage_options)
-    results = _read_results(directory, job_id, storage_options)
-    if document is None or results is None:
+    document = read_json(uri, job_id, storage_options)
+    done = _read_done(directory, job_id, storage_options)
+    if document is None or done is None:
         raise _incomplete(uri, uri if document is None else directory + DONE)
+    results = _read_results(done, directory, storage_options)
     with reading(uri):
         (result,) = results
         staged = decode(document, Stage).staged(result)
-        _check_place(uri, staged)
+        target = staged.target
+        if staged.directory != directory or job_directory(target.root, staged.job_id) != directory:
+            problem = f"is not what job {staged.job_id} was registered for"
+            raise UntrustedValueError(uri, f"{target.name} in {target.root}", problem)
+        if isinstance(target, NewTable):
+            check_defaults(result.schema, None, directory + DONE)
     check_own_files(_paths(result), directory, directory + DONE)
     check_once(_paths(result), directory + DONE)
     missing = incomplete_file(staged.result.data_files, storage_options, directory)
     if missing is not None:
         raise _incomplete(uri, missing)
     return staged
-
-
-def _check_place(uri: str, staged: StagedWrite) -> None:
-    target, directory = staged.target, uri.removesuffix(STAGE)
-    if staged.directory != directory or job_directory(target.root, staged.job_id) != directory:
-        raise UntrustedValueError(
-            uri,
-            f"{target.name} in {target.root}",
-            f"is not the table that job {staged.job_id} was registered for",
-        )
-    if isinstance(target, NewTable):
-        check_defaults(staged.result.schema, None, directory + DONE)
-
-
-def incomplete_file(
-    data_files: Sequence[DataFile], storage_options: StorageOptions = None, directory: str | None = None
-) -> str | None:
-    """Return the first of the files that is missing or of another length; None: they are complete.
-
-    Those below ``directory`` are found by one listing, others by one for each folder.
-    """
-    from airflow_provider_ducklake.storage.files.filesystem import file_sizes  # noqa: PLC0415 - loads pyarrow
-
-    folders = {file.path.rpartition("/")[0] + "/" for file in data_files}
-    if directory is not None:
-        folders = {directory if folder.startswith(directory) else folder for folder in folders}
-    sizes = {
-        folder + name: size
-        for folder in folders
-        for name, size in file_sizes(folder, storage_options).items()
-    }
-    return next((one.path for one in data_files if sizes.get(one.path) != one.file_size_bytes), None)
 
 
 def _incomplete(uri: str, path: str) -> StorageError:
@@ -426,8 +391,6 @@ def _incomplete(uri: str, path: str) -> StorageError:
 
 def delete_stage_files(uri: str, storage_options: StorageOptions = None) -> None:
     """Delete the JSON files of a staged write and leave its data files: the clean-up after its commit."""
-    from airflow_provider_ducklake.storage.files.filesystem import delete_file  # noqa: PLC0415 - loads pyarrow
-
     _delete_job_files(uri.removesuffix(STAGE), job_of_stage(uri), storage_options)
     delete_file(uri, storage_options)  # at last: while it is there, the clean-up can be done again
 
@@ -440,31 +403,25 @@ def delete_stage(uri: str, storage_options: StorageOptions = None) -> None:
             deleted all the same.
         StorageError: a file cannot be read or deleted.
     """
-    from airflow_provider_ducklake.storage.files import filesystem  # noqa: PLC0415 - loads pyarrow
-
     job_id, directory = job_of_stage(uri), uri.removesuffix(STAGE)
     try:
         paths = _paths_left(directory, job_id, storage_options)
     except (SparkJobError, UntrustedValueError):
         root, _, own = directory.removesuffix("/").rpartition("/")
-        filesystem.delete_by_name(f"{root}/", f"{own}-", storage_options)  # in folders of partitions
-        filesystem.delete_tree(directory, storage_options)
+        delete_by_name(f"{root}/", f"{own}-", storage_options)  # in folders of partitions
+        delete_tree(directory, storage_options)
         raise
     for path in paths:
         if not path.startswith(directory):  # in the folder of its partition
-            filesystem.delete_file(path, storage_options)
-    filesystem.delete_tree(directory, storage_options)
+            delete_file(path, storage_options)
+    delete_tree(directory, storage_options)
 
 
 def _paths_left(directory: str, job_id: str, storage_options: StorageOptions) -> list[str]:
-    """Return the paths of a job's data files, as far as its result is still there.
-
-    Raises:
-        UntrustedValueError: the job cannot have written one.
-    """
+    """Return the paths of a job's data files, as far as its result is still there."""
     found: list[str] = []
     for name in _names(directory, job_id, storage_options):
-        part = _read(directory + name, job_id, storage_options)
+        part = read_json(directory + name, job_id, storage_options)
         with reading(directory + name):
             paths = [item["path"] for item in (part or {}).get("data_files", [])]
         check_own_files(paths, directory, directory + name)
@@ -472,32 +429,8 @@ def _paths_left(directory: str, job_id: str, storage_options: StorageOptions) ->
     return found
 
 
-def _write(path: str, document: object, storage_options: StorageOptions) -> None:
-    _write_json(path, encode(document, type(document)), storage_options)
-
-
-def _write_json(path: str, document: Json, storage_options: StorageOptions) -> None:
-    from airflow_provider_ducklake.storage.files.filesystem import write_bytes  # noqa: PLC0415 - loads pyarrow
-
-    write_bytes(path, dumps(document), storage_options, private=True)
-
-
-def _read(path: str, job_id: str, storage_options: StorageOptions) -> Json | None:
-    """Return a document of that job, None if there is no such file."""
-    from airflow_provider_ducklake.storage.files.filesystem import exists, read_bytes  # noqa: PLC0415 - loads pyarrow
-
-    if not exists(path, storage_options):
-        return None
-    document = loads(read_bytes(path, storage_options), path)
-    if document.get("job_id") != job_id:
-        raise SparkJobError(
-            f"{path} belongs to job {document.get('job_id')}, not to {job_id}. Nothing was committed."
-        )
-    return document
-
-
 def _read_named(path: str, job_id: str, storage_options: StorageOptions) -> Json:
-    document = _read(path, job_id, storage_options)
+    document = read_json(path, job_id, storage_options)
     if document is None:
         raise SparkJobError(
             f"{path} is missing, although {DONE} names it. Job {job_id} was not committed; run its task "

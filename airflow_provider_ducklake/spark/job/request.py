@@ -18,8 +18,7 @@ from airflow_provider_ducklake.spec.names.paths import job_directory as job_dire
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from airflow_provider_ducklake.planning.reading.change_feed import ChangeFeedPlan
-    from airflow_provider_ducklake.planning.reading.scan import ScanPlan
+    from airflow_provider_ducklake.planning.reading.scan import ChangeFeedPlan, ScanPlan
     from airflow_provider_ducklake.planning.upkeep.compaction import Compaction
     from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
     from airflow_provider_ducklake.planning.writing.write import WritePlan

@@ -1,7 +1,10 @@
 """The result documents of a job, which later releases read, too.
 
 The files of a result lie in parts. A staged write has its table as far as a commit needs it: the columns and
-partition keys are those of the result; sort keys and the options of an existing table are left out.
+partition keys are those of the result; sort keys and the options of an existing table are left out. A job
+that failed leaves its error instead: the class and what that is made of, short and of plain kinds. Whatever
+such a document says, as others may write where it lies, what is read is an error of ours with a text of
+bounded length.
 """
 
 from __future__ import annotations
@@ -9,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from airflow_provider_ducklake import errors
+from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError
 from airflow_provider_ducklake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.planning.writing.write import NewTable, WriteResult
 from airflow_provider_ducklake.spec.partitioning import PartitionSpec
@@ -153,3 +158,67 @@ def _table(target: ExistingTable, result: WriteResult) -> TableSnapshot:
         root=target.root,
         partition_spec=None if spec_id is None else PartitionSpec(result.partition_fields, spec_id),
     )
+
+
+Json: TypeAlias = dict[str, Any]
+
+LONGEST = 10_000  # characters of a text
+MOST = 200  # entries of a list, and one that counts the others
+_MOST_ARGUMENTS = 8
+_OF_COMMITS = (errors.CommitError, errors.CommitStateUnknownError)  # a job commits nothing
+
+
+def encode_error(error: DuckLakeError) -> Json:
+    """Return an error of ours as its class name and constructor arguments, none longer than is read again."""
+    return {"error": type(error).__name__, "args": [_encoded(one) for one in error.args]}
+
+
+def _encoded(argument: object) -> object:
+    if not isinstance(argument, (list, tuple)):
+        return _plain(argument)
+    left = len(argument) - MOST
+    return [_plain(one) for one in argument[:MOST]] + ([f"and {left} more"] if left > 0 else [])
+
+
+def _plain(value: object) -> object:
+    if value is None or isinstance(value, (int, float, bool)):
+        return value
+    text = str(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]} …"
+
+
+def decode_error(item: Json) -> DuckLakeError:
+    """Return the same exception again; a class unknown here, or of a commit, becomes ``SparkJobError``.
+
+    Raises:
+        TypeError, ValueError, LookupError, ArithmeticError: ``encode_error`` makes no such document.
+    """
+    name, arguments = _decoded_entry(item["error"]), [_decoded(one) for one in item["args"]]
+    if len(arguments) > _MOST_ARGUMENTS:
+        raise ValueError(f"{len(arguments)} arguments")
+    class_ = getattr(errors, str(name), None)
+    if not (isinstance(class_, type) and issubclass(class_, DuckLakeError)) or issubclass(
+        class_, _OF_COMMITS
+    ):
+        return SparkJobError(f"{name}: {', '.join(map(str, arguments))}")
+    error = class_(*arguments)
+    str(error)  # whose arguments are of other kinds than its text takes fails here, not where it is shown
+    return error
+
+
+def _decoded(argument: object) -> object:
+    if not isinstance(argument, list):
+        return _decoded_entry(argument)
+    if len(argument) > MOST + 1:
+        raise ValueError(f"a list of {len(argument)} entries")
+    return tuple(_decoded_entry(one) for one in argument)
+
+
+def _decoded_entry(value: object) -> object:
+    if isinstance(value, str):
+        if len(value) > LONGEST:
+            raise ValueError(f"a text of {len(value)} characters")
+        return value.encode(errors="replace").decode()  # half a surrogate pair cannot be logged
+    if value is None or isinstance(value, (int, float, bool)):
+        return value
+    raise TypeError(f"a {type(value).__name__} among the arguments")

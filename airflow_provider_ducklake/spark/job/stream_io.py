@@ -4,7 +4,7 @@
 again. Ours lie in ``ducklake/``: ``stream.json`` says whose checkpoint it is, ``<query id>/<batch id>.json``
 is the record of a batch, there from the moment when its files are complete. Records go when their batches
 are committed; the newest one stays, as Spark may run that batch again. Paths of checkpoints end in ``/``,
-storage options are fsspec's. Importing this loads neither pyspark nor pyarrow.
+storage options are fsspec's.
 """
 
 from __future__ import annotations
@@ -15,16 +15,23 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from airflow_provider_ducklake.errors import InvalidInputError, SparkJobError, StorageError
-from airflow_provider_ducklake.planning.writing.batches import StagedBatch
+from airflow_provider_ducklake.planning.writing.staged import StagedBatch
 from airflow_provider_ducklake.planning.writing.write import WriteResult
-from airflow_provider_ducklake.spark.job import job_io
-from airflow_provider_ducklake.spark.job.codec import decode, dumps, encode, loads
-from airflow_provider_ducklake.spark.job.documents import check_once, check_own_files, check_result, reading
+from airflow_provider_ducklake.spark.job.documents import (
+    check_once,
+    check_own_files,
+    check_result,
+    incomplete_file,
+    read_document,
+    reading,
+    write_document,
+)
 from airflow_provider_ducklake.spark.job.results import Batch, summary
 from airflow_provider_ducklake.spec.names.paths import job_directory
+from airflow_provider_ducklake.storage.files.filesystem import delete_file, exists, file_sizes, read_bytes
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.spark.job.job_io import StorageOptions
+    from airflow_provider_ducklake.spark.job.documents import StorageOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +49,11 @@ def claim(checkpoint: str, owner: StreamOwner, storage_options: StorageOptions =
     Raises:
         InvalidInputError: it is that of another table or task.
     """
-    from airflow_provider_ducklake.storage.files.filesystem import exists, read_bytes, write_bytes  # noqa: PLC0415
-
     uri = f"{checkpoint}ducklake/stream.json"
     if not exists(uri, storage_options):
-        write_bytes(uri, dumps(encode(owner, StreamOwner)), storage_options, private=True)
+        write_document(uri, owner, storage_options)
         return
-    with reading(uri):
-        known = decode(loads(read_bytes(uri, storage_options), uri), StreamOwner)
+    known = read_document(uri, StreamOwner, storage_options)
     if known.table_uuid != owner.table_uuid:
         raise InvalidInputError(
             f"The checkpoint {checkpoint} belongs to the table {known.table} ({known.table_uuid}), not to "
@@ -71,8 +75,6 @@ def query_id(checkpoint: str, storage_options: StorageOptions = None) -> str | N
     Raises:
         SparkJobError: Spark's file is not as it used to be.
     """
-    from airflow_provider_ducklake.storage.files.filesystem import exists, read_bytes  # noqa: PLC0415 - loads pyarrow
-
     uri = f"{checkpoint}metadata"
     if not exists(uri, storage_options):
         return None
@@ -93,8 +95,6 @@ def _folder(checkpoint: str, query_id: str) -> str:
 
 def batch_ids(checkpoint: str, query_id: str, storage_options: StorageOptions = None) -> list[int]:
     """Return the batches of a query that have a record, ascending."""
-    from airflow_provider_ducklake.storage.files.filesystem import file_sizes  # noqa: PLC0415 - loads pyarrow
-
     names = file_sizes(_folder(checkpoint, query_id), storage_options)
     stems = (name.removesuffix(".json") for name in names if name.endswith(".json"))
     return sorted(int(stem) for stem in stems if stem.isdecimal())
@@ -102,8 +102,6 @@ def batch_ids(checkpoint: str, query_id: str, storage_options: StorageOptions = 
 
 def write_batch(checkpoint: str, batch: StagedBatch, storage_options: StorageOptions = None) -> None:
     """Write the record of a batch, in place of another one of the same batch; its files are complete."""
-    from airflow_provider_ducklake.storage.files.filesystem import write_bytes  # noqa: PLC0415 - loads pyarrow
-
     record = Batch(
         **summary(batch.result),
         query_id=batch.query_id,
@@ -111,8 +109,7 @@ def write_batch(checkpoint: str, batch: StagedBatch, storage_options: StorageOpt
         job_id=batch.job_id,
         data_files=batch.result.data_files,
     )
-    uri = record_uri(checkpoint, batch.query_id, batch.batch_id)
-    write_bytes(uri, dumps(encode(record, Batch)), storage_options, private=True)
+    write_document(record_uri(checkpoint, batch.query_id, batch.batch_id), record, storage_options)
 
 
 def read_batch(
@@ -124,11 +121,9 @@ def read_batch(
         SparkJobError: it was written by another release, or is that of another batch.
         UntrustedValueError: it names files of another table or job.
     """
-    from airflow_provider_ducklake.storage.files.filesystem import read_bytes  # noqa: PLC0415 - loads pyarrow
-
     uri = record_uri(checkpoint, query_id, batch_id)
+    found = read_document(uri, Batch, storage_options)
     with reading(uri):
-        found = decode(loads(read_bytes(uri, storage_options), uri), Batch)
         if (found.query_id, found.batch_id) != (query_id, batch_id):
             raise SparkJobError(f"{uri} is the record of another batch. Nothing was committed.")
         result = WriteResult(**summary(found), data_files=found.data_files)
@@ -146,7 +141,7 @@ def check_files(checkpoint: str, batch: StagedBatch, storage_options: StorageOpt
     Raises:
         StorageError: names one that is not.
     """
-    path = job_io.incomplete_file(batch.result.data_files, storage_options)
+    path = incomplete_file(batch.result.data_files, storage_options)
     if path is not None:
         uri = record_uri(checkpoint, batch.query_id, batch.batch_id)
         raise StorageError(
@@ -160,6 +155,4 @@ def delete_batch(
     checkpoint: str, query_id: str, batch_id: int, storage_options: StorageOptions = None
 ) -> None:
     """Delete the record of a batch and leave its data files."""
-    from airflow_provider_ducklake.storage.files.filesystem import delete_file  # noqa: PLC0415 - loads pyarrow
-
     delete_file(record_uri(checkpoint, query_id, batch_id), storage_options)

@@ -10,24 +10,26 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
-from airflow_provider_ducklake.errors import SparkJobError
+from airflow_provider_ducklake.errors import SparkJobError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.writing.evolution import evolved
 from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult
 from airflow_provider_ducklake.spark import sources
 from airflow_provider_ducklake.spark.output.progress import progress_lines
+from airflow_provider_ducklake.spark.types.object_store import why_unreachable
 from airflow_provider_ducklake.spark.types.session import prepare
-from airflow_provider_ducklake.spark.types.spark_types import fields_of_spark, without_nothing
+from airflow_provider_ducklake.spark.types.spark_types import fields_of_spark, why_not_native, without_nothing
 from airflow_provider_ducklake.spark.writing import write_arrow, write_native
 from airflow_provider_ducklake.spark.writing.assignment import assign, fits, only_matching
-from airflow_provider_ducklake.spark.writing.engines import choose_engine
 from airflow_provider_ducklake.spark.writing.partitions import with_keys
 from airflow_provider_ducklake.spark.writing.row_order import placed
 from airflow_provider_ducklake.spec.partitioning import parse_partition_by
 from airflow_provider_ducklake.spec.schema import new_columns
+from airflow_provider_ducklake.storage.files.filesystem import split_scheme
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spark.job.request import JobRequest
     from airflow_provider_ducklake.spec.files import DataFile
+
 
 log = logging.getLogger(__name__)
 
@@ -123,3 +125,49 @@ def _details(spark: SparkSession, reason: str, seconds: float) -> dict[str, str 
         "application_id": spark.sparkContext.applicationId,
         "spark_version": spark.version,
     }
+
+
+_NATIVE_CODECS = ("uncompressed", "snappy", "gzip", "zstd", "lz4", "lz4_raw")
+
+
+def choose_engine(spark: SparkSession, wanted: str, plan: WritePlan) -> tuple[str, str]:
+    """Return the engine and the reason for it.
+
+    Raises:
+        UnsupportedFeatureError: ``native`` was asked for and cannot store the table.
+    """
+    if wanted == "arrow":
+        return "arrow", "asked for"
+    obstacle = why_not_native(plan.target) or _unfit_setting(plan) or why_unreachable(spark, plan.directory)
+    if wanted == "native":
+        if obstacle is not None:
+            raise UnsupportedFeatureError(
+                f"engine='native' cannot write {plan.table}: {obstacle}. Use engine='arrow' or 'auto'."
+            )
+        return "native", "asked for"
+    obstacle = obstacle or _costs_copies(plan)
+    if obstacle is not None:
+        return "arrow", obstacle
+    return "native", "Spark's writer can store every column"
+
+
+def _unfit_setting(plan: WritePlan) -> str | None:
+    settings = plan.settings
+    codec = settings.compression.lower()
+    if codec not in _NATIVE_CODECS:
+        return f"Spark has no {codec} codec"
+    if settings.compression_level is not None and codec == "gzip":
+        return "Spark's writer supports a compression level for zstd only"
+    if plan.partition_fields and not settings.hive_file_pattern:
+        return "the lake does not use partition folders, which Spark's writer creates"
+    return None
+
+
+def _costs_copies(plan: WritePlan) -> str | None:
+    """Return why another engine is better although Spark's writer could do it."""
+    if plan.partition_fields and split_scheme(plan.directory)[0] != "file":
+        return (
+            "files of a partition share a folder of the table, and Spark's writer would have to copy them "
+            "there"
+        )
+    return None

@@ -20,11 +20,10 @@ from airflow_provider_ducklake.planning.reading.predicates import column_ids
 from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes, RowChanges
 from airflow_provider_ducklake.planning.writing.write import WriteResult
 from airflow_provider_ducklake.spark import sources
-from airflow_provider_ducklake.spark.job.request import Action, LakeSource, RowChangeSource
+from airflow_provider_ducklake.spark.job.request import Action, LakeSource, OverwriteSource, RowChangeSource
 from airflow_provider_ducklake.spark.jobs.insert import write
 from airflow_provider_ducklake.spark.jobs.sql import rows_of
-from airflow_provider_ducklake.spark.read import read_table
-from airflow_provider_ducklake.spark.reading.read_errors import read_error
+from airflow_provider_ducklake.spark.read import read_error, read_table
 from airflow_provider_ducklake.spark.row_changes.changed_rows import ChangedRows
 from airflow_provider_ducklake.spark.row_changes.checks import check, condition_columns, own_names
 from airflow_provider_ducklake.spark.row_changes.matching import (
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spark.row_changes.checks import Frames
     from airflow_provider_ducklake.spark.row_changes.matching import Found
     from airflow_provider_ducklake.spec.files import DataFile
+
 
 log = logging.getLogger(__name__)
 
@@ -227,3 +227,17 @@ class _Writer:
 def _of_table(file: DataFile, *, has_row_ids: bool) -> DataFile:
     stats = {one: known for one, known in file.column_stats.items() if one != table_reader.ROW_ID.id}
     return replace(file, column_stats=stats, has_row_ids=has_row_ids)
+
+
+def overwrite(spark: SparkSession, request: JobRequest) -> RowChanges:
+    """Return where the rows are that go, and the files of those that come.
+
+    Raises:
+        StorageError: a file of the table is missing or damaged.
+        SchemaMismatchError, InvalidInputError, SparkJobError: as ``insert``.
+    """
+    source = request.source
+    assert isinstance(source, OverwriteSource)
+    *_, plan = request.plans
+    gone = change_rows(spark, replace(request, source=source.replaced))
+    return replace(gone, inserted=write(sources.load(spark, source.rows, plan.schema), plan, request.engine))

@@ -12,8 +12,7 @@ from airflow_provider_ducklake.spark.job.errors import typed
 from airflow_provider_ducklake.spark.job.request import StreamSource
 from airflow_provider_ducklake.spark.jobs.compact import compact
 from airflow_provider_ducklake.spark.jobs.insert import insert
-from airflow_provider_ducklake.spark.jobs.overwrite import overwrite
-from airflow_provider_ducklake.spark.jobs.row_changes import change_rows
+from airflow_provider_ducklake.spark.jobs.row_changes import change_rows, overwrite
 from airflow_provider_ducklake.spark.jobs.sql import run_sql
 from airflow_provider_ducklake.spark.jobs.stream import run_stream
 from airflow_provider_ducklake.spark.types.object_store import reach_buckets

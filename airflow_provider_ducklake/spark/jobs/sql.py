@@ -13,16 +13,15 @@ from airflow_provider_ducklake.planning.reading.scan import ScanPlan
 from airflow_provider_ducklake.spark import sources
 from airflow_provider_ducklake.spark.job.request import LakeSource
 from airflow_provider_ducklake.spark.jobs.insert import write
-from airflow_provider_ducklake.spark.read import read_changes, read_table
-from airflow_provider_ducklake.spark.reading.read_errors import read_error
-from airflow_provider_ducklake.spark.types.identifiers import free_prefix, quoted
+from airflow_provider_ducklake.spark.read import read_changes, read_error, read_table
+from airflow_provider_ducklake.spark.types.names import free_prefix, quoted
 from airflow_provider_ducklake.spark.types.session import prepare_reading
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from airflow_provider_ducklake.planning.reading.change_feed import ChangeFeedPlan
+    from airflow_provider_ducklake.planning.reading.scan import ChangeFeedPlan
     from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult
     from airflow_provider_ducklake.spark.job.request import JobRequest, Step
 

@@ -14,15 +14,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from airflow_provider_ducklake.planning.reading.change_feed import ChangeFeedPlan
-from airflow_provider_ducklake.planning.reading.scan import ScanPlan
+from airflow_provider_ducklake.planning.reading.scan import ChangeFeedPlan, ScanPlan
 from airflow_provider_ducklake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.spark.reading.read_arrow import carrier_types, from_tasks
 from airflow_provider_ducklake.spark.reading.read_files import Read, rows_of
-from airflow_provider_ducklake.spark.types.identifiers import quoted
-from airflow_provider_ducklake.spark.types.own_names import ReadNames
-from airflow_provider_ducklake.spark.types.read_types import presented, read_type
+from airflow_provider_ducklake.spark.types.names import ReadNames, quoted
 from airflow_provider_ducklake.spark.types.session import prepare_reading
+from airflow_provider_ducklake.spark.types.spark_types import presented, read_type
 from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.storage.parquet.carriers import carrier_schema, in_carriers
 from airflow_provider_ducklake.storage.rows.change_reader import lives_in_catalog, lives_of_file
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ducklake.planning.reading.change_feed import FileHistory
+    from airflow_provider_ducklake.planning.reading.scan import FileHistory
     from airflow_provider_ducklake.spark.job.codec import Json
     from airflow_provider_ducklake.storage.files.filesystem import StorageOptions
 

@@ -7,7 +7,6 @@ testing a bit costs less than looking a position up, and the whole takes a bit f
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -19,7 +18,8 @@ from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.spark.job.errors import marked
-from airflow_provider_ducklake.spark.types.hadoop_paths import hadoop_path
+from airflow_provider_ducklake.spark.types.object_store import hadoop_path
+from airflow_provider_ducklake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.storage.rows.table_reader import gone_positions, ordinals
 
 if TYPE_CHECKING:
@@ -28,12 +28,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_provider_ducklake.planning.reading.scan import ScanPlan
-    from airflow_provider_ducklake.spark.types.own_names import ReadNames
+    from airflow_provider_ducklake.spark.types.names import ReadNames
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.storage.files.filesystem import Location
 
 _SPARKS = ("_metadata", "_tmp_metadata_row_index")
-_THREADS = 16
 _WORD_BITS = 64
 
 
@@ -102,8 +101,7 @@ def _files(
     locate: Callable[[str], Location],
     names: ReadNames,
 ) -> DataFrame:
-    with ThreadPoolExecutor(_THREADS) as threads:
-        gone = list(threads.map(lambda file: gone_positions(plan, file, locate), files))
+    gone = in_threads(lambda file: gone_positions(plan, file, locate), files)
     table = pa.table(
         {
             names.file_key: [spark_path(file.path) for file in files],

@@ -6,7 +6,6 @@ file holds, or one of others, its footer says.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,8 +13,8 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.spark.reading.read_deletes import reserved
-from airflow_provider_ducklake.spark.types.read_types import read_type
 from airflow_provider_ducklake.spark.types.scalars import SPARK_SCALARS
+from airflow_provider_ducklake.spark.types.spark_types import read_type
 from airflow_provider_ducklake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
@@ -26,6 +25,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     can_promote,
     is_float,
 )
+from airflow_provider_ducklake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_type, stored_type
 from airflow_provider_ducklake.storage.parquet.reader import file_schema
 from airflow_provider_ducklake.storage.parquet.reshape import by_field_id, is_list
@@ -34,13 +34,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from airflow_provider_ducklake.planning.reading.scan import ScanPlan
-    from airflow_provider_ducklake.spark.types.own_names import ReadNames
+    from airflow_provider_ducklake.spark.types.names import ReadNames
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.ids import ColumnId, SnapshotId
     from airflow_provider_ducklake.spec.schema import Column
     from airflow_provider_ducklake.storage.files.filesystem import Location
 
-_THREADS = 16
 _HIDDEN = ("_", ".")  # Spark leaves files of such names out when it lists them, without a word
 
 
@@ -101,8 +100,7 @@ def layouts(
         found = layout(file)
         return None if found is None or _clashes(found, columns, reserved(names)) else found
 
-    with ThreadPoolExecutor(_THREADS) as threads:
-        return list(threads.map(readable, plan.files))
+    return in_threads(readable, plan.files)
 
 
 def _is_present(file: LiveDataFile, columns: Sequence[Column], since: Mapping[ColumnId, SnapshotId]) -> bool:

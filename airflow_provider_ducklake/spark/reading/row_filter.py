@@ -1,4 +1,4 @@
-"""Filters as Spark conditions, compared as DuckDB compares; columns are in the carriers of ``read_types``.
+"""Filters as Spark conditions, compared as DuckDB compares; columns are in the carriers of ``spark_types``.
 
 Spark compares NaN and -0.0 as DuckDB does. Parquet's bounds leave NaN out, though, and Spark would skip what
 they exclude: a condition that NaN meets must not be pushed down to them.
@@ -22,8 +22,8 @@ from airflow_provider_ducklake.planning.reading.predicates import (
     NullTest,
     Operator,
 )
-from airflow_provider_ducklake.spark.types.identifiers import quoted
-from airflow_provider_ducklake.spark.types.read_types import literal
+from airflow_provider_ducklake.spark.types.names import quoted
+from airflow_provider_ducklake.spark.types.spark_types import literal
 from airflow_provider_ducklake.spec.types.ducklake_types import is_float
 from airflow_provider_ducklake.storage.rows.row_filter import path_to, regex
 

@@ -10,10 +10,8 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spark.row_changes.expressions import value_of
-from airflow_provider_ducklake.spark.types.default_values import default_value, has_default
-from airflow_provider_ducklake.spark.types.identifiers import quoted
-from airflow_provider_ducklake.spark.types.read_types import presented
+from airflow_provider_ducklake.spark.types.names import quoted
+from airflow_provider_ducklake.spark.types.spark_types import default_value, has_default, presented
 from airflow_provider_ducklake.spec.names.identifiers import split_parts
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.spec.types.ducklake_types import StructType
@@ -72,7 +70,7 @@ class Assignment:
 
     def _assigned(self, column: Column, value: SparkColumn) -> SparkColumn:
         if column.id in self.values:
-            return value_of(self.values[column.id])
+            return f.expr(self.values[column.id])
         if not any(one.id in self.values for one in column.walk()):
             return value
         fields = [
@@ -89,7 +87,7 @@ class Assignment:
         columns = []
         for column in self.schema.columns:
             if column.id in self.values:
-                columns.append(value_of(self.values[column.id]).alias(column.name))
+                columns.append(f.expr(self.values[column.id]).alias(column.name))
             elif has_default(column):
                 columns.append(presented(default_value(column), column).alias(column.name))
             elif column.nullable:

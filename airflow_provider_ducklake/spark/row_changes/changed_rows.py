@@ -9,8 +9,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.spark.read import read_table
-from airflow_provider_ducklake.spark.row_changes.checks import assignments
-from airflow_provider_ducklake.spark.row_changes.expressions import looks_at
+from airflow_provider_ducklake.spark.row_changes.checks import assignments, looks_at
 from airflow_provider_ducklake.spark.row_changes.matching import broadcast_if_small
 from airflow_provider_ducklake.storage.rows import table_reader
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spark.row_changes.assigned_values import Assignment
     from airflow_provider_ducklake.spark.row_changes.checks import Frames
     from airflow_provider_ducklake.spark.row_changes.matching import Found
-    from airflow_provider_ducklake.spark.types.own_names import MatchNames
+    from airflow_provider_ducklake.spark.types.names import MatchNames
 
 
 @dataclass(frozen=True)
@@ -56,12 +55,9 @@ class ChangedRows:
             rows = rows.join(source, f.col(names.found_source) == f.col(names.source_id))
         return rows.select(*assigned.updated(), f.col(names.found_row).alias(table_reader.ROW_ID.name))
 
-    def _hits(self, number: int) -> DataFrame:
-        return self.found.rows.where(f.col(self.found.names.clause) == number)
-
     def _places(self, number: int) -> DataFrame:
         names = self.found.names
-        rows = self._hits(number).select(
+        rows = self.found.rows.where(f.col(names.clause) == number).select(
             f.col(names.file_id).alias(names.found_file),
             _place(names).alias(names.found_place),
             f.col(names.row_id).alias(names.found_row),

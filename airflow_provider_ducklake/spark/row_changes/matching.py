@@ -15,8 +15,7 @@ from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.planning.reading.named_columns import named_columns
-from airflow_provider_ducklake.spark.row_changes.expressions import value_of
-from airflow_provider_ducklake.spark.types.identifiers import quoted
+from airflow_provider_ducklake.spark.types.names import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from airflow_provider_ducklake.spark.job.request import Action, Clause, RowChangeSource
-    from airflow_provider_ducklake.spark.types.own_names import MatchNames
+    from airflow_provider_ducklake.spark.types.names import MatchNames
 
 _SHOWN_DUPLICATES = 3
 _LONGEST_SHOWN = 100  # characters of a value
@@ -110,7 +109,7 @@ def _pairs(target: DataFrame, source: DataFrame, request: RowChangeSource, names
     """Return the pairs of rows that match, and rows of the table that match none but are to change."""
     assert request.on is not None
     how = "left" if request.not_matched_by_source else "inner"
-    joined = target.join(source, value_of(request.on), how)
+    joined = target.join(source, f.expr(request.on), how)
     source_id = f.col(names.source_id)
     clause = _first(request.matched, 0)
     if request.not_matched_by_source:  # whose conditions see the table's names only, and no row that matches
@@ -136,7 +135,7 @@ def _first(clauses: Sequence[Clause], number: int) -> SparkColumn:
 
 
 def _holds(clause: Clause) -> SparkColumn:
-    return f.lit(True) if clause.condition is None else value_of(clause.condition)  # noqa: FBT003 - a value
+    return f.lit(True) if clause.condition is None else f.expr(clause.condition)  # noqa: FBT003 - a value
 
 
 def _counts(rows: DataFrame, names: MatchNames) -> dict[tuple[int | None, int | None], int]:

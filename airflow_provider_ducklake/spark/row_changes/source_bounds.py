@@ -9,9 +9,9 @@ from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.planning.reading.predicates import NEVER, AllOf, Comparison, Operator
 from airflow_provider_ducklake.planning.reading.pruning import may_match
-from airflow_provider_ducklake.spark.types.identifiers import free_prefix, quoted
+from airflow_provider_ducklake.spark.types.frames import renamed
 from airflow_provider_ducklake.spark.types.local_times import number_of
-from airflow_provider_ducklake.spark.types.selecting import renamed
+from airflow_provider_ducklake.spark.types.names import free_prefix, quoted
 from airflow_provider_ducklake.spark.types.spark_types import carrier_type, scalar_of_spark, why_not_native
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.spec.types.scalars import Kind

@@ -6,6 +6,7 @@ They are made in the running session, for the lake's own buckets: no command lin
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import InvalidInputError
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from pyspark.sql import SparkSession
+
+
+def hadoop_path(path: str) -> str:
+    """Return the absolute URI of a lake path; local ones may be relative to the working directory."""
+    scheme, rest = split_scheme(path)
+    return hadoop_uri(os.path.abspath(rest) if scheme == "file" else path)  # noqa: PTH100 - resolves no links
+
 
 _PROVIDERS = "org.apache.hadoop.fs.s3a."
 _AMAZON = "amazonaws.com"

@@ -1,14 +1,24 @@
-"""DuckLake ↔ Spark types, nested ones too; the scalar ones are the table of ``spark.types.scalars``."""
+"""DuckLake ↔ Spark types, nested ones too; the scalar ones are the table of ``spark.types.scalars``.
+
+A value that is read travels in a carrier that needs no conversion on the way from Parquet: nanoseconds and
+times of day are numbers, a UUID is its 16 bytes. It arrives in a type that an insert takes. A row that does
+not have a column holds its default, or NULL.
+"""
 
 from __future__ import annotations
 
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import InvalidTypeError, UnsupportedFeatureError
-from airflow_provider_ducklake.spark.types.scalars import SPARK_SCALARS
+from airflow_provider_ducklake.spark.types.scalars import SPARK_SCALARS, Conversion
+from airflow_provider_ducklake.spec.defaults import literal_physical
 from airflow_provider_ducklake.spec.names.identifiers import fold
+from airflow_provider_ducklake.spec.schema import NO_DEFAULT
 from airflow_provider_ducklake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
@@ -21,6 +31,8 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.spec.types.values import Physical
+
 
 FIELD_ID_KEY = "parquet.field.id"
 
@@ -170,3 +182,125 @@ def scalar_of_spark(type_: t.DataType) -> DecimalType | ScalarType | None:
 def is_time(type_: t.DataType) -> bool:
     """Whether it is Spark's time of day, a type that not all supported Sparks have."""
     return type(type_).__name__ == "TimeType"
+
+
+def read_type(column: Column) -> t.DataType:
+    """Return the carrier of a column that is read, nested ones with the table's names.
+
+    Raises:
+        UnsupportedFeatureError: a type whose values cannot be read.
+    """
+    match column.type:
+        case ListType():
+            return t.ArrayType(read_type(column.children[0]))
+        case MapType():
+            return t.MapType(read_type(column.children[0]), read_type(column.children[1]))
+        case StructType():
+            return t.StructType([t.StructField(child.name, read_type(child)) for child in column.children])
+        case _:
+            return scalar_read_type(column.type, column.name)
+
+
+def scalar_read_type(type_: DuckLakeType, where: str) -> t.DataType:
+    """Return the carrier of a type that is not nested; ``where`` names the column in errors.
+
+    Raises:
+        UnsupportedFeatureError: a type whose values cannot be read.
+    """
+    try:
+        read = SPARK_SCALARS[type_.name].read if isinstance(type_, ScalarType) else None
+        return read or scalar_carrier(type_, where)
+    except UnsupportedFeatureError:
+        raise UnsupportedFeatureError(
+            f"Column {where} has type {type_}, whose values this release cannot read; leave it out of the "
+            "columns to read."
+        ) from None
+
+
+# --- a value as it arrives
+
+
+def presented(value: SparkColumn, column: Column) -> SparkColumn:
+    """Return values of a carrier as an insert takes them: UUIDs and times of day as text, and so on."""
+    if not is_converted(column):
+        return value
+    match column.type:
+        case ListType():
+            (element,) = column.children
+            return f.transform(value, lambda item: presented(item, element))
+        case MapType():
+            return _presented_map(value, column)
+        case StructType():
+            members = [
+                presented(value.getField(child.name), child).alias(child.name) for child in column.children
+            ]
+            return f.when(value.isNotNull(), f.struct(*members))
+        case _:
+            arrival = _arrival(column.type)
+            return value if arrival is None else arrival(value)
+
+
+def is_converted(column: Column) -> bool:
+    """Whether values of the carrier are not what an insert takes."""
+    return any(_arrival(inner.type) is not None for inner in column.walk())
+
+
+def _presented_map(value: SparkColumn, column: Column) -> SparkColumn:
+    key, item = column.children
+    if is_converted(item):
+        value = f.transform_values(value, lambda _, entry: presented(entry, item))
+    if is_converted(key):
+        value = f.transform_keys(value, lambda entry, _: presented(entry, key))
+    return value
+
+
+def _arrival(type_: DuckLakeType) -> Conversion | None:
+    return SPARK_SCALARS[type_.name].arrival if isinstance(type_, ScalarType) else None
+
+
+# --- single values
+
+
+def literal(type_: DuckLakeType, value: Physical | None) -> SparkColumn:
+    """Return a scalar in the physical form of ``spec.values`` as a constant in its carrier."""
+    carrier = scalar_read_type(type_, "of a constant")
+    if value is None:
+        return f.lit(None).cast(carrier)
+    if isinstance(type_, DecimalType):
+        return f.lit(Decimal(int(value)).scaleb(-type_.scale, _ENOUGH_DIGITS)).cast(carrier)
+    assert isinstance(type_, ScalarType)
+    make = SPARK_SCALARS[type_.name].constant
+    return f.lit(value).cast(carrier) if make is None else make(value)
+
+
+_ENOUGH_DIGITS = Context(prec=80)
+
+
+def has_default(column: Column) -> bool:
+    """Whether a column has a default other than NULL."""
+    return column.default.value not in (None, NO_DEFAULT) and not column.children
+
+
+def default_value(column: Column) -> SparkColumn:
+    """Return a column's default in its carrier.
+
+    Raises:
+        UnsupportedFeatureError: it is an expression, which only DuckDB can compute.
+    """
+    carrier = carrier_type(column)
+    if not has_default(column):
+        return f.lit(None).cast(carrier)
+    default = column.default
+    if default.kind != "literal" or default.value is None:
+        raise _not_ours(column)
+    try:
+        return literal(column.type, literal_physical(column.type, default.value)).cast(carrier)
+    except (ValueError, ArithmeticError):
+        raise _not_ours(column) from None
+
+
+def _not_ours(column: Column) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(
+        f"Column {column.name} is missing in the rows, and its default {column.default.value} is an "
+        "expression that only DuckDB can compute. Add the column to the rows."
+    )

@@ -17,7 +17,6 @@ from pyspark.sql import types as t
 from airflow_provider_ducklake.errors import SchemaMismatchError
 from airflow_provider_ducklake.spark.job.errors import marked, marks
 from airflow_provider_ducklake.spark.reading.row_filter import condition
-from airflow_provider_ducklake.spark.types.default_values import default_value, has_default
 from airflow_provider_ducklake.spark.types.local_times import (
     INFINITE,
     INFINITE_DATE,
@@ -28,10 +27,13 @@ from airflow_provider_ducklake.spark.types.local_times import (
     micros_of,
     nanos_of_text,
 )
+from airflow_provider_ducklake.spark.types.names import quoted
 from airflow_provider_ducklake.spark.types.scalars import SPARK_SCALARS
 from airflow_provider_ducklake.spark.types.spark_types import (
     FIELD_ID_KEY,
     carrier_type,
+    default_value,
+    has_default,
     is_nothing,
     is_time,
     scalar_carrier,
@@ -191,7 +193,7 @@ def fits(found: DuckLakeType, target: DuckLakeType) -> bool:
 
 
 def _top_level(df: DataFrame, field: t.StructField, column: Column) -> SparkColumn:
-    value = _stored(df[f"`{field.name.replace('`', '``')}`"], field.dataType, column, column.name)
+    value = _stored(df[quoted(field.name)], field.dataType, column, column.name)
     if not column.nullable and field.nullable:
         problem = marked(
             f"Column {column.name} is NOT NULL, but a row has no value in it; nothing was written."

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.spec.names.identifiers import split_parts
 from airflow_provider_ducklake.sql.duckdb.column_types import read_column_type
+from airflow_provider_ducklake.sql.duckdb.create import read_partition_key, read_sort_key
+from airflow_provider_ducklake.sql.duckdb.cursor import written_path
 from airflow_provider_ducklake.sql.duckdb.defaults import read_default, read_literal_default
-from airflow_provider_ducklake.sql.duckdb.layout_keys import read_partition_key, read_sort_key
 from airflow_provider_ducklake.sql.duckdb.refusals import COLUMN_OPTIONS, CONSTRAINTS, EXISTING, refuse_object
 from airflow_provider_ducklake.sql.duckdb.statements import (
     AddColumn,
@@ -24,7 +25,6 @@ from airflow_provider_ducklake.sql.duckdb.statements import (
     SetSortedBy,
     Statement,
 )
-from airflow_provider_ducklake.sql.names import written_path
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.names.identifiers import QualifiedName

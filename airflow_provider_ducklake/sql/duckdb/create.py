@@ -1,4 +1,10 @@
-"""CREATE SCHEMA, TABLE and VIEW."""
+"""CREATE SCHEMA, TABLE and VIEW, with the keys of PARTITIONED BY and SORTED BY that ALTER has, too.
+
+The query of a view is cut from the statement as written, after a look at whether it is one. The reference
+stores its own rendering of it, which only DuckDB can make. Stored as written, it reads the same (observed on
+1.5.5). It looks an unqualified table name up in the view's own schema first, then where the reading session
+looks, and ``{DUCKLAKE_CATALOG}`` stands for the name under which a lake is attached.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.spec.names.quoting import written
+from airflow_provider_ducklake.spec.partitioning import TransformKind
 from airflow_provider_ducklake.sql.duckdb.column_types import read_column_type
 from airflow_provider_ducklake.sql.duckdb.defaults import read_default
-from airflow_provider_ducklake.sql.duckdb.layout_keys import read_partition_key, read_sort_column
 from airflow_provider_ducklake.sql.duckdb.refusals import COLUMN_OPTIONS, CONSTRAINTS, refuse_object
 from airflow_provider_ducklake.sql.duckdb.statements import (
     ColumnDefinition,
@@ -18,7 +24,7 @@ from airflow_provider_ducklake.sql.duckdb.statements import (
     CreateView,
     Statement,
 )
-from airflow_provider_ducklake.sql.duckdb.views import read_query
+from airflow_provider_ducklake.sql.lexer import Kind
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.sql.duckdb.cursor import Cursor
@@ -140,3 +146,109 @@ def _read_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
     aliases = cursor.list_of(lambda: cursor.name("column")) if cursor.sees("(") else ()
     cursor.expect("AS")
     return CreateView(view, read_query(cursor), aliases, if_not_exists=if_not_exists, or_replace=or_replace)
+
+
+_FIRST_WORDS = frozenset({"SELECT", "FROM", "WITH", "VALUES", "TABLE"})
+
+
+def read_query(cursor: Cursor) -> str:
+    """Read a query up to the statement's end and return its text."""
+    start = cursor.position
+    if not cursor.sees("(") and cursor.word not in _FIRST_WORDS:
+        raise cursor.error("expected a query: SELECT, FROM, WITH, VALUES or TABLE.")
+    while (token := cursor.token) is not None:
+        if token.kind is Kind.SYMBOL and token.text[0] in "?$":
+            raise cursor.error("a view has no parameters. Write the value instead.")
+        cursor.advance()
+    text = cursor.text_from(start)
+    problem = _problem(text)
+    if problem:
+        raise cursor.error(problem, at=start)
+    return text
+
+
+def _problem(text: str) -> str | None:
+    """Return what is wrong with a view's query; None if it looks right."""
+    import sqlglot  # noqa: PLC0415 - a third of a second, and DAG files import operators over and over
+    from sqlglot import exp  # noqa: PLC0415
+
+    try:
+        trees = sqlglot.parse(text, dialect="duckdb")
+    except sqlglot.errors.ParseError as error:
+        return f"cannot read this query at {error.errors[0].get('highlight')!r}."
+    except sqlglot.errors.SqlglotError as error:
+        return f"cannot read this query: {error}"
+    tree = trees[0]
+    if len(trees) != 1 or not isinstance(tree, exp.Query | exp.Values):
+        return "this is not a single query."
+    if tree.find(exp.Into, exp.Command, exp.Insert, exp.Update, exp.Delete, exp.Merge):
+        return "a view can only read."
+    for table in tree.find_all(exp.Table):
+        if table.catalog:
+            return (
+                f"{table.catalog}.{table.db}.{table.name} names a catalog, but a lake gets its name when it "
+                "is attached. Name tables as schema.table."
+            )
+    return None
+
+
+def read_partition_key(cursor: Cursor) -> str:
+    """Read a partition key: a column, or a transform of one."""
+    start = cursor.position
+    word = fold(cursor.word)
+    if word in set(TransformKind) and cursor.sees_call():
+        return _read_transform(cursor, word)
+    column = written(_read_own_column(cursor, "a partition key"))
+    if cursor.sees("("):
+        raise cursor.error(
+            f"this is not a partition transform. Use one of {', '.join(TransformKind)}.", at=start
+        )
+    return column
+
+
+def _read_transform(cursor: Cursor, word: str) -> str:
+    cursor.advance()
+    cursor.expect_symbol("(")
+    count = ""
+    if word == TransformKind.BUCKET:
+        count = cursor.accept_kind(Kind.NUMBER) or ""
+        if not count.isdigit():
+            raise cursor.error("write the number of buckets and the column: bucket(16, id).")
+        cursor.expect_symbol(",")
+        count += ", "
+    column = written(_read_own_column(cursor, "a partition key"))
+    cursor.expect_symbol(")")
+    return f"{word}({count}{column})"
+
+
+def _read_own_column(cursor: Cursor, use: str) -> str:
+    name = cursor.name("column")
+    if cursor.sees("."):
+        raise cursor.error(
+            f"{use} must be a top-level column, not a nested field, and is written without its table."
+        )
+    return name
+
+
+def read_sort_key(cursor: Cursor) -> str:
+    """Read a sort key of ALTER TABLE: a column, its direction, and where its nulls go."""
+    key = [read_sort_column(cursor)]
+    if cursor.word in ("ASC", "DESC"):
+        key.append(cursor.word)
+        cursor.advance()
+    if cursor.accept("NULLS"):
+        place = cursor.word
+        if place not in ("FIRST", "LAST"):
+            raise cursor.error("expected NULLS FIRST or NULLS LAST.")
+        cursor.advance()
+        key.append(f"NULLS {place}")
+    return " ".join(key)
+
+
+def read_sort_column(cursor: Cursor) -> str:
+    """Read a sort key that is nothing but a column."""
+    start = cursor.position
+    name = written(_read_own_column(cursor, "a sort key"))
+    if cursor.sees("("):
+        raise cursor.unsupported("sorting by an expression is not supported yet. Sort by columns.", at=start)
+    return name

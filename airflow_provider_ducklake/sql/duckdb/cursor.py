@@ -6,14 +6,33 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import InvalidNameError, InvalidStatementError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.names.identifiers import DEFAULT_SCHEMA, QualifiedName, check_name, fold
+from airflow_provider_ducklake.spec.names.quoting import written
 from airflow_provider_ducklake.sql.lexer import Kind, Token, error_at
-from airflow_provider_ducklake.sql.names import RESERVED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
     Read = TypeVar("Read")
+
+
+# DuckDB's keywords of the kinds `reserved` and `type_function`; a test compares with the reference.
+_KEYWORDS = """
+all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create
+default deferrable desc describe distinct do else end except false fetch for foreign from group having in
+initially intersect into lambda lateral leading limit not null offset on only or order pivot pivot_longer
+pivot_wider placing primary qualify references returning select show some summarize symmetric table then
+to trailing true union unique unpivot using variadic when where window with
+anti asof at authorization binary by collation columns concurrently cross freeze full generated glob ilike
+inner is isnull join left like map natural notnull outer overlaps positional right semi similar struct
+tablesample try_cast unpack verbose
+"""
+RESERVED = frozenset(_KEYWORDS.split())
+
+
+def written_path(parts: tuple[str, ...]) -> str:
+    """Return a dotted path as ``spec.schema.resolve_path`` reads it."""
+    return ".".join(map(written, parts))
 
 
 class Cursor:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CreateSchema:
-    """``CREATE SCHEMA``."""
-
     name: str
     if_not_exists: bool = False
 
@@ -45,8 +43,6 @@ class ColumnDefinition:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """``CREATE TABLE``."""
-
     table: QualifiedName
     columns: tuple[ColumnDefinition, ...]
     if_not_exists: bool = False
@@ -57,8 +53,6 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True)
 class DropTable:
-    """``DROP TABLE``."""
-
     table: QualifiedName
     if_exists: bool = False
 
@@ -84,8 +78,6 @@ class AddColumn:
 
 @dataclass(frozen=True, slots=True)
 class DropColumn:
-    """``ALTER TABLE … DROP COLUMN``."""
-
     table: QualifiedName
     path: str
     if_exists: bool = False
@@ -93,8 +85,6 @@ class DropColumn:
 
 @dataclass(frozen=True, slots=True)
 class RenameColumn:
-    """``ALTER TABLE … RENAME COLUMN``."""
-
     table: QualifiedName
     path: str
     new_name: str
@@ -102,8 +92,6 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True)
 class SetColumnType:
-    """``ALTER TABLE … ALTER COLUMN … TYPE``."""
-
     table: QualifiedName
     path: str
     type: DuckLakeType
@@ -120,24 +108,18 @@ class SetDefault:
 
 @dataclass(frozen=True, slots=True)
 class DropDefault:
-    """``ALTER TABLE … ALTER COLUMN … DROP DEFAULT``."""
-
     table: QualifiedName
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class SetNotNull:
-    """``ALTER TABLE … ALTER COLUMN … SET NOT NULL``."""
-
     table: QualifiedName
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class DropNotNull:
-    """``ALTER TABLE … ALTER COLUMN … DROP NOT NULL``."""
-
     table: QualifiedName
     path: str
 
@@ -196,8 +178,6 @@ class CreateView:
 
 @dataclass(frozen=True, slots=True)
 class DropView:
-    """``DROP VIEW``."""
-
     view: QualifiedName
     if_exists: bool = False
 

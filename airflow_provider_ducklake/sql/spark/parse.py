@@ -8,6 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import TokenError
+
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spec.names.identifiers import DEFAULT_SCHEMA, FoldedName, QualifiedName, fold
 from airflow_provider_ducklake.sql.lexer import error_at
@@ -23,7 +28,7 @@ from airflow_provider_ducklake.sql.spark.statements import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from sqlglot import Token, exp
+    from sqlglot import Token
 
     from airflow_provider_ducklake.errors import InvalidStatementError
 
@@ -102,9 +107,6 @@ def _split(text: str, number: int) -> Iterator[tuple[int, int]]:
 
 
 def _tokens(text: str, number: int) -> list[Token]:
-    from sqlglot.dialects.spark import Spark  # noqa: PLC0415 - a second, and DAG files import operators over and over
-    from sqlglot.errors import TokenError  # noqa: PLC0415
-
     try:
         return list(Spark().tokenize(text))
     except TokenError as error:
@@ -142,8 +144,6 @@ class _Reader:
 
     def statement(self) -> SparkStatement:
         """Return what the statement says."""
-        from sqlglot import exp  # noqa: PLC0415
-
         tree = self._tree()
         if isinstance(tree, exp.Insert):
             return self._insert(tree)
@@ -155,8 +155,6 @@ class _Reader:
 
     def query_alone(self) -> SparkQuery:
         """Return the whole text as a query."""
-        from sqlglot import exp  # noqa: PLC0415
-
         tree = self._tree()
         if not isinstance(tree, exp.Query):
             raise self.error(0, "this is not a query.")
@@ -172,8 +170,6 @@ class _Reader:
         return UnsupportedFeatureError(str(self.error(position, problem)))
 
     def _tree(self) -> exp.Expr:
-        import sqlglot  # noqa: PLC0415
-
         try:
             tree = sqlglot.parse_one(self._sql, dialect="spark")
         except sqlglot.errors.ParseError as error:
@@ -188,8 +184,6 @@ class _Reader:
     # INSERT
 
     def _insert(self, tree: exp.Insert) -> WriteStatement:
-        from sqlglot import exp  # noqa: PLC0415
-
         target = tree.this
         columns: tuple[str, ...] = ()
         if isinstance(target, exp.Schema):
@@ -235,8 +229,6 @@ class _Reader:
     # CREATE
 
     def _create(self, tree: exp.Create) -> SparkStatement:
-        from sqlglot import exp  # noqa: PLC0415
-
         is_view = tree.kind == "VIEW"
         properties = tree.args.get("properties")
         kinds = {type(one).__name__ for one in properties.expressions} if properties else set()
@@ -287,8 +279,6 @@ class _Reader:
 
     def _target(self, table: exp.Expr) -> tuple[QualifiedName, int]:
         """Return a table's name, and where it ends."""
-        from sqlglot import exp  # noqa: PLC0415
-
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
             raise self.error(0, f"this does not write a table of the lake. {_USE}")
         return self._name(table), _end(table)
@@ -309,8 +299,6 @@ class _Reader:
 
     def _references(self, tree: exp.Expr, shift: int) -> Iterator[Reference]:
         """Yield the tables of the lake that a query names, at their places moved by ``shift``."""
-        from sqlglot import exp  # noqa: PLC0415
-
         for table in tree.find_all(exp.Table):
             if not isinstance(table.this, exp.Identifier) or self._is_local(table):
                 continue
@@ -370,8 +358,6 @@ def _end(table: exp.Expr) -> int:
 
 def _in_columns(table: exp.Table) -> tuple[tuple[int, int], ...]:
     """Return where columns are named with the table's schema before it, which its view does not have."""
-    from sqlglot import exp  # noqa: PLC0415
-
     if table.alias or not table.db:
         return ()
     wanted = fold(table.db), fold(table.name)
@@ -385,8 +371,6 @@ def _in_columns(table: exp.Table) -> tuple[tuple[int, int], ...]:
 
 def _is_ambiguous(table: exp.Table) -> bool:
     """Whether something else in the query goes by the table's name: a column's schema tells them apart."""
-    from sqlglot import exp  # noqa: PLC0415
-
     wanted = fold(table.db), fold(table.name)
     named = table.root().find_all(exp.Table, exp.Subquery, exp.CTE, exp.Lateral)
     return any(
@@ -399,8 +383,6 @@ def _is_ambiguous(table: exp.Table) -> bool:
 
 def _is_written(named: exp.Expr) -> bool:
     """Whether a table is the one that the statement writes."""
-    from sqlglot import exp  # noqa: PLC0415
-
     return named.arg_key == "this" and isinstance(named.parent, exp.Insert | exp.Create | exp.Schema)
 
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.planning.reading.coverage import TextBounds, covers, has_bounds
+from airflow_provider_ducklake.planning.reading.bounds import TextBounds, covers, has_bounds
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.spec.partitioning import TransformKind, is_local, partition_value
 from airflow_provider_ducklake.spec.types.ducklake_types import is_float

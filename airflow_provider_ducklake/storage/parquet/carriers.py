@@ -1,4 +1,4 @@
-"""Arrow data of a table in the types that Spark takes from Arrow: the carriers of ``spark.read_types``."""
+"""Arrow data of a table in the types that Spark takes from Arrow: the carriers of ``spark.types``."""
 
 from __future__ import annotations
 

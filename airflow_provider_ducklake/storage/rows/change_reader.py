@@ -17,7 +17,7 @@ from airflow_provider_ducklake.storage.rows.table_reader import ROW_ID, SNAPSHOT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from airflow_provider_ducklake.planning.reading.change_feed import ChangeFeedPlan, FileHistory
+    from airflow_provider_ducklake.planning.reading.scan import ChangeFeedPlan, FileHistory
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.storage.files.filesystem import Location
 

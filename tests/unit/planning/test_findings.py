@@ -4,13 +4,13 @@ import re
 from pathlib import Path
 
 from airflow_provider_ducklake.catalog.verify.repair import MENDINGS
-from airflow_provider_ducklake.planning.upkeep.findings import MENDABLE, NOTES, REMEDIES, Finding, FindingCode
+from airflow_provider_ducklake.planning.upkeep.findings import MENDABLE, NOTES, Finding, FindingCode
 
 GUIDE = Path(__file__).parents[3] / "docs" / "verify.md"
 
 
 def test_each_kind_has_a_remedy():
-    assert set(REMEDIES) == set(FindingCode)
+    assert all(code.remedy.endswith(".") for code in FindingCode)
 
 
 def test_the_guide_lists_each_kind_and_whether_it_is_mended():

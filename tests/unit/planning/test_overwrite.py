@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_provider_ducklake.planning.reading.covering import all_match
+from airflow_provider_ducklake.planning.reading.pruning import all_match
 from airflow_provider_ducklake.planning.writing.overwrite import Partitions
 from airflow_provider_ducklake.spec.files import LiveDataFile
 from airflow_provider_ducklake.spec.partitioning import PartitionField, PartitionSpec, Transform

@@ -1,7 +1,7 @@
 import pytest
 
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.planning.writing.row_deletes import FileLoss, plan_row_deletes
+from airflow_provider_ducklake.planning.writing.row_changes import FileLoss, plan_row_deletes
 from airflow_provider_ducklake.spec.files import LiveDataFile, LiveDeleteFile
 from airflow_provider_ducklake.spec.ids import DataFileId, DeleteFileId, SnapshotId
 from airflow_provider_ducklake.transaction.changes import PositionsFile

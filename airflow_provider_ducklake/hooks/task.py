@@ -1,9 +1,13 @@
-"""Fail a task at once on errors that no retry can fix."""
+"""What a task tells Airflow of the library: errors that no retry can cure, and the lines that verbs log.
+
+Airflow shows the lines of an operator's own logger wherever it runs, and not those of other loggers.
+"""
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
@@ -21,6 +25,7 @@ from airflow_provider_ducklake.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 _INCURABLE = (
     InvalidInputError,
@@ -51,3 +56,31 @@ def no_retry_on_user_errors() -> Iterator[None]:
     except _INCURABLE as error:
         where = getattr(error, "__notes__", ())  # which statement, say
         raise AirflowFailException(": ".join([type(error).__name__, *where, str(error)])) from error
+
+
+_VERBS = logging.getLogger("airflow_provider_ducklake.writes")
+
+
+class _OfTask(logging.Handler):
+    def __init__(self, log: Any) -> None:  # noqa: ANN401 - Airflow's logger
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._log.log(record.levelno, record.getMessage())
+
+
+@contextmanager
+def verbs_logged_by(log: Any) -> Iterator[None]:  # noqa: ANN401 - Airflow's logger
+    """Have a task's logger say what verbs say, as long as this lasts."""
+    handler = _OfTask(log)
+    before = _VERBS.level, _VERBS.propagate
+    _VERBS.addHandler(handler)
+    _VERBS.setLevel(logging.INFO)
+    _VERBS.propagate = False
+    try:
+        yield
+    finally:
+        _VERBS.removeHandler(handler)
+        _VERBS.setLevel(before[0])
+        _VERBS.propagate = before[1]

@@ -1,14 +1,34 @@
-"""Names of the columns that reads and row changes add to users' columns, which may have any name."""
+"""Names where Spark parses them, and those of columns that we add beside users' own, which may have any."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Self
 
-from airflow_provider_ducklake.spark.types.identifiers import free_prefix
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+def quoted(name: str) -> str:
+    """Return a column's name in backticks: dots and spaces are part of it.
+
+    >>> quoted("a.b"), quoted("a`b")
+    ('`a.b`', '`a``b`')
+    """
+    return f"`{name.replace('`', '``')}`"
+
+
+def free_prefix(names: Iterable[str]) -> str:
+    """Return the beginning of names for columns of ours beside those of users: none of theirs begins so.
+
+    >>> free_prefix(["id"]), free_prefix(["_Ducklake_key_0"])
+    ('_ducklake_', '__ducklake_')
+    """
+    taken = [name.lower() for name in names]
+    prefix = "_ducklake_"
+    while any(name.startswith(prefix) for name in taken):
+        prefix = f"_{prefix}"
+    return prefix
 
 
 @dataclass(frozen=True, slots=True)

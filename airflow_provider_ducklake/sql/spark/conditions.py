@@ -1,13 +1,19 @@
-"""The part of a Spark SQL condition that a filter can express exactly, to skip files without such rows.
+"""What a condition in Spark SQL certainly says, before Spark is asked: a filter, and unknown columns.
 
-The two differ in what a text in quotes is, in casts, in times and zones. Parts of a condition that Spark
-could read in another way are left out: the filter may let too many rows pass, never too few.
+A filter of ours leaves out files without rows for the condition. The two languages differ in what a text in
+quotes is, in casts, in times and zones: parts that Spark could read in another way are left out. The filter
+may let too many rows pass, never too few. Of the columns too only what is certain is said: names below a
+query, in a lambda, of a unit of time, and whatever sqlglot does not read, are left to Spark.
 """
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import SqlglotError, TokenError
 
 from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidPredicateError
 from airflow_provider_ducklake.planning.reading.predicates import column_ids
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
+
 
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?")
 _PLAIN_TEXT = re.compile(r"'[^'\\]*'")
@@ -51,9 +58,6 @@ def readable_filter(
 
 
 def _tokens(text: str) -> list[Token]:
-    from sqlglot.dialects.spark import Spark  # noqa: PLC0415 - a second, and DAG files import operators over and over
-    from sqlglot.errors import TokenError  # noqa: PLC0415
-
     try:
         return list(Spark().tokenize(text))
     except TokenError:
@@ -131,3 +135,54 @@ def _means_the_same(values: Sequence[str], type_: DuckLakeType) -> bool:
     if row.kind is Kind.DATE or row.is_local_microseconds:
         return all(one == "DATE" or _MOMENT.fullmatch(one) for one in values)
     return row.kind is Kind.BOOLEAN and all(one in ("TRUE", "FALSE") for one in values)
+
+
+# Words that Spark takes for more than a column, where no column has the name.
+_FUNCTIONS = (
+    "current_catalog current_database current_date current_schema current_time current_timestamp "
+    "current_timezone current_user grouping__id localtimestamp now session_user user"
+)
+_UNITS = "year quarter month week day hour minute second millisecond microsecond"
+_OTHERS = frozenset(
+    [*_FUNCTIONS.split(), *_UNITS.split(), *(f"{unit}s" for unit in _UNITS.split()), "dayofyear"]
+)
+
+
+def unknown_column(expression: str, columns: Collection[str], *, alias: str, is_alone: bool) -> str | None:
+    """Return a column that the expression names and the table does not have; None: none for certain.
+
+    ``alias`` is what the expression may call the table. ``is_alone``: it sees no other table; else only
+    names behind the alias are looked at.
+    """
+    known = {fold(name) for name in columns}
+    for names in _names(expression):
+        head, *fields = names
+        if fold(head) in known:
+            continue
+        if fold(head) == fold(alias):
+            if fields and fold(fields[0]) not in known and not _is_special(fields[0]):
+                return fields[0]
+        elif is_alone and not _is_special(head):
+            return head
+    return None
+
+
+def _is_special(name: str) -> bool:
+    return name.startswith("_") or name.lower() in _OTHERS
+
+
+def _names(expression: str) -> Iterator[list[str]]:
+    """Yield the parts of each name that can be nothing but a column, or a field of one."""
+    try:
+        (tree,) = Spark().parse_into(exp.Condition, expression)
+    except (SqlglotError, RecursionError, ValueError):
+        return
+    if tree is None or tree.find(exp.Alias, exp.Aliases, exp.Kwarg, exp.PropertyEQ, exp.Command):
+        return  # it is read in another way than Spark does
+    for column in tree.find_all(exp.Column):
+        if not column.find_ancestor(exp.Query, exp.Lambda, exp.Collate) and _is_plain(column):
+            yield [part.name for part in column.parts]
+
+
+def _is_plain(column: exp.Column) -> bool:
+    return all(isinstance(part, exp.Identifier) and part.name for part in column.parts)
