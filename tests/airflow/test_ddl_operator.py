@@ -173,7 +173,7 @@ def test_a_retry_finds_the_snapshot_of_the_try_that_died(lake, task_log):
 
     assert xcom(run, "change") == {"snapshot_id": 2, "statements": 2, "already_committed": True}
     assert head(lake) == 2
-    assert "Snapshot 2, committed at" in task_log()
+    assert "has already committed snapshot 2, at" in task_log()
 
 
 def test_a_cleared_task_runs_again_and_so_does_one_of_a_run_made_anew(sqlite_lake):
