@@ -275,7 +275,7 @@ class LakeWrites:
         Nothing is written yet: the commit writes the delete files that it takes.
 
         Raises:
-            StorageError: a file that may hold such rows, beside others, cannot be read.
+            StorageError: a file that may hold such rows and others cannot be read.
         """
         with self._lake.reading() as connection:
             snapshot = self._lake.snapshot(connection, at)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Submission:
-    """What the hook of one submission needs beside the operator's arguments."""
+    """What the hook of one submission needs besides the operator's arguments."""
 
     job_log: JobLog = field(default_factory=JobLog)
     secrets: dict[str, str] = field(default_factory=dict)

@@ -61,7 +61,7 @@ class CommitInfo:
 
 @dataclass(frozen=True, slots=True)
 class CommittedSnapshot:
-    """A snapshot of ours that landed, and in how many attempts.
+    """A snapshot that we committed, and in how many attempts.
 
     ``records`` are those of an earlier commit under the same key, which then counts; this one wrote nothing.
     """

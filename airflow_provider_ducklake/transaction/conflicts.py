@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Operation(Enum):
-    """What a change of ours does, where that is finer than the word it is recorded under."""
+    """What one of our changes does, where that is finer than the word it is recorded under."""
 
     INSERT = "insert into it"
     DELETE = "delete from it"
@@ -153,7 +153,7 @@ _THEY_DID = {
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a change of ours does to an object, as the matrix sees it.
+    """What one of our changes does to an object, as the matrix sees it.
 
     ``subject`` is the object's name at the base snapshot, or that of a new one; ``id`` that of one that
     existed before. ``creates`` is a name that is new, ``schema_id`` the existing schema that it is for.

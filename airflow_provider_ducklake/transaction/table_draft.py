@@ -259,7 +259,7 @@ class TableDraft:
 
         Raises:
             ColumnNotFoundError: no such column or field.
-            AlreadyExistsError: another one beside it has the name.
+            AlreadyExistsError: another column or field at its level has the name.
             InvalidNameError: the name cannot be one.
         """
         column = self.find(path)

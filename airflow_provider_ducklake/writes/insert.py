@@ -286,7 +286,7 @@ def changes_of(
 
     Raises:
         TransactionConflictError: the table is another one by now.
-        UnsupportedFeatureError: a file may hold rows of a partition to be replaced beside others.
+        UnsupportedFeatureError: a file may hold rows of a partition to be replaced and of others.
     """
     if choice.evolution is SchemaEvolution.STRICT:
         adding = append_to_existing(table, result)

@@ -68,7 +68,7 @@ _ROWS_AT_ONCE = 10_000
 
 
 def streamed(connection: Connection, query: Select[Any] | CompoundSelect[Any]) -> Iterator[Any]:
-    """Yield the rows of a query without holding them all; whoever stops early leaves no cursor open.
+    """Yield the rows of a query without holding them all; stopping early leaves no cursor open.
 
     No other statement may run on the connection meanwhile: MySQL and DuckDB end the rows there, without a
     word.

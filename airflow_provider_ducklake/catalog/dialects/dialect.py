@@ -49,7 +49,7 @@ class CatalogDialect(ABC):
 
     @abstractmethod
     def writing(self) -> AbstractContextManager[Connection]:
-        """Hold the commit lock and yield a connection inside a transaction; whoever uses it commits.
+        """Hold the commit lock and yield a connection inside a transaction; the caller commits.
 
         Our writers queue here instead of racing; DuckDB knows nothing of the lock.
         """
@@ -58,7 +58,7 @@ class CatalogDialect(ABC):
     def writing_after(
         self, questions: Mapping[str, Question[Any]]
     ) -> Iterator[tuple[Connection, dict[str, Any]]]:
-        """Do as ``writing``; beside the connection yield the answers to questions asked under the lock."""
+        """Like ``writing``, and also yield the answers to questions asked under the lock."""
         with self.writing() as connection:
             yield connection, self.ask(connection, questions)
 
@@ -113,7 +113,7 @@ class CatalogDialect(ABC):
     def reading_after(
         self, questions: Mapping[str, Question[Any]]
     ) -> Iterator[tuple[Connection, dict[str, Any]]]:
-        """Do as ``reading``; beside the connection yield the answers to the first questions."""
+        """Like ``reading``, and also yield the answers to the first questions."""
         with self.reading() as connection:
             yield connection, self.ask(connection, questions)
 

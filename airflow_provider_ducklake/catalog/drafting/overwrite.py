@@ -91,7 +91,7 @@ def _check_searched(table: TableSnapshot, files: Sequence[LiveDataFile], found: 
 
 
 def too_large_to_read(reading: Reading, catalog: Catalog, plan: ScanPlan) -> ScanPlan | None:
-    """Return the files with rows of a plan's condition beside others, if this process must not read them."""
+    """Return the files with rows of a plan's condition and others, if this process must not read them."""
     _, partly = _split(reading, catalog, plan)
     return replace(plan, files=partly, inlined_rows=()) if _size(partly) > MOST_BYTES_READ else None
 
@@ -132,7 +132,7 @@ def changes_of_partitions(
     """Yield what takes out the rows of partitions, by their values for the table's keys.
 
     Raises:
-        UnsupportedFeatureError: a file holds rows of one beside others, or may.
+        UnsupportedFeatureError: a file holds, or may hold, rows of one and others.
     """
     assert table.partition_spec is not None
     fields, wanted = table.partition_spec.fields, frozenset(partitions)

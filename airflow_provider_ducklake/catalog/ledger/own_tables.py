@@ -27,7 +27,7 @@ def ensure_table(
 ) -> list[Column[Any]]:
     """Create a table of ours where it is missing, or its newer columns, in a transaction of its own.
 
-    Older releases go on beside newer columns, which are NULL in their rows. Returns those of the ``optional``
+    Older releases leave newer columns NULL in their rows. Returns those of the ``optional``
     columns that are still missing, as the database lets only the table's owner add them. ``first_rows`` are
     what the table begins with.
     """

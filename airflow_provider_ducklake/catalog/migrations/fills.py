@@ -1,6 +1,6 @@
 """Fill the columns that an older catalog lacks with the values that 1.0 expects.
 
-A handful of statements each, all in one transaction. They find all columns of 1.0, beside those that it
+A handful of statements each, all in one transaction. They find all columns of 1.0, besides those that it
 dropped. *Source:* docs/sources.md, versions.
 """
 

@@ -1,7 +1,7 @@
 """How old something must be before it may be removed.
 
 A floor keeps a slip of the pen from deleting what others still use. Clocks disagree: a time that is only a
-moment ahead of ours is taken for now.
+moment ahead of ours counts as now.
 """
 
 from __future__ import annotations

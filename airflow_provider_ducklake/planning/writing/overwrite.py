@@ -1,6 +1,6 @@
 """Which data files new rows replace: those of the same partitions.
 
-A file belongs to a partition as a whole, to none of them, or may hold rows of one beside others. Its own
+A file belongs to a partition as a whole, to none of them, or may hold rows of one and of others. Its own
 partition values tell, by whichever keys it was written, else its statistics. Year, month, day and hour of a
 timestamptz do not tell: each writer takes them in the time zone of its session. There the file's bounds
 decide, in UTC.

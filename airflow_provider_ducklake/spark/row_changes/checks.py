@@ -59,7 +59,7 @@ def check_value(rows: DataFrame, text: str, what: str) -> t.DataType:
 
 
 def _check_has_no_star(rows: DataFrame, text: str, what: str) -> None:
-    """Refuse ``struct(*)`` and the like: rows have columns of ours beside their own."""
+    """Refuse ``struct(*)`` and the like: rows have our columns besides their own."""
     if "*" not in text:
         return
     parser = rows.sparkSession._jsparkSession.sessionState().sqlParser()  # noqa: SLF001 - no public way

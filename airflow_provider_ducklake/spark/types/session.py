@@ -89,7 +89,7 @@ def _on_the_path(py_files: str) -> str:
 
 
 def prepare_reading(spark: SparkSession) -> None:
-    """Set what reading a lake's files right depends on, whoever started the session."""
+    """Set what reading a lake's files right depends on, however the session was started."""
     for key, value in _REQUIRED_TO_READ.items():
         spark.conf.set(key, value)
     sources = spark.conf.get(_V1_SOURCES) or ""

@@ -68,7 +68,7 @@ EXISTING = "IF EXISTS is not supported here yet. Leave it out; the statement fai
 
 
 def refuse_object(cursor: Cursor, verb: str) -> DuckLakeError:
-    """Return the error for an object after CREATE, ALTER, DROP or COMMENT ON that is none of ours."""
+    """Return the error for an object after CREATE, ALTER, DROP or COMMENT ON that is not handled."""
     word = cursor.word
     problem = OBJECTS.get(word, f"{verb} of this is not DDL of a lake: expected SCHEMA, TABLE or VIEW.")
     return cursor.unsupported(problem) if word in _NOT_YET else cursor.error(problem)

@@ -1,6 +1,6 @@
 """What a condition in Spark SQL certainly says, before Spark is asked: a filter, and unknown columns.
 
-A filter of ours leaves out files without rows for the condition. The two languages differ in what a text in
+Our filter leaves out files without rows for the condition. The two languages differ in what a text in
 quotes is, in casts, in times and zones: parts that Spark could read in another way are left out. The filter
 may let too many rows pass, never too few. Of the columns too only what is certain is said: names below a
 query, in a lambda, of a unit of time, and whatever sqlglot does not read, are left to Spark.

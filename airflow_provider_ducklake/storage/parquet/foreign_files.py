@@ -285,7 +285,7 @@ def _levels_above_first_leaf(type_: pa.DataType) -> int:
 
 
 def _leaf_type(leaf: pq.ColumnSchema, type_: pa.DataType, where: str) -> DuckLakeType | None:
-    """Return the type as which the reference reads a Parquet column, None where that is none of ours."""
+    """Return the type as which the reference reads a Parquet column, None where DuckLake has no such type."""
     logical = leaf.logical_type.type
     if logical in _NAMED_BY_PARQUET:
         return ScalarType(_NAMED_BY_PARQUET[logical])
