@@ -94,7 +94,7 @@ def test_what_cannot_be_clustered_by_is_refused(spark, sqlite_catalog):
         rows = spark.sql("SELECT 1 AS a, named_struct('x', 1) AS s")
         with pytest.raises(ColumnNotFoundError, match="nowhere"):
             insert(lake, rows, InsertChoice(zorder_by=("nowhere",)))
-        with pytest.raises(InvalidInputError, match="s is struct"):
+        with pytest.raises(InvalidInputError, match="column s has type struct"):
             insert(lake, rows, InsertChoice(zorder_by=("s",)))
         with pytest.raises(InvalidInputError, match="8 columns"):
             insert(lake, rows, InsertChoice(zorder_by=("a",) * 9))
