@@ -361,7 +361,7 @@ def test_of_two_deletes_of_a_file_one_wins(sqlite_lake, whole):
     info = CommitInfo("me", "m")
 
     sqlite_lake.commit_stages(stages[:1], info)
-    with pytest.raises(TransactionConflictError, match="since"):
+    with pytest.raises(TransactionConflictError, match="removed the file" if whole else "deleted other rows"):
         sqlite_lake.commit_stages(stages[1:2], info)
     sqlite_lake.commit_stages(stages[2:], info)
 

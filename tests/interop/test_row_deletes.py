@@ -119,7 +119,7 @@ def test_row_ids_of_no_live_row_in_the_catalog_are_refused(catalog, lake):
 
     for absent in (20, 3, 99):  # deleted before; in a data file; never there
         with (
-            pytest.raises(InvalidInputError, match=f"no row {absent} in the catalog"),
+            pytest.raises(InvalidInputError, match=f"no inlined row with id {absent}"),
             lake.transaction() as tx,
         ):
             tx.delete_at("t", row_ids=[21, absent])
