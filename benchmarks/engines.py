@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 ENGINES = ("plain", "native", "arrow")
 _TICK = os.sysconf("SC_CLK_TCK")
-_SPREAD = "id * 2654435761 % 1000003"
+_SPREAD = "pmod(xxhash64(id), 1000003)"
 
 
 @dataclass(frozen=True)
@@ -58,25 +58,25 @@ class Shape:
 
 def _text(pieces: int) -> str:
     """Return a column of strings of 64 bytes a piece, which compress to half."""
-    hashes = f"transform(sequence(1, {pieces}), x -> sha2(cast(id * 7919 + x as string), 256))"
+    hashes = f"transform(sequence(1, {pieces}), x -> sha2(concat(id, '-', x), 256))"
     return f"concat_ws('', {hashes}) as text"
 
 
 _MIXED = (
     f"cast({_SPREAD} as int) as number",
     "id",
-    "(id * 7919 % 1000033) / 7.0D as ratio",
-    "concat('customer-', id * 2654435761 % 1000000007) as many",
+    "pmod(xxhash64(id, 1), 1000033) / 7.0D as ratio",
+    "concat('customer-', pmod(xxhash64(id, 2), 1000000007)) as many",
     "concat('region-', id % 23) as few",
-    "timestamp_seconds(1700000000 + id * 13 % 31536000) as at",
-    "cast((id * 104729 % 100000000) / 10000 as decimal(18,4)) as amount",
+    "timestamp_seconds(1700000000 + pmod(xxhash64(id, 3), 31536000)) as at",
+    "cast(pmod(xxhash64(id, 4), 100000000) / 10000 as decimal(18,4)) as amount",
 )
 _WIDE = tuple(
     (
-        "cast({0} * {1} % 1000003 as int) as i{1}",
-        "({0} * {1} % 1000033) / 7.0D as d{1}",
-        "concat('v', {0} * {1} % 9973) as s{1}",
-    )[place % 3].format("id", place)
+        "cast(pmod(xxhash64(id, {0}), 1000003) as int) as i{0}",
+        "pmod(xxhash64(id, {0}), 1000033) / 7.0D as d{0}",
+        "concat('v', pmod(xxhash64(id, {0}), 9973)) as s{0}",
+    )[place % 3].format(place)
     for place in range(1, 201)
 )
 _NESTED = (
