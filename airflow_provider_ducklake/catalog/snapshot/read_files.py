@@ -247,6 +247,8 @@ def live_targets(
     connection: Connection, tables: CatalogTables, file_ids: Collection[int], table_id: int | None = None
 ) -> dict[DataFileId, DeleteFileId | None]:
     """Return those of the data files, of one table or of any, that are live, with their live delete files."""
+    if not file_ids:  # as of most commits, which need not make the query
+        return {}
     file, deletes = tables["data_file"], tables["delete_file"]
     query = (
         select(file.c.data_file_id, deletes.c.delete_file_id)
