@@ -18,12 +18,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from airflow_provider_ducklake.spark.writing.write_native import checked  # noqa: E402
 from airflow_provider_ducklake.spec.ids import ColumnId  # noqa: E402
 from airflow_provider_ducklake.spec.schema import Column, TableSchema  # noqa: E402
 from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType  # noqa: E402
@@ -31,8 +29,6 @@ from airflow_provider_ducklake.storage.parquet.string_checks import refuse_bad_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from pyspark.sql import DataFrame
 
 _NAMES = ("word", "sentence", "note")
 
@@ -62,21 +58,6 @@ def medians(rounds: int, *tried: Callable[[], None]) -> list[float]:
     return [statistics.median(of_one[1:]) for of_one in seconds]
 
 
-def native(rows: pa.Table, folder: str, rounds: int) -> None:
-    """Spark's own writer, with and without the check."""
-    source = f"{folder}/source.parquet"
-    pq.write_table(rows, source)
-    spark = SparkSession.builder.master("local[2]").config("spark.log.level", "ERROR").getOrCreate()
-
-    def write(df: DataFrame) -> None:
-        df.write.mode("overwrite").parquet(f"{folder}/written")
-
-    df = spark.read.parquet(source)
-    plain, looked_at = medians(rounds, lambda: write(df), lambda: write(checked(df, schema_of("varchar"))))
-    print(f"Spark's writer: {plain:.2f} s, with the check {looked_at:.2f} s: {looked_at / plain:.2f} x")
-    spark.stop()
-
-
 def arrow(rows: pa.Table, folder: str, rounds: int) -> None:
     """Arrow's writer beside the check, which comes before it."""
     encode, look = medians(
@@ -102,6 +83,5 @@ if __name__ == "__main__":
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         made = rows_of(given.rows)
-        native(made, directory, given.rounds)
         arrow(made, directory, given.rounds)
         json(given.rows // 10, given.rounds)

@@ -58,7 +58,8 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         are also widened if the rows' types do not fit. (templated)
     :param zorder_by: up to eight columns; rows that are close to each other in all of them go into the same
         files, instead of sorting by the table's sort keys; the job reads the source three times. (templated)
-    :param engine: ``auto``, ``native`` (Spark's Parquet writer) or ``arrow`` (for lists, maps, uuids, …).
+    :param engine: ``auto``, which is ``arrow``; or ``native`` (Spark's own Parquet writer), where only
+        Spark's JVM has access to the store.
     :param on_clear: see ``DuckLakeSparkOperator``. (templated)
     :param stage_only: leave the commit to a ``DuckLakeCommitOperator``; see ``DuckLakeSparkOperator``.
     :return: ``{"table": "sales.orders", "snapshot_id": 43, "rows_added": 3, "files_added": 1,

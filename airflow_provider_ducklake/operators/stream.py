@@ -33,7 +33,8 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkOperator):
         rows. (templated)
     :param sources: what ``transform`` joins the stream with: ``{"name": path or {…}}``, as
         ``DuckLakeSparkInsertOperator`` takes them. (templated)
-    :param engine: ``auto``, ``native`` (Spark's Parquet writer) or ``arrow`` (for lists, maps, uuids, …).
+    :param engine: ``auto``, which is ``arrow``; or ``native`` (Spark's own Parquet writer), where only
+        Spark's JVM has access to the store.
     :return: ``{"table": "sales.events", "snapshot_id": 43, "batches": 2, "rows_added": 3, "files_added": 2,
         "bytes_added": 1400}``: what this try committed. ``snapshot_id`` is the last one, or None if there was
         nothing new.

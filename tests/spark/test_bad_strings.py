@@ -1,9 +1,13 @@
-"""Strings that DuckDB could not read again are refused by both engines, at any depth, with their number."""
+"""Strings that DuckDB could not read again are refused, at any depth and, by Arrow, with their number."""
+
+from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 
-from airflow_provider_ducklake.errors import InvalidValueError
+from airflow_provider_ducklake.errors import InvalidInputError, InvalidValueError
 from airflow_provider_ducklake.planning.writing.write import WritePlan
+from airflow_provider_ducklake.spark.job.errors import typed
 from airflow_provider_ducklake.spark.jobs.insert import write
 from airflow_provider_ducklake.spec.schema import new_columns
 from airflow_provider_ducklake.writes.arguments import InsertChoice
@@ -18,33 +22,46 @@ def numbers(spark, *values: str):
     return spark.range(0, 100, 1, 4).selectExpr("id", *values)
 
 
-def problems(df, plan: WritePlan, engine: str) -> tuple[str, ...]:
+def problems(df, plan: WritePlan) -> tuple[str, ...]:
     with pytest.raises(InvalidValueError) as caught:
-        write(df, plan, engine)
+        write(df, plan)
     assert "main.t" in str(caught.value)
     return caught.value.problems
 
 
 @pytest.mark.parametrize("partition_by", [(), ("s",), ("bucket(4, s)",)])
-@pytest.mark.parametrize("engine", ["native", "arrow"])
-def test_bytes_that_are_not_utf8_are_counted_and_refused(spark, new_plan, engine, partition_by):
+def test_bytes_that_are_not_utf8_are_counted_and_refused(spark, new_plan, partition_by):
     schema = new_columns({"id": "int64", "s": "varchar", "t": "varchar"})
     df = numbers(spark, f"{LATIN} AS s", "CASE WHEN id = 7 THEN CAST(X'FF' AS STRING) END AS t")
 
-    assert problems(df, new_plan(schema, partition_by), engine) == (
+    assert problems(df, new_plan(schema, partition_by)) == (
         f"column s: 10 values are not valid UTF-8, such as {BAD}",
         "column t: 1 value is not valid UTF-8, such as b'\\xff'",
     )
 
 
-@pytest.mark.parametrize("engine", ["native", "arrow"])
-def test_fields_of_structs_are_looked_at(spark, new_plan, engine):
+def test_fields_of_structs_are_looked_at(spark, new_plan):
     schema = new_columns({"id": "int64", "a.b": "struct(c struct(d varchar))"})
     df = numbers(spark, f"named_struct('c', named_struct('d', {LATIN})) AS `a.b`")
 
-    assert problems(df, new_plan(schema), engine) == (
+    assert problems(df, new_plan(schema)) == (
         f"column a.b.c.d: 10 values are not valid UTF-8, such as {BAD}",
     )
+
+
+@pytest.mark.parametrize("column", ["s varchar", "s struct(c struct(d varchar))"])
+def test_the_native_engine_names_the_column(spark, new_plan, column):
+    name, _, type_name = column.partition(" ")
+    value = LATIN if type_name == "varchar" else f"named_struct('c', named_struct('d', {LATIN}))"
+    plan = new_plan(new_columns({"id": "int64", name: type_name}))
+
+    with pytest.raises(PySparkException) as caught:
+        write(numbers(spark, f"{value} AS {name}"), plan, "native")
+
+    error = typed(caught.value)
+    assert isinstance(error, InvalidInputError)
+    assert f"Column {name}: a string is not valid UTF-8" in str(error)
+    assert not list(Path(plan.directory).rglob("*.parquet"))
 
 
 def test_elements_keys_and_values_are_looked_at(spark, new_plan):
@@ -55,7 +72,7 @@ def test_elements_keys_and_values_are_looked_at(spark, new_plan):
         f"map({LATIN}, CASE id WHEN 4 THEN '{{a:1}}' ELSE '1' END) AS m",
     )
 
-    assert problems(df, new_plan(schema), "auto") == (
+    assert problems(df, new_plan(schema)) == (
         f"column l.element: 10 values are not valid UTF-8, such as {BAD}",
         f"column m.key: 10 values are not valid UTF-8, such as {BAD}",
         "column m.value: 1 value is not valid JSON, such as '{a:1}'",
@@ -67,7 +84,7 @@ def test_what_is_not_json_is_counted_and_refused(spark, new_plan, text):
     schema = new_columns({"id": "int64", "j": "json"})
     df = numbers(spark, f"CASE id % 10 WHEN 3 THEN '{text}' ELSE '{{\"a\": [1, null]}}' END AS j")
 
-    (problem,) = problems(df, new_plan(schema), "auto")
+    (problem,) = problems(df, new_plan(schema))
 
     shown = text.replace("''", "'")
     assert problem == f"column j: 10 values are not valid JSON, such as {shown!r}"

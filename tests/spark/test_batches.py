@@ -1,4 +1,4 @@
-"""Batches for pyarrow are counted in rows; who has wide rows is told, and may have Spark measure them."""
+"""Batches for pyarrow are counted in rows; rows too wide for that are written again in measured batches."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spark.job.errors import typed
+from airflow_provider_ducklake.spark.job.request import source_of
 from airflow_provider_ducklake.spark.types.session import prepare
 from airflow_provider_ducklake.spark.types.spark_types import fields_of_spark
 from airflow_provider_ducklake.spark.writing import write_arrow
 from airflow_provider_ducklake.spec.schema import new_columns
 from tests.spark.conftest import make_plan
+from tests.spark.submission import log_of, make_request, start
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,3 +52,37 @@ def test_a_given_limit_stays_and_wide_rows_are_written(spark: SparkSession, tmp_
         assert write_wide_rows(spark, tmp_path) == 4096
     finally:
         spark.conf.set(BYTES, str(usual))
+
+
+WIDE = """
+def rows(spark, sources):
+    return spark.range(0, 9000, 1, 1).selectExpr("id", "repeat('x', 30000) as s")
+"""
+
+
+@pytest.mark.parametrize("given", [None, "300m"])
+def test_rows_too_wide_for_a_batch_are_written_again_in_smaller_ones(
+    tmp_path: Path, given: str | None
+) -> None:
+    (tmp_path / "wide_rows.py").write_text(WIDE)
+    plan = make_plan(tmp_path / "t", new_columns({"id": "int64", "s": "varchar"}))
+    request = make_request(plan, source_of(transform="wide_rows:rows"))
+    conf = {"spark.driver.extraJavaOptions": f"-Darrow.vector.max_allocation_bytes={200 * 2**20}"}
+
+    process = start(
+        request,
+        tmp_path,
+        py_files=(tmp_path / "wide_rows.py",),
+        conf=conf if given is None else {**conf, BYTES: given},
+    )
+
+    ended = process.wait(150)
+    if given is not None:  # then it is the user's choice
+        assert ended == 1
+        assert BYTES in log_of(tmp_path)
+        return
+    assert ended == 0, log_of(tmp_path)
+    (result,) = job_io.read_results(request)
+    assert result.rows_written == sum(file.record_count for file in result.data_files) == 9000
+    assert "too wide" in log_of(tmp_path)
+    assert "Writing again" in log_of(tmp_path)

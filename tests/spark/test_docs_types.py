@@ -12,11 +12,10 @@ from airflow_provider_ducklake.spark.types.spark_types import (
     presented,
     read_type,
     scalar_of_spark,
-    why_not_native,
 )
 from airflow_provider_ducklake.spark.writing.assignment import _fits
 from airflow_provider_ducklake.spec.ids import ColumnId
-from airflow_provider_ducklake.spec.schema import Column, new_columns
+from airflow_provider_ducklake.spec.schema import Column
 from airflow_provider_ducklake.spec.types.ducklake_types import (
     DuckLakeType,
     parse_type,
@@ -61,7 +60,6 @@ def described(type_: DuckLakeType) -> list[object]:
     return [
         {spark.simpleString() for spark in SPARK_TYPES if _fits(spark, type_)},
         str(arrow_type(type_)).replace("extension<arrow.uuid>", "uuid"),
-        "native" if why_not_native(new_columns({"c": str(type_)})) is None else "arrow",
     ]
 
 
@@ -70,10 +68,10 @@ def test_every_scalar_that_can_be_stored_has_a_row():
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_a_row_says_what_goes_in_what_comes_out_and_which_engine_writes(name):
-    spellings, spark, arrow, engine = COLUMNS[name]
+def test_a_row_says_what_goes_in_and_what_comes_out(name):
+    spellings, spark, arrow = COLUMNS[name]
 
-    assert [words(spark), arrow, engine] == described(parse_type(name))
+    assert [words(spark), arrow] == described(parse_type(name))
     assert all(str(parse_type(spelling)) == name for spelling in words(spellings))
 
 

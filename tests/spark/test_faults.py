@@ -28,6 +28,7 @@ from pathlib import Path
 from pyspark import TaskContext
 
 MARKER = Path("{marker}")
+DIRECTORY = Path("{directory}")
 FAULTS = {faults}  # partition → function
 
 
@@ -56,6 +57,14 @@ def driver():
     time.sleep(60)
 
 
+def wait_for_a_file():
+    # the writer behind us takes what it was given
+    deadline = time.monotonic() + 60
+    while not any(DIRECTORY.rglob("*.parquet")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1)
+
+
 ACTIONS = {{"executor": executor, "worker": worker, "driver": driver}}
 
 
@@ -68,7 +77,7 @@ def rows(spark, sources):
             yield batch
             seen += batch.num_rows
             if fault is not None and seen >= 50_000:
-                time.sleep(1)  # the writer behind us takes what it was given
+                wait_for_a_file()
                 ACTIONS[fault]()
 
     made = spark.range(0, 2 * {count}, 1, 2).selectExpr("id", "sha2(cast(id as string), 256) as text")
@@ -82,11 +91,13 @@ def run(tmp_path, new_plan):
 
     def start_job(engine: str, faults: dict[int, str], master: str):
         module = tmp_path / "faulty_rows.py"
-        module.write_text(FAULTY_ROWS.format(faults=faults, count=ROWS_PER_TASK, marker=tmp_path / "marker"))
-        schema = new_columns({"id": "int64", "text": "varchar"})
-        request = make_request(
-            new_plan(schema, (), SMALL_GROUPS), source_of(transform="faulty_rows:rows"), engine
+        plan = new_plan(new_columns({"id": "int64", "text": "varchar"}), (), SMALL_GROUPS)
+        module.write_text(
+            FAULTY_ROWS.format(
+                faults=faults, count=ROWS_PER_TASK, marker=tmp_path / "marker", directory=plan.directory
+            )
         )
+        request = make_request(plan, source_of(transform="faulty_rows:rows"), engine)
         conf = {
             "spark.executor.memory": "512m",
             "spark.task.maxFailures": "4",
@@ -135,7 +146,7 @@ def test_retried_tasks_count_once(run, tmp_path, engine):
 def test_a_dead_driver_leaves_no_result(run, tmp_path, engine):
     request, process = run(engine, {1: "driver"}, "local[2]")
     deadline = time.monotonic() + 120
-    while not (tmp_path / "marker").exists():
+    while not ((tmp_path / "marker").exists() and any(Path(request.directory).rglob("*.parquet"))):
         assert process.poll() is None, log_of(tmp_path)[-5000:]
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -143,7 +154,6 @@ def test_a_dead_driver_leaves_no_result(run, tmp_path, engine):
     os.killpg(process.pid, signal.SIGKILL)
     process.wait(10)
 
-    assert any(Path(request.directory).rglob("*.parquet"))
     with pytest.raises(SparkJobError, match="_DONE does not exist"):
         job_io.read_results(request)
     job_io.delete_job_directories(request)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidInputError, UnsupportedFeatureError
+from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidInputError
 from airflow_provider_ducklake.spark.jobs import insert as insert_job
 from airflow_provider_ducklake.writes.arguments import InsertChoice
 from tests.reference.duckdb_lake import open_lake
@@ -114,14 +114,13 @@ def test_tasks_write_files_of_their_own_unless_the_option_gathers_them(spark, sq
     assert counts == [4, 4, 1]
 
 
-def test_folders_of_partitions_are_left_out_where_the_option_says_so(spark, sqlite_catalog):
+@ENGINES
+def test_folders_of_partitions_are_left_out_where_the_option_says_so(spark, sqlite_catalog, engine):
     create = ("CREATE TABLE t (a INT, b INT)", "ALTER TABLE t SET PARTITIONED BY (a)")
     rows = spark.sql("SELECT 1 AS a, 2 AS b UNION ALL SELECT 2, 3")
     with new_lake(sqlite_catalog, *create) as lake:
         lake.set_option("hive_file_pattern", value=False)
-        with pytest.raises(UnsupportedFeatureError, match="not use partition folders"):
-            insert(lake, rows, APPEND, engine="native")
-        result, _ = insert(lake, rows, APPEND)
+        result, _ = insert(lake, rows, APPEND, engine=engine)
 
     assert not [file.path for file in result.data_files if "a=" in file.path]
     assert rows_of(sqlite_catalog) == [(1, 2), (2, 3)]

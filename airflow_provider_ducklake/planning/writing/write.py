@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # Ours where nobody set the option: smaller files for less work than the format's snappy and V1.
 DEFAULT_COMPRESSION = "zstd"
 DEFAULT_PAGE_VERSION = "V2"
+DEFAULT_ROW_GROUP_BYTES = 128 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,9 @@ class ParquetSettings:
 
     ``row_group_is_given`` says that the lake's options name the rows of a row group. Where they do not,
     Spark's own writer goes by bytes: row groups as small as the format's default cost it a sixth more time.
-    ``row_group_bytes`` limits a row group's size in memory besides. Where it ``gathers_rows``, rows of
-    several tasks are brought into one file up to the target size; else each task writes files of its own.
+    ``row_group_bytes`` limits a row group's size in memory besides, by default as Spark's own writer does.
+    Where it ``gathers_rows``, rows of several tasks are brought into one file up to the target size; else
+    each task writes files of its own.
     """
 
     compression: str = DEFAULT_COMPRESSION
@@ -46,7 +48,7 @@ class ParquetSettings:
     page_version: str = DEFAULT_PAGE_VERSION
     row_group_rows: int = 122_880
     row_group_is_given: bool = False
-    row_group_bytes: int | None = None
+    row_group_bytes: int = DEFAULT_ROW_GROUP_BYTES
     target_file_size_bytes: int = 512_000_000
     hive_file_pattern: bool = True
     gathers_rows: bool = False
@@ -61,7 +63,7 @@ class ParquetSettings:
             page_version=str(options.get("parquet_version") or DEFAULT_PAGE_VERSION),
             row_group_rows=options.integer("parquet_row_group_size"),
             row_group_is_given=options.is_set("parquet_row_group_size"),
-            row_group_bytes=size if isinstance(size, int) else None,
+            row_group_bytes=size if isinstance(size, int) else DEFAULT_ROW_GROUP_BYTES,
             target_file_size_bytes=options.integer("target_file_size"),
             hive_file_pattern=options.flag("hive_file_pattern"),
             gathers_rows=options.is_set("per_thread_output") and not options.flag("per_thread_output"),

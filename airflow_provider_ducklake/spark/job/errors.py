@@ -15,7 +15,7 @@ from pyspark.errors import AnalysisException
 
 from airflow_provider_ducklake import errors
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError
-from airflow_provider_ducklake.spark.output.causes import OF_EXCEPTIONS, told_by
+from airflow_provider_ducklake.spark.output.causes import OF_EXCEPTIONS, TOO_WIDE, told_by
 
 _LONGEST = 2_000
 _MOST_CAUSES = 20
@@ -62,6 +62,11 @@ def typed(error: Exception) -> DuckLakeError:
 def cause_of(error: Exception) -> str | None:
     """Return what Spark's error comes of in a sentence, with Spark's words; None where it is not known."""
     return told_by(_java_exceptions(error), OF_EXCEPTIONS)
+
+
+def is_of_wide_rows(error: Exception) -> bool:
+    """Whether a batch of rows had more bytes than Arrow takes at once."""
+    return told_by(_java_exceptions(error), (TOO_WIDE,)) is not None
 
 
 def _java_exceptions(error: Exception) -> list[str]:

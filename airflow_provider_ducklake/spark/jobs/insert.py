@@ -14,9 +14,11 @@ from airflow_provider_ducklake.errors import SparkJobError, UnsupportedFeatureEr
 from airflow_provider_ducklake.planning.writing.evolution import evolved
 from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult
 from airflow_provider_ducklake.spark import sources
+from airflow_provider_ducklake.spark.job.errors import is_of_wide_rows
+from airflow_provider_ducklake.spark.output.causes import TOO_WIDE
 from airflow_provider_ducklake.spark.output.progress import progress_lines
 from airflow_provider_ducklake.spark.types.object_store import why_unreachable
-from airflow_provider_ducklake.spark.types.session import prepare
+from airflow_provider_ducklake.spark.types.session import measured_batches, measures_batches, prepare
 from airflow_provider_ducklake.spark.types.spark_types import fields_of_spark, why_not_native, without_nothing
 from airflow_provider_ducklake.spark.writing import write_arrow, write_native
 from airflow_provider_ducklake.spark.writing.assignment import assign, fits, only_matching
@@ -24,7 +26,6 @@ from airflow_provider_ducklake.spark.writing.partitions import with_keys
 from airflow_provider_ducklake.spark.writing.row_order import placed
 from airflow_provider_ducklake.spec.partitioning import parse_partition_by
 from airflow_provider_ducklake.spec.schema import new_columns
-from airflow_provider_ducklake.storage.files.filesystem import split_scheme
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spark.job.request import JobRequest
@@ -61,16 +62,32 @@ def write(df: DataFrame, plan: WritePlan, engine: str = "auto") -> WriteResult:
     prepare(df.sparkSession)
     plan = _resolved(df, plan)
     engine, reason = choose_engine(df.sparkSession, engine, plan)
-    rows = Observation()
     prepared, keys = _prepared(df, plan)
     log.info("Writing %s with the %s engine: %s", plan.table, engine, reason)
-    prepared = prepared.observe(rows, f.count(f.lit(1)).alias("count"))
     with progress_lines(df.sparkSession.sparkContext):
-        files = (write_native if engine == "native" else write_arrow).write(prepared, keys, plan)
+        files, count = _written(prepared, keys, plan, engine)
     _warn_of_many_partitions(plan, files)
-    count = _checked_count(plan, files, int(rows.get["count"]))
     details = _details(df.sparkSession, reason, time.monotonic() - started)
     return WriteResult(plan.target, plan.partition_fields, tuple(files), count, engine, details)
+
+
+def _written(df: DataFrame, keys: list[str], plan: WritePlan, engine: str) -> tuple[list[DataFile], int]:
+    """Return the files and how many rows they hold; rows too wide for a batch are written in smaller ones."""
+    try:
+        return _written_once(df, keys, plan, engine)
+    except Exception as error:
+        if measures_batches(df.sparkSession) or not is_of_wide_rows(error):
+            raise
+        log.warning("%s: %s Writing again in that way.", plan.table, TOO_WIDE.sentence)
+    with measured_batches(df.sparkSession):
+        return _written_once(df, keys, plan, engine)
+
+
+def _written_once(df: DataFrame, keys: list[str], plan: WritePlan, engine: str) -> tuple[list[DataFile], int]:
+    rows = Observation()
+    observed = df.observe(rows, f.count(f.lit(1)).alias("count"))
+    files = (write_native if engine == "native" else write_arrow).write(observed, keys, plan)
+    return files, _checked_count(plan, files, int(rows.get["count"]))
 
 
 def _resolved(df: DataFrame, plan: WritePlan) -> WritePlan:
@@ -131,24 +148,19 @@ _NATIVE_CODECS = ("uncompressed", "snappy", "gzip", "zstd", "lz4", "lz4_raw")
 
 
 def choose_engine(spark: SparkSession, wanted: str, plan: WritePlan) -> tuple[str, str]:
-    """Return the engine and the reason for it.
+    """Return the engine and why: pyarrow in the tasks, unless Spark's own writer is asked for.
 
     Raises:
         UnsupportedFeatureError: ``native`` was asked for and cannot store the table.
     """
-    if wanted == "arrow":
-        return "arrow", "asked for"
+    if wanted != "native":
+        return "arrow", "it stores every type" if wanted == "auto" else "asked for"
     obstacle = why_not_native(plan.target) or _unfit_setting(plan) or why_unreachable(spark, plan.directory)
-    if wanted == "native":
-        if obstacle is not None:
-            raise UnsupportedFeatureError(
-                f"engine='native' cannot write {plan.table}: {obstacle}. Use engine='arrow' or 'auto'."
-            )
-        return "native", "asked for"
-    obstacle = obstacle or _costs_copies(plan)
     if obstacle is not None:
-        return "arrow", obstacle
-    return "native", "Spark's writer can store every column"
+        raise UnsupportedFeatureError(
+            f"engine='native' cannot write {plan.table}: {obstacle}. Use engine='arrow' or 'auto'."
+        )
+    return "native", "asked for"
 
 
 def _unfit_setting(plan: WritePlan) -> str | None:
@@ -158,16 +170,4 @@ def _unfit_setting(plan: WritePlan) -> str | None:
         return f"Spark has no {codec} codec"
     if settings.compression_level is not None and codec == "gzip":
         return "Spark's writer supports a compression level for zstd only"
-    if plan.partition_fields and not settings.hive_file_pattern:
-        return "the lake does not use partition folders, which Spark's writer creates"
-    return None
-
-
-def _costs_copies(plan: WritePlan) -> str | None:
-    """Return why another engine is better although Spark's writer could do it."""
-    if plan.partition_fields and split_scheme(plan.directory)[0] != "file":
-        return (
-            "files of a partition share a folder of the table, and Spark's writer would have to copy them "
-            "there"
-        )
     return None

@@ -53,6 +53,13 @@ LOST_MASTER = _cause(
     r"Reason: All masters are unresponsive!",
     _NO_MASTER,
 )
+# A batch of rows has more bytes than one buffer may have.
+TOO_WIDE = _cause(
+    r"org\.apache\.arrow\.[\w.]*(?:OversizedAllocation|OutOfMemory)Exception\b",
+    "The rows are too wide for batches that are counted in rows: set conf="
+    "{'spark.sql.execution.arrow.maxBytesPerBatch': '64m'}, so that Spark measures each batch, which is "
+    "slower.",
+)
 # What exceptions of Java say of themselves: their class and, behind a colon, their message.
 OF_EXCEPTIONS: Sequence[Cause] = (
     _cause(r"java\.lang\.UnsupportedClassVersionError: org/apache/spark/", _OLD_JAVA),
@@ -93,12 +100,7 @@ OF_EXCEPTIONS: Sequence[Cause] = (
         "The executors' Python cannot run PySpark: its version is too old, or it lacks a package. Set "
         "PYSPARK_PYTHON (or conf spark.pyspark.python) to the Python of the driver.",
     ),
-    _cause(
-        r"org\.apache\.arrow\.[\w.]*(?:OversizedAllocation|OutOfMemory)Exception\b",
-        "The rows are too wide for batches of 4096 rows: set conf="
-        "{'spark.sql.execution.arrow.maxBytesPerBatch': '256m'}, so that Spark measures each batch, which is "
-        "slower.",
-    ),
+    TOO_WIDE,
     _cause(
         r"java\.lang\.OutOfMemoryError\b(?!: unable to create)"
         r"|org\.apache\.spark\.memory\.SparkOutOfMemoryError\b"

@@ -37,10 +37,8 @@ _REQUIRED_TO_READ = {
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
 # Spark 4 asks Arrow for a batch's size after each row, half of the Arrow engine's time (ADR 0009).
-_UNLESS_GIVEN = {
-    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647b",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
-}
+_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+_NOT_MEASURED = "2147483647b"
 _PY_FILES = "spark.submit.pyFiles"
 _DEFAULTS = {
     "spark.log.level": "WARN",
@@ -109,10 +107,8 @@ def prepare(spark: SparkSession) -> None:
 def _prepare_sources(spark: SparkSession) -> None:
     for key, value in _REQUIRED.items():
         spark.conf.set(key, value)
-    given = spark.conf.getAll
-    for key, value in _UNLESS_GIVEN.items():
-        if key not in given:
-            spark.conf.set(key, value)
+    if _BATCH_BYTES not in spark.conf.getAll:
+        spark.conf.set(_BATCH_BYTES, _NOT_MEASURED)
 
 
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"  # the other readers know no places of rows
@@ -135,6 +131,18 @@ def adaptive_as_in(other: SparkSession, spark: SparkSession) -> Iterator[None]:
     files as there are shuffle partitions.
     """
     with _set(spark, _ADAPTIVE, other.conf.get(_ADAPTIVE) or "true"):
+        yield
+
+
+def measures_batches(spark: SparkSession) -> bool:
+    """Whether batches for Python are counted in bytes, too, because the user wants it."""
+    return spark.conf.get(_BATCH_BYTES) != _NOT_MEASURED
+
+
+@contextmanager
+def measured_batches(spark: SparkSession) -> Iterator[None]:
+    """Have Spark count batches for Python in bytes, too, as long as this lasts."""
+    with _set(spark, _BATCH_BYTES, "64m"):
         yield
 
 

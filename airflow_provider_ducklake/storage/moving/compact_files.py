@@ -191,7 +191,7 @@ def rows_of_files(
 
 def in_one_file(settings: ParquetSettings) -> ParquetSettings:
     """Return settings by which a writer never begins another file."""
-    limit = settings.row_group_bytes or settings.target_file_size_bytes
+    limit = min(settings.row_group_bytes, settings.target_file_size_bytes)
     return replace(settings, row_group_bytes=limit, target_file_size_bytes=_ENDLESS)
 
 

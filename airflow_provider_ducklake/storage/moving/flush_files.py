@@ -189,7 +189,7 @@ def _shrink(files: Iterable[_OpenFile]) -> None:
 
 
 def _bounded(settings: ParquetSettings) -> ParquetSettings:
-    limit = min(settings.row_group_bytes or WAITING_BYTES, settings.target_file_size_bytes, WAITING_BYTES)
+    limit = min(settings.row_group_bytes, settings.target_file_size_bytes, WAITING_BYTES)
     return in_one_file(replace(settings, row_group_bytes=limit))
 
 

@@ -167,8 +167,8 @@ class RollingWriter:
         """Whether the rows waiting take so much memory that they had better make a row group of their own."""
         if not self._buffered_rows:
             return False
-        limit = self._settings.row_group_bytes or self._settings.target_file_size_bytes
-        return self.bytes_waiting >= min(limit, self._settings.target_file_size_bytes)
+        limit = min(self._settings.row_group_bytes, self._settings.target_file_size_bytes)
+        return self.bytes_waiting >= limit
 
     def _flush(self) -> None:
         table = pa.Table.from_batches(self._buffered, schema=self._parquet_schema)
