@@ -239,17 +239,15 @@ def compare(spark: SparkSession, name: str, rounds: int, scale: float, *, memory
         df = source(spark, shape, root, scale)
         found: dict[str, list[tuple[float, float, int]]] = {engine: [] for engine in ENGINES}
         for number in range(rounds + 1):
-            for engine in ENGINES if number % 2 else ENGINES[::-1]:
+            for engine in list(found) if number % 2 else list(found)[::-1]:
                 try:
                     one = measured(engine, df, shape, root)
                 except Exception as error:  # noqa: BLE001 - a shape that an engine cannot write is a finding
                     print(f"{name}: {engine} cannot: {str(error).splitlines()[0][:160]}", flush=True)
-                    found.pop(engine, None)
+                    found.pop(engine)
                     continue
-                if number and engine in found:  # the first one warms up
+                if number:  # the first one warms up
                     found[engine].append(one)
-            if len(found) < len(ENGINES):
-                break
         peaks = {engine: peak_memory(engine, name, root, scale) if memory else None for engine in found}
     middle = {
         engine: [statistics.median(values) for values in zip(*of_one, strict=True)]
