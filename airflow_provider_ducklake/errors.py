@@ -46,6 +46,7 @@ cures an ``InvalidInputError``, a ``NotFoundError``, a ``CatalogError`` other th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -54,20 +55,28 @@ if TYPE_CHECKING:
 
 
 class DuckLakeError(Exception):
-    """Base class of every error this package raises on purpose."""
+    """Base class of every error this package raises on purpose.
+
+    One with fields is a dataclass: the fields, in order, are its ``args``, by which it is pickled.
+    """
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, list):
+                setattr(self, name, tuple(value))
+        self.args = tuple(vars(self).values())
 
 
 class CatalogError(DuckLakeError):
     """The catalog database cannot be used."""
 
 
+@dataclass(eq=False, repr=False)
 class NotADuckLakeError(CatalogError):
     """The database holds no DuckLake catalog, or is a file that does not exist."""
 
-    def __init__(self, catalog: str, problem: str = "holds no DuckLake catalog") -> None:
-        self.catalog = catalog
-        self.problem = problem
-        super().__init__(catalog, problem)
+    catalog: str
+    problem: str = "holds no DuckLake catalog"
 
     def __str__(self) -> str:
         return (
@@ -76,13 +85,12 @@ class NotADuckLakeError(CatalogError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class UnsupportedVersionError(CatalogError):
     """The catalog has a spec version that this operation does not handle."""
 
-    def __init__(self, found: str, supported: Sequence[str]) -> None:
-        self.found = found
-        self.supported = tuple(supported)
-        super().__init__(found, self.supported)
+    found: str
+    supported: Sequence[str]
 
     def __str__(self) -> str:
         return (
@@ -93,29 +101,27 @@ class UnsupportedVersionError(CatalogError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class CatalogUnavailableError(CatalogError):
     """The catalog database cannot be reached or refuses the login."""
 
-    def __init__(self, catalog: str, reason: str) -> None:
-        self.catalog = catalog
-        self.reason = reason
-        super().__init__(catalog, reason)
+    catalog: str
+    reason: str
 
     def __str__(self) -> str:
         return f"Cannot open the catalog database {self.catalog}: {self.reason.rstrip('. ')}."
 
 
+@dataclass(eq=False, repr=False)
 class CatalogRefusedError(CatalogError):
     """The catalog database refused a statement: it is read-only, full, lacks a privilege, …; nothing landed.
 
     ``statement`` is the beginning of the refused statement, without values.
     """
 
-    def __init__(self, catalog: str, reason: str, statement: str) -> None:
-        self.catalog = catalog
-        self.reason = reason
-        self.statement = statement
-        super().__init__(catalog, reason, statement)
+    catalog: str
+    reason: str
+    statement: str
 
     def __str__(self) -> str:
         return (
@@ -128,25 +134,23 @@ class NotFoundError(DuckLakeError):
     """Something named by the caller is not in the lake."""
 
 
+@dataclass(eq=False, repr=False)
 class SchemaNotFoundError(NotFoundError):
     """The schema does not exist at that snapshot."""
 
-    def __init__(self, schema: str, snapshot_id: int) -> None:
-        self.schema = schema
-        self.snapshot_id = snapshot_id
-        super().__init__(schema, snapshot_id)
+    schema: str
+    snapshot_id: int
 
     def __str__(self) -> str:
         return f"Schema {self.schema!r} does not exist at snapshot {self.snapshot_id}. Create it first."
 
 
+@dataclass(eq=False, repr=False)
 class TableNotFoundError(NotFoundError):
     """The table does not exist at that snapshot."""
 
-    def __init__(self, table: str, snapshot_id: int) -> None:
-        self.table = table
-        self.snapshot_id = snapshot_id
-        super().__init__(table, snapshot_id)
+    table: str
+    snapshot_id: int
 
     def __str__(self) -> str:
         return (
@@ -155,27 +159,25 @@ class TableNotFoundError(NotFoundError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class ViewNotFoundError(NotFoundError):
     """The view does not exist at that snapshot."""
 
-    def __init__(self, view: str, snapshot_id: int) -> None:
-        self.view = view
-        self.snapshot_id = snapshot_id
-        super().__init__(view, snapshot_id)
+    view: str
+    snapshot_id: int
 
     def __str__(self) -> str:
         return f"View {self.view} does not exist at snapshot {self.snapshot_id}. Check the name."
 
 
+@dataclass(eq=False, repr=False)
 class ColumnNotFoundError(NotFoundError):
     """The table has no such column; ``expression`` is the user's expression that names it, if any."""
 
-    def __init__(self, column: str, table: str, columns: Sequence[str], expression: str = "") -> None:
-        self.column = column
-        self.table = table
-        self.columns = tuple(columns)
-        self.expression = expression
-        super().__init__(column, table, self.columns, expression)
+    column: str
+    table: str
+    columns: Sequence[str]
+    expression: str = ""
 
     def __str__(self) -> str:
         of = f" of {self.expression!r}" if self.expression else ""
@@ -184,15 +186,14 @@ class ColumnNotFoundError(NotFoundError):
         return f"Column {self.column!r}{of} is not in {self.table}; its columns are: {columns}.{hint}"
 
 
+@dataclass(eq=False, repr=False)
 class SnapshotNotFoundError(NotFoundError):
     """The snapshot has expired, is in the future, or is before the first one."""
 
-    def __init__(self, wanted: str, oldest: int, newest: int, made: tuple[datetime, ...] = ()) -> None:
-        self.wanted = wanted
-        self.oldest = oldest
-        self.newest = newest
-        self.made = made
-        super().__init__(wanted, oldest, newest, made)
+    wanted: str
+    oldest: int
+    newest: int
+    made: tuple[datetime, ...] = ()
 
     def __str__(self) -> str:
         made = f", made from {self.made[0]} to {self.made[1]}" if self.made else ""
@@ -202,15 +203,14 @@ class SnapshotNotFoundError(NotFoundError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class ChangesExpiredError(NotFoundError):
     """Snapshots that a consumer has not consumed yet have expired."""
 
-    def __init__(self, table: str, after: int, upto: int, oldest: int) -> None:
-        self.table = table
-        self.after = after
-        self.upto = upto
-        self.oldest = oldest
-        super().__init__(table, after, upto, oldest)
+    table: str
+    after: int
+    upto: int
+    oldest: int
 
     def __str__(self) -> str:
         return (
@@ -221,14 +221,13 @@ class ChangesExpiredError(NotFoundError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class ChangesUndoneError(NotFoundError):
     """A restore created a table again without changes that a consumer had already consumed."""
 
-    def __init__(self, table: str, consumed: int, restored_at: int) -> None:
-        self.table = table
-        self.consumed = consumed
-        self.restored_at = restored_at
-        super().__init__(table, consumed, restored_at)
+    table: str
+    consumed: int
+    restored_at: int
 
     def __str__(self) -> str:
         return (
@@ -239,13 +238,12 @@ class ChangesUndoneError(NotFoundError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class SourceNotFoundError(DuckLakeError):
     """The files of a source do not exist, or not yet: the next try of the task looks again."""
 
-    def __init__(self, name: str, path: str) -> None:
-        self.name = name
-        self.path = path
-        super().__init__(name, path)
+    name: str
+    path: str
 
     def __str__(self) -> str:
         return (
@@ -254,13 +252,12 @@ class SourceNotFoundError(DuckLakeError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class AlreadyExistsError(DuckLakeError):
     """The name is already taken."""
 
-    def __init__(self, kind: str, name: str) -> None:
-        self.kind = kind
-        self.name = name
-        super().__init__(kind, name)
+    kind: str
+    name: str
 
     def __str__(self) -> str:
         return f"A {self.kind} named {self.name} already exists. Choose another name or drop it first."
@@ -286,16 +283,15 @@ class InvalidOptionError(InvalidInputError):
     """An option is unknown, misplaced or has a value out of range."""
 
 
+@dataclass(eq=False, repr=False)
 class InvalidStatementError(InvalidInputError):
     """An SQL statement cannot be parsed, or needs a feature that the format lacks; says where."""
 
-    def __init__(self, number: int, line: int, column: int, near: str, problem: str) -> None:
-        self.number = number
-        self.line = line
-        self.column = column
-        self.near = near
-        self.problem = problem
-        super().__init__(number, line, column, near, problem)
+    number: int
+    line: int
+    column: int
+    near: str
+    problem: str
 
     def __str__(self) -> str:
         return (
@@ -304,15 +300,14 @@ class InvalidStatementError(InvalidInputError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class InvalidPredicateError(InvalidInputError):
     """A filter cannot be parsed, or needs a feature that filters lack; says where."""
 
-    def __init__(self, line: int, column: int, near: str, problem: str) -> None:
-        self.line = line
-        self.column = column
-        self.near = near
-        self.problem = problem
-        super().__init__(line, column, near, problem)
+    line: int
+    column: int
+    near: str
+    problem: str
 
     def __str__(self) -> str:
         return (
@@ -321,13 +316,12 @@ class InvalidPredicateError(InvalidInputError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class SharedDataPathError(InvalidInputError):
     """Files below the data path may belong to another lake, so unknown files are not deleted."""
 
-    def __init__(self, data_path: str, evidence: str) -> None:
-        self.data_path = data_path
-        self.evidence = evidence
-        super().__init__(data_path, evidence)
+    data_path: str
+    evidence: str
 
     def __str__(self) -> str:
         return (
@@ -336,13 +330,12 @@ class SharedDataPathError(InvalidInputError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class SchemaMismatchError(InvalidInputError):
     """Incoming columns do not fit the table; lists every difference, not only the first."""
 
-    def __init__(self, table: str, differences: Sequence[str]) -> None:
-        self.table = table
-        self.differences = tuple(differences)
-        super().__init__(table, self.differences)
+    table: str
+    differences: Sequence[str]
 
     def __str__(self) -> str:
         lines = "".join(f"\n  - {difference}" for difference in self.differences)
@@ -352,14 +345,13 @@ class SchemaMismatchError(InvalidInputError):
 _ADAPT = "Select and convert the columns in the query, or change the table (for inserts: schema_evolution)."
 
 
+@dataclass(eq=False, repr=False)
 class InvalidValueError(InvalidInputError):
     """Values that no reader could read: names each column, the number of values, and one of them."""
 
-    def __init__(self, table: str, problems: Sequence[str], ways_out: Sequence[str] = ()) -> None:
-        self.table = table
-        self.problems = tuple(problems)
-        self.ways_out = tuple(ways_out)
-        super().__init__(table, self.problems, self.ways_out)
+    table: str
+    problems: Sequence[str]
+    ways_out: Sequence[str] = ()
 
     def __str__(self) -> str:
         lines = "".join(f"\n  - {problem}" for problem in self.problems)
@@ -371,17 +363,16 @@ class UnsupportedFeatureError(DuckLakeError):
     """The format allows it, but this release does not support it; says what."""
 
 
+@dataclass(eq=False, repr=False)
 class UntrustedValueError(DuckLakeError):
     """A document, or a row of the catalog, names a place or an object that it may not name.
 
     ``problem`` completes the sentence "this value …".
     """
 
-    def __init__(self, document: str, value: str, problem: str) -> None:
-        self.document = document
-        self.value = value
-        self.problem = problem
-        super().__init__(document, value, problem)
+    document: str
+    value: str
+    problem: str
 
     def __str__(self) -> str:
         value = repr(self.value)
@@ -399,16 +390,15 @@ class StorageError(DuckLakeError):
     """A file or directory cannot be read or written; names it."""
 
 
+@dataclass(eq=False, repr=False)
 class FilesNotDeletedError(StorageError):
     """Some files could not be deleted, or directories not listed; all the others were.
 
     ``failures`` are strings: the path and the reason.
     """
 
-    def __init__(self, deleted: int, failures: Sequence[str]) -> None:
-        self.deleted = deleted
-        self.failures = tuple(failures)
-        super().__init__(deleted, self.failures)
+    deleted: int
+    failures: Sequence[str]
 
     def __str__(self) -> str:
         shown = "".join(f"\n  - {failure}" for failure in self.failures[:_SHOWN])
@@ -426,13 +416,12 @@ class CommitError(DuckLakeError):
     """The commit did not land; the files it would have registered may be deleted."""
 
 
+@dataclass(eq=False, repr=False)
 class FilesGivenUpError(CommitError):
     """Files of a job can no longer be committed: they already were, or a clean-up released them."""
 
-    def __init__(self, job_id: str, way_out: str = "run the task that wrote them again") -> None:
-        self.job_id = job_id
-        self.way_out = way_out
-        super().__init__(job_id, way_out)
+    job_id: str
+    way_out: str = "run the task that wrote them again"
 
     def __str__(self) -> str:
         return (
@@ -442,15 +431,14 @@ class FilesGivenUpError(CommitError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class TransactionConflictError(CommitError):
     """Another commit since the plan conflicts with a change of this commit."""
 
-    def __init__(self, ours: str, theirs: str, table: str, snapshot_id: int) -> None:
-        self.ours = ours
-        self.theirs = theirs
-        self.table = table
-        self.snapshot_id = snapshot_id
-        super().__init__(ours, theirs, table, snapshot_id)
+    ours: str
+    theirs: str
+    table: str
+    snapshot_id: int
 
     def __str__(self) -> str:
         return (
@@ -459,14 +447,13 @@ class TransactionConflictError(CommitError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class ZombieCommitError(CommitError):
     """The task was cleared and has committed again while this old attempt was still running."""
 
-    def __init__(self, generation: int, newest: int, snapshot_id: int) -> None:
-        self.generation = generation
-        self.newest = newest
-        self.snapshot_id = snapshot_id
-        super().__init__(generation, newest, snapshot_id)
+    generation: int
+    newest: int
+    snapshot_id: int
 
     def __str__(self) -> str:
         return (
@@ -476,13 +463,12 @@ class ZombieCommitError(CommitError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class CommitRetriesExceededError(CommitError):
     """Every attempt lost the race for the next snapshot id."""
 
-    def __init__(self, attempts: int, seconds: float) -> None:
-        self.attempts = attempts
-        self.seconds = seconds
-        super().__init__(attempts, seconds)
+    attempts: int
+    seconds: float
 
     def __str__(self) -> str:
         return (
@@ -491,13 +477,12 @@ class CommitRetriesExceededError(CommitError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class CommitStateUnknownError(DuckLakeError):
     """The connection broke while COMMIT was under way: the snapshot may or may not exist."""
 
-    def __init__(self, snapshot_id: int, reason: str) -> None:
-        self.snapshot_id = snapshot_id
-        self.reason = reason
-        super().__init__(snapshot_id, reason)
+    snapshot_id: int
+    reason: str
 
     def __str__(self) -> str:
         return (
