@@ -168,10 +168,14 @@ class LakeReads:
             UnsupportedFeatureError: the lake is encrypted.
         """
         self._lake.refuse_unusable()
-        name = QualifiedName.of(table)
         with self._lake.reading() as connection:
-            snapshot = self._lake.snapshot(connection, at)
-            return load_table(connection, self._lake.catalog, snapshot, name, with_files=with_files)
+            return self._table(connection, table, at, with_files=with_files)
+
+    def _table(
+        self, connection: Connection, table: TableName, at: At, *, with_files: bool = False
+    ) -> TableSnapshot:
+        name, snapshot = QualifiedName.of(table), self._lake.snapshot(connection, at)
+        return load_table(connection, self._lake.catalog, snapshot, name, with_files=with_files)
 
     def new_table(self, name: QualifiedName) -> NewTable:
         """Return the target of a table that does not exist yet.
@@ -309,9 +313,7 @@ class LakeReads:
             TableNotFoundError, SchemaNotFoundError: there is no such table.
         """
         with self._lake.reading() as connection:
-            snapshot = self._lake.snapshot(connection, at)
-            name = QualifiedName.of(table)
-            return listed_files(load_table(connection, self._lake.catalog, snapshot, name, with_files=True))
+            return listed_files(self._table(connection, table, at, with_files=True))
 
     def row_count(self, table: TableName, at: At = None) -> int:
         """Return the number of rows of a table at a snapshot.
@@ -325,9 +327,7 @@ class LakeReads:
         """
         self._lake.refuse_unusable()
         with self._lake.reading() as connection:
-            snapshot = self._lake.snapshot(connection, at)
-            name = QualifiedName.of(table)
-            found = load_table(connection, self._lake.catalog, snapshot, name, with_files=False)
+            found = self._table(connection, table, at)
             known, rest = count_rows(connection, self._lake.catalog, found)
         if not rest.files:
             return known
@@ -347,9 +347,7 @@ class LakeReads:
         """
         self._lake.refuse_unusable()
         with self._lake.reading() as connection:
-            snapshot = self._lake.snapshot(connection, at)
-            name = QualifiedName.of(table)
-            found = load_table(connection, self._lake.catalog, snapshot, name, with_files=False)
+            found = self._table(connection, table, at)
             return column_bounds(connection, self._lake.catalog, found, column)
 
     def changes(self, table: TableName, start: int | datetime, end: int | datetime) -> ChangeFeed:

@@ -119,14 +119,6 @@ class TableSchema:
                 return column
         raise ColumnNotFoundError(f"id {column_id}", "the table", self.names)
 
-    def same_shape(self, other: TableSchema) -> bool:
-        """Whether both have the same names, types and nullability in the same order."""
-        return [_shape(column) for column in self.columns] == [_shape(column) for column in other.columns]
-
-
-def _shape(column: Column) -> tuple[str, DuckLakeType, bool]:
-    return column.name, column.type, column.nullable
-
 
 def new_columns(
     fields: Mapping[str, str | DuckLakeType] | Iterable[Field],
