@@ -18,7 +18,7 @@ from airflow_provider_ducklake.spark.job.errors import is_of_wide_rows
 from airflow_provider_ducklake.spark.output.causes import TOO_WIDE
 from airflow_provider_ducklake.spark.output.progress import progress_lines
 from airflow_provider_ducklake.spark.types.object_store import why_unreachable
-from airflow_provider_ducklake.spark.types.session import measured_batches, measures_batches, prepare
+from airflow_provider_ducklake.spark.types.session import measure_batches, measures_batches, prepare
 from airflow_provider_ducklake.spark.types.spark_types import fields_of_spark, why_not_native, without_nothing
 from airflow_provider_ducklake.spark.writing import write_arrow, write_native
 from airflow_provider_ducklake.spark.writing.assignment import assign, fits, only_matching
@@ -73,14 +73,15 @@ def write(df: DataFrame, plan: WritePlan, engine: str = "auto") -> WriteResult:
 
 def _written(df: DataFrame, keys: list[str], plan: WritePlan, engine: str) -> tuple[list[DataFile], int]:
     """Return the files and how many rows they hold; rows too wide for a batch are written in smaller ones."""
+    are_measured = measures_batches(df.sparkSession)
     try:
         return _written_once(df, keys, plan, engine)
     except Exception as error:
-        if measures_batches(df.sparkSession) or not is_of_wide_rows(error):
+        if are_measured or not is_of_wide_rows(error):
             raise
-        log.warning("%s: %s Writing again in that way.", plan.table, TOO_WIDE.sentence)
-    with measured_batches(df.sparkSession):
-        return _written_once(df, keys, plan, engine)
+    log.warning("%s: %s Writing again in that way.", plan.table, TOO_WIDE.sentence)
+    measure_batches(df.sparkSession)
+    return _written_once(df, keys, plan, engine)
 
 
 def _written_once(df: DataFrame, keys: list[str], plan: WritePlan, engine: str) -> tuple[list[DataFile], int]:

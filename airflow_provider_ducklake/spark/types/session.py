@@ -135,15 +135,13 @@ def adaptive_as_in(other: SparkSession, spark: SparkSession) -> Iterator[None]:
 
 
 def measures_batches(spark: SparkSession) -> bool:
-    """Whether batches for Python are counted in bytes, too, because the user wants it."""
+    """Whether batches for Python are counted in bytes, too."""
     return spark.conf.get(_BATCH_BYTES) != _NOT_MEASURED
 
 
-@contextmanager
-def measured_batches(spark: SparkSession) -> Iterator[None]:
-    """Have Spark count batches for Python in bytes, too, as long as this lasts."""
-    with _set(spark, _BATCH_BYTES, "64m"):
-        yield
+def measure_batches(spark: SparkSession) -> None:
+    """Have Spark count batches for Python in bytes, too, from now on: other threads may be writing."""
+    spark.conf.set(_BATCH_BYTES, "64m")
 
 
 @contextmanager
