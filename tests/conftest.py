@@ -54,6 +54,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.seed = default_seed(os.environ, config.option.size, datetime.now(UTC).date())
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(config.option.seed)
+    if config.option.size == "full" and config.option.timeout is None:
+        config.option.timeout = 14_400  # seconds, for a test that says nothing itself
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -166,7 +166,7 @@ def _miscounted(theirs: Dump) -> set[tuple[int, int]]:
     return {
         (row["table_id"], row["column_id"])
         for row in theirs["ducklake_file_column_stats"]
-        if row["value_count"] == 0 and row["min_value"] is not None
+        if not row["value_count"] and row["min_value"] is not None  # NULL: more nulls than places
     }
 
 

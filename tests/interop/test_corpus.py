@@ -25,8 +25,10 @@ def noted(record_property):
 
 # Faults of the reference (observed on 1.5.5): it keeps bounds of a table that are NULL where values have
 # none (texts with NUL or beyond 256 bytes, NaN, columns promoted while their rows lay in the catalog), and a
-# flush gives a data file that has ended with a delete file a second one.
+# flush gives a data file that has ended with a delete file a second one. A table that is altered while its
+# limit of inlined rows is 0 keeps the table that it has for them: with another limit small inserts fail.
 NARROW, TWICE = FindingCode.TABLE_STATS_NARROW, FindingCode.TWO_DELETE_FILES
+OLD_LAYOUT = FindingCode.INLINED_COLUMNS_DIFFER
 NARROW_OF_THE_REFERENCE = {
     "types in files",
     "types inlined",
@@ -104,7 +106,9 @@ def test_drawn_histories_read_the_same(new_catalog, noted, seed, size, part):
             history.play(reference, steps)
         try:
             counts += compared(catalog)
-            assert not faults(catalog).keys() - {NARROW, TWICE}, faults(catalog)
+            stopped = any("'data_inlining_row_limit', 0" in one for one in history.statements)
+            known = {NARROW, TWICE, OLD_LAYOUT} if stopped else {NARROW, TWICE}
+            assert not faults(catalog).keys() - known, faults(catalog)
         except AssertionError as error:
             pytest.fail(f"--seed {seed}, history {number}: {error}\n" + ";\n".join(history.statements))
     assert counts["inlined rows"]

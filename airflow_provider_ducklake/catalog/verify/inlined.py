@@ -124,7 +124,7 @@ def _differs(look: Look, row: Row[Any], found: Sequence[str], expected: Sequence
     return Finding(
         FindingCode.INLINED_COLUMNS_DIFFER,
         f"{row.table_name} of {look.table(row.table_id)} has the columns {', '.join(found)}, not those "
-        f"{which}: {', '.join(expected)}. DuckDB's small inserts fail.",
+        f"{which}: {', '.join(expected)}. DuckDB's small inserts fail, unless data_inlining_row_limit is 0.",
         {"table_id": row.table_id, "name": row.table_name},
     )
 
