@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import pkgutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +14,7 @@ from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
 from airflow.providers_manager import ProvidersManager
 from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
-from airflow_provider_ducklake import __version__
+from airflow_provider_ducklake import __version__, operators, sensors
 from airflow_provider_ducklake.hooks.connection_form import EXTRA_FIELDS
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.provider import get_provider_info
@@ -45,6 +46,15 @@ def test_the_default_of_each_field_is_valid_under_its_own_schema():
         jsonschema.Draft202012Validator.check_schema(field.schema)
         if "default" in field.schema:
             jsonschema.validate(field.schema["default"], field.schema)
+
+
+def test_every_module_of_operators_and_sensors_is_named():
+    for package in (operators, sensors):
+        found = {one.name for one in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")}
+        named = get_provider_info()[package.__name__.rpartition(".")[2]]
+
+        of_ours = {f"{package.__name__}.{name}" for name in ("base", "spark")}
+        assert {one for entry in named for one in entry["python-modules"]} == found - of_ours
 
 
 def test_every_module_and_class_named_in_the_metadata_imports():

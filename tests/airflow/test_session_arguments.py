@@ -1,9 +1,13 @@
 """`LakeSession` takes the arguments of the operators: their names, their order apart, and their defaults."""
 
+import importlib
 import inspect
+import pkgutil
+from itertools import chain
 
 import pytest
 
+from airflow_provider_ducklake import operators
 from airflow_provider_ducklake.operators.compact import (
     DuckLakeSparkCompactionOperator,
     DuckLakeSparkMergeAdjacentFilesOperator,
@@ -43,6 +47,23 @@ OTHER_DEFAULTS = {
     (LakeSession.sql, "sql"),  # without transform it has to be given
     (LakeSession.merge, "on"),  # follows source, which has a default; merge() refuses its absence
 }
+
+
+NOT_OF_A_SESSION = {"DuckLakeSparkStreamOperator"}  # a stream of a session's own is the user's
+
+
+def test_every_operator_that_runs_a_job_has_a_method():
+    modules = pkgutil.iter_modules(operators.__path__, f"{operators.__name__}.")
+    classes = {
+        one
+        for module in modules
+        for one in vars(importlib.import_module(module.name)).values()
+        if isinstance(one, type)
+        and issubclass(one, DuckLakeSparkOperator)
+        and one is not DuckLakeSparkOperator
+    }
+
+    assert {one.__name__ for one in classes - {*chain(*METHODS.values())}} == NOT_OF_A_SESSION
 
 
 def arguments(function) -> dict[str, object]:

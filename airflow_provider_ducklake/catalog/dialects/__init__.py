@@ -24,7 +24,9 @@ def dialect_of(engine: Engine, metadata_schema: str | None) -> CatalogDialect:
             from airflow_provider_ducklake.catalog.dialects.duckdb import DuckDbDialect  # noqa: PLC0415 - optional
 
             return DuckDbDialect(engine)
-        case _:
+        case "postgresql":
             from airflow_provider_ducklake.catalog.dialects.postgres import PostgresDialect  # noqa: PLC0415 - as well
 
             return PostgresDialect(engine, metadata_schema)
+        case name:  # connect opens no others
+            raise ValueError(f"{name} has no dialect")
