@@ -8,7 +8,7 @@ import pytest
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spec.ids import ColumnId, SnapshotId
 from airflow_provider_ducklake.spec.schema import Column, TableSchema, assemble
-from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType, scalar
+from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_schema
 from airflow_provider_ducklake.storage.parquet.reader import read_data_file
 from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
@@ -138,7 +138,7 @@ def schema_in(catalog: CatalogDatabase) -> TableSchema:
             Column(
                 row["column_id"],
                 row["column_name"],
-                scalar("varchar"),
+                ScalarType("varchar"),
                 initial_default=row["initial_default"],
             ),
             row["parent_column"],

@@ -128,7 +128,6 @@ def _flushed(
 
 
 def _names(connection: Connection, tables: CatalogTables, needs: Needs) -> dict[int, str]:
-    """Return the current names of tables and views."""
     found: dict[int, str] = {}
     for kind, ids in (("table", needs.table_names), ("view", needs.view_names)):
         rows = tables[kind]

@@ -60,7 +60,6 @@ def apply_ddl(tx: LakeTransaction, statements: Sequence[ParsedStatement]) -> Non
 
 
 def _shown(text: str) -> str:
-    """Return a statement on one line, its end left out where it is long."""
     return textwrap.shorten(text, _SHOWN_CHARACTERS, placeholder=" …")
 
 

@@ -156,7 +156,6 @@ def changes_of_partitions(
 def _in_partitions(
     inlined: Sequence[InlinedRows], table: TableSnapshot, wanted: frozenset[PartitionValues]
 ) -> list[int]:
-    """Return the ids of the rows in the catalog that are in one of the partitions."""
     row_ids = [row_id for part in inlined for row_id in part.row_ids]
     if not row_ids:
         return []

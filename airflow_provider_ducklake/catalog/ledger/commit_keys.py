@@ -55,12 +55,6 @@ def ensure_table(catalog: Catalog) -> None:
     own_tables.ensure_table(catalog, commit_table(catalog.tables.metadata_schema))
 
 
-def has_table(connection: Connection, catalog: Catalog) -> bool:
-    """Whether anything was ever committed under a key."""
-    schema = catalog.tables.metadata_schema
-    return catalog.dialect.has_table(connection, NAME, schema)
-
-
 def records(connection: Connection, catalog: Catalog, key: CommitKey) -> list[CommitRecord]:
     """Return what was committed under the key, of all generations."""
     return which_records(catalog, key).ask(connection)

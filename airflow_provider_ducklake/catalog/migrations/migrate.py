@@ -223,7 +223,6 @@ class _Migration:
         )
 
     def _write(self, plan: _Plan) -> None:
-        """Write the files that the plan needs and that are not there yet."""
         from airflow_provider_ducklake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
 
         data_path, locate = self._catalog.data_path, self._files.locate

@@ -77,7 +77,6 @@ def table_infos(
 
 
 def _files(connection: Connection, catalog: Catalog, kind: str, at: int) -> dict[int, tuple[int, int]]:
-    """Return the number and size of the files of each table that has any."""
     file = catalog.tables[kind]
     size = func.sum(file.c.file_size_bytes, type_=BigInteger)
     query = (

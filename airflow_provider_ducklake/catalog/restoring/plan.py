@@ -273,7 +273,6 @@ def _recreated(
 
 
 def _definition(history: TableHistory, files: FileActions, home: SchemaRef) -> Iterator[Change]:
-    """Yield the changes of all but rows."""
     table, row = history.then.table, history.row
     if history.now is not None:
         outdated = outdated_columns(files.copied, table, history.since)

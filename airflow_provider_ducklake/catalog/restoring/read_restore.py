@@ -144,7 +144,6 @@ def _with_files(connection: Connection, catalog: Catalog, at: Snapshot, row: Tab
 
 
 def _definition(connection: Connection, tables: CatalogTables, found: TableSnapshot) -> Definition:
-    """Return a table's definition with the comments of it and of its columns at its snapshot."""
     tag, at = tables["column_tag"], found.snapshot.id
     query = select(tag.c.column_id, tag.c.value).where(
         tag.c.table_id == found.table_id,

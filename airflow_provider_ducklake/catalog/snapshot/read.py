@@ -74,7 +74,7 @@ class SchemaRow:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A table (or, with ``is_view``, a view) as the catalog holds it."""
+    """A table as the catalog holds it."""
 
     id: TableId
     uuid: str
@@ -82,7 +82,6 @@ class TableRow:
     name: str
     path: CatalogPath
     begin_snapshot: SnapshotId
-    is_view: bool = False
 
     @property
     def qualified(self) -> QualifiedName:

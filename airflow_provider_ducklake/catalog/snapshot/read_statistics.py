@@ -56,7 +56,6 @@ def _retyped(tables: CatalogTables, count: int) -> Subquery:
 
 @lru_cache
 def _statistics_of(tables: CatalogTables, count: int) -> Select[Any]:
-    """Return the query for the statistics of ``count`` tables, a row for each column."""
     table, column = tables["table_stats"], tables["table_column_stats"]
     others = [one for one in column.c if one.key != "table_id"]
     retyped = _retyped(tables, count)

@@ -115,14 +115,6 @@ def table_of(
     )
 
 
-def partition_spec(
-    connection: Connection, tables: CatalogTables, at: int, table_id: int
-) -> PartitionSpec | None:
-    """Return the partitioning of a table at a snapshot; None if it has none."""
-    columns = which_columns(tables, table_id).ask(connection)
-    return which_partitionings(tables, table_id).ask(connection).at(at, columns)
-
-
 def partition_specs(
     connection: Connection, tables: CatalogTables, table_id: int
 ) -> dict[PartitionId, PartitionSpec]:

@@ -57,8 +57,6 @@ class CleanupResult:
 
 @dataclass(slots=True)
 class _Progress:
-    """What has been done so far."""
-
     total: int
     deleted: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
@@ -154,7 +152,6 @@ def _scheduled(catalog: Catalog, row: Sequence[Any]) -> _Scheduled:
 
 
 def _paths(rows: Iterable[_Scheduled]) -> list[str]:
-    """Return the paths of rows, each once."""
     return list(dict.fromkeys(one.path for one in rows))
 
 

@@ -99,7 +99,6 @@ def _check_writable(table: TableSnapshot, bins: Iterable[Bin]) -> None:
 
 
 def _column_changes(connection: Connection, tables: CatalogTables, table_id: int) -> frozenset[SnapshotId]:
-    """Return the snapshots that changed the columns of a table."""
     column = tables["column"]
     query = select(column.c.begin_snapshot, column.c.end_snapshot).where(column.c.table_id == table_id)
     bounds = {one for row in connection.execute(query) for one in row}

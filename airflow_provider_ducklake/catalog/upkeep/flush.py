@@ -231,7 +231,6 @@ class Flush:
         return find_flush(connection, self.catalog, found)
 
     def _make_ready(self, name: QualifiedName) -> None:
-        """Write a table's files, if there is anything to write."""
         plan = self._plan(name)
         if plan is None:
             return

@@ -57,7 +57,6 @@ class Columns:
         return self._layouts[table_id, place]
 
     def _turns_of(self, table_id: int) -> list[int]:
-        """Return the snapshots, ascending, at which a table's columns changed."""
         if table_id not in self._turns:
             rows = self._rows.get(table_id, ())
             begins = {row.begin_snapshot for row in rows}

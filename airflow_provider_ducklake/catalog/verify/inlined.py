@@ -153,7 +153,6 @@ def _rows(look: Look, rows: Sequence[Row[Any]]) -> Iterator[Finding]:
 
 
 def _row_ids(look: Look, rows: Sequence[Row[Any]]) -> Iterator[Finding]:
-    """Yield tables that show a row id twice among the rows of the catalog."""
     by_table: dict[int, list[str]] = {}
     for row in rows:
         by_table.setdefault(row.table_id, []).append(row.table_name)
@@ -179,7 +178,6 @@ def _live_ids(look: Look, name: str) -> Select[Any]:
 
 
 def _deletes(look: Look, existing: set[str]) -> Iterator[Finding]:
-    """Yield marks of rows that a data file does not have."""
     file = look.tables["data_file"]
     queries: list[Any] = []
     for table_id in sorted(look.names):

@@ -71,7 +71,6 @@ def look_at(connection: Connection, catalog: Catalog, only: Collection[int] | No
 
 
 def _names(connection: Connection, tables: CatalogTables) -> dict[int, str]:
-    """Return the newest name of each table."""
     table, schema = tables["table"], tables["schema"]
     rows = connection.execute(
         select(table.c.table_id, table.c.table_name, func.max(schema.c.schema_name).label("schema_name"))

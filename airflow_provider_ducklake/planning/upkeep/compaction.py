@@ -223,7 +223,6 @@ def _place(file: LiveDataFile) -> tuple[int, int, int]:
 def _packed(
     files: Sequence[LiveDataFile], rule: MergeRule | RewriteRule
 ) -> Iterator[tuple[LiveDataFile, ...]]:
-    """Yield runs of files that together are no larger than the target."""
     target = rule.target_file_size
     assert target is not None
     run: list[LiveDataFile] = []

@@ -138,7 +138,6 @@ def _concerns(one: StagedWrite, table: TableSnapshot | None, name: QualifiedName
 
 
 def _as_created(one: StagedWrite) -> TableSnapshot:
-    """Return the table that a write creates, before it has any row."""
     target, result = one.target, one.result
     assert isinstance(target, NewTable)
     return TableSnapshot(

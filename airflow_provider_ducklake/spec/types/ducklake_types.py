@@ -102,11 +102,6 @@ _WORDS = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*(?:\s+with\s+time\s+zone)?)", re
 _QUOTED = re.compile(r'\s*"((?:[^"]|"")*)"')
 
 
-def scalar(name: str) -> ScalarType:
-    """Return the scalar type of that catalog name."""
-    return ScalarType(name)
-
-
 class _Parser:
     """Recursive descent over one type text."""
 

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_ducklake.errors import InvalidTypeError, SchemaMismatchError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.schema import new_columns
-from airflow_provider_ducklake.spec.types.ducklake_types import parse_type, scalar
+from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType, parse_type
 from airflow_provider_ducklake.spec.types.scalars import NOT_STORABLE, SCALARS
 from airflow_provider_ducklake.spec.types.values import parse_physical
 from airflow_provider_ducklake.storage.parquet.arrow_types import (
@@ -100,9 +100,9 @@ def test_what_cannot_be_stored_is_refused_by_name(type_):
 
 
 def test_every_storable_scalar_has_an_arrow_type():
-    assert all(arrow_type(scalar(name)) for name in SCALARS.keys() - NOT_STORABLE)
+    assert all(arrow_type(ScalarType(name)) for name in SCALARS.keys() - NOT_STORABLE)
     with pytest.raises(UnsupportedFeatureError, match="int128"):
-        arrow_type(scalar("int128"))
+        arrow_type(ScalarType("int128"))
 
 
 def test_field_ids_lie_at_every_level():
