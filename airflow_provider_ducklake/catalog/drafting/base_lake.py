@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_provider_ducklake.catalog.committing.locked_facts import live_inlined_tables
 from airflow_provider_ducklake.catalog.drafting.row_changes import read_targets
-from airflow_provider_ducklake.catalog.reports import null_check
-from airflow_provider_ducklake.catalog.snapshot import read, read_files, read_layouts, read_snapshots
+from airflow_provider_ducklake.catalog.snapshot import (
+    read,
+    read_files,
+    read_layouts,
+    read_snapshots,
+    read_statistics,
+)
+from airflow_provider_ducklake.catalog.snapshot.inlined_read import has_inlined_rows
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import why_not_inlined
 from airflow_provider_ducklake.catalog.snapshot.read_layouts import layout_schema
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
@@ -32,7 +38,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.catalog.drafting.row_changes import Targets
     from airflow_provider_ducklake.catalog.open_lake import OpenLake
-    from airflow_provider_ducklake.spec.files import DataFile
+    from airflow_provider_ducklake.catalog.snapshot.read_statistics import Statistics
+    from airflow_provider_ducklake.spec.files import DataFile, LiveDataFile
     from airflow_provider_ducklake.spec.ids import DataFileId
     from airflow_provider_ducklake.spec.options import OptionRow
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
@@ -186,7 +193,7 @@ class BaseRows:
         if table is None:
             return False
         with self._reading() as connection:
-            return null_check.has_rows(connection, self._catalog, table)
+            return bool(self._statistics(connection, table).tables)
 
     def has_live(self, table: TableSnapshot) -> bool:
         """Whether a table has a live data file, or live rows in the catalog."""
@@ -197,10 +204,34 @@ class BaseRows:
             )
 
     def may_hold_null(self, table: TableSnapshot | None, files: Sequence[DataFile], column: Column) -> bool:
-        """Whether a top-level column may hold NULL, in a table or in files about to be added."""
-        if null_check.files_may_hold_null(files, column):
+        """Whether a top-level column may hold NULL, in a table or in files about to be added.
+
+        Statistics alone say so; if unsure, it may.
+        """
+        if any(_may_hold_null(file, column) for file in files):
             return True
         if table is None:
             return False
         with self._reading() as connection:
-            return null_check.may_hold_null(connection, self._catalog, table.snapshot.id, table, column)
+            known = self._statistics(connection, table)
+            stats = known.columns[table.table_id].get(column.id) if known.tables else None
+            if not known.tables or (stats is not None and not stats.contains_null):
+                return False
+            if has_inlined_rows(connection, self._catalog, table.table_id):
+                return True
+            live = read_files.WantedFiles(
+                self._catalog.tables, table.snapshot.id, table.table_id, table.root
+            ).ask(connection, self._catalog)
+        return any(_may_hold_null(file, column) for file in live)
+
+    def _statistics(self, connection: Connection, table: TableSnapshot) -> Statistics:
+        return read_statistics.which_statistics(self._catalog.tables, [table.table_id]).ask(connection)
+
+
+def _may_hold_null(file: DataFile | LiveDataFile, column: Column) -> bool:
+    if column.children:
+        return True
+    found = file.column_stats.get(column.id)
+    if found is None:  # written before the column was there, or never measured
+        return column.initial_default is None
+    return found.null_count != 0
