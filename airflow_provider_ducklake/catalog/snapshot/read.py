@@ -28,7 +28,6 @@ from sqlalchemy import (
 
 from airflow_provider_ducklake.catalog.database.questions import AT, Question
 from airflow_provider_ducklake.catalog.database.tables import catalog_tables
-from airflow_provider_ducklake.catalog.snapshot.read_layouts import which_columns
 from airflow_provider_ducklake.spec.ids import (
     MacroId,
     SchemaId,
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
-    from airflow_provider_ducklake.spec.schema import TableSchema
 
 
 def visible(table: FromClause, at: int | BindParameter[int] | None) -> ColumnElement[bool]:
@@ -232,11 +230,6 @@ def next_column_id(connection: Connection, tables: CatalogTables, table_id: int)
     column = tables["column"]
     largest = connection.execute(select(func.max(column.c.column_id)).where(column.c.table_id == table_id))
     return (largest.scalar() or 0) + 1
-
-
-def columns(connection: Connection, tables: CatalogTables, at: int, table_id: int) -> TableSchema:
-    """Return the columns of a table at a snapshot."""
-    return which_columns(tables, table_id).ask(connection).at(at)
 
 
 def stored_versions(connection: Connection, tables: CatalogTables) -> list[str]:

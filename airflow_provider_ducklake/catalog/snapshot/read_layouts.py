@@ -166,6 +166,11 @@ class ColumnVersions:
         """Return the columns at a snapshot."""
         return schema_of(row for row in self.rows if is_visible(row, at))
 
+    def changes(self) -> frozenset[SnapshotId]:
+        """Return the snapshots that changed the columns."""
+        bounds = {one for row in self.rows for one in (row.begin_snapshot, row.end_snapshot)}
+        return frozenset(SnapshotId(one) for one in bounds if one is not None)
+
     def since(self, at: int) -> dict[ColumnId, SnapshotId]:
         """Return the snapshot that gave each column and nested field the name and type it has at a snapshot.
 

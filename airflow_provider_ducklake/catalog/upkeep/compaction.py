@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
-
-from airflow_provider_ducklake.catalog.snapshot import read, read_files
+from airflow_provider_ducklake.catalog.snapshot import read_files
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_snapshots
 from airflow_provider_ducklake.catalog.snapshot.lost_rows import (
     files_with_deletes,
     mark_counts,
     mergeable_files,
 )
+from airflow_provider_ducklake.catalog.snapshot.read_layouts import which_columns
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.planning.upkeep.compaction import Bin, Compaction, plan_bins, plan_rewrites
-from airflow_provider_ducklake.spec.ids import DataFileId, SnapshotId
 from airflow_provider_ducklake.spec.names.paths import relative_to
 from airflow_provider_ducklake.transaction.changes import (
     MergeAdjacent,
@@ -30,11 +29,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule, RewriteRule
     from airflow_provider_ducklake.spec.files import DataFile, LiveDataFile
-    from airflow_provider_ducklake.spec.ids import DeleteFileId
+    from airflow_provider_ducklake.spec.ids import DataFileId, DeleteFileId
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
     from airflow_provider_ducklake.transaction.changes import RewriteSource
 
@@ -47,22 +45,20 @@ def find_merge(
     files: Collection[LiveDataFile] | None = None,
 ) -> Compaction:
     """Return how small files of a table are to be merged; ``files``: those of them that may be."""
-    tables = catalog.tables
     if files is None:
         files = read_files.data_files(connection, catalog, table, stats_of=())
     if rule.target_file_size is None:
         rule = replace(rule, target_file_size=table.options.integer("target_file_size"))
-    changed = _column_changes(connection, tables, table.table_id)
+    columns = which_columns(catalog.tables, table.table_id).ask(connection)
+    changed = columns.changes()
     touched = files_with_deletes(connection, catalog, table.table_id)
-    schemas = {}
-    bins = []
-    for found in plan_bins(files, rule, changed, touched):
-        version = max((one for one in changed if one <= found[0].begin_snapshot), default=0)
-        if version not in schemas:
-            schemas[version] = read.columns(connection, tables, found[0].begin_snapshot, table.table_id)
-        bins.append(Bin(schemas[version], found))
+    schema_at = cache(columns.at)
+    bins = tuple(
+        Bin(schema_at(max((one for one in changed if one <= found[0].begin_snapshot), default=0)), found)
+        for found in plan_bins(files, rule, changed, touched)
+    )
     _check_writable(table, bins)
-    return Compaction(table, tuple(bins))
+    return Compaction(table, bins)
 
 
 def find_rewrite(
@@ -98,13 +94,6 @@ def _check_writable(table: TableSnapshot, bins: Iterable[Bin]) -> None:
             )
 
 
-def _column_changes(connection: Connection, tables: CatalogTables, table_id: int) -> frozenset[SnapshotId]:
-    column = tables["column"]
-    query = select(column.c.begin_snapshot, column.c.end_snapshot).where(column.c.table_id == table_id)
-    bounds = {one for row in connection.execute(query) for one in row}
-    return frozenset(SnapshotId(one) for one in bounds if one is not None)
-
-
 def compaction_change(
     table: TableSnapshot, files: Collection[MergedFile | RewrittenFile]
 ) -> MergeAdjacent | RewriteDeletes:
@@ -137,7 +126,7 @@ def as_planned(
     whole = mergeable_files(connection, catalog, table_id, sources)
     targets = read_files.live_targets(connection, catalog.tables, sources, table_id)
     counts = mark_counts(connection, catalog, table_id)
-    altered = max(_column_changes(connection, catalog.tables, table_id), default=0)
+    altered = max(which_columns(catalog.tables, table_id).ask(connection).changes(), default=0)
 
     def is_as_planned(one: MergedFile | RewrittenFile) -> bool:
         if isinstance(one, MergedFile):
