@@ -22,6 +22,7 @@ from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spark.job.package_zip import application_file, package_zip
 from airflow_provider_ducklake.spark.job.request import JobRequest, source_of
 from airflow_provider_ducklake.spec.schema import new_columns
+from tests.spark.submission import slim_python
 
 RECORDS = Path(__file__).with_name("failed_logs")
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -96,6 +97,11 @@ def other_python(version: str) -> Callable[[Path], dict[str, str]]:
     return environment
 
 
+def without_pyarrow(folder: Path) -> dict[str, str]:
+    """Executors that have PySpark only."""
+    return {"PYSPARK_PYTHON": str(slim_python(folder / "venv", ("pyspark", "py4j")))}
+
+
 LOCAL_CLUSTER = ("--master", "local-cluster[1,1,1024]")
 FAILURES = {
     "no_java": Failure(environment=without_java),
@@ -108,6 +114,7 @@ FAILURES = {
     "no_such_package": Failure(("--master", "local[1]", "--packages", "org.apache.hadoop:hadoop-aws:0.0.1")),
     "no_python": Failure(environment=lambda _: {"PYSPARK_PYTHON": "/opt/no/python"}),
     "other_python": Failure(environment=other_python("3.13")),
+    "no_pyarrow": Failure(environment=without_pyarrow),
     "old_python": Failure(environment=other_python("3.9")),
     "heap": Failure(("--master", "local[1]", "--driver-memory", "600m"), "heap"),
     "killed_worker": Failure(transform="kill_worker"),

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import venv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,14 +25,14 @@ def make_request(plan: WritePlan, source: Source, engine: str = "auto") -> JobRe
     return JobRequest(job_id, source, (plan,), engine=engine)
 
 
-def slim_python(folder: Path) -> Path:
-    """Make an interpreter that has pyspark, pyarrow and py4j, and nothing else."""
+def slim_python(folder: Path, packages: Sequence[str] = SLIM_PACKAGES) -> Path:
+    """Make an interpreter that has these packages, by default what a job needs, and nothing else."""
     venv.create(folder, symlinks=True)
     (site_packages,) = folder.glob("lib/python*/site-packages")
-    for name in SLIM_PACKAGES:
+    for name in packages:
         installed = Path(sys.modules[name].__file__).parent if name != "py4j" else _installed("py4j")
         (site_packages / name).symlink_to(installed)
-    for library in Path(pyarrow.__file__).parents[1].glob("pyarrow.libs"):
+    for library in Path(pyarrow.__file__).parents[1].glob("pyarrow.libs") if "pyarrow" in packages else ():
         (site_packages / library.name).symlink_to(library)
     return folder / "bin" / "python"
 

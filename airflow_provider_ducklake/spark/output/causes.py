@@ -60,6 +60,11 @@ TOO_WIDE = _cause(
     "{'spark.sql.execution.arrow.maxBytesPerBatch': '64m'}, so that Spark measures each batch, which is "
     "slower.",
 )
+_OF_WORKER = (
+    r"org\.apache\.spark\.api\.python\.PythonException: "
+    r"(?:\[PYTHON_EXCEPTION\] An exception was thrown from the Python worker: )?"
+    r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*"
+)
 # What exceptions of Java say of themselves: their class and, behind a colon, their message.
 OF_EXCEPTIONS: Sequence[Cause] = (
     _cause(r"java\.lang\.UnsupportedClassVersionError: org/apache/spark/", _OLD_JAVA),
@@ -83,10 +88,12 @@ OF_EXCEPTIONS: Sequence[Cause] = (
         "Central or a mirror of it (repositories=…), or give the jars themselves (jars=…).",
     ),
     _cause(
-        r"org\.apache\.spark\.api\.python\.PythonException: "
-        r"(?:\[PYTHON_EXCEPTION\] An exception was thrown from the Python worker: )?"
-        r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*"
-        r"[\w.]*\bPySparkRuntimeError: \[PYTHON_VERSION_MISMATCH\]",
+        _OF_WORKER + r"ModuleNotFoundError: No module named 'pyarrow'",
+        "The Python of Spark's tasks has no pyarrow, which writes the files. Install it on every machine, or "
+        "set PYSPARK_PYTHON (or conf spark.pyspark.python) to a Python that has it.",
+    ),
+    _cause(
+        _OF_WORKER + r"[\w.]*\bPySparkRuntimeError: \[PYTHON_VERSION_MISMATCH\]",
         "Driver and executors have different Python versions. Set PYSPARK_PYTHON (or conf "
         "spark.pyspark.python) to the same version on every machine.",
     ),

@@ -25,6 +25,7 @@ TOLD = {
     ),
     "no_python": ("cannot find the Python", 'Cannot run program "/opt/no/python"'),
     "other_python": ("different Python versions", "[PYTHON_VERSION_MISMATCH]"),
+    "no_pyarrow": ("has no pyarrow", "ModuleNotFoundError"),
     "old_python": ("cannot run PySpark", "Error from python worker"),
     "heap": ("ran out of memory", "java.lang.OutOfMemoryError: Java heap space"),
     "killed_worker": ("process of the job was killed", "Python worker exited unexpectedly"),
