@@ -23,6 +23,7 @@ def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+@lru_cache
 def quote_if_needed(name: str) -> str:
     """Return ``name`` as it is when SQL reads it back unchanged, quoted otherwise.
 

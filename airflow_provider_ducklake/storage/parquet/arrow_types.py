@@ -84,6 +84,7 @@ def arrow_schema(schema: TableSchema, *, field_ids: bool = True) -> pa.Schema:
     return pa.schema([arrow_field(column, field_ids=field_ids) for column in schema.columns])
 
 
+@lru_cache(maxsize=4096)  # asked for every file of a scan
 def arrow_field(column: Column, *, field_ids: bool = True, type_of: TypeOf = _scalar_type) -> pa.Field:
     """Return the Arrow field of a column; ``type_of`` chooses the type of scalars."""
     return _field(column, field_ids, type_of, nullable=column.nullable)
