@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pkgutil
+import re
 from typing import Any
 
 import pytest
@@ -95,6 +96,7 @@ VALUES: dict[str, Any] = {
     "commit_every": 3,
     "source_table": "main.s",
 }
+SPARK_SUBMIT_S = {"conn_id", "deploy_mode"}
 REFUSED = {"durable"}  # only its default is allowed
 COMMITS_ITSELF = {f"DuckLakeSpark{verb}Operator" for verb in ("Delete", "Update", "Merge", "SQL")}
 
@@ -124,6 +126,14 @@ CASES = [
     for name in arguments_of(operator)
     if name not in REFUSED and not (name == "stage_only" and operator.__name__ in COMMITS_ITSELF)
 ]
+
+
+@pytest.mark.parametrize("operator", all_operators())
+def test_every_argument_of_ours_is_explained(operator):
+    texts = "".join(one.__doc__ or "" for one in operator.__mro__ if one.__module__.startswith(OURS))
+
+    explained = set(re.findall(r":param (\w+):", texts))
+    assert set(arguments_of(operator)) - explained <= REFUSED | SPARK_SUBMIT_S
 
 
 def value_of(parameter: inspect.Parameter) -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ducklake.catalog.database import column_types, connect
+from airflow_provider_ducklake.catalog.dialects import dialect_of
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
 from airflow_provider_ducklake.catalog.dialects.duckdb import DuckDbDialect
 from airflow_provider_ducklake.catalog.dialects.mysql import MySqlDialect
@@ -14,13 +15,13 @@ from airflow_provider_ducklake.catalog.dialects.sqlite import SqliteDialect
 from airflow_provider_ducklake.hooks.connection_form import CATALOG_TYPES
 
 PACKAGE = Path(__file__).parents[2] / "airflow_provider_ducklake"
-NAMES = {"postgresql", "postgres", "mysql", "mariadb", "sqlite", "duckdb"}
 DIALECTS = {
     "postgresql": PostgresDialect,
     "mysql": MySqlDialect,
     "sqlite": SqliteDialect,
     "duckdb": DuckDbDialect,
 }
+NAMES = {*DIALECTS, *connect._DATABASES, *CATALOG_TYPES}
 
 
 def _compared(tree: ast.Module) -> list[ast.AST]:
@@ -60,6 +61,14 @@ def test_each_dialect_is_complete(dialect):
     assert issubclass(dialect, CatalogDialect)
     assert not dialect.__abstractmethods__
     assert dialect.inlined_form is None or dialect.reads_inlined  # what we write we can read
+
+
+@pytest.mark.parametrize(("name", "database"), connect._DATABASES.items())
+def test_each_database_has_its_dialect(name, database, tmp_path):
+    place = f"/{tmp_path}/lake" if database.file else "user@host/lake"
+    engine = connect.open_engine(connect.parse_url(f"{name}://{place}"))
+
+    assert type(dialect_of(engine, None)) is DIALECTS[engine.dialect.name]
 
 
 def test_each_table_of_the_databases_has_them_all():
