@@ -181,7 +181,7 @@ class ColumnNotFoundError(NotFoundError):
 
     def __str__(self) -> str:
         of = f" of {self.expression!r}" if self.expression else ""
-        hint = " Put strings in single quotes." if self.expression else ""
+        hint = " Correct the name; put strings in single quotes." if self.expression else ""
         columns = ", ".join(self.columns)
         return f"Column {self.column!r}{of} is not in {self.table}; its columns are: {columns}.{hint}"
 

@@ -53,4 +53,4 @@ def refuse_staging(stage_only: object) -> None:
         InvalidInputError: it was given.
     """
     if stage_only:
-        raise InvalidInputError("stage_only=True: this operator commits its changes itself.")
+        raise InvalidInputError("stage_only=True: this operator commits its changes itself. Leave it out.")

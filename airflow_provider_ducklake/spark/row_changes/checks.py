@@ -54,7 +54,9 @@ def check_value(rows: DataFrame, text: str, what: str) -> t.DataType:
         found = rows.select(value.alias("value")).schema[0].dataType
         _check_alone(rows.where(value.isNull()), text, what)
     except AnalysisException as error:
-        raise InvalidInputError(f"{what}: {text!r} cannot be run: {message_of(error)}") from error
+        raise InvalidInputError(
+            f"{what}: {text!r} cannot be run. Correct it. Spark says: {message_of(error)}"
+        ) from error
     return found
 
 
@@ -152,7 +154,7 @@ def check(
         check_condition(frames.pairs, request.on, "on")
     for clause, assigned, rows, name in _clauses(request, frames):
         if clause.condition is not None:
-            check_condition(rows, clause.condition, f"The condition of {name}")
+            check_condition(rows, clause.condition, "where" if source is None else f"The condition of {name}")
         if clause.action is not Action.DELETE:
             for text in assigned.values.values():
                 check_value(rows, text, f"A value of {name}")
