@@ -130,6 +130,19 @@ def _two_tables(lake: Lake, reference: DuckLakeConnection) -> None:
         tx.append_arrow("main.b", rows.slice(2))
 
 
+def _deletes_in_two_tables(lake: Lake, reference: DuckLakeConnection) -> None:
+    rows = reference.arrow("FROM range(20) t(i) SELECT i::integer i")
+    for name in ("a", "b"):
+        with lake.transaction() as tx:
+            tx.create_table(("main", name), {"i": "int32"})
+        lake.append_arrow(("main", name), rows)
+    lake.set_option("data_inlining_row_limit", 0)
+    with lake.transaction() as tx:
+        for name in ("b", "a"):
+            (file,) = lake.table_snapshot(("main", name), with_files=True).files or ()
+            tx.delete_at(("main", name), {file.id: [3]}, [])
+
+
 def _create_and_fill(lake: Lake, reference: DuckLakeConnection) -> None:
     with lake.transaction() as tx:
         tx.create_schema("s")
@@ -251,6 +264,21 @@ SCENARIOS = [
             "INSERT INTO b FROM range(3)",
             "INSERT INTO a FROM range(2)",
             "INSERT INTO b VALUES (2)",
+            "COMMIT",
+        ),
+    ),
+    Scenario(
+        "delete from two tables in one transaction, the newer one first",
+        _deletes_in_two_tables,
+        (
+            "CREATE TABLE a (i integer)",
+            "INSERT INTO a FROM range(20)",
+            "CREATE TABLE b (i integer)",
+            "INSERT INTO b FROM range(20)",
+            "CALL lake.set_option('data_inlining_row_limit', 0)",
+            "BEGIN",
+            "DELETE FROM b WHERE i = 3",
+            "DELETE FROM a WHERE i = 3",
             "COMMIT",
         ),
     ),

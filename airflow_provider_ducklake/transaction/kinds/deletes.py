@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from airflow_provider_ducklake.transaction.conflicts import Operation
-from airflow_provider_ducklake.transaction.declared import OfTable, Stage
+from airflow_provider_ducklake.transaction.declared import OfTable, Stage, place_of
 from airflow_provider_ducklake.transaction.facts import Needs
 
 if TYPE_CHECKING:
@@ -153,6 +153,10 @@ class AddDeletes(OfTable):
         else:
             operation = Operation.FLUSH if self.of_flush else Operation.DELETE
         return operation
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        return place_of(self.table_id)
 
     @property
     def needs(self) -> Needs:
