@@ -25,7 +25,7 @@ from airflow_provider_ducklake.errors import (
     NotADuckLakeError,
 )
 from airflow_provider_ducklake.spec.names.paths import directory_path, is_absolute
-from airflow_provider_ducklake.spec.versions import CURRENT, SpecVersion
+from airflow_provider_ducklake.spec.versions import DEFAULT, SpecVersion, writable_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -155,7 +155,7 @@ class Lake:
         Raises:
             CatalogUnavailableError: the database cannot be reached or refuses the login.
             NotADuckLakeError: the database holds no DuckLake catalog.
-            UnsupportedVersionError: the catalog's spec version is newer than 1.0.
+            UnsupportedVersionError: the catalog's spec version is newer than 1.1.
         """
         parsed = parse_url(url)
         file = catalog_file(parsed)
@@ -183,14 +183,17 @@ class Lake:
         metadata_schema: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
         foreign_files: bool = False,
+        version: str = DEFAULT.value,
     ) -> Self:
         """Create a lake in a database, with its files below ``data_path``, and open it.
 
-        ``data_path`` is an absolute path or a URI; the other arguments are those of ``connect``.
+        ``data_path`` is an absolute path or a URI. ``version`` is the DuckLake version: ``"1.0"``, which
+        every DuckDB since 1.5 opens, or ``"1.1"``, which needs DuckDB 2.0. The other arguments are those of
+        ``connect``.
 
         Raises:
             AlreadyExistsError: the database already holds a lake.
-            InvalidInputError: the data path is relative.
+            InvalidInputError: the data path is relative; a new lake cannot have the version.
             CatalogUnavailableError: the database cannot be reached or refuses the login; the file's directory
                 does not exist.
         """
@@ -198,12 +201,13 @@ class Lake:
             raise InvalidInputError(
                 f"The data path {data_path!r} is relative; give an absolute path or a URI."
             )
+        chosen = writable_version(version)
         parsed = parse_url(url)
         check_directory(parsed)
         dialect = dialect_of(open_engine(parsed), metadata_schema)
         try:
             with translated(parsed):
-                bootstrap.bootstrap(dialect, catalog_tables(CURRENT, metadata_schema), data_path)
+                bootstrap.bootstrap(dialect, catalog_tables(chosen, metadata_schema), data_path)
         finally:
             dialect.engine.dispose()
         return cls.connect(

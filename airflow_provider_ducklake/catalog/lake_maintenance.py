@@ -34,7 +34,7 @@ from airflow_provider_ducklake.planning.upkeep.expiry import ExpiryRule
 from airflow_provider_ducklake.planning.upkeep.retention import NO_FLOOR
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
-from airflow_provider_ducklake.spec.versions import CURRENT
+from airflow_provider_ducklake.spec.versions import SpecVersion
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -260,10 +260,11 @@ class Maintenance:
                 backup=backup,
             )
         if not dry_run:
+            version = SpecVersion.parse(result.to_version)
             self._lake.catalog = replace(
-                self._lake.catalog, tables=catalog_tables(CURRENT, self._lake.catalog.tables.metadata_schema)
+                self._lake.catalog, tables=catalog_tables(version, self._lake.catalog.tables.metadata_schema)
             )
-            self._lake.version = CURRENT
+            self._lake.version = version
             self._lake.definitions = Definitions()
         return result
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 
-from airflow_provider_ducklake.errors import UnsupportedVersionError
+from airflow_provider_ducklake.errors import InvalidInputError, UnsupportedFeatureError, UnsupportedVersionError
 
 
 class SpecVersion(Enum):
@@ -16,6 +16,7 @@ class SpecVersion(Enum):
     V0_3 = "0.3"
     V0_4 = "0.4"
     V1_0 = "1.0"
+    V1_1 = "1.1"
 
     @property
     def _rank(self) -> int:
@@ -40,6 +41,20 @@ class SpecVersion(Enum):
             raise UnsupportedVersionError(text, [version.value for version in cls]) from None
 
 
+class Feature(StrEnum):
+    """What not every version that we write has, in the reference's words."""
+
+    NESTED_SCHEMAS = "nested schemas"
+    VIEW_COLUMN_COMMENTS = "COMMENT ON COLUMN for views"
+    NULL_TYPE = "the NULL type"
+    TIMESTAMPTZ_NS = "the type timestamptz_ns"
+    EPOCH_YEAR = "the epoch_year partition transform"
+    EPOCH_MONTH = "the epoch_month partition transform"
+    EPOCH_DAY = "the epoch_day partition transform"
+    EPOCH_HOUR = "the epoch_hour partition transform"
+    DELETION_VECTOR_CONTAINERS = "deletion vectors of several snapshots in one file"
+
+
 @dataclass(frozen=True, slots=True)
 class WriteVersion:
     """What a spec version asks of a writer, besides the columns of the catalog's fixed tables.
@@ -47,21 +62,59 @@ class WriteVersion:
     Those are in ``catalog/database/tables.py``, each with the version that brought it.
     ``inlined_columns``: names of the system columns of tables for inlined rows: of the row id, of the
     snapshot that inserted the row, and of the one that ended it. ``reserved``: other names, folded, that no
-    column of a table with inlined rows may have.
+    column of a table with inlined rows may have. ``features``: what a lake of the version may hold.
     """
 
+    version: SpecVersion
     inlined_columns: tuple[str, str, str]
     reserved: frozenset[str]
+    features: frozenset[Feature] = frozenset()
+
+    def check(self, feature: Feature) -> None:
+        """Refuse what the version does not have.
+
+        Raises:
+            UnsupportedFeatureError: names the feature, the version and the first version that has it.
+        """
+        if feature in self.features:
+            return
+        first = next(one.version.value for one in _WRITERS.values() if feature in one.features)
+        raise UnsupportedFeatureError(
+            f"DuckLake {self.version.value} does not support {feature}. Nothing was changed. DuckLake "
+            f"{first} does: migrate the lake with DuckLakeMigrateOperator(to_version={first!r}) or "
+            f"Lake.migrate(to_version={first!r}), as soon as all its clients can read DuckLake {first}."
+        )
 
 
+_INTERNAL = frozenset({"_ducklake_internal_row_id", "_ducklake_internal_snapshot_id"})
 _WRITERS = {
-    SpecVersion.V1_0: WriteVersion(
-        ("row_id", "begin_snapshot", "end_snapshot"),
-        frozenset({"_ducklake_internal_row_id", "_ducklake_internal_snapshot_id"}),
-    ),
+    one.version: one
+    for one in (
+        WriteVersion(SpecVersion.V1_0, ("row_id", "begin_snapshot", "end_snapshot"), _INTERNAL),
+        WriteVersion(
+            SpecVersion.V1_1,
+            ("_ducklake_row_id", "_ducklake_begin_snapshot", "_ducklake_end_snapshot"),
+            _INTERNAL,
+            frozenset(Feature),
+        ),
+    )
 }
-CURRENT = SpecVersion.V1_0  # that new catalogs get, and a migration makes
+DEFAULT = SpecVersion.V1_0  # that new catalogs get, and a migration makes: every DuckDB since 1.5 opens it
+NEWEST = max(_WRITERS)
 WRITABLE = frozenset(_WRITERS)
+
+
+def writable_version(text: str) -> SpecVersion:
+    """Return a version that new lakes may have.
+
+    Raises:
+        InvalidInputError: it is none of them.
+    """
+    found = next((one for one in WRITABLE if one.value == text), None)
+    if found is None:
+        known = " or ".join(repr(one.value) for one in sorted(WRITABLE))
+        raise InvalidInputError(f"version: {text!r} is not a DuckLake version of new lakes. Give {known}.")
+    return found
 
 
 def write_version(version: SpecVersion) -> WriteVersion:

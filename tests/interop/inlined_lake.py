@@ -9,7 +9,7 @@ from airflow_provider_ducklake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import inlined_table
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
-from airflow_provider_ducklake.spec.versions import CURRENT
+from airflow_provider_ducklake.spec.versions import DEFAULT
 from tests.interop.reference_table import schema_of
 from tests.interop.type_values import NULL_STRUCTS, TYPES
 from tests.reference.catalogs import CatalogDatabase
@@ -90,7 +90,7 @@ def inlined(name: str) -> Table:
     """Return the inlined table of a table that `write_all` made in an empty lake."""
     number = 2 * list(NAMES).index(name) + 1  # each CREATE and each INSERT is a snapshot, only one a version
     table_id = (number + 1) // 2
-    return inlined_table(schema(name), table_id, table_id, catalog_tables(CURRENT))
+    return inlined_table(schema(name), table_id, table_id, catalog_tables(DEFAULT))
 
 
 def shown(value: object) -> object:

@@ -19,7 +19,7 @@ from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
 )
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spec.names.keywords import KEYWORDS
-from airflow_provider_ducklake.spec.versions import CURRENT, write_version
+from airflow_provider_ducklake.spec.versions import DEFAULT, write_version
 from airflow_provider_ducklake.storage.parquet.arrow_values import values_of
 from airflow_provider_ducklake.storage.rows.inlined_values import (
     cells,
@@ -60,7 +60,7 @@ def test_the_tables_are_the_reference_s(catalog, reference_catalog):
         lake.sql("CREATE TABLE d AS FROM range(20)")
         lake.sql("DELETE FROM d WHERE range = 1")
 
-    ours = inlined_table(schema_of(**columns), 1, 1, catalog_tables(CURRENT))
+    ours = inlined_table(schema_of(**columns), 1, 1, catalog_tables(DEFAULT))
     with database(catalog) as connection:
         connection.execute(CreateTable(ours))
         connection.execute(CreateTable(inlined_delete_table(2, None)))
@@ -202,7 +202,7 @@ def test_a_text_that_no_bound_covers_has_no_statistics():
 )
 def test_what_no_catalog_holds_inlined(columns, reason):
     for form in FORMS.values():
-        assert reason in (why_not_inlined(schema_of(**columns), form, write_version(CURRENT)) or "")
+        assert reason in (why_not_inlined(schema_of(**columns), form, write_version(DEFAULT)) or "")
 
 
 def test_names_are_limited_by_postgresql_as_the_reference_has_it(catalog, catalog_kind):
@@ -214,7 +214,7 @@ def test_names_are_limited_by_postgresql_as_the_reference_has_it(catalog, catalo
     made = {row["table_id"] for row in dump_catalog(catalog)["ducklake_inlined_data_tables"]}
 
     fit = [
-        why_not_inlined(schema_of(**{name: "int32"}), FORMS[catalog_kind], write_version(CURRENT)) is None
+        why_not_inlined(schema_of(**{name: "int32"}), FORMS[catalog_kind], write_version(DEFAULT)) is None
         for name in names.values()
     ]
     assert [number in made for number in range(1, 5)] == fit
@@ -227,7 +227,7 @@ def test_words_that_the_reference_quotes_are_known():
 
 @pytest.mark.parametrize("dialect", [MySqlDialect, DuckDbDialect])
 def test_nothing_is_inlined_in_other_databases(dialect):
-    assert why_not_inlined(schema_of(i="int32"), dialect.inlined_form, write_version(CURRENT)) is not None
+    assert why_not_inlined(schema_of(i="int32"), dialect.inlined_form, write_version(DEFAULT)) is not None
 
 
 @pytest.mark.parametrize(

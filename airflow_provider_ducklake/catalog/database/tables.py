@@ -89,11 +89,13 @@ _LIFETIME = (_int("begin_snapshot"), _int("end_snapshot"))
 _V02 = SpecVersion.V0_2
 _V03 = SpecVersion.V0_3
 _V04 = SpecVersion.V0_4
+_V11 = SpecVersion.V1_1
 _PATH = (_text("path"), _bool("path_is_relative"))
 _FOLDER = (_text("path", since=_V02), _bool("path_is_relative", since=_V02))  # of schemas and tables
 _FILE_COLUMN = (_int("data_file_id"), _int("table_id"), _int("column_id"))
 _COUNTS = (_int("column_size_bytes"), _int("value_count"), _int("null_count"))
 _BOUNDS = (_text("min_value"), _text("max_value"))
+_EXACTNESS = (_bool("min_is_exact", since=_V11), _bool("max_is_exact", since=_V11))
 
 _TABLES = (
     _table(
@@ -119,7 +121,15 @@ _TABLES = (
         _text("commit_message", since=_V03),
         _text("commit_extra_info", since=_V03),
     ),
-    _table("schema", _key("schema_id"), _uuid("schema_uuid"), *_LIFETIME, _text("schema_name"), *_FOLDER),
+    _table(
+        "schema",
+        _key("schema_id"),
+        _uuid("schema_uuid"),
+        *_LIFETIME,
+        _text("schema_name"),
+        *_FOLDER,
+        _int("parent_schema_id", since=_V11),
+    ),
     _table(
         "table",
         _int("table_id"),
@@ -143,6 +153,15 @@ _TABLES = (
     _table("tag", _int("object_id"), *_LIFETIME, _text("key"), _text("value")),
     _table("column_tag", _int("table_id"), _int("column_id"), *_LIFETIME, _text("key"), _text("value")),
     _table(
+        "view_column_tag",
+        _int("view_id"),
+        _text("column_name"),
+        *_LIFETIME,
+        _text("key"),
+        _text("value"),
+        since=_V11,
+    ),
+    _table(
         "data_file",
         _key("data_file_id"),
         _int("table_id"),
@@ -159,6 +178,7 @@ _TABLES = (
         _text("partial_file_info", until=_V04),
         _int("mapping_id", since=_V02),
         _int("partial_max", since=_V04),
+        _int("row_group_count", since=_V11),
     ),
     _table(
         "file_column_stats",
@@ -167,6 +187,7 @@ _TABLES = (
         *_BOUNDS,
         _bool("contains_nan"),
         _text("extra_stats", since=_V03),
+        *_EXACTNESS,
         former_name="ducklake_file_column_statistics",
     ),
     _table(
@@ -193,6 +214,7 @@ _TABLES = (
         _int("footer_size"),
         _text("encryption_key"),
         _int("partial_max", since=_V04),
+        _int("row_group_count", since=_V11),
     ),
     _table(
         "column",
@@ -220,6 +242,7 @@ _TABLES = (
         _bool("contains_nan"),
         *_BOUNDS,
         _text("extra_stats", since=_V03),
+        *_EXACTNESS,
     ),
     _table("partition_info", _int("partition_id"), _int("table_id"), *_LIFETIME),
     _table(

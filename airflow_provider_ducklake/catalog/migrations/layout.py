@@ -16,7 +16,7 @@ from sqlalchemy.schema import CreateTable, DDLElement
 from airflow_provider_ducklake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.catalog.dialects.added_columns import AddColumn
 from airflow_provider_ducklake.errors import CatalogError
-from airflow_provider_ducklake.spec.versions import CURRENT, SpecVersion
+from airflow_provider_ducklake.spec.versions import NEWEST, SpecVersion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Column, Connection, Table
     from sqlalchemy.sql.compiler import DDLCompiler
 
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
 
 Found = dict[str, list[str]]  # table → columns, in order
@@ -70,21 +71,21 @@ def found_layout(connection: Connection, dialect: CatalogDialect, schema: str | 
     """Return the catalog's tables that the format knows, of whatever version, with their columns."""
     known = {
         table.name
-        for version in (_OLDEST, CURRENT)
+        for version in (_OLDEST, NEWEST)
         for table in catalog_tables(version, schema).metadata.sorted_tables
     }
     names = dialect.table_names(connection, schema) & known
     return {name: dialect.column_names(connection, name, schema) for name in sorted(names)}
 
 
-def growth(found: Mapping[str, Sequence[str]], schema: str | None) -> tuple[LayoutChange, ...]:
-    """Return the changes after which nothing of 1.0 is missing; columns that it dropped are still there."""
-    return tuple(_growth(found, schema))
+def growth(found: Mapping[str, Sequence[str]], target: CatalogTables) -> tuple[LayoutChange, ...]:
+    """Return the changes after which nothing of the target is missing; columns that it dropped are still there."""
+    return tuple(_growth(found, target))
 
 
-def _growth(found: Mapping[str, Sequence[str]], schema: str | None) -> Iterator[LayoutChange]:
-    former = _former_names(schema)
-    for table in catalog_tables(CURRENT, schema).metadata.sorted_tables:
+def _growth(found: Mapping[str, Sequence[str]], target: CatalogTables) -> Iterator[LayoutChange]:
+    former = _former_names(target)
+    for table in target.metadata.sorted_tables:
         old = former.get(table.name)
         columns = found.get(table.name)
         if columns is None and old is not None and old.name in found:
@@ -98,48 +99,48 @@ def _growth(found: Mapping[str, Sequence[str]], schema: str | None) -> Iterator[
                 yield LayoutChange(f"add column {table.name}.{column.name}", AddColumn(column))
 
 
-def shrinkage(found: Mapping[str, Sequence[str]], schema: str | None) -> tuple[LayoutChange, ...]:
-    """Return the changes that drop the columns that 1.0 no longer has: the data in them is lost."""
+def shrinkage(found: Mapping[str, Sequence[str]], target: CatalogTables) -> tuple[LayoutChange, ...]:
+    """Return the changes that drop the columns that the target no longer has: the data in them is lost."""
     return tuple(
         LayoutChange(f"drop column {column.table.name}.{column.name}", _DropColumn(column))
-        for column in _outdated(schema)
+        for column in _outdated(target)
         if column.name in found.get(column.table.name, ())
     )
 
 
-def check_order(found: Mapping[str, Sequence[str]], schema: str | None) -> None:
-    """Refuse tables that would not have the columns of 1.0 in its order: DuckDB inserts by position.
+def check_order(found: Mapping[str, Sequence[str]], target: CatalogTables) -> None:
+    """Refuse tables that would not have the target's columns in its order: DuckDB inserts by position.
 
     Raises:
         CatalogError: names the table and its columns.
     """
-    former = _former_names(schema)
-    outdated = {(column.table.name, column.name) for column in _outdated(schema)}
-    for table in catalog_tables(CURRENT, schema).metadata.sorted_tables:
+    former = _former_names(target)
+    outdated = {(column.table.name, column.name) for column in _outdated(target)}
+    for table in target.metadata.sorted_tables:
         old = former.get(table.name)
         columns = found.get(table.name) or found.get(old.name if old is not None else "") or []
         kept = [name for name in columns if (table.name, name) not in outdated]
         wanted = [column.name for column in table.columns]
         if kept != wanted[: len(kept)]:
             raise CatalogError(
-                f"{table.name} has the columns {', '.join(columns)}; DuckLake 1.0 needs {', '.join(wanted)} "
+                f"{table.name} has the columns {', '.join(columns)}; DuckLake {target.version.value} needs {', '.join(wanted)} "
                 "in this order, and new ones can only be added at the end. Nothing was changed. Drop the "
                 "columns that others have added, then migrate again."
             )
 
 
-def _former_names(schema: str | None) -> dict[str, Table]:
+def _former_names(target: CatalogTables) -> dict[str, Table]:
     """Return the tables that had another name, as they were, by the name that they have now."""
-    before, now = catalog_tables(_OLDEST, schema), catalog_tables(CURRENT, schema)
+    before, now = catalog_tables(_OLDEST, target.metadata_schema), target
     keys = (table.name.removeprefix("ducklake_") for table in now.metadata.sorted_tables)
     return {now[key].name: before[key] for key in keys if key in before and before[key].name != now[key].name}
 
 
-def _outdated(schema: str | None) -> list[Column[Any]]:
-    now = catalog_tables(CURRENT, schema).metadata.tables
+def _outdated(target: CatalogTables) -> list[Column[Any]]:
+    now = target.metadata.tables
     return [
         column
-        for key, table in catalog_tables(_OLDEST, schema).metadata.tables.items()
+        for key, table in catalog_tables(_OLDEST, target.metadata_schema).metadata.tables.items()
         if key in now
         for column in table.columns
         if column.name not in now[key].columns

@@ -47,7 +47,7 @@ from airflow_provider_ducklake.catalog.migrations.merged_files import (
 from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.catalog.snapshot.read_snapshots import head
 from airflow_provider_ducklake.errors import TransactionConflictError
-from airflow_provider_ducklake.spec.versions import CURRENT, SpecVersion
+from airflow_provider_ducklake.spec.versions import DEFAULT, SpecVersion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -79,7 +79,7 @@ class MigrationResult:
     bytes: int = 0
     backup: str | None = None
     dry_run: bool = False
-    to_version: str = CURRENT.value
+    to_version: str = DEFAULT.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,11 @@ class _Plan:
             file.size for chain in self.chains for file in chain.files
         )
         count = len(to_copy) + len(self.chains)
-        steps = () if self.version is CURRENT else tuple(self._steps(len(to_copy)))
-        return MigrationResult(self.version.value, steps, count, size, dry_run=dry_run)
+        steps = () if self.version >= DEFAULT else tuple(self._steps(len(to_copy)))
+        to_version = max(self.version, DEFAULT).value
+        return MigrationResult(
+            self.version.value, steps, count, size, dry_run=dry_run, to_version=to_version
+        )
 
     def _steps(self, copied: int) -> Iterator[str]:
         joined = len(self.chains)
@@ -112,7 +115,7 @@ class _Plan:
         if copied + joined:
             yield f"name {copied + joined} new files, schedule the old ones for deletion"
         yield from (change.what for change in self.shrink)
-        yield f"set the version to {CURRENT.value}"
+        yield f"set the version to {DEFAULT.value}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,7 @@ def migrate(catalog: Catalog, files: Files, *, dry_run: bool, backup: bool) -> M
     """Bring the catalog to 1.0; what has it already is left alone.
 
     Raises:
-        UnsupportedVersionError: a development version, or one newer than 1.0.
+        UnsupportedVersionError: a development version, or one newer than 1.1.
         UnsupportedFeatureError: a merged file cannot be copied as it is; nothing was changed.
         CatalogError: the catalog is not as its version has it; nothing was changed.
         StorageError: a merged file is missing or damaged; nothing was changed.
@@ -137,7 +140,7 @@ def migrate(catalog: Catalog, files: Files, *, dry_run: bool, backup: bool) -> M
         plan = _plan(connection, catalog)
     migration = _Migration(catalog, files, wants_backup=backup)
     migration.look_at(plan)
-    if dry_run or plan.version is CURRENT:
+    if dry_run or plan.version >= DEFAULT:
         return plan.result(migration.to_copy(plan), dry_run=dry_run)
     try:
         result = migration.run(plan)
@@ -158,18 +161,19 @@ def _plan(connection: Connection, catalog: Catalog) -> _Plan:
     version = min(SpecVersion.parse(text) for text in read.stored_versions(connection, catalog.tables))
     tables = catalog_tables(version, schema)
     snapshot_id = head(connection, tables).id
-    if version is CURRENT:
+    if version >= DEFAULT:
         return _Plan(version, snapshot_id, (), (), MergedFiles(), (), ())
     found = found_layout(connection, catalog.dialect, schema)
-    check_order(found, schema)
+    target = catalog_tables(DEFAULT, schema)
+    check_order(found, target)
     return _Plan(
         version,
         snapshot_id,
-        growth(found, schema),
+        growth(found, target),
         fills_of(version),
         read_merged_files(connection, tables),
         read_delete_chains(connection, tables),
-        shrinkage(found, schema),
+        shrinkage(found, target),
     )
 
 
@@ -181,7 +185,7 @@ class _Migration:
         self._files = files
         self._wants_backup = wants_backup
         self._schema = catalog.tables.metadata_schema
-        self._tables = catalog_tables(CURRENT, self._schema)
+        self._tables = catalog_tables(DEFAULT, self._schema)
         self._needs_copy: dict[MergedFile, bool] = {}
         self._copies: dict[MergedFile, StampedCopy] = {}
         self._joined: dict[DeleteChain, JoinedDeletes] = {}
@@ -249,7 +253,7 @@ class _Migration:
         """Change the catalog in one transaction; return a new plan where files are to be copied first."""
         with self._catalog.dialect.writing() as connection:
             plan = _plan(connection, self._catalog)
-            if plan.version is CURRENT:  # another one was faster
+            if plan.version >= DEFAULT:  # another one was faster
                 return plan.result((), dry_run=False)
             if self._wants_backup:
                 self._remove_backup()  # of an attempt that lost a race: it lacks the winner's snapshot
@@ -268,7 +272,7 @@ class _Migration:
                 self._set_version(connection, SpecVersion.V0_4)
                 self._commit(connection, now.snapshot_id)
                 _execute(connection, now.shrink)
-            self._set_version(connection, CURRENT)
+            self._set_version(connection, DEFAULT)
             self._commit(connection, now.snapshot_id)
         result = replace(now, grow=plan.grow).result(self.to_copy(now), dry_run=False)
         return replace(result, backup=None if self._backup is None else str(self._backup))

@@ -38,7 +38,7 @@ from airflow_provider_ducklake.spec.ids import (
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, fold
 from airflow_provider_ducklake.spec.names.paths import CatalogPath
 from airflow_provider_ducklake.spec.options import OptionRow
-from airflow_provider_ducklake.spec.versions import CURRENT, SpecVersion
+from airflow_provider_ducklake.spec.versions import NEWEST, SpecVersion
 from airflow_provider_ducklake.spec.views import ViewDefinition, parse_aliases
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def which_options(tables: CatalogTables) -> Question[list[OptionRow]]:
 
 def stored_options(dialect: CatalogDialect, metadata_schema: str | None) -> list[OptionRow]:
     """Return every stored option of a catalog of whatever version, ``version`` among them; none: no lake."""
-    newest = catalog_tables(CURRENT, metadata_schema)
+    newest = catalog_tables(NEWEST, metadata_schema)
     name = newest["metadata"].name
     first = {"columns": dialect.which_columns((name,), metadata_schema)}
     with dialect.reading_after(first) as (connection, answers):
