@@ -175,7 +175,7 @@ class Lake:
         return cls(OpenLake(dialect, tables, options, storage_options, found_at, foreign_files=foreign_files))
 
     @classmethod
-    def create(
+    def create(  # noqa: PLR0913 - all public, all named
         cls,
         url: str | URL,
         data_path: str,

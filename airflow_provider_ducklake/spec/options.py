@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import InvalidOptionError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.types.times import parse_age
+from airflow_provider_ducklake.spec.versions import DEFAULT, SpecVersion, write_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from datetime import timedelta
+
+    from airflow_provider_ducklake.spec.versions import WriteVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +205,17 @@ class Options:
     def flag(self, key: str) -> bool:
         """Return an option that is true or false."""
         return self.get(key) is True
+
+    @property
+    def writer(self) -> WriteVersion:
+        """What the lake's version asks of a writer; where no row says the version, that of new lakes."""
+        text = self.texts.get("version")
+        return write_version(DEFAULT if text is None else SpecVersion.parse(text))
+
+    @property
+    def allows_inlining(self) -> bool:
+        """Whether small inserts may go to the catalog, so that some column names are taken."""
+        return self.integer("data_inlining_row_limit") > 0
 
     def is_set(self, key: str) -> bool:
         """Whether somebody stored the option; our own defaults apply only where nobody did."""

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-from airflow_provider_ducklake.errors import InvalidInputError, UnsupportedFeatureError, UnsupportedVersionError
+from airflow_provider_ducklake.errors import (
+    InvalidInputError,
+    InvalidNameError,
+    UnsupportedFeatureError,
+    UnsupportedVersionError,
+)
+from airflow_provider_ducklake.spec.names.identifiers import INTERNAL_PREFIX, check_name, fold
 
 
 class SpecVersion(Enum):
@@ -62,13 +68,33 @@ class WriteVersion:
     Those are in ``catalog/database/tables.py``, each with the version that brought it.
     ``inlined_columns``: names of the system columns of tables for inlined rows: of the row id, of the
     snapshot that inserted the row, and of the one that ended it. ``reserved``: other names, folded, that no
-    column of a table with inlined rows may have. ``features``: what a lake of the version may hold.
+    column of a table with inlined rows may have. ``reserved_prefix``: how no column's name may begin,
+    folded. ``features``: what a lake of the version may hold.
     """
 
     version: SpecVersion
     inlined_columns: tuple[str, str, str]
     reserved: frozenset[str]
+    reserved_prefix: str = INTERNAL_PREFIX
     features: frozenset[Feature] = frozenset()
+
+    def check_column_name(self, name: str, *, inlining: bool) -> str:
+        """Return ``name`` if a column can have it; tables that allow ``inlining`` have fewer names left.
+
+        Raises:
+            InvalidNameError: it is empty, cannot be stored, or the format needs it for itself.
+        """
+        check_name(name, "column")
+        if fold(name).startswith(self.reserved_prefix):
+            raise InvalidNameError(
+                f"Column {name!r}: names that start with {self.reserved_prefix} are reserved by the format."
+            )
+        if inlining and fold(name) in self.inlined_columns:
+            raise InvalidNameError(
+                f"Column {name!r}: DuckLake needs this name for inlined data. Choose another name, or set "
+                "the table's option data_inlining_row_limit to 0."
+            )
+        return name
 
     def check(self, feature: Feature) -> None:
         """Refuse what the version does not have.
@@ -95,6 +121,7 @@ _WRITERS = {
             SpecVersion.V1_1,
             ("_ducklake_row_id", "_ducklake_begin_snapshot", "_ducklake_end_snapshot"),
             _INTERNAL,
+            "_ducklake_",
             frozenset(Feature),
         ),
     )

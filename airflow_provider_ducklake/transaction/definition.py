@@ -66,7 +66,7 @@ class Definition:
         return cls(
             table.name,
             table.schema,
-            table.options.integer("data_inlining_row_limit") > 0,
+            table.options.allows_inlining,
             partition_by=spec.fields if spec is not None else (),
             partition_id=spec.id if spec is not None else None,
             sort_by=table.sort_spec.fields if table.sort_spec is not None else (),

@@ -17,7 +17,6 @@ from airflow_provider_ducklake.errors import (
 )
 from airflow_provider_ducklake.spec.names.identifiers import (
     QualifiedName,
-    check_column_name,
     fold,
     split_parts,
 )
@@ -137,10 +136,14 @@ class TableDraft:
             return None
         return self.base.partition_spec.id
 
-    @property
-    def allows_inlining(self) -> bool:
-        """Whether small inserts may go to the catalog, so that some column names are taken."""
-        return self.options.integer("data_inlining_row_limit") > 0
+    def check_column_name(self, name: str, *, is_top: bool = True) -> None:
+        """Refuse a name that no column of the table, or field of one, can have.
+
+        Raises:
+            InvalidNameError: the format needs it for itself, or cannot store it.
+        """
+        inlining = is_top and self.options.allows_inlining
+        self.options.writer.check_column_name(name, inlining=inlining)
 
     def find(self, path: str) -> Column:
         """Return the column of a dotted path.
@@ -174,7 +177,7 @@ class TableDraft:
         *above, name = split_parts(path)
         parent = self._parent_of_new(path, above)
         siblings = parent.children if parent is not None else self.columns.columns
-        check_column_name(name, inlining=parent is None and self.allows_inlining)
+        self.check_column_name(name, is_top=parent is None)
         if any(fold(one.name) == fold(name) for one in siblings):
             raise AlreadyExistsError("column", f"{self.name}.{path}")
         if self.inlined and initial is not None:
@@ -264,7 +267,7 @@ class TableDraft:
         """
         column = self.find(path)
         is_top = column in self.columns.columns
-        check_column_name(name, inlining=is_top and self.allows_inlining)
+        self.check_column_name(name, is_top=is_top)
         if not self._is_struct_field_or_top(column):
             raise InvalidInputError(
                 f"Cannot rename {path!r}: the format defines the names inside lists and maps."
@@ -419,7 +422,7 @@ class TableDraft:
         return Definition(
             self.name,
             self.columns,
-            self.allows_inlining,
+            self.options.allows_inlining,
             partition_by=self.partition_by,
             sort_by=self.sort_by,
             comments=comments,

@@ -259,7 +259,7 @@ def plan_into(choice: InsertChoice, lake: Lake, table: TableSnapshot, directory:
     evolution = Evolution(
         next_column_id=lake.next_column_id(table),
         widens=choice.evolution is SchemaEvolution.ADD_AND_WIDEN,
-        inlining=table.options.integer("data_inlining_row_limit") > 0,
+        options=table.options,
         fixed=() if plan.where is None else tuple(column_ids(plan.where)),
     )
     return replace(plan, evolution=evolution)

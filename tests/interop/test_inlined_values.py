@@ -13,6 +13,7 @@ from airflow_provider_ducklake.catalog.dialects.postgres import PostgresDialect
 from airflow_provider_ducklake.catalog.dialects.sqlite import SqliteDialect
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
+    cell_key,
     inlined_delete_table,
     inlined_table,
     why_not_inlined,
@@ -108,7 +109,7 @@ def test_our_cells_are_the_reference_s_and_it_reads_them(twins, catalog_kind):
             rows = rows_of(stored, schema(name))
             system = ("row_id", "begin_snapshot", "end_snapshot")
             ours = [
-                cell | {key: one[key] for key in system}
+                {cell_key(key): value for key, value in cell.items()} | {key: one[key] for key in system}
                 for one, cell in zip(stored, cells(rows, schema(name), FORMS[catalog_kind]), strict=True)
             ]
             connection.execute(table.delete())

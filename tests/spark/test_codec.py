@@ -32,6 +32,7 @@ from airflow_provider_ducklake.spark.job.request import (
     job_directory,
 )
 from airflow_provider_ducklake.spark.job.results import Done, Part, Stage
+from airflow_provider_ducklake.spec.options import Options
 from tests.interop.test_odd_documents import ODD, paths, replaced
 from tests.interop.test_reads_at_every_snapshot import SCENARIOS, TABLE
 from tests.reference.duckdb_lake import open_lake
@@ -131,7 +132,9 @@ def test_a_request_of_each_kind_comes_back(sqlite_catalog):
         SqlSource("SELECT 'é'", {}),
     )
     plan = plan_write(table, job_directory(table.root, JOB_ID))
-    plan = replace(plan, evolution=Evolution(9, widens=True, fixed=(1,)), where=scan.where)
+    plan = replace(
+        plan, evolution=Evolution(9, Options({"version": "1.1"}), widens=True, fixed=(1,)), where=scan.where
+    )
     for source in sources:
         request = JobRequest(JOB_ID, source, (plan, plan), "sql", "arrow")
 

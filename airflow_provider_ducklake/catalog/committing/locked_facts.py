@@ -17,6 +17,7 @@ from airflow_provider_ducklake.catalog.snapshot import (
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import live_layouts
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
     bare_table,
+    cell_key,
     inlined_delete_table,
     inlined_table,
 )
@@ -164,7 +165,9 @@ def _columns_with_inlined_values(
     for layout in live_layouts(connection, catalog, table_id):
         schema = layout_schema(connection, catalog.tables, table_id, layout.schema_version)
         rows = inlined_table(schema, table_id, layout.schema_version, catalog.tables)
-        counts = connection.execute(select(*(func.count(rows.c[name]) for name in schema.names))).one()
+        counts = connection.execute(
+            select(*(func.count(rows.c[cell_key(name)]) for name in schema.names))
+        ).one()
         for top, count in zip(schema.columns, counts, strict=True):
             found.update(leaf.id for leaf in top.leaves() if count)
     return found

@@ -90,8 +90,10 @@ class DuckDbDialect(CatalogDialect):
 
     def inlined_cells(self, rows: Table, schema: TableSchema) -> Select[Any]:
         """Ask for columns of DuckDB's own types as its texts: Python's types end sooner."""
-        kept = [column for column in rows.c if column.name not in schema.names]
-        return select(*kept, *(_cell(rows.c[one.name], one.type) for one in schema.columns))
+        cells = list(rows.c)
+        first = len(cells) - len(schema.columns)
+        typed = zip(cells[first:], schema.columns, strict=True)
+        return select(*cells[:first], *(_cell(cell, column.type) for cell, column in typed))
 
     def with_literals(self, row: dict[str, Any], schema: TableSchema) -> dict[str, Any]:
         for column in schema.columns:

@@ -28,7 +28,6 @@ from airflow_provider_ducklake.spec.ids import DataFileId
 from airflow_provider_ducklake.spec.names.identifiers import (
     QualifiedName,
     TableName,
-    check_column_name,
     check_name,
     is_storable,
 )
@@ -171,7 +170,7 @@ class LakeTransaction:
             self._draft.drop_table(existing)
         draft = self._draft.create_table(name, definition)
         for column in definition.columns:
-            check_column_name(column.name, inlining=draft.allows_inlining)
+            draft.check_column_name(column.name)
         self._draft.put(draft.partitioned_by(fields).sorted_by(keys))
 
     def drop_table(self, table: TableName, *, if_exists: bool = False) -> None:

@@ -15,6 +15,7 @@ from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
     BEGIN_SNAPSHOT,
     END_SNAPSHOT,
     ROW_ID,
+    cell_key,
     inlined_table,
     why_not_inlined,
 )
@@ -81,13 +82,13 @@ def inline_rows(change: InlineRows, state: CommitState, tables: CatalogTables) -
     version = state.layout(table_id)
     assert version is not None
     start = (state.stats(table_id) or TableStats()).next_row_id
-    names = {column.id: column.name for column in change.schema.columns}
+    keys = {column.id: cell_key(column.name) for column in change.schema.columns}
     rows = [
         {
             ROW_ID: start + number,
             BEGIN_SNAPSHOT: state.snapshot_id,
             END_SNAPSHOT: None,
-            **{name: row.get(column_id) for column_id, name in names.items()},
+            **{key: row.get(column_id) for column_id, key in keys.items()},
         }
         for number, row in enumerate(change.rows)
     ]

@@ -79,7 +79,7 @@ def found_layout(connection: Connection, dialect: CatalogDialect, schema: str | 
 
 
 def growth(found: Mapping[str, Sequence[str]], target: CatalogTables) -> tuple[LayoutChange, ...]:
-    """Return the changes after which nothing of the target is missing; columns that it dropped are still there."""
+    """Return what adds all that the target has; columns that it no longer has are still there then."""
     return tuple(_growth(found, target))
 
 
@@ -123,7 +123,8 @@ def check_order(found: Mapping[str, Sequence[str]], target: CatalogTables) -> No
         wanted = [column.name for column in table.columns]
         if kept != wanted[: len(kept)]:
             raise CatalogError(
-                f"{table.name} has the columns {', '.join(columns)}; DuckLake {target.version.value} needs {', '.join(wanted)} "
+                f"{table.name} has the columns {', '.join(columns)}; DuckLake {target.version.value} needs "
+                f"{', '.join(wanted)} "
                 "in this order, and new ones can only be added at the end. Nothing was changed. Drop the "
                 "columns that others have added, then migrate again."
             )

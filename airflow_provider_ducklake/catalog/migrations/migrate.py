@@ -100,9 +100,7 @@ class _Plan:
         count = len(to_copy) + len(self.chains)
         steps = () if self.version >= DEFAULT else tuple(self._steps(len(to_copy)))
         to_version = max(self.version, DEFAULT).value
-        return MigrationResult(
-            self.version.value, steps, count, size, dry_run=dry_run, to_version=to_version
-        )
+        return MigrationResult(self.version.value, steps, count, size, dry_run=dry_run, to_version=to_version)
 
     def _steps(self, copied: int) -> Iterator[str]:
         joined = len(self.chains)

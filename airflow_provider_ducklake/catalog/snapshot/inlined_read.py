@@ -28,7 +28,7 @@ from airflow_provider_ducklake.catalog.snapshot.read_layouts import (
     which_layouts,
 )
 from airflow_provider_ducklake.errors import CatalogError, UnsupportedFeatureError
-from airflow_provider_ducklake.planning.reading.scan import InlinedRows
+from airflow_provider_ducklake.planning.reading.scan import SYSTEM_CELLS, InlinedRows
 from airflow_provider_ducklake.spec.ids import DataFileId
 from airflow_provider_ducklake.spec.names.identifiers import fold
 
@@ -227,7 +227,7 @@ _ROWS_AT_ONCE = 20_000
 def _inlined_rows(
     catalog: Catalog, inlined: Table, schema: TableSchema, found: Iterable[Row[Any]]
 ) -> InlinedRows:
-    names = inlined.c.keys()
+    names = (*SYSTEM_CELLS, *schema.names)
     rows = (catalog.dialect.with_literals(dict(zip(names, row, strict=True)), schema) for row in found)
     return InlinedRows(inlined.name, schema, tuple(rows))
 

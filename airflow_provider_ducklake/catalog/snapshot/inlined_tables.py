@@ -151,8 +151,16 @@ def _table(name: str, schema: TableSchema, tables: CatalogTables) -> Table:
         name,
         MetaData(schema=tables.metadata_schema),
         *(Column(name, BigInteger, key=key) for name, key in named),
-        *(Column(_written(column.name), InlinedValue(column.type)) for column in schema.columns),
+        *(
+            Column(_written(column.name), InlinedValue(column.type), key=cell_key(column.name))
+            for column in schema.columns
+        ),
     )
+
+
+def cell_key(name: str) -> str:
+    """Return the key of a user's column in ``Table.c``, which no system column has."""
+    return f"column {name}"
 
 
 def names_of(table: Table) -> list[str]:

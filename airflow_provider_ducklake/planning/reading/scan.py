@@ -23,11 +23,16 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
 
 
+# cells of an inlined row that no user's column is called: no name has a NUL
+SYSTEM_CELLS = ROW_ID, BEGIN_SNAPSHOT, END_SNAPSHOT = "\0row_id", "\0begin_snapshot", "\0end_snapshot"
+
+
 @dataclass(frozen=True, slots=True)
 class InlinedRows:
     """Live rows of one inlined table as the database gave them; ``schema`` is the one it was made for.
 
-    A row has a cell for each column by name, ``row_id`` and ``begin_snapshot``, its first snapshot.
+    A row has a cell for each column by name, and ``SYSTEM_CELLS``: its row id, its first snapshot, and the
+    snapshot that ended it.
     """
 
     table_name: str
@@ -37,7 +42,7 @@ class InlinedRows:
     @property
     def row_ids(self) -> tuple[int, ...]:
         """The row id of each row."""
-        return tuple(row["row_id"] for row in self.rows)
+        return tuple(row[ROW_ID] for row in self.rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import TransactionConflictError
 from airflow_provider_ducklake.planning.writing.write import append_to_existing, placed_below, same_columns
-from airflow_provider_ducklake.spec.names.identifiers import check_column_name, fold
+from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.spec.schema import Column, TableSchema, numbered, with_fields
 from airflow_provider_ducklake.spec.types.ducklake_types import (
     DecimalType,
@@ -74,7 +74,8 @@ class _Evolving:
         return (*kept, *(self._added(one, nested=nested) for one in added))
 
     def _added(self, field: Field, *, nested: bool) -> Column:
-        check_column_name(field.name, inlining=self._evolution.inlining and not nested)
+        options = self._evolution.options
+        options.writer.check_column_name(field.name, inlining=options.allows_inlining and not nested)
         check_storable(field.type, field.name)
         return numbered(field, self._ids)
 

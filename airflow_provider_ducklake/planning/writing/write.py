@@ -83,12 +83,12 @@ class Evolution:
     """What a job may do to a table's columns where those that come in do not fit.
 
     It adds columns and fields, numbered from ``next_column_id``, which the table never had; with ``widens``
-    it widens types, but of the columns ``fixed``. Of tables with ``inlining`` fewer names can be columns.
+    it widens types, but of the columns ``fixed``. The table's ``options`` say which names columns may have.
     """
 
     next_column_id: int
+    options: Options
     widens: bool = False
-    inlining: bool = True
     fixed: tuple[ColumnId, ...] = ()
 
 
@@ -206,8 +206,9 @@ def create_and_append(
     """Return the changes that make a table appear together with its rows, if there are any."""
     ref = ref or NewTableRef(0)
     directory = directory_name(table.name.name, table.uuid)
-    inlines = table.options.integer("data_inlining_row_limit") > 0
-    definition = Definition(table.name, result.schema, inlines, partition_by=result.partition_fields)
+    definition = Definition(
+        table.name, result.schema, table.options.allows_inlining, partition_by=result.partition_fields
+    )
     changes: list[Change] = [
         CreateTable(ref, table.schema_id, table.name, table.uuid, directory, result.schema),
         *definition_changes(ref, None, definition),

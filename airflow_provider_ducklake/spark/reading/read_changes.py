@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from airflow_provider_ducklake.planning.reading.scan import ChangeFeedPlan, ScanPlan
+from airflow_provider_ducklake.planning.reading.scan import END_SNAPSHOT, ChangeFeedPlan, ScanPlan
 from airflow_provider_ducklake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.spark.reading.read_arrow import carrier_types, from_tasks
 from airflow_provider_ducklake.spark.reading.read_files import Read, rows_of
@@ -177,5 +177,5 @@ def _events(lives: DataFrame, plan: ChangeFeedPlan, names: ReadNames) -> DataFra
 
 def _may_end(plan: ChangeFeedPlan) -> bool:
     """Whether any row may have gone."""
-    ended = any(row["end_snapshot"] is not None for part in plan.inlined for row in part.rows)
+    ended = any(row[END_SNAPSHOT] is not None for part in plan.inlined for row in part.rows)
     return ended or not all(_only_brings_rows(history, plan) for history in plan.files)

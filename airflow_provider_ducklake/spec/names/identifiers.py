@@ -56,26 +56,6 @@ def check_name(name: str, kind: str) -> str:
 
 
 INTERNAL_PREFIX = "_ducklake_internal_"
-_INLINED_TABLE_COLUMNS = frozenset({"row_id", "begin_snapshot", "end_snapshot"})
-
-
-def check_column_name(name: str, *, inlining: bool) -> str:
-    """Return ``name`` if a column can have it; tables that allow ``inlining`` have fewer names left.
-
-    Raises:
-        InvalidNameError: it is empty, cannot be stored, or the format needs it for itself.
-    """
-    check_name(name, "column")
-    if fold(name).startswith(INTERNAL_PREFIX):
-        raise InvalidNameError(
-            f"Column {name!r}: names that start with {INTERNAL_PREFIX} are reserved by the format."
-        )
-    if inlining and fold(name) in _INLINED_TABLE_COLUMNS:
-        raise InvalidNameError(
-            f"Column {name!r}: DuckLake needs this name for inlined data. Choose another name, or set the "
-            "table's option data_inlining_row_limit to 0."
-        )
-    return name
 
 
 @lru_cache(maxsize=8192)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_ducklake.planning.reading.scan import END_SNAPSHOT, SYSTEM_CELLS
 from airflow_provider_ducklake.spec.ids import PartitionId, SnapshotId
 from airflow_provider_ducklake.spec.names.paths import relative_to
 from airflow_provider_ducklake.spec.schema import TableSchema
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
     Values = tuple[str | None, ...]
 
-END_SNAPSHOT = "end_snapshot"
 RUN_BYTES = 64 * 2**20  # rows that are sorted together, in Arrow's memory
 WAITING_BYTES = 128 * 2**20  # rows that wait for their row groups, of all partitions together
 
@@ -200,7 +200,7 @@ def rows_with_lives(part: InlinedRows) -> pa.Table:
         UnsupportedFeatureError, ValueError: as ``rows_of``.
     """
     rows = rows_of(part.rows, part.schema)
-    lives = ((ROW_ID.name, "row_id"), (SNAPSHOT_ID.name, "begin_snapshot"), (END_SNAPSHOT, END_SNAPSHOT))
-    for name, cell in lives:
+    own = (ROW_ID.name, SNAPSHOT_ID.name, END_SNAPSHOT)
+    for name, cell in zip(own, SYSTEM_CELLS, strict=True):
         rows = rows.append_column(name, pa.array([row[cell] for row in part.rows], pa.int64()))
     return rows

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_ducklake.planning.reading.scan import BEGIN_SNAPSHOT, END_SNAPSHOT
 from airflow_provider_ducklake.spec.names.identifiers import INTERNAL_PREFIX
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.storage.deletes.delete_files import deleted_rows
@@ -63,12 +64,12 @@ def lives_in_catalog(plan: ChangeFeedPlan) -> pa.Table:
     """Return the rows in the catalog: when they came and went, row ids, and the table's columns."""
     rows = inlined_in_schema(plan.inlined, plan.table.schema)
     cells = [row for part in plan.inlined for row in part.rows]
-    ended = [row["end_snapshot"] for row in cells]
+    ended = [row[END_SNAPSHOT] for row in cells]
     return _with_life(
         rows,
-        pa.array([row["begin_snapshot"] for row in cells], pa.int64()),
+        pa.array([row[BEGIN_SNAPSHOT] for row in cells], pa.int64()),
         pa.array([one if one is not None and one <= plan.end else None for one in ended], pa.int64()),
-        pa.array([row["row_id"] for row in cells], pa.int64()),
+        pa.array([one for part in plan.inlined for one in part.row_ids], pa.int64()),
     )
 
 

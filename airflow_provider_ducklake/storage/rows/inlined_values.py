@@ -121,7 +121,7 @@ def inlined_in_schema(parts: Iterable[InlinedRows], schema: TableSchema) -> pa.T
     for part in parts:
         had = TableSchema(tuple(column for column in part.schema.columns if column.id in wanted))
         if part.rows:
-            rows = rows_of(part.rows, had) if had.columns else pa.table({"row_id": part.row_ids})
+            rows = rows_of(part.rows, had) if had.columns else pa.table({"any": part.row_ids})
             tables.append(in_schema(rows, schema.columns, part.table_name))
     return pa.concat_tables(tables)
 
