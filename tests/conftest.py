@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests import corpus_summary, mistakes_summary, type_matrix
 from tests.reference import mariadb, postgres
+from tests.reference.as_1_0 import as_1_0
 from tests.reference.catalogs import (
     CATALOG_KINDS,
     USUAL_KINDS,
@@ -190,6 +191,12 @@ def duckdb_catalog(new_catalog: NewCatalog) -> CatalogDatabase:
 def catalog(new_catalog: NewCatalog, catalog_kind: CatalogKind) -> CatalogDatabase:
     """An empty catalog of each usual kind that `--catalog` names; of every kind with `every_catalog`."""
     return new_catalog(catalog_kind)
+
+
+@pytest.fixture
+def judge(new_catalog: NewCatalog) -> Callable[[CatalogDatabase], CatalogDatabase]:
+    """Make of a 1.1 lake a catalog that the reference attaches; only to read: the files stay the lake's."""
+    return lambda lake: as_1_0(lake, new_catalog(lake.kind))
 
 
 @pytest.fixture

@@ -76,6 +76,14 @@ def fresh_database(port: int) -> Iterator[str]:
             admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
+def copy_database(source: str, empty: str) -> None:
+    """Copy what one database holds into another, both by their libpq connection strings."""
+    programs = _packaged_binaries()
+    dump = subprocess.run([programs / "pg_dump", "-d", source], capture_output=True, check=True)
+    restore = [programs / "psql", "-q", "-v", "ON_ERROR_STOP=1", "-o", os.devnull, "-d", empty]
+    subprocess.run(restore, input=dump.stdout, check=True)
+
+
 def libpq(port: int, database: str) -> str:
     return f"dbname={database} host=127.0.0.1 port={port} user=postgres"
 

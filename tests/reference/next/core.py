@@ -22,7 +22,7 @@ class Core:
 
     def arrow(self, query: str) -> pa.Table:
         """Return a query's rows as an Arrow table; a VARIANT is its two buffers."""
-        return self.raw.execute(query).to_arrow_table()
+        return self.raw.sql(query).to_arrow_table()
 
     def register(self, name: str, rows: pa.Table) -> None:
         """Let SQL read an Arrow table by that name."""

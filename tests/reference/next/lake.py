@@ -367,7 +367,7 @@ def _condition(where: str) -> Callable[[pa.Table], pa.ChunkedArray]:
     def hits(rows: pa.Table) -> pa.ChunkedArray:
         with duckdb.connect() as connection:
             connection.register("rows", rows)
-            found = connection.execute(f"SELECT CAST(({where}) AS BOOLEAN) AS hit FROM rows")
+            found = connection.sql(f"SELECT CAST(({where}) AS BOOLEAN) AS hit FROM rows")
             return found.to_arrow_table()["hit"]
 
     return hits

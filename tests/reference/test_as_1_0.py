@@ -1,0 +1,98 @@
+"""DuckDB 1.5.5 reads what a 1.1 writer wrote, in a copy that says it in the words of 1.0."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.reference import ducklakepy_lake
+from tests.reference.as_1_0 import CannotJudgeError
+from tests.reference.duckdb_lake import open_lake
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DAYS = (-400, -1, 0, 1, 40, 400)
+
+
+@pytest.mark.parametrize("inline_limit", [0, 100], ids=["files", "inlined"])
+def test_the_reference_reads_nested_schemas_epoch_partitions_and_new_types(catalog, judge, inline_limit):
+    with ducklakepy_lake.open_lake(catalog, inline_limit=inline_limit) as lake:
+        for schema in ("sales", "sales.europe", ("a.b",)):
+            lake.create_schema(schema)
+        columns = {"id": "int64", "day": "timestamp", "moment": "timestamptz_ns", "n": "null"}
+        lake.create_table("sales.europe.orders", columns)
+        lake.partition_by("sales.europe.orders", "epoch_day(day)", "epoch_hour(moment)")
+        for n in DAYS:
+            at = EPOCH + timedelta(days=n)
+            row = {"id": n, "day": at.replace(tzinfo=None), "moment": at + timedelta(hours=3)}
+            inserted = lake.insert("sales.europe.orders", [row])
+        lake.delete("sales.europe.orders", "id = 40")
+        lake.create_view("sales.v", "SELECT id FROM main.t")
+        lake.comment("sales.v", "the column", column="id")
+
+    with open_lake(judge(catalog)) as reference:
+        orders = '"sales/europe".orders'
+        kept = [(n, EPOCH + timedelta(days=n, hours=3), None) for n in DAYS if n != 40]
+        assert reference.sql(f"SELECT id, moment, n FROM {orders} ORDER BY id") == kept
+        then = reference.sql(f"SELECT id FROM {orders} AT (VERSION => {inserted}) ORDER BY id")
+        assert then == [(n,) for n in DAYS]
+        for n, at, _ in kept:
+            day = f"TIMESTAMP '1970-01-01' + INTERVAL '{n} days'"
+            assert reference.sql(f"SELECT id FROM {orders} WHERE day = {day}") == [(n,)]
+            assert reference.sql(f"SELECT id FROM {orders} WHERE moment = '{at}'::TIMESTAMPTZ") == [(n,)]
+        created = "SELECT changes['tables_created'] FROM ducklake_snapshots('lake') WHERE snapshot_id = 4"
+        assert reference.sql(created) == [(['"sales/europe".orders'],)]
+        schemas = "SELECT schema_name FROM duckdb_schemas() WHERE database_name = 'lake' ORDER BY 1"
+        assert reference.sql(schemas) == [("a.b",), ("main",), ("sales",), ("sales/europe",)]
+
+
+def test_the_reference_reads_null_below_the_top(catalog, judge):
+    with ducklakepy_lake.open_lake(catalog) as lake:
+        lake.create_table("t", {"id": "int64", "n": {"x": "null", "l": ["null"]}, "row_id": "int32"})
+        lake.insert("t", [{"id": 1, "n": {"x": None, "l": [None]}, "row_id": 7}])
+
+    with open_lake(judge(catalog)) as reference:
+        assert reference.sql("FROM t") == [(1, {"x": None, "l": [None]}, 7)]
+
+
+def test_the_reference_reads_the_vectors_of_a_container_at_each_snapshot(catalog, judge):
+    with ducklakepy_lake.open_lake(catalog, inline_limit=0) as lake:
+        lake.create_table("t", {"i": "int64"})
+        lake.set_option("write_deletion_vectors", "true")
+        counts = {lake.insert("t", [{"i": n} for n in range(100)]): 100}
+        for first in (0, 10, 20):
+            counts[lake.delete("t", f"i BETWEEN {first} AND {first + 2}")] = 97 - 3 * first // 10
+        counts[lake.rename_table("t", "renamed")] = 91
+        counts[lake.delete("renamed", "i = 99")] = 90
+
+    with open_lake(judge(catalog)) as reference:
+        for snapshot, count in counts.items():
+            name = "renamed" if snapshot >= 6 else "t"
+            found = reference.sql(f"SELECT count(i), sum(i) FROM {name} AT (VERSION => {snapshot})")
+            assert found[0][0] == count
+        deleted = "SELECT snapshot_id, rowid FROM ducklake_table_deletions('lake', 'main', 'renamed', 0, 7)"
+        at = [
+            (s, i) for s, first in zip((3, 4, 5), (0, 10, 20), strict=True) for i in range(first, first + 3)
+        ]
+        assert sorted(reference.sql(deleted)) == [*at, (7, 99)]
+
+
+def test_what_1_0_has_no_words_for_is_refused(catalog, judge):
+    with ducklakepy_lake.open_lake(catalog) as lake:
+        lake.create_table("t", {"id": "int64", "row_id": "int64"})
+        lake.insert("t", [{"id": 1, "row_id": 2}])
+    with pytest.raises(CannotJudgeError, match="ducklake_inlined_data_1_1 has rows"):
+        judge(catalog)
+
+
+def test_a_schema_with_the_name_that_a_nested_one_would_have_is_refused(sqlite_catalog, judge):
+    with ducklakepy_lake.open_lake(sqlite_catalog) as lake:
+        for schema in ("a", ("a", "b"), ("A/b",)):
+            lake.create_schema(schema)
+    with pytest.raises(CannotJudgeError, match="a nested schema would have the name of a/b"):
+        judge(sqlite_catalog)
+
+
+def test_a_lake_of_1_0_needs_no_judge(sqlite_catalog, judge):
+    with ducklakepy_lake.open_lake(sqlite_catalog, version="1.0"):
+        pass
+    with pytest.raises(CannotJudgeError, match=r"the lake is of version 1\.0"):
+        judge(sqlite_catalog)
