@@ -10,5 +10,10 @@ unset ${!AIRFLOW@} ${!_AIRFLOW@} ${!SPARK@} ${!PYSPARK@} ${!HADOOP@} ${!AWS@} ${
 { read -r _ && read -r _ && read -r JAVA_HOME; } <"$venv/.setup-done"
 export JAVA_HOME VIRTUAL_ENV=$venv PATH=$venv/bin:$JAVA_HOME/bin:$PATH
 export TZ=UTC NO_MKDOCS_2_WARNING=1
+# DUCKLAKE_REFERENCE=1.5.4: another DuckDB judges than the locked one.
+if [ -n "${DUCKLAKE_REFERENCE:-}" ]; then
+  PYTHONPATH=$("$(dirname "${BASH_SOURCE[0]}")/reference" "$DUCKLAKE_REFERENCE")
+  export PYTHONPATH
+fi
 # Without a UTF-8 locale the JVM garbles file names that are not ASCII. macOS has no C.UTF-8.
 if [ "$(uname -s)" = Darwin ]; then export LC_ALL=en_US.UTF-8; else export LC_ALL=C.UTF-8; fi

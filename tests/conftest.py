@@ -1,5 +1,6 @@
 """Options, the clock's zone and the catalogs that every test folder shares."""
 
+import importlib.metadata
 import os
 import sys
 import time
@@ -60,9 +61,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    return (
-        f"ducklake: --seed {config.option.seed} --size {config.option.size} --catalog {config.option.catalog}"
-    )
+    chosen = f"--seed {config.option.seed} --size {config.option.size} --catalog {config.option.catalog}"
+    return f"ducklake: {chosen}, reference {importlib.metadata.version('duckdb-extension-ducklake')}"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
