@@ -176,6 +176,8 @@ class Lake:
     # definitions
 
     def create_schema(self, name: str | Names) -> int | None:
+        if self._transaction is None:
+            return self._catalog.create_namespace(name).snapshot_id  # which looks whether it is there
         return self._write(lambda tx: tx.add_namespace(name))
 
     def drop_schema(self, name: str | Names, *, cascade: bool = False) -> int:
