@@ -1,9 +1,10 @@
 """A lake of DuckLake 1.1 as DuckDB 1.5.5 can attach it: the judge of what a 1.1 writer wrote.
 
 The catalog is a copy in the words of 1.0; the files are the lake's own, so the copy is for reading. What the
-copy says otherwise: a nested schema is a top-level one with its path for a name (`sales/europe`), a column of
-type `null` is `int32` and one of `timestamptz_ns` is `timestamptz`, tables with an `epoch_*` key are not
-partitioned, and deletion vectors of several snapshots in one file are a Parquet delete file.
+copy changes: a nested schema is a top-level one with its path for a name (`sales/europe`); a column with
+a name of 1.0's inlined tables ends in an underscore (`row_id_`); the type `null` is `int32`, `timestamptz_ns`
+is `timestamptz`, and VARIANT is `blob` in a table without files; tables with an `epoch_*` key are not
+partitioned; deletion vectors of several snapshots in one file are a Parquet delete file.
 """
 
 import re
@@ -36,15 +37,16 @@ def as_1_0(lake: CatalogDatabase, empty: CatalogDatabase) -> CatalogDatabase:
     """Fill an empty catalog of the same kind, SQLite or PostgreSQL, with a 1.1 lake in the words of 1.0.
 
     Raises:
-        CannotJudgeError: the lake has inlined variants, inlined rows with a column that has a name of 1.0's
-            own, a macro whose default is an expression, or two schemas that would have one name.
+        CannotJudgeError: a table has variants inlined and in files, a macro has an expression for a default,
+            or two schemas would have one name.
     """
     _copy(lake, empty)
     engine = sa.create_engine(empty.sqlalchemy_url, poolclass=sa.NullPool)
     with engine.begin() as connection:
         _refuse(connection)
         rewrite_containers(connection, lake.data_path, Path(empty.data_path))
-        _forget_inlined_tables(connection)
+        _free_names(connection)
+        _hide_inlined_variants(connection)
         _flatten_schemas(connection)
         _flatten_changes(connection)
         _rename_inlined_columns(connection)
@@ -94,20 +96,24 @@ def _refuse(connection: sa.Connection) -> None:
         raise CannotJudgeError(f"the default of the macro parameter {parameter} is an expression")
 
 
-def _forget_inlined_tables(connection: sa.Connection) -> None:
-    """1.0 gives no inlined table to tables with a variant, nor to those with a name of its own columns."""
-    for (name,) in _run(connection, "SELECT table_name FROM ducklake_inlined_data_tables"):
-        columns = {column["name"] for column in sa.inspect(connection).get_columns(name)}
-        if not _run(connection, _VARIANTS, name=name) and columns.isdisjoint(_RENAMED):
-            continue
-        if _run(connection, f"SELECT 1 FROM {_quoted(name)} LIMIT 1"):
-            raise CannotJudgeError(f"{name} has rows")
-        _run(connection, "DELETE FROM ducklake_inlined_data_tables WHERE table_name = :name", name=name)
+def _hide_inlined_variants(connection: sa.Connection) -> None:
+    """1.0 has no inlined table where a column is a VARIANT."""
+    for name, table_id in _run(connection, _VARIANTS):
+        files = "SELECT 1 FROM ducklake_data_file WHERE table_id = :table_id"
+        if not _run(connection, files, table_id=table_id):
+            _run(connection, _AS_BLOB, table_id=table_id)
+        elif _run(connection, f"SELECT 1 FROM {_quoted(name)} LIMIT 1"):
+            raise CannotJudgeError(f"{name} has variants, and so have files")
+        else:
+            _run(connection, "DELETE FROM ducklake_inlined_data_tables WHERE table_name = :name", name=name)
 
 
+_AS_BLOB = """
+    UPDATE ducklake_column SET column_type = 'blob' WHERE table_id = :table_id AND column_type = 'variant'
+"""
 _VARIANTS = """
-    SELECT column_name FROM ducklake_column JOIN ducklake_inlined_data_tables USING (table_id)
-    WHERE table_name = :name AND column_type = 'variant'
+    SELECT table_name, table_id FROM ducklake_inlined_data_tables
+    WHERE table_id IN (SELECT table_id FROM ducklake_column WHERE column_type = 'variant')
 """
 
 
@@ -161,6 +167,22 @@ def _flat_change(change: re.Match[str]) -> str:
     word, names = change[1], [name[1:-1] for name in _NAME.findall(change[2])]
     own = [] if word == "created_schema:" else [names.pop()]
     return word + ".".join(f'"{name}"' for name in ["/".join(names), *own])
+
+
+def _free_names(connection: sa.Connection) -> None:
+    for column in _RENAMED:
+        free = """
+            UPDATE ducklake_column SET column_name = :free
+            WHERE lower(column_name) = :column AND parent_column IS NULL
+        """
+        _run(connection, free, free=f"{column}_", column=column)
+        for (name,) in _run(connection, "SELECT table_name FROM ducklake_inlined_data_tables"):
+            for found in sa.inspect(connection).get_columns(name):
+                if found["name"].lower() == column:
+                    _run(
+                        connection,
+                        f"ALTER TABLE {_quoted(name)} RENAME COLUMN {_quoted(found['name'])} TO {column}_",
+                    )
 
 
 def _rename_inlined_columns(connection: sa.Connection) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.reference import ducklakepy_lake
 from tests.reference.as_1_0 import CannotJudgeError
+from tests.reference.duckdb_core import open_core
 from tests.reference.duckdb_lake import open_lake
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -75,12 +76,24 @@ def test_the_reference_reads_the_vectors_of_a_container_at_each_snapshot(catalog
         assert sorted(reference.sql(deleted)) == [*at, (7, 99)]
 
 
-def test_what_1_0_has_no_words_for_is_refused(catalog, judge):
+def test_the_reference_reads_columns_whose_names_1_0_reserves(catalog, judge):
     with ducklakepy_lake.open_lake(catalog) as lake:
-        lake.create_table("t", {"id": "int64", "row_id": "int64"})
-        lake.insert("t", [{"id": 1, "row_id": 2}])
-    with pytest.raises(CannotJudgeError, match="ducklake_inlined_data_1_1 has rows"):
-        judge(catalog)
+        lake.create_table("t", {"id": "int64", "Row_Id": "int64", "end_snapshot": "varchar"})
+        lake.insert("t", [{"id": 1, "Row_Id": 2, "end_snapshot": "x"}])
+        lake.insert("t", [{"id": n, "Row_Id": n} for n in range(20)])
+
+    with open_lake(judge(catalog)) as reference:
+        rows = reference.sql("SELECT id, row_id_, end_snapshot_ FROM t ORDER BY rowid")
+        assert rows[:2] == [(1, 2, "x"), (0, 0, None)]
+
+
+def test_the_reference_reads_inlined_variants_as_their_bytes(catalog, judge):
+    with ducklakepy_lake.open_lake(catalog) as lake, open_core() as core:
+        lake.create_table("t", {"id": "int64", "doc": "variant"})
+        lake.insert("t", core.arrow("SELECT 1::BIGINT AS id, 5::TINYINT::VARIANT AS doc"))
+
+    with open_lake(judge(catalog)) as reference:
+        assert reference.sql("FROM t") == [(1, b"\x01\x00\x00\x0c\x05")]
 
 
 def test_a_schema_with_the_name_that_a_nested_one_would_have_is_refused(sqlite_catalog, judge):
