@@ -176,3 +176,24 @@ def test_the_core_says_what_its_parquet_writer_wrote(tmp_path):
         assert core.sql("SELECT i FROM read_parquet(?)", [f"{tmp_path}/f.parquet"]) == [(1,)]
         core.register("rows", pa.table({"x": [1, 2]}))
         assert core.arrow("SELECT sum(x)::BIGINT AS total FROM rows").to_pylist() == [{"total": 3}]
+
+
+def test_columns_are_altered(sqlite_catalog):
+    with ducklakepy_lake.open_lake(sqlite_catalog) as lake:
+        lake.create_table("t", {"i": "int32", "s": {"a": "int32"}}, required=["i"], defaults={"i": "5"})
+        lake.set_column_type("t", "i", "int64")
+        lake.drop_not_null("t", "i")
+        lake.drop_default("t", "i")
+        lake.add_column("t", "s.b", ["varchar"])
+        lake.rename_column("t", "s.a", "x")
+        lake.insert("t", [{"s": {"x": 1, "b": ["y"]}}, {"i": 2}])
+        lake.set_default("t", "i", 9)
+        lake.upsert("t", [{"i": 2, "s": {"x": 3, "b": None}}, {"i": 4}], ["i"])
+        lake.drop_column("t", "s.b")
+
+        assert lake.columns("t") == {"i": "int64", "s": "struct(x int32)"}
+        assert lake.read("t").sort_by("i").to_pylist() == [
+            {"i": 2, "s": {"x": 3}},
+            {"i": 4, "s": None},
+            {"i": None, "s": {"x": 1}},
+        ]

@@ -228,6 +228,15 @@ class Lake:
     def set_default(self, table: str | Names, column: str, value: object) -> int | None:
         return self._alter(table, lambda update: update.set_default(column, value))
 
+    def drop_default(self, table: str | Names, column: str) -> int | None:
+        return self._alter(table, lambda update: update.drop_default(column))
+
+    def set_not_null(self, table: str | Names, column: str) -> int | None:
+        return self._alter(table, lambda update: update.set_not_null(column))
+
+    def drop_not_null(self, table: str | Names, column: str) -> int | None:
+        return self._alter(table, lambda update: update.drop_not_null(column))
+
     def partition_by(self, table: str | Names, *keys: str) -> int | None:
         """Partition by keys such as `region`, `epoch_day(ts)`, `bucket(4, id)`; by none without keys."""
         parsed = [partition_key(key) for key in keys]
