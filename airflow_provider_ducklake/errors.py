@@ -142,7 +142,9 @@ class SchemaNotFoundError(NotFoundError):
     snapshot_id: int
 
     def __str__(self) -> str:
-        return f"Schema {self.schema!r} does not exist at snapshot {self.snapshot_id}. Create it first."
+        catalog, dot, _ = self.schema.partition(".")
+        hint = f" If {catalog} is the name of a lake, leave it out: the connection names it." if dot else ""
+        return f"Schema {self.schema!r} does not exist at snapshot {self.snapshot_id}. Create it first.{hint}"
 
 
 @dataclass(eq=False, repr=False)

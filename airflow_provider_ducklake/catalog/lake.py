@@ -25,7 +25,7 @@ from airflow_provider_ducklake.errors import (
     NotADuckLakeError,
 )
 from airflow_provider_ducklake.spec.names.paths import directory_path, is_absolute
-from airflow_provider_ducklake.spec.versions import DEFAULT, SpecVersion, writable_version
+from airflow_provider_ducklake.spec.versions import DEFAULT, Feature, SpecVersion, writable_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -92,6 +92,10 @@ class Lake:
     def version(self) -> SpecVersion:
         """The catalog's spec version."""
         return self._lake.version
+
+    def has(self, feature: Feature) -> bool:
+        """Whether the lake's version has a feature."""
+        return feature in self._lake.catalog.tables.writer.features
 
     @property
     def data_path(self) -> str:

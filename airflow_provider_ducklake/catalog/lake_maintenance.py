@@ -32,7 +32,7 @@ from airflow_provider_ducklake.errors import (
 from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule, RewriteRule
 from airflow_provider_ducklake.planning.upkeep.expiry import ExpiryRule
 from airflow_provider_ducklake.planning.upkeep.retention import NO_FLOOR
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
 from airflow_provider_ducklake.spec.versions import SpecVersion
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.upkeep.compaction import Compaction
     from airflow_provider_ducklake.planning.upkeep.findings import Finding
     from airflow_provider_ducklake.planning.upkeep.flush import FlushResult
-    from airflow_provider_ducklake.spec.names.identifiers import TableName
+    from airflow_provider_ducklake.spec.names.identifiers import SchemaName, TableName
     from airflow_provider_ducklake.transaction.changes import MergedFile, RewrittenFile
 
 
@@ -149,7 +149,7 @@ class Maintenance:
         self,
         table: TableName | None = None,
         *,
-        schema: str | None = None,
+        schema: SchemaName | None = None,
         min_rows: int = 0,
         info: CommitInfo | None = None,
         dry_run: bool = False,
@@ -171,8 +171,12 @@ class Maintenance:
         """
         self._lake.refuse_unwritable()
         if schema is not None and self._reads.schema(schema) is None:
-            raise SchemaNotFoundError(schema, self._reads.current_snapshot().id)
-        rule = FlushRule(None if table is None else QualifiedName.of(table), schema, min_rows)
+            raise SchemaNotFoundError(str(SchemaPath.of(schema)), self._reads.current_snapshot().id)
+        rule = FlushRule(
+            None if table is None else QualifiedName.of(table),
+            None if schema is None else SchemaPath.of(schema),
+            min_rows,
+        )
 
         def commit_stages(stages: Sequence[Stage], job_ids: Sequence[str]) -> CommittedSnapshot | None:
             return self._committer.commit_stages(stages, info or CommitInfo(), job_ids=job_ids)
@@ -216,7 +220,7 @@ class Maintenance:
         table: TableName | None = None,
         *,
         at: int | datetime,
-        schema: str | None = None,
+        schema: SchemaName | None = None,
         dry_run: bool = False,
         info: CommitInfo | None = None,
         keyed: KeyedCommit | None = None,
@@ -236,7 +240,8 @@ class Maintenance:
         """
         self._lake.refuse_unwritable()
         name = None if table is None else QualifiedName.of(table)
-        request = RestoreRequest(at, name, schema, dry_run)
+        path = None if schema is None else SchemaPath.of(schema)
+        request = RestoreRequest(at, name, path, dry_run)
         with self._lake.translated():
             return restore(self._lake, self._committer, request, info or CommitInfo(), keyed)
 

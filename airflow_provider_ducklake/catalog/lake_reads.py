@@ -33,7 +33,7 @@ from airflow_provider_ducklake.errors import (
     ViewNotFoundError,
 )
 from airflow_provider_ducklake.planning.writing.write import NewTable
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, fold
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath, fold
 from airflow_provider_ducklake.spec.names.paths import directory_name
 from airflow_provider_ducklake.spec.options import Options
 from airflow_provider_ducklake.transaction.changes_made import changes_table
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.reading.watch import TableChanges
     from airflow_provider_ducklake.planning.writing.staged import StagedWrite
     from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId, TableId
-    from airflow_provider_ducklake.spec.names.identifiers import TableName
+    from airflow_provider_ducklake.spec.names.identifiers import SchemaName, TableName
     from airflow_provider_ducklake.spec.restores import RestoredTable
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
     from airflow_provider_ducklake.spec.views import ViewDefinition
@@ -121,19 +121,18 @@ class LakeReads:
             raise ViewNotFoundError(str(name), snapshot.id)
         return found[1]
 
-    def schema(self, name: str, at: At = None) -> read.SchemaRow | None:
+    def schema(self, name: SchemaName, at: At = None) -> read.SchemaRow | None:
         """Return a schema by name, None if there is none."""
         with self._lake.reading() as connection:
-            return read.find_schema(
-                connection, self._lake.catalog.tables, self._lake.snapshot(connection, at).id, name
-            )
+            snapshot = self._lake.snapshot(connection, at)
+            return read.find_schema(connection, self._lake.catalog.tables, snapshot.id, SchemaPath.of(name))
 
     def effective_options(self, schema_id: SchemaId | None = None) -> Options:
         """Return the options in force for new tables of a schema."""
         with self._lake.reading() as connection:
             return Options.effective(read.option_rows(connection, self._lake.catalog.tables), schema_id)
 
-    def options(self, table: TableName | None = None, schema: str | None = None) -> Options:
+    def options(self, table: TableName | None = None, schema: SchemaName | None = None) -> Options:
         """Return the options in force for a table, a schema, or the whole lake.
 
         Raises:
@@ -147,7 +146,7 @@ class LakeReads:
         return Options.effective(rows, scope_id if scope == "schema" else None)
 
     def option_scope(
-        self, connection: Connection, schema: str | None, table: TableName | None
+        self, connection: Connection, schema: SchemaName | None, table: TableName | None
     ) -> tuple[str | None, int | None]:
         tables = self._lake.catalog.tables
         head = read_snapshots.head(connection, tables)
@@ -155,9 +154,10 @@ class LakeReads:
             return "table", find_table(connection, tables, head, QualifiedName.of(table)).id
         if schema is None:
             return None, None
-        found = read.find_schema(connection, tables, head.id, schema)
+        path = SchemaPath.of(schema)
+        found = read.find_schema(connection, tables, head.id, path)
         if found is None:
-            raise SchemaNotFoundError(schema, head.id)
+            raise SchemaNotFoundError(str(path), head.id)
         return "schema", found.id
 
     def table_snapshot(self, table: TableName, at: At = None, *, with_files: bool = False) -> TableSnapshot:
@@ -189,7 +189,7 @@ class LakeReads:
             snapshot = read_snapshots.head(connection, self._lake.catalog.tables)
             schema = read.find_schema(connection, self._lake.catalog.tables, snapshot.id, name.schema)
             if schema is None:
-                raise SchemaNotFoundError(name.schema, snapshot.id)
+                raise SchemaNotFoundError(str(name.schema), snapshot.id)
             views = read.view_names(connection, self._lake.catalog.tables, snapshot.id, schema.id)
             options = Options.effective(read.option_rows(connection, self._lake.catalog.tables), schema.id)
         if fold(name.name) in {fold(view) for _, view in views}:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.writing.row_changes import FoundRows, RowChanges
     from airflow_provider_ducklake.spec.consumption import Consumer, Consumption
     from airflow_provider_ducklake.spec.ids import SnapshotId
-    from airflow_provider_ducklake.spec.names.identifiers import TableName
+    from airflow_provider_ducklake.spec.names.identifiers import SchemaName, TableName
     from airflow_provider_ducklake.spec.snapshots import JsonValue
     from airflow_provider_ducklake.transaction.changes import Change
     from airflow_provider_ducklake.transaction.replay import Replay
@@ -54,7 +54,7 @@ class LakeWrites:
         self,
         key: str,
         value: str | float | bool,  # noqa: FBT001 - a value, not a switch
-        schema: str | None = None,
+        schema: SchemaName | None = None,
         table: TableName | None = None,
     ) -> None:
         """Set an option of the lake, of a schema or of a table; not versioned, makes no snapshot.
@@ -205,9 +205,7 @@ class LakeWrites:
                 the snapshot has expired.
         """
         try:
-            plan = self._reads.plan_read(
-                (table.name.schema, table.name.name), table.snapshot.id, (), where, ()
-            )
+            plan = self._reads.plan_read(table.name, table.snapshot.id, (), where, ())
         except SnapshotNotFoundError as error:
             theirs = "follows the one this commit was planned on, which has expired in the meantime"
             head = self._reads.current_snapshot().id
@@ -223,7 +221,7 @@ class LakeWrites:
         Raises:
             InvalidPredicateError, ColumnNotFoundError: the condition cannot be read.
         """
-        plan = self._reads.plan_read((table.name.schema, table.name.name), table.snapshot.id, (), where, ())
+        plan = self._reads.plan_read(table.name, table.snapshot.id, (), where, ())
         return overwrite.too_large_to_read(self._lake.reading, self._lake.catalog, plan)
 
     def replacing_partitions(

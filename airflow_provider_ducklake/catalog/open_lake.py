@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+    from airflow_provider_ducklake.spec.names.identifiers import FoldedName
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
     from airflow_provider_ducklake.storage.files.filesystem import Location
     from airflow_provider_ducklake.transaction.changes import SchemaRef
@@ -52,7 +53,7 @@ class Definitions:
     """
 
     schema_version: int = -1
-    schemas: dict[str, SchemaDraft | None] = field(default_factory=dict)
+    schemas: dict[FoldedName, SchemaDraft | None] = field(default_factory=dict)
     tables: dict[tuple[SchemaRef, str], tuple[TableSnapshot, int] | None] = field(default_factory=dict)
 
     def at(self, schema_version: int) -> Definitions:

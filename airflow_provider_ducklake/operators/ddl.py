@@ -10,6 +10,7 @@ from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity, comm
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
+from airflow_provider_ducklake.spec.versions import NEWEST, write_version
 from airflow_provider_ducklake.writes.arguments import parse_flag
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
+    from airflow_provider_ducklake.spec.versions import SpecVersion
     from airflow_provider_ducklake.sql.duckdb.ddl import ParsedStatement
 
 
@@ -61,11 +63,13 @@ class DuckLakeDDLOperator(DuckLakeOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the statements, or return the commit of an earlier try."""
         creates = parse_flag("create_lake", self.create_lake)
-        statements = () if self.sql is None and creates else _parsed(self.sql)
+        statements = () if self.sql is None and creates else _parsed(self.sql, NEWEST)
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             message = self.commit_message or identity.message
             lake = self._created(hook) if creates else hook.lake()
+            if statements:
+                statements = _parsed(self.sql, lake.version)  # which may have less than the newest
             with identity.made_once(lake) as once:
                 committed = _run(lake, statements, once, message) if statements else None
         if statements:
@@ -98,13 +102,13 @@ class DuckLakeDDLOperator(DuckLakeOperator):
             self.log.info("Committed snapshot %d", committed.id)
 
 
-def _parsed(sql: object) -> tuple[ParsedStatement, ...]:
+def _parsed(sql: object, version: SpecVersion) -> tuple[ParsedStatement, ...]:
     from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl  # noqa: PLC0415 - not needed to parse a DAG
 
     texts = [sql] if isinstance(sql, str) else sql
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
         raise InvalidInputError(f"sql is {sql!r}. Give a string or a list of strings.")
-    statements = parse_ddl(texts)
+    statements = parse_ddl(texts, write_version(version))
     if not statements:
         raise InvalidInputError("sql holds no statement. Give one, or leave the task out.")
     return statements

@@ -1,7 +1,7 @@
 r"""Codec of ``ducklake_snapshot_changes.changes_made``.
 
 >>> parse_changes('created_table:"s,1"."we""ird",inserted_into_table:2')[0].name
-QualifiedName(schema='s,1', name='we"ird')
+QualifiedName(schema=SchemaPath(parts=('s,1',)), name='we"ird')
 >>> format_changes(parse_changes('created_schema:"main",deleted_from_table:1'))
 'created_schema:"main",deleted_from_table:1'
 
@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import CatalogError
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, quote
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath, quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,16 +61,14 @@ class ChangeRecord:
 
     kind: ChangeKind | None
     object_id: int | None = None
-    name: QualifiedName | str | None = None  # a bare string names a schema
+    name: QualifiedName | SchemaPath | None = None
     word: str = ""
 
     def __str__(self) -> str:
         word = self.kind.value if self.kind is not None else self.word
-        if isinstance(self.name, QualifiedName):
-            return f"{word}:{quote(self.name.schema)}.{quote(self.name.name)}"
-        if self.name is not None:
-            return f"{word}:{quote(self.name)}"
-        return f"{word}:{self.object_id}"
+        if self.name is None:
+            return f"{word}:{self.object_id}"
+        return f"{word}:{'.'.join(map(quote, self.name.parts))}"
 
 
 _UPKEEP = frozenset({ChangeKind.MERGE_ADJACENT, ChangeKind.REWRITE_DELETE, ChangeKind.INLINE_FLUSH})
@@ -82,7 +80,7 @@ def changes_table(records: Iterable[ChangeRecord], table_id: int) -> bool:
 
 
 _QUOTED = r'"(?:[^"]|"")*"'
-_ENTRY = re.compile(rf"([a-z_]+):(?:(\d+)|({_QUOTED})(?:\.({_QUOTED}))?)(?:,|\Z)")
+_ENTRY = re.compile(rf"([a-z_]+):(?:(\d+)|({_QUOTED}(?:\.{_QUOTED})*))(?:,|\Z)")
 
 
 def parse_changes(text: str | None) -> tuple[ChangeRecord, ...]:
@@ -103,19 +101,17 @@ def parse_changes(text: str | None) -> tuple[ChangeRecord, ...]:
     return tuple(records)
 
 
-def _record(word: str, object_id: str | None, first: str | None, second: str | None) -> ChangeRecord:
+def _record(word: str, object_id: str | None, path: str | None) -> ChangeRecord:
     kind = _OLD_WORDS.get(word)
     if kind is None and word in set(ChangeKind):
         kind = ChangeKind(word)
     if object_id is not None:
         return ChangeRecord(kind, int(object_id), word=word if kind is None else "")
-    assert first is not None
-    name = QualifiedName(_unquote(first), _unquote(second)) if second is not None else _unquote(first)
+    assert path is not None
+    *above, last = (part[1:-1].replace('""', '"') for part in re.findall(_QUOTED, path))
+    is_schema = kind is ChangeKind.CREATED_SCHEMA or not above
+    name = SchemaPath((*above, last)) if is_schema else QualifiedName(SchemaPath(tuple(above)), last)
     return ChangeRecord(kind, name=name, word=word if kind is None else "")
-
-
-def _unquote(text: str) -> str:
-    return text[1:-1].replace('""', '"')
 
 
 def format_changes(records: Iterable[ChangeRecord]) -> str | None:

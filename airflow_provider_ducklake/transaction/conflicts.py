@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.errors import TransactionConflictError
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, fold
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
@@ -116,9 +116,10 @@ CONFLICTS: dict[Operation, Row] = {
     Operation.RENAME: _on_table(_RESHAPED, (*_ROWS_ADDED, *_ROWS_GONE, *_COMPACTED, _FLUSHED)) | _CREATE,
     Operation.DROP: _on_table((_DROPPED,), _TABLES),
     Operation.CREATE: _on_table((), _TABLES) | _CREATE,
-    Operation.CREATE_SCHEMA: _on_table((), _TABLES) | {_K.CREATED_SCHEMA: Rule.SAME_NAME},
+    Operation.CREATE_SCHEMA: _on_table((), _TABLES)
+    | {_K.CREATED_SCHEMA: Rule.SAME_NAME, _K.DROPPED_SCHEMA: Rule.SAME_SCHEMA},
     Operation.DROP_SCHEMA: _on_table((_K.DROPPED_SCHEMA,), _TABLES)
-    | dict.fromkeys(_CREATED_IN_SCHEMA, Rule.SAME_SCHEMA),
+    | dict.fromkeys((*_CREATED_IN_SCHEMA, _K.CREATED_SCHEMA), Rule.SAME_SCHEMA),
     Operation.ALTER_VIEW: _on_view(*_VIEWS),
     Operation.RENAME_VIEW: _on_view(_K.DROPPED_VIEW) | _CREATE,
     Operation.DROP_VIEW: _on_view(_K.DROPPED_VIEW),
@@ -160,9 +161,9 @@ class Claim:
     """
 
     operation: Operation
-    subject: QualifiedName | str
+    subject: QualifiedName | SchemaPath
     id: int | None = None
-    creates: QualifiedName | str | None = None
+    creates: QualifiedName | SchemaPath | None = None
     schema_id: int | None = None
 
 
@@ -201,7 +202,7 @@ def _conflict(own: Claim, record: ChangeRecord) -> bool:
         case Rule.SAME_ID:
             return record.object_id is not None and record.object_id == own.id
         case Rule.SAME_NAME:
-            return _folded(record.name) == _folded(own.creates)
+            return record.name is not None and _same_name(record.name, own.creates)
         case Rule.SAME_SCHEMA:
             return _same_schema(own, record)
         case Rule.SAME_OBJECT:
@@ -209,18 +210,18 @@ def _conflict(own: Claim, record: ChangeRecord) -> bool:
 
 
 def _same_schema(own: Claim, record: ChangeRecord) -> bool:
-    if isinstance(record.name, QualifiedName):
-        return isinstance(own.subject, str) and fold(record.name.schema) == fold(own.subject)
-    return record.object_id is not None and record.object_id == own.schema_id
+    if record.name is None:
+        return record.object_id is not None and record.object_id == own.schema_id
+    path = record.name if isinstance(record.name, SchemaPath) else record.name.schema
+    return isinstance(own.subject, SchemaPath) and path.is_below(own.subject)
 
 
 def _same_object(own: Claim, record: ChangeRecord) -> bool:
-    if record.object_id is not None:
+    if record.name is None:
         return record.object_id in (own.id, own.schema_id)
-    return _folded(record.name) in (_folded(own.subject), _folded(own.creates)) or _same_schema(own, record)
+    named = (own.subject, own.creates)
+    return any(_same_name(record.name, one) for one in named) or _same_schema(own, record)
 
 
-def _folded(name: QualifiedName | str | None) -> tuple[str, ...] | None:
-    if name is None:
-        return None
-    return (fold(name),) if isinstance(name, str) else name.folded
+def _same_name(one: QualifiedName | SchemaPath, other: QualifiedName | SchemaPath | None) -> bool:
+    return other is not None and type(one) is type(other) and one.folded == other.folded

@@ -10,8 +10,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_provider_ducklake.errors import AlreadyExistsError, InvalidInputError, SchemaNotFoundError
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, fold
-from airflow_provider_ducklake.spec.names.paths import directory_name
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath, fold
+from airflow_provider_ducklake.spec.names.paths import directory_name, schema_directory
+from airflow_provider_ducklake.spec.versions import Feature
 from airflow_provider_ducklake.transaction.changes import (
     Change,
     CommentOnView,
@@ -37,17 +38,22 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.ids import MacroId, SnapshotId, ViewId
     from airflow_provider_ducklake.spec.options import Options
     from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.spec.versions import WriteVersion
     from airflow_provider_ducklake.spec.views import ViewDefinition
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaDraft:
-    """A schema; ``uuid`` is only needed, and only known, for a new one. ``root`` ends in ``/``."""
+    """A schema; ``uuid`` and ``parent`` are only needed, and only known, for a new one.
+
+    ``root`` ends in ``/``.
+    """
 
     ref: SchemaRef
-    name: str
+    name: SchemaPath
     root: str
     uuid: str = ""
+    parent: SchemaRef | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +102,15 @@ class BaseLake(Protocol):
 
     snapshot_id: SnapshotId
 
-    def schema(self, name: str) -> SchemaDraft | None:
+    @property
+    def writer(self) -> WriteVersion:
+        """What the lake's version asks of a writer."""
+
+    def schema(self, name: SchemaPath) -> SchemaDraft | None:
         """Return a schema."""
+
+    def schemas_in(self, schema: SchemaDraft) -> list[SchemaDraft]:
+        """Return the schemas that lie in a schema itself, not in one of those."""
 
     def table(self, schema: SchemaDraft, name: str) -> TableDraft | None:
         """Return a table."""
@@ -136,7 +149,7 @@ class LakeDraft:
         """What a commit has to do: drops, then schemas, tables and views in the order of their making."""
         found: list[Change] = list(self._dropped)
         found += [
-            CreateSchema(one.ref, one.name, one.uuid)
+            CreateSchema(one.ref, one.name, one.uuid, one.parent)
             for one in self._schemas.values()
             if one is not None and isinstance(one.ref, NewSchemaRef)
         ]
@@ -145,15 +158,15 @@ class LakeDraft:
                 found.extend(draft.changes())
         return found
 
-    def find_schema(self, name: str) -> SchemaDraft | None:
+    def find_schema(self, name: SchemaPath) -> SchemaDraft | None:
         """Return a schema, None if there is none."""
         for own in self._schemas.values():
-            if own is not None and fold(own.name) == fold(name):
+            if own is not None and own.name.folded == name.folded:
                 return own
         base = self._base.schema(name)
         return None if base is None or base.ref in self._schemas else base
 
-    def schema(self, name: str) -> SchemaDraft:
+    def schema(self, name: SchemaPath) -> SchemaDraft:
         """Return a schema.
 
         Raises:
@@ -161,38 +174,47 @@ class LakeDraft:
         """
         found = self.find_schema(name)
         if found is None:
-            raise SchemaNotFoundError(name, self._base.snapshot_id)
+            raise SchemaNotFoundError(str(name), self._base.snapshot_id)
         return found
 
-    def create_schema(self, name: str) -> None:
+    def create_schema(self, name: SchemaPath) -> None:
         """Add a schema.
 
         Raises:
             AlreadyExistsError: the name is taken.
+            SchemaNotFoundError: there is no schema that it could lie in.
+            UnsupportedFeatureError: the lake's version has no nested schemas.
         """
         if self.find_schema(name) is not None:
-            raise AlreadyExistsError("schema", name)
+            raise AlreadyExistsError("schema", str(name))
+        if name.parent is not None:
+            self._base.writer.check(Feature.NESTED_SCHEMAS)
+        parent = None if name.parent is None else self.schema(name.parent)
+        full = name if parent is None else SchemaPath((*parent.name.parts, name.name))
         uuid = self._new_uuid()
         ref = NewSchemaRef(next(self._numbers))
-        self._schemas[ref] = SchemaDraft(ref, name, self._data_path + directory_name(name, uuid), uuid)
+        root = self._data_path + schema_directory(full, uuid)
+        self._schemas[ref] = SchemaDraft(ref, full, root, uuid, parent.ref if parent else None)
 
-    def drop_schema(self, name: str, *, cascade: bool) -> None:
-        """Take a schema away, with what it holds if ``cascade``.
+    def drop_schema(self, name: SchemaPath, *, cascade: bool) -> None:
+        """Take a schema away, with what it holds if ``cascade``: schemas in it, and all that lies in those.
 
         Raises:
             SchemaNotFoundError: there is none of that name.
             InvalidInputError: it holds something and ``cascade`` was not given.
         """
         schema = self.schema(name)
-        tables, views = self._tables_in(schema), self._views_in(schema)
+        schemas, tables, views = self._schemas_in(schema), self._tables_in(schema), self._views_in(schema)
         macros = [] if isinstance(schema.ref, NewSchemaRef) else self._base.macros_in(schema)
-        held = [f"table {one.name}" for one in tables] + [f"view {one.name}" for one in views]
-        held += [f"macro {one.name}" for one in macros]
+        held = [f"schema {one.name}" for one in schemas] + [f"table {one.name}" for one in tables]
+        held += [f"view {one.name}" for one in views] + [f"macro {one.name}" for one in macros]
         if held and not cascade:
             raise InvalidInputError(
-                f"Schema {schema.name!r} is not empty: it holds {', '.join(held)}. Drop them first, or give "
-                "cascade=True."
+                f"Schema {str(schema.name)!r} is not empty: it holds {', '.join(held)}. Drop them first, or "
+                "give cascade=True."
             )
+        for one in schemas:
+            self.drop_schema(one.name, cascade=True)
         for table in tables:
             self.drop_table(table)
         for view in views:
@@ -201,6 +223,12 @@ class LakeDraft:
         self._schemas[schema.ref] = None
         if not isinstance(schema.ref, NewSchemaRef):
             self._dropped.append(DropSchema(schema.ref, schema.name))
+
+    def _schemas_in(self, schema: SchemaDraft) -> list[SchemaDraft]:
+        own = [one for one in self._schemas.values() if one is not None and one.parent == schema.ref]
+        if isinstance(schema.ref, NewSchemaRef):
+            return own
+        return own + [one for one in self._base.schemas_in(schema) if one.ref not in self._schemas]
 
     def _tables_in(self, schema: SchemaDraft) -> list[TableDraft]:
         own = [one for one in self._tables.values() if one is not None and one.schema_ref == schema.ref]

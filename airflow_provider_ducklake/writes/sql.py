@@ -20,7 +20,13 @@ from airflow_provider_ducklake.spark.job.request import (
     check_view_names,
 )
 from airflow_provider_ducklake.spec.commit_key import OnClear
-from airflow_provider_ducklake.spec.names.identifiers import DEFAULT_SCHEMA, QualifiedName, split_parts
+from airflow_provider_ducklake.spec.names.identifiers import (
+    DEFAULT_SCHEMA,
+    QualifiedName,
+    SchemaPath,
+    split_parts,
+)
+from airflow_provider_ducklake.spec.versions import Feature
 from airflow_provider_ducklake.sql.spark.parse import parse_spark_sql
 from airflow_provider_ducklake.sql.spark.statements import WriteMode, WriteStatement
 from airflow_provider_ducklake.writes.arguments import names_of, parse_at, parse_flag
@@ -80,7 +86,7 @@ class Sql:
         """Plan the reads at one snapshot, and the writes on the newest; see ``Verb``."""
         if self.transform is not None:
             check_function(self.transform)
-        statements = self._statements()
+        statements = self._statements(lake)
         modes = self._modes(statements)
         full_refresh = parse_flag("full_refresh", self.full_refresh)
         consumed = self._log(lake, commit)
@@ -111,12 +117,14 @@ class Sql:
         plan = PlannedSql(self, statements, head, targets, reads, replaces=replaces)
         return plan.with_request(self._request(lake, plan, resolve))
 
-    def _statements(self) -> tuple[SparkStatement, ...]:
+    def _statements(self, lake: Lake) -> tuple[SparkStatement, ...]:
         if self.sql is None:
             return ()
         names = (*(self.sources or ()), *self.views)
         check_view_names(names)
-        return parse_spark_sql(self.sql, names, self.schema)
+        return parse_spark_sql(
+            self.sql, names, SchemaPath.of(self.schema), nested_schemas=lake.has(Feature.NESTED_SCHEMAS)
+        )
 
     def _modes(self, statements: Sequence[SparkStatement]) -> dict[QualifiedName, WriteMode]:
         """Return the tables to be written, each with the first thing that is done to it."""
@@ -152,8 +160,8 @@ class Sql:
 
     def _qualified(self, name: str) -> QualifiedName:
         """Return the name of a table; one without a schema lies where those of the statements do."""
-        parts = split_parts(name)
-        return QualifiedName.of((self.schema, parts[0]) if len(parts) == 1 else name)
+        *above, own = split_parts(name)
+        return QualifiedName(SchemaPath.of(tuple(above) or self.schema), own)
 
     def _pinned(self, lake: Lake, head: Snapshot) -> Snapshot:
         at = parse_at(self.at)

@@ -24,6 +24,7 @@ from airflow_provider_ducklake.planning.writing.write import (
 from airflow_provider_ducklake.spark.job.request import Step, job_directory
 from airflow_provider_ducklake.spark.types.names import quoted
 from airflow_provider_ducklake.spec.consumption import Consumption
+from airflow_provider_ducklake.spec.versions import Feature
 from airflow_provider_ducklake.sql.spark.parse import parse_query
 from airflow_provider_ducklake.sql.spark.statements import ViewStatement, WriteMode
 from airflow_provider_ducklake.transaction.changes import DropTable, NewTableRef, ReadRows, Truncate
@@ -170,7 +171,8 @@ class Reads:
                 f"View {name} is written in the dialect {found.dialect!r}, which Spark cannot read. Create "
                 "a view with dialect='spark', or read the view's tables directly."
             )
-        parsed = parse_query(found.sql, name.schema)
+        nested = self.lake.has(Feature.NESTED_SCHEMAS)
+        parsed = parse_query(found.sql, name.schema, nested_schemas=nested)
         if name.folded in parsed.reads:
             raise InvalidInputError(f"View {name} reads itself.")
         text = self.query(parsed)

@@ -74,7 +74,7 @@ def _lives(reference: DuckLakeConnection) -> list[tuple[QualifiedName, int, int 
         "least(t.end_snapshot, s.end_snapshot) FROM __ducklake_metadata_lake.ducklake_table t "
         "JOIN __ducklake_metadata_lake.ducklake_schema s USING (schema_id)"
     )
-    return [(QualifiedName(schema, table), begin, end) for schema, table, begin, end in rows]
+    return [(QualifiedName.of((schema, table)), begin, end) for schema, table, begin, end in rows]
 
 
 def difference(

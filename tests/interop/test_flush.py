@@ -265,7 +265,7 @@ def test_what_is_done_is_said(lake):
     (done,) = lake.flush_inlined_data(info=CommitInfo("me", "nightly"))
 
     assert [(one.row_count, one.ended_count, one.delete_count) for one in (*planned, done)] == [(5, 2, 1)] * 2
-    assert (done.table, done.data_files, done.delete_files) == (QualifiedName("main", "t"), 1, 2)
+    assert (done.table, done.data_files, done.delete_files) == (QualifiedName.of(("main", "t")), 1, 2)
     newest = lake.snapshots()[-1]
     assert (newest.id, newest.author, newest.message) == (done.snapshot_id, "me", "nightly")
     assert [str(one) for one in newest.changes] == ["deleted_from_table:1", "inline_flush:1"]
@@ -348,7 +348,7 @@ def flushing_beside(lake, catalog, statement, times=1):
                 reference.sql(left.pop())
         return lake.commit_stages(stages, CommitInfo(), job_ids=job_ids)
 
-    return Flush(lake._lake.catalog, lake.locate, FlushRule(QualifiedName("main", "t")), commit)
+    return Flush(lake._lake.catalog, lake.locate, FlushRule(QualifiedName.of(("main", "t"))), commit)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -420,7 +420,7 @@ def test_files_that_a_clean_up_gave_up_are_not_committed_and_a_retry_flushes(lak
         return lake.commit_stages(stages, CommitInfo(), job_ids=job_ids)
 
     with pytest.raises(FilesGivenUpError) as given_up, no_retry_on_user_errors():
-        Flush(lake._lake.catalog, lake.locate, FlushRule(QualifiedName("main", "t")), commit).run()
+        Flush(lake._lake.catalog, lake.locate, FlushRule(QualifiedName.of(("main", "t"))), commit).run()
 
     assert "clean-up of orphaned files" in str(given_up.value)
     assert not [one for one in Path(catalog.data_path).rglob("*.parquet") if one.name.endswith("-0.parquet")]

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_ducklake.spec.names.identifiers import (
     QualifiedName,
+    SchemaPath,
     quote,
     quote_if_needed,
     split_parts,
@@ -73,11 +74,12 @@ def test_no_shorter_text_reads_back_as_the_same_float32(value):
         assert abs(shorter) > 3.5e38 or struct.pack("<f", shorter) != struct.pack("<f", value)
 
 
-@given(names, names)
+@given(st.lists(names, min_size=1, max_size=4), names)
 def test_a_qualified_name_reads_back_from_its_text(schema, table):
-    name = QualifiedName(schema, table)
+    name = QualifiedName.of((*schema, table))
 
     assert QualifiedName.of(str(name)) == name
+    assert SchemaPath.of(str(name.schema)) == name.schema
 
 
 @given(st.lists(names, min_size=1, max_size=4))
@@ -86,14 +88,15 @@ def test_dotted_names_split_where_they_were_joined(parts):
     assert split_parts(".".join(map(quote_if_needed, parts))) == parts
 
 
+schema_paths = st.lists(names, min_size=1, max_size=4).map(lambda parts: SchemaPath(tuple(parts)))
 words = st.from_regex(r"[a-z]+(_[a-z]+)*", fullmatch=True)
 named = st.sampled_from(
     [kind for kind in ChangeKind if kind.startswith("created_") and kind is not ChangeKind.CREATED_SCHEMA]
 )
 numbered = st.sampled_from([kind for kind in ChangeKind if not kind.startswith("created_")])
 known_records = st.one_of(
-    st.builds(ChangeRecord, st.just(ChangeKind.CREATED_SCHEMA), name=names),
-    st.builds(ChangeRecord, named, name=st.builds(QualifiedName, names, names)),
+    st.builds(ChangeRecord, st.just(ChangeKind.CREATED_SCHEMA), name=schema_paths),
+    st.builds(ChangeRecord, named, name=st.builds(QualifiedName, schema_paths, names)),
     st.builds(ChangeRecord, numbered, object_id=st.integers(0, 2**63)),
 )
 future_words = words.map(lambda word: f"future_{word}")

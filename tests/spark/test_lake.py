@@ -80,14 +80,14 @@ def test_a_created_table_appears_with_its_rows_and_types(spark, sqlite_catalog, 
         "SELECT 1L AS id, 'x' AS name, date'2024-05-06' AS day UNION ALL SELECT 2L, NULL, date'2025-01-01'"
     )
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
-        target = lake.new_table(QualifiedName("main", "t"))
+        target = lake.new_table(QualifiedName.of(("main", "t")))
         plan = plan_create(target, job_directory(target.root, JOB_ID), ["year(day)"])
         committed = lake.commit(
             target.snapshot.id, create_and_append(target, write(df, plan, engine)), CommitInfo()
         )
         assert committed is not None
         assert [change.name or change.object_id for change in lake.snapshots()[-1].changes] == [
-            QualifiedName("main", "t"),
+            QualifiedName.of(("main", "t")),
             1,
             1,
         ]

@@ -102,7 +102,7 @@ def written(*numbers: int) -> Written:
     return Written(**summary(result(*numbers)), parts=("part-00000.json",) if numbers else ())
 
 
-NAME = QualifiedName("main", "t")
+NAME = QualifiedName.of(("main", "t"))
 TABLE = TableSnapshot(
     *(SNAPSHOT, TableId(5), UUID, SchemaId(0), NAME, schema(), ROOT, PartitionSpec(FIELDS, PartitionId(6)))
 )

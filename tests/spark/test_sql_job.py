@@ -101,7 +101,7 @@ def test_no_name_in_statements_views_or_sources_hides_a_table(lake, run, tmp_pat
         tx.create_view("hides", hides, "spark")
     pq.write_table(pa.table({"id": [99]}), tmp_path / "source.parquet")
     datasets = {"_ducklake_0": Dataset.of(str(tmp_path / "source.parquet"))}
-    head, n = lake.current_snapshot(), QualifiedName("main", "n")
+    head, n = lake.current_snapshot(), QualifiedName.of(("main", "n"))
     targets = {n.folded: find_target(lake, n, WriteMode.APPEND, head)}
     reads = Reads(lake, head)
     steps, _ = steps_of(parse_spark_sql(sql, datasets), reads, targets, "job")

@@ -13,7 +13,7 @@ from sqlalchemy.schema import CreateTable
 
 from airflow_provider_ducklake import __version__
 from airflow_provider_ducklake.errors import AlreadyExistsError
-from airflow_provider_ducklake.spec.names.identifiers import DEFAULT_SCHEMA
+from airflow_provider_ducklake.spec.names.identifiers import DEFAULT_SCHEMA, MAIN
 from airflow_provider_ducklake.spec.names.paths import directory_path
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord, format_changes
 
@@ -80,7 +80,7 @@ def _insert_first_rows(
             "next_file_id": 0,
         },
     )
-    made = format_changes([ChangeRecord(ChangeKind.CREATED_SCHEMA, name=DEFAULT_SCHEMA)])
+    made = format_changes([ChangeRecord(ChangeKind.CREATED_SCHEMA, name=MAIN)])
     connection.execute(tables["snapshot_changes"].insert(), {"snapshot_id": 0, "changes_made": made})
     connection.execute(
         tables["schema"].insert(),

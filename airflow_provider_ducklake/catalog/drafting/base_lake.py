@@ -41,9 +41,11 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.snapshot.read_statistics import Statistics
     from airflow_provider_ducklake.spec.files import DataFile, LiveDataFile
     from airflow_provider_ducklake.spec.ids import DataFileId
+    from airflow_provider_ducklake.spec.names.identifiers import SchemaPath
     from airflow_provider_ducklake.spec.options import OptionRow
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
+    from airflow_provider_ducklake.spec.versions import WriteVersion
 
 
 class CatalogBase(BaseLake):
@@ -75,14 +77,25 @@ class CatalogBase(BaseLake):
         lake.definitions = lake.definitions.at(head.schema_version)
         return cls(lake, head, answers["options"])
 
-    def schema(self, name: str) -> SchemaDraft | None:
+    @property
+    def writer(self) -> WriteVersion:
+        return self._catalog.tables.writer
+
+    def schema(self, name: SchemaPath) -> SchemaDraft | None:
         known = self._definitions.schemas
-        if fold(name) not in known:
+        if name.folded not in known:
             with self._reading() as connection:
                 found = read.find_schema(connection, self._catalog.tables, self.snapshot_id, name)
-            root = None if found is None else found.path.below(self._catalog.data_path)
-            known[fold(name)] = SchemaDraft(found.id, found.name, root) if found and root else None
-        return known[fold(name)]
+            known[name.folded] = None if found is None else self._draft_of(found)
+        return known[name.folded]
+
+    def _draft_of(self, row: read.SchemaRow) -> SchemaDraft:
+        return SchemaDraft(row.id, row.name, row.path.below(self._catalog.data_path))
+
+    def schemas_in(self, schema: SchemaDraft) -> list[SchemaDraft]:
+        with self._reading() as connection:
+            rows = read.schemas(connection, self._catalog.tables, self.snapshot_id)
+        return [self._draft_of(row) for row in rows if row.parent == schema.ref]
 
     def table(self, schema: SchemaDraft, name: str) -> TableDraft | None:
         known, key = self._definitions.tables, (schema.ref, fold(name))

@@ -27,6 +27,7 @@ from airflow_provider_ducklake.spec.defaults import SqlDefault, SqlExpression, d
 from airflow_provider_ducklake.spec.ids import DataFileId
 from airflow_provider_ducklake.spec.names.identifiers import (
     QualifiedName,
+    SchemaPath,
     TableName,
     check_name,
     is_storable,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit
     from airflow_provider_ducklake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.spec.files import DataFile
+    from airflow_provider_ducklake.spec.names.identifiers import SchemaName
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot
     from airflow_provider_ducklake.transaction.lake_draft import ViewDraft
     from airflow_provider_ducklake.transaction.table_draft import TableDraft
@@ -115,25 +117,30 @@ class LakeTransaction:
 
     # Schemas
 
-    def create_schema(self, name: str, *, if_not_exists: bool = False) -> None:
-        """Create a schema.
+    def create_schema(self, name: SchemaName, *, if_not_exists: bool = False) -> None:
+        """Create a schema; ``sales.europe`` lies in schema ``sales``, since DuckLake 1.1.
+
+        A name with a dot of its own is quoted (``'"sales.europe"'``), or a tuple.
 
         Raises:
             AlreadyExistsError, InvalidNameError: the name is taken, or is not a valid name.
+            SchemaNotFoundError: there is no schema that it could lie in.
+            UnsupportedFeatureError: the lake's version has no nested schemas.
         """
-        check_name(name, "schema")
-        if not (if_not_exists and self._draft.find_schema(name) is not None):
-            self._draft.create_schema(name)
+        path = SchemaPath.of(name)
+        if not (if_not_exists and self._draft.find_schema(path) is not None):
+            self._draft.create_schema(path)
 
-    def drop_schema(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
-        """Drop a schema; with ``cascade`` its tables, views and macros too.
+    def drop_schema(self, name: SchemaName, *, cascade: bool = False, if_exists: bool = False) -> None:
+        """Drop a schema; with ``cascade`` its tables, views and macros too, and the schemas in it.
 
         Raises:
             SchemaNotFoundError: no such schema.
             InvalidInputError: the schema is not empty and ``cascade`` was not given.
         """
-        if not (if_exists and self._draft.find_schema(name) is None):
-            self._draft.drop_schema(name, cascade=cascade)
+        path = SchemaPath.of(name)
+        if not (if_exists and self._draft.find_schema(path) is None):
+            self._draft.drop_schema(path, cascade=cascade)
 
     # Tables
 

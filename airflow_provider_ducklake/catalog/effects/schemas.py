@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, close, insert
 from airflow_provider_ducklake.catalog.effects.options import inherit_options
 from airflow_provider_ducklake.catalog.effects.tables import renamed
-from airflow_provider_ducklake.spec.names.paths import CatalogPath, directory_name
+from airflow_provider_ducklake.spec.names.paths import CatalogPath, schema_directory
 from airflow_provider_ducklake.spec.views import format_aliases
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 def create_schema(change: CreateSchema, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the row of a new schema."""
     schema_id = state.add_schema(change.ref)
-    path = change.path or CatalogPath(directory_name(change.name, change.uuid))
+    path = change.path or CatalogPath(schema_directory(change.name, change.uuid))
+    parent = {} if change.parent is None else {"parent_schema_id": state.schema_id(change.parent)}
     yield insert(
         tables["schema"],
         {
@@ -37,9 +38,10 @@ def create_schema(change: CreateSchema, state: CommitState, tables: CatalogTable
             "schema_uuid": change.uuid,
             "begin_snapshot": state.snapshot_id,
             "end_snapshot": None,
-            "schema_name": change.name,
+            "schema_name": change.name.name,
             "path": path.path,
             "path_is_relative": path.is_relative,
+            **parent,
         },
     )
     if change.heir_of is not None:

@@ -63,7 +63,7 @@ def table_infos(
     inlined = inlined_row_counts(connection, catalog, {row.id for row in rows}, at)
     return [
         TableInfo(
-            row.schema.name,
+            str(row.schema.name) if row.schema.parent is not None else row.schema.name.name,
             row.name,
             row.schema.id,
             row.id,

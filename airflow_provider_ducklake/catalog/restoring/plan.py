@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.snapshot.read import TableRow
     from airflow_provider_ducklake.planning.upkeep.recreation import Counters
     from airflow_provider_ducklake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.spec.names.identifiers import SchemaPath
     from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot, JsonValue, Snapshot
     from airflow_provider_ducklake.storage.files.filesystem import Location
     from airflow_provider_ducklake.storage.moving.restored_files import Restoring
@@ -57,7 +58,7 @@ class RestoreRequest:
 
     at: int | datetime
     table: QualifiedName | None = None
-    schema: str | None = None
+    schema: SchemaPath | None = None
     dry_run: bool = False
 
     def __post_init__(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sqlalchemy import select
@@ -14,7 +15,7 @@ from airflow_provider_ducklake.errors import (
     TableNotFoundError,
 )
 from airflow_provider_ducklake.spec.ids import SchemaId, ViewId
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, fold
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
 from airflow_provider_ducklake.spec.views import ViewDefinition, parse_aliases
 from airflow_provider_ducklake.transaction.changes import CreateSchema, DropSchema, NewSchemaRef, SchemaRef
 
@@ -64,7 +65,7 @@ class Home:
     """The schema that has, or gets, what lay in one then: itself, or another one of its name."""
 
     ref: SchemaRef
-    name: str
+    name: SchemaPath
     path: CatalogPath
 
 
@@ -98,7 +99,7 @@ def scope_of_table(
     was = _table_then(connection, tables, then, now, name)
     living = read.table_rows(connection, tables, now.id)
     live = next((row for row in living if row.id == was.id), None)
-    homes, created = _homes(connection, tables, [was.schema], then, now, alike=fold)
+    homes, created = _homes(connection, tables, [was.schema], then, now, alike=attrgetter("folded"))
     others = [row for row in living if row.qualified.folded == was.qualified.folded and row.id != was.id]
     if others and live is not None:
         raise AlreadyExistsError("table", str(was.qualified))
@@ -121,9 +122,9 @@ def _table_then(
 
 
 def scope_of_schemas(
-    connection: Connection, tables: CatalogTables, then: Snapshot, now: Snapshot, schema: str | None
+    connection: Connection, tables: CatalogTables, then: Snapshot, now: Snapshot, schema: SchemaPath | None
 ) -> Scope:
-    """Return all that lay in a schema then, or lies in it now; in any schema (None).
+    """Return all that lay in a schema then, or lies in it now, schemas in it as well; in any schema (None).
 
     Raises:
         SchemaNotFoundError: there was no such schema then.
@@ -131,12 +132,12 @@ def scope_of_schemas(
 
     def chosen(at: Snapshot) -> list[SchemaRow]:
         found = read.schemas(connection, tables, at.id)
-        return [one for one in found if schema is None or fold(one.name) == fold(schema)]
+        return [one for one in found if schema is None or one.name.is_below(schema)]
 
     old, new = chosen(then), chosen(now)
     if schema is not None and not old:
-        raise SchemaNotFoundError(schema, then.id)
-    homes, created = _homes(connection, tables, old, then, now, alike=str)
+        raise SchemaNotFoundError(str(schema), then.id)
+    homes, created = _homes(connection, tables, old, then, now, alike=attrgetter("parts"))
     kept = {home.ref for home in homes.values()}
     dropped = [DropSchema(one.id, one.name) for one in new if one.id not in kept]
     ids_then, ids_now = {one.id for one in old}, {one.id for one in new}
@@ -165,26 +166,40 @@ def _homes(  # noqa: PLR0913 - which schemas, of when, and what makes them the s
     then: Snapshot,
     now: Snapshot,
     *,
-    alike: Callable[[str], str],
+    alike: Callable[[SchemaPath], Hashable],
 ) -> tuple[dict[SchemaId, Home], tuple[CreateSchema, ...]]:
     """Return the schema that takes each one's place: itself, one of its name, or one to be created.
 
-    Names are the same of which ``alike`` makes the same.
+    Names are the same of which ``alike`` makes the same. Those that the schemas lay in have places, too.
     """
+    were = {one.id: one for one in read.schemas(connection, tables, then.id)}
     living = read.schemas(connection, tables, now.id)
     by_id, by_name = {one.id: one for one in living}, {alike(one.name): one for one in living}
     uuids = _uuids(connection, tables, then)
     homes: dict[SchemaId, Home] = {}
     created: list[CreateSchema] = []
-    for one in old:
+    for one in _outermost_first(old, were):
         found = by_id.get(one.id) or by_name.get(alike(one.name))
-        if found is None:
-            ref = NewSchemaRef(len(created))
-            created.append(CreateSchema(ref, one.name, uuids[one.id], one.path, heir_of=one.id))
-            homes[one.id] = Home(ref, one.name, one.path)
-        else:
+        if found is not None:
             homes[one.id] = Home(found.id, found.name, found.path)
+            continue
+        above = None if one.parent is None else homes[one.parent]
+        name = SchemaPath((*(above.name.parts if above else ()), one.name.name))
+        ref, parent = NewSchemaRef(len(created)), above.ref if above else None
+        created.append(CreateSchema(ref, name, uuids[one.id], parent, one.path, heir_of=one.id))
+        homes[one.id] = Home(ref, name, one.path)
     return homes, tuple(created)
+
+
+def _outermost_first(some: Iterable[SchemaRow], were: Mapping[SchemaId, SchemaRow]) -> Iterator[SchemaRow]:
+    """Yield schemas and all that they lay in, each once and after the one that it lay in."""
+    found: dict[SchemaId, SchemaRow] = {}
+    for one in some:
+        above: SchemaRow | None = one
+        while above is not None:
+            found[above.id] = above
+            above = None if above.parent is None else were[above.parent]
+    yield from sorted(found.values(), key=lambda one: (len(one.name.parts), one.id))
 
 
 def _uuids(connection: Connection, tables: CatalogTables, at: Snapshot) -> dict[SchemaId, str]:

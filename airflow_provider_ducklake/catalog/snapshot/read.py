@@ -5,7 +5,7 @@ Statements name their columns, so extra columns of newer catalogs do no harm.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -35,14 +35,15 @@ from airflow_provider_ducklake.spec.ids import (
     TableId,
     ViewId,
 )
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, fold
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
 from airflow_provider_ducklake.spec.names.paths import CatalogPath
+from airflow_provider_ducklake.spec.names.schema_tree import schema_paths
 from airflow_provider_ducklake.spec.options import OptionRow
 from airflow_provider_ducklake.spec.versions import NEWEST, SpecVersion
 from airflow_provider_ducklake.spec.views import ViewDefinition, parse_aliases
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
@@ -63,11 +64,12 @@ def select_all(table: Table, *since: str) -> Select[Any]:
 
 @dataclass(frozen=True, slots=True)
 class SchemaRow:
-    """A schema as the catalog holds it."""
+    """A schema as the catalog holds it; ``parent`` is the one that it lies in."""
 
     id: SchemaId
-    name: str
+    name: SchemaPath
     path: CatalogPath
+    parent: SchemaId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +101,37 @@ class TableRow:
 _FOLDER = ("path", "path_is_relative")  # since 0.2: before, all files lie in the data path itself
 
 
+_OF_SCHEMA = ("schema_id", "schema_name", *_FOLDER, "parent_schema_id")
+_PARENT = "parent_schema_id"  # since 1.1: before, no schema lies in another one
+
+
 def schemas(connection: Connection, tables: CatalogTables, at: int) -> list[SchemaRow]:
-    """Return the schemas visible at a snapshot, by id."""
+    """Return the schemas visible at a snapshot, by id.
+
+    Raises:
+        CatalogError: schemas lie in each other.
+    """
     schema = tables["schema"]
-    query = select_all(schema, *_FOLDER).where(visible(schema, at))
-    rows = connection.execute(query.order_by(schema.c.schema_id))
-    return [
-        SchemaRow(SchemaId(row.schema_id), row.schema_name, CatalogPath(row.path, row.path_is_relative))
-        for row in rows
-    ]
+    query = select_all(schema, *_FOLDER, _PARENT).where(visible(schema, at))
+    rows = connection.execute(query.order_by(schema.c.schema_id)).all()
+    return list(_schema_rows(rows, prefix="").values())
+
+
+def _schema_rows(rows: Iterable[Row[Any]], prefix: str) -> dict[int, SchemaRow]:
+    """Return the schemas that rows name in columns with that prefix, but for those of a dropped schema."""
+    found: dict[int, SchemaRow] = {}
+    for row in rows:
+        id_, name, path, is_relative, parent = (getattr(row, f"{prefix}{one}") for one in _OF_SCHEMA)
+        found[id_] = SchemaRow(id_, SchemaPath((name,)), CatalogPath(path, is_relative), parent)
+    paths = schema_paths((one.id, one.parent, one.name.name) for one in found.values())
+    return {id_: replace(found[id_], name=path) for id_, path in paths.items()}
+
+
+def all_schema_paths(connection: Connection, tables: CatalogTables) -> dict[int, SchemaPath]:
+    """Return the full names of all schemas, of whatever snapshot, by id."""
+    schema = tables["schema"]
+    rows = connection.execute(select_all(schema, _PARENT).order_by(schema.c.begin_snapshot))
+    return schema_paths((row.schema_id, row.parent_schema_id, row.schema_name) for row in rows)
 
 
 def first_schema_uuid(connection: Connection, tables: CatalogTables) -> str:
@@ -117,9 +141,10 @@ def first_schema_uuid(connection: Connection, tables: CatalogTables) -> str:
     return str(connection.execute(oldest).scalar_one())
 
 
-def find_schema(connection: Connection, tables: CatalogTables, at: int, name: str) -> SchemaRow | None:
+def find_schema(connection: Connection, tables: CatalogTables, at: int, name: SchemaPath) -> SchemaRow | None:
     """Return the schema of that name; letter case is ignored."""
-    return next((row for row in schemas(connection, tables, at) if fold(row.name) == fold(name)), None)
+    rows = schemas(connection, tables, at)
+    return next((row for row in rows if row.name.folded == name.folded), None)
 
 
 def table_rows(
@@ -135,7 +160,7 @@ def which_tables(
     """Ask for the tables at a snapshot (None: at the newest) by schema and name, as ``table_rows``."""
 
     def read(rows: Sequence[Row[Any]]) -> list[TableRow]:
-        found = map(_table_row, rows)
+        found = _table_rows(rows)
         meant = (row for row in found if name is None or row.qualified.folded == name.folded)
         return sorted(meant, key=lambda row: row.qualified)
 
@@ -147,26 +172,33 @@ def which_tables(
 
 @lru_cache
 def _tables_at(tables: CatalogTables, *parameters: str) -> Select[Any]:
+    """Return the query for tables with their schemas; where schemas are nested, for all schemas besides."""
     table, schema = tables["table"], tables["schema"]
     at = AT if "at" in parameters else None
-    of_schema = [one.label(f"of_{one.name}") for one in select_all(schema, *_FOLDER).selected_columns]
-    query = (
-        select_all(table, *_FOLDER)
-        .add_columns(*of_schema)
-        .join_from(table, schema, schema.c.schema_id == table.c.schema_id)
-        .where(visible(table, at), visible(schema, at))
-    )
+    of_schema = select_all(schema, *_FOLDER, _PARENT).selected_columns
+    meant = and_(schema.c.schema_id == table.c.schema_id, visible(table, at))
     if "name" in parameters:
-        query = query.where(func.lower(table.c.table_name) == bindparam("name", type_=String()))
-    return query
+        meant &= func.lower(table.c.table_name) == bindparam("name", type_=String())
+    return (
+        select_all(table, *_FOLDER)
+        .add_columns(*(one.label(f"of_{one.name}") for one in of_schema))
+        .select_from(schema.join(table, meant, isouter=_PARENT in schema.c))
+        .where(visible(schema, at))
+    )
 
 
-def _table_row(row: Row[Any]) -> TableRow:
-    place = CatalogPath(row.of_path, row.of_path_is_relative)
+def _table_rows(rows: Sequence[Row[Any]]) -> Iterator[TableRow]:
+    schemas = _schema_rows(rows, prefix="of_")
+    for row in rows:
+        if row.table_id is not None and row.schema_id in schemas:
+            yield _table_row(row, schemas[row.schema_id])
+
+
+def _table_row(row: Row[Any], schema: SchemaRow) -> TableRow:
     return TableRow(
         TableId(row.table_id),
         str(row.table_uuid),
-        SchemaRow(SchemaId(row.schema_id), row.of_schema_name, place),
+        schema,
         row.table_name,
         CatalogPath(row.path, row.path_is_relative),
         SnapshotId(row.begin_snapshot),
@@ -188,16 +220,13 @@ def find_view(
     connection: Connection, tables: CatalogTables, at: int, name: QualifiedName
 ) -> tuple[QualifiedName, ViewDefinition] | None:
     """Return a view by name, as it is spelled, with its definition; None if there is none."""
-    view, schema = tables["view"], tables["schema"]
-    rows = connection.execute(
-        select(view, schema.c.schema_name)
-        .join(schema, schema.c.schema_id == view.c.schema_id)
-        .where(visible(view, at), visible(schema, at))
-    )
-    for row in rows:
-        found = QualifiedName(row.schema_name, row.view_name)
-        if found.folded == name.folded:
-            return found, ViewDefinition(row.sql, row.dialect, parse_aliases(row.column_aliases))
+    view = tables["view"]
+    paths = {one.id: one.name for one in schemas(connection, tables, at)}
+    for row in connection.execute(select(view).where(visible(view, at))):
+        if row.schema_id in paths:
+            found = QualifiedName(paths[row.schema_id], row.view_name)
+            if found.folded == name.folded:
+                return found, ViewDefinition(row.sql, row.dialect, parse_aliases(row.column_aliases))
     return None
 
 

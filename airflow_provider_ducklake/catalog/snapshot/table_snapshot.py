@@ -57,7 +57,7 @@ def only_table(
     if rows:
         return rows[0]
     if read.find_schema(connection, tables, snapshot.id, name.schema) is None:
-        raise SchemaNotFoundError(name.schema, snapshot.id)
+        raise SchemaNotFoundError(str(name.schema), snapshot.id)
     raise TableNotFoundError(str(name), snapshot.id)
 
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.planning.upkeep.flush import LayoutToFlush
-    from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
     from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
     from airflow_provider_ducklake.storage.files.filesystem import Location
     from airflow_provider_ducklake.transaction.changes import Change, FlushedFile
@@ -67,7 +67,7 @@ class FlushRule:
     """
 
     table: QualifiedName | None = None
-    schema: str | None = None
+    schema: SchemaPath | None = None
     min_rows: int = 0
 
     def __post_init__(self) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.reading.scan import InlinedRows
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.ids import DataFileId
-    from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
 
 _TABLES_AT_ONCE = 200
@@ -35,7 +35,7 @@ _DYNAMIC = re.compile(r"ducklake_inlined_(?:data_(\d+)_\d+|delete_(\d+))\Z")
 
 
 def tables_with_inlined_data(
-    connection: Connection, catalog: Catalog, snapshot: Snapshot, schema: str | None
+    connection: Connection, catalog: Catalog, snapshot: Snapshot, schema: SchemaPath | None
 ) -> list[QualifiedName]:
     """Return the names of the tables, of a schema or of all, of which the catalog holds rows or deletes."""
     metadata_schema = catalog.tables.metadata_schema
@@ -53,7 +53,7 @@ def tables_with_inlined_data(
     return [
         row.qualified
         for row in read.table_rows(connection, catalog.tables, snapshot.id)
-        if row.id in filled and schema in (None, row.schema.name)
+        if row.id in filled and (schema is None or row.schema.name.folded == schema.folded)
     ]
 
 

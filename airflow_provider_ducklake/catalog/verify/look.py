@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Connection, func, select, true
+from sqlalchemy import ColumnElement, Connection, select, true
 
 from airflow_provider_ducklake.catalog.database.questions import streamed
-from airflow_provider_ducklake.catalog.snapshot import read_snapshots
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.catalog.snapshot import read, read_snapshots
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -71,11 +71,12 @@ def look_at(connection: Connection, catalog: Catalog, only: Collection[int] | No
 
 
 def _names(connection: Connection, tables: CatalogTables) -> dict[int, str]:
-    table, schema = tables["table"], tables["schema"]
+    table = tables["table"]
+    paths = read.all_schema_paths(connection, tables)
     rows = connection.execute(
-        select(table.c.table_id, table.c.table_name, func.max(schema.c.schema_name).label("schema_name"))
-        .outerjoin(schema, schema.c.schema_id == table.c.schema_id)
-        .group_by(table.c.table_id, table.c.table_name, table.c.begin_snapshot)
-        .order_by(table.c.begin_snapshot)
+        select(table.c.table_id, table.c.table_name, table.c.schema_id).order_by(table.c.begin_snapshot)
     )
-    return {row.table_id: str(QualifiedName(row.schema_name or "", row.table_name)) for row in rows}
+    return {
+        row.table_id: str(QualifiedName(paths.get(row.schema_id, SchemaPath(("",))), row.table_name))
+        for row in rows
+    }

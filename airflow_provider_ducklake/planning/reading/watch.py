@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, fold
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def words_of(
 
 def _concerns(record: ChangeRecord, table_id: int, name: QualifiedName) -> bool:
     if isinstance(record.name, QualifiedName):
-        return (fold(record.name.schema), fold(record.name.name)) == (fold(name.schema), fold(name.name))
+        return record.name.folded == name.folded
     return record.object_id == table_id
 
 

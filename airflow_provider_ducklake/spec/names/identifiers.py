@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.errors import InvalidNameError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DEFAULT_SCHEMA = "main"
 _PART = re.compile(r'"(?:[^"]|"")*"|[^".]+')
@@ -95,20 +98,81 @@ def split_parts(text: str) -> list[str]:
         position += 1
 
 
-FoldedName: TypeAlias = tuple[str, str]
+FoldedName: TypeAlias = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SchemaPath:
+    """The full name of a schema: the names of the schemas that it lies in, outermost first, and its own.
+
+    Before DuckLake 1.1 schemas lie in no other one.
+    """
+
+    parts: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Its own name."""
+        return self.parts[-1]
+
+    @property
+    def parent(self) -> SchemaPath | None:
+        """The schema that it lies in; None: it lies in none."""
+        return SchemaPath(self.parts[:-1]) if len(self.parts) > 1 else None
+
+    @property
+    def folded(self) -> FoldedName:
+        """The form under which schemas are compared."""
+        return tuple(map(fold, self.parts))
+
+    def is_below(self, other: SchemaPath) -> bool:
+        """Whether it is the other schema, or lies in it."""
+        return self.folded[: len(other.parts)] == other.folded
+
+    @classmethod
+    def of(cls, schema: SchemaName) -> SchemaPath:
+        """Return the path for what a user gave: names with dots between them, where they can be read so.
+
+        >>> SchemaPath.of("sales.europe").parts, SchemaPath.of('"sales.europe"').parts
+        (('sales', 'europe'), ('sales.europe',))
+        >>> SchemaPath.of('we"ird').parts
+        ('we"ird',)
+
+        Raises:
+            InvalidNameError: a part cannot be a name.
+        """
+        if isinstance(schema, SchemaPath):
+            return schema
+        parts: Sequence[str] = schema
+        if isinstance(schema, str):
+            try:
+                parts = split_parts(schema)
+            except InvalidNameError:
+                parts = (schema,)
+        if not parts:
+            raise InvalidNameError("A schema has a name.")
+        return cls(tuple(check_name(part, "schema") for part in parts))
+
+    def __str__(self) -> str:
+        return ".".join(map(quote_if_needed, self.parts))
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class QualifiedName:
     """A schema and the name of a table or view in it."""
 
-    schema: str
+    schema: SchemaPath
     name: str
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of its schemas, outermost first, and its own."""
+        return *self.schema.parts, self.name
 
     @property
     def folded(self) -> FoldedName:
         """The form under which qualified names are compared."""
-        return fold(self.schema), fold(self.name)
+        return *self.schema.folded, fold(self.name)
 
     @classmethod
     def of(cls, table: TableName) -> QualifiedName:
@@ -116,21 +180,21 @@ class QualifiedName:
 
         >>> QualifiedName.of('sales."or.ders"').name
         'or.ders'
+        >>> QualifiedName.of("sales.europe.orders").schema.parts
+        ('sales', 'europe')
 
         Raises:
-            InvalidNameError: not one or two parts, or a part that cannot be a name.
+            InvalidNameError: no part, or one that cannot be a name.
         """
         if isinstance(table, QualifiedName):
             return table
-        parts = split_parts(table) if isinstance(table, str) else list(table)
-        if len(parts) == 1:
-            parts = [DEFAULT_SCHEMA, *parts]
-        if len(parts) != 2:  # noqa: PLR2004 - schema and table
-            raise InvalidNameError(f"{table!r} has {len(parts)} parts; name a table as 'schema.table'.")
-        return cls(check_name(parts[0], "schema"), check_name(parts[1], "table"))
+        *above, name = (split_parts(table) if isinstance(table, str) else list(table)) or [""]
+        return cls(SchemaPath.of(tuple(above) or (DEFAULT_SCHEMA,)), check_name(name, "table"))
 
     def __str__(self) -> str:
-        return f"{quote_if_needed(self.schema)}.{quote_if_needed(self.name)}"
+        return f"{self.schema}.{quote_if_needed(self.name)}"
 
 
-TableName: TypeAlias = str | tuple[str, str] | QualifiedName  # what a user may give
+MAIN = SchemaPath((DEFAULT_SCHEMA,))
+SchemaName: TypeAlias = str | tuple[str, ...] | SchemaPath  # what a user may give
+TableName: TypeAlias = str | tuple[str, ...] | QualifiedName

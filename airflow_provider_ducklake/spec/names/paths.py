@@ -10,9 +10,13 @@ import posixpath
 import re
 import unicodedata
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from airflow_provider_ducklake.errors import InvalidInputError, UntrustedValueError
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.spec.names.identifiers import SchemaPath
 
 _SAFE_DIRECTORY = re.compile(r"[A-Za-z0-9_-]+\Z")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")  # two letters at least: C:/ is a drive
@@ -86,6 +90,15 @@ def job_directory(table_root: str, job_id: str) -> str:
 def directory_name(name: str, object_uuid: str) -> str:
     """Return the directory of a schema or table: its name where that is a safe segment, else its UUID."""
     return f"{name if _SAFE_DIRECTORY.match(name) else object_uuid}/"
+
+
+def schema_directory(schema: SchemaPath, schema_uuid: str) -> str:
+    """Return the directory of a schema, below the lake's data path: schemas below others have their UUID.
+
+    *Source:* docs/sources.md, nested schemas.
+    """
+    is_nested = schema.parent is not None
+    return f"{schema_uuid}/" if is_nested else directory_name(schema.name, schema_uuid)
 
 
 def path_key(path: str) -> str:

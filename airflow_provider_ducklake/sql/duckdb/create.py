@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.spec.names.identifiers import fold
+from airflow_provider_ducklake.spec.names.identifiers import SchemaPath, fold
 from airflow_provider_ducklake.spec.names.quoting import written
 from airflow_provider_ducklake.spec.partitioning import TransformKind
 from airflow_provider_ducklake.sql.duckdb.column_types import read_column_type
@@ -44,14 +44,14 @@ def read_create(cursor: Cursor) -> Statement:
     raise refuse_object(cursor, "CREATE")
 
 
-def schema_name(cursor: Cursor) -> str:
+def schema_name(cursor: Cursor) -> SchemaPath:
     """Read the name of a schema."""
-    name = cursor.name("schema")
-    if cursor.sees("."):
+    parts = cursor.path("schema")
+    if len(parts) > 1 and not cursor.has_nested_schemas:
         raise cursor.error(
-            "give the name of a schema alone. Leave the catalog out: the connection defines it."
+            "give the name of a schema alone. Leave the catalog out: the connection defines it.", back=2
         )
-    return name
+    return SchemaPath(parts)
 
 
 def _if_not_exists(cursor: Cursor, *, or_replace: bool = False) -> bool:
@@ -161,13 +161,13 @@ def read_query(cursor: Cursor) -> str:
             raise cursor.error("a view has no parameters. Write the value instead.")
         cursor.advance()
     text = cursor.text_from(start)
-    problem = _problem(text)
+    problem = _problem(text, cursor)
     if problem:
         raise cursor.error(problem, at=start)
     return text
 
 
-def _problem(text: str) -> str | None:
+def _problem(text: str, cursor: Cursor) -> str | None:
     """Return what is wrong with a view's query; None if it looks right."""
     import sqlglot  # noqa: PLC0415 - a third of a second, and DAG files import operators over and over
     from sqlglot import exp  # noqa: PLC0415
@@ -184,7 +184,7 @@ def _problem(text: str) -> str | None:
     if tree.find(exp.Into, exp.Command, exp.Insert, exp.Update, exp.Delete, exp.Merge):
         return "a view can only read."
     for table in tree.find_all(exp.Table):
-        if table.catalog:
+        if table.catalog and not cursor.has_nested_schemas:
             return (
                 f"{table.catalog}.{table.db}.{table.name} names a catalog, but a lake gets its name when it "
                 "is attached. Name tables as schema.table."

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import InvalidNameError, InvalidStatementError, UnsupportedFeatureError
-from airflow_provider_ducklake.spec.names.identifiers import DEFAULT_SCHEMA, QualifiedName, check_name, fold
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, check_name, fold
 from airflow_provider_ducklake.spec.names.quoting import written
+from airflow_provider_ducklake.spec.versions import Feature
 from airflow_provider_ducklake.sql.lexer import Kind, Token, error_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
+
+    from airflow_provider_ducklake.spec.versions import WriteVersion
 
     Read = TypeVar("Read")
 
@@ -38,11 +41,17 @@ def written_path(parts: tuple[str, ...]) -> str:
 class Cursor:
     """Reads one statement from left to right; nothing is skipped, and ``end`` refuses what is left."""
 
-    def __init__(self, source: str, tokens: tuple[Token, ...], number: int) -> None:
+    def __init__(self, source: str, tokens: tuple[Token, ...], number: int, writer: WriteVersion) -> None:
         self._source = source
+        self.writer = writer
         self._tokens = tokens
         self._number = number
         self.position = 0
+
+    @property
+    def has_nested_schemas(self) -> bool:
+        """Whether schemas can lie in each other, so that names have any number of parts."""
+        return Feature.NESTED_SCHEMAS in self.writer.features
 
     @property
     def token(self) -> Token | None:
@@ -141,13 +150,12 @@ class Cursor:
         """Read the name of a table or view; one part alone lies in schema ``main``."""
         start = self.position
         parts = self.path(kind)
-        if len(parts) > 2:  # noqa: PLR2004 - schema and name
+        if len(parts) > 2 and not self.has_nested_schemas:  # noqa: PLR2004 - schema and name
             raise self.error(
                 f"name a {kind} with at most its schema. Leave the catalog out: the connection defines it.",
                 at=start,
             )
-        schema, name = parts if len(parts) > 1 else (DEFAULT_SCHEMA, parts[0])
-        return QualifiedName(schema, name)
+        return QualifiedName.of(parts)
 
     def list_of(self, read: Callable[[], Read]) -> tuple[Read, ...]:
         """Read one or more things between parentheses, with commas between them."""

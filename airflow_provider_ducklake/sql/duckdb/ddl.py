@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.spec.names.identifiers import DEFAULT_SCHEMA, QualifiedName
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.names.quoting import written
+from airflow_provider_ducklake.spec.versions import DEFAULT, write_version
 from airflow_provider_ducklake.sql.duckdb.alter import read_alter, read_restrict
 from airflow_provider_ducklake.sql.duckdb.create import read_create, schema_name
 from airflow_provider_ducklake.sql.duckdb.cursor import Cursor
@@ -30,6 +31,8 @@ from airflow_provider_ducklake.sql.lexer import split_statements
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from airflow_provider_ducklake.spec.versions import WriteVersion
+
 
 @dataclass(frozen=True, slots=True)
 class ParsedStatement:
@@ -40,11 +43,15 @@ class ParsedStatement:
     statement: Statement
 
 
-def parse_ddl(statements: str | Sequence[str]) -> tuple[ParsedStatement, ...]:
+def parse_ddl(
+    statements: str | Sequence[str], writer: WriteVersion | None = None
+) -> tuple[ParsedStatement, ...]:
     """Return the statements of one or more texts; each text may hold several, with semicolons between them.
 
+    ``writer`` is the version of the lake that they are for; None: that of new lakes.
+
     >>> parse_ddl("CREATE SCHEMA sales; TRUNCATE sales.orders")[1].statement
-    Truncate(table=QualifiedName(schema='sales', name='orders'))
+    Truncate(table=QualifiedName(schema=SchemaPath(parts=('sales',)), name='orders'))
 
     Raises:
         InvalidStatementError: cannot be read, or asks for what the format does not have.
@@ -52,13 +59,13 @@ def parse_ddl(statements: str | Sequence[str]) -> tuple[ParsedStatement, ...]:
     """
     parsed: list[ParsedStatement] = []
     for text in [statements] if isinstance(statements, str) else statements:
-        parsed.extend(_parse_text(text, len(parsed) + 1))
+        parsed.extend(_parse_text(text, len(parsed) + 1, writer or write_version(DEFAULT)))
     return tuple(parsed)
 
 
-def _parse_text(text: str, first_number: int) -> Iterator[ParsedStatement]:
+def _parse_text(text: str, first_number: int, writer: WriteVersion) -> Iterator[ParsedStatement]:
     for number, tokens in enumerate(split_statements(text, first_number), first_number):
-        cursor = Cursor(text, tokens, number)
+        cursor = Cursor(text, tokens, number, writer)
         statement = _read_statement(cursor)
         cursor.end()
         yield ParsedStatement(number, cursor.text_from(0), statement)
@@ -110,13 +117,13 @@ def _read_comment(cursor: Cursor) -> Statement:
 def _read_column_comment(cursor: Cursor) -> CommentOnColumn:
     start = cursor.position
     *above, column = cursor.path("column")
-    if len(above) not in (1, 2):
+    if not above or (len(above) > 2 and not cursor.has_nested_schemas):  # noqa: PLR2004 - schema and table
         raise cursor.error(
             "name a column and its table: COMMENT ON COLUMN schema.table.column. Nested fields have no "
             "comments.",
             at=start,
         )
-    table = QualifiedName(above[0] if len(above) > 1 else DEFAULT_SCHEMA, above[-1])
+    table = QualifiedName.of(tuple(above))
     return CommentOnColumn(table, written(column), _read_comment_text(cursor))
 
 

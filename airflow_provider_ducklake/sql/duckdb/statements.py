@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.defaults import Literal, SqlDefault
-    from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
     from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
 
 
 @dataclass(frozen=True, slots=True)
 class CreateSchema:
-    name: str
+    name: SchemaPath
     if_not_exists: bool = False
 
 
@@ -26,7 +26,7 @@ class CreateSchema:
 class DropSchema:
     """``DROP SCHEMA``; ``cascade`` drops what is in it too."""
 
-    name: str
+    name: SchemaPath
     if_exists: bool = False
     cascade: bool = False
 

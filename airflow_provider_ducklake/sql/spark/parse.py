@@ -6,6 +6,7 @@ is rewritten, so Spark runs what the user wrote.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import sqlglot
@@ -14,7 +15,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.spec.names.identifiers import DEFAULT_SCHEMA, FoldedName, QualifiedName, fold
+from airflow_provider_ducklake.spec.names.identifiers import MAIN, FoldedName, QualifiedName, SchemaPath, fold
 from airflow_provider_ducklake.sql.lexer import error_at
 from airflow_provider_ducklake.sql.spark.statements import (
     Reference,
@@ -34,12 +35,16 @@ if TYPE_CHECKING:
 
 
 def parse_spark_sql(
-    statements: str | Sequence[str], views: Collection[str] = (), default_schema: str = DEFAULT_SCHEMA
+    statements: str | Sequence[str],
+    views: Collection[str] = (),
+    default_schema: SchemaPath = MAIN,
+    *,
+    nested_schemas: bool = False,
 ) -> tuple[SparkStatement, ...]:
     """Return the statements of one or more texts; each text may hold several, with semicolons between them.
 
     ``views`` are names that stand for something else than a table of the lake. A table without a schema lies
-    in ``default_schema``.
+    in ``default_schema``. Only with ``nested_schemas`` has a name more parts than a schema and a table.
 
     Raises:
         InvalidStatementError: one neither writes a table nor makes a temporary view; says where.
@@ -49,7 +54,8 @@ def parse_spark_sql(
     parsed: list[SparkStatement] = []
     for text in [statements] if isinstance(statements, str) else statements:
         for start, end in _split(text, len(parsed) + 1):
-            reader = _Reader(text, (start, end), len(parsed) + 1, known, default_schema)
+            place = _Place(text, start, end, len(parsed) + 1)
+            reader = _Reader(place, known, default_schema, nested_schemas=nested_schemas)
             one = reader.statement()
             _check_order(one, parsed, reader)
             if isinstance(one, ViewStatement):
@@ -58,13 +64,14 @@ def parse_spark_sql(
     return tuple(parsed)
 
 
-def parse_query(text: str, default_schema: str = DEFAULT_SCHEMA) -> SparkQuery:
+def parse_query(text: str, default_schema: SchemaPath = MAIN, *, nested_schemas: bool = False) -> SparkQuery:
     """Return a query alone, as that of a view.
 
     Raises:
         InvalidStatementError: it is not a query.
     """
-    return _Reader(text, (0, len(text)), 1, set(), default_schema).query_alone()
+    place = _Place(text, 0, len(text), 1)
+    return _Reader(place, set(), default_schema, nested_schemas=nested_schemas).query_alone()
 
 
 _MAKES_TABLE = (WriteMode.CREATE, WriteMode.CREATE_IF_MISSING, WriteMode.REPLACE)
@@ -129,18 +136,29 @@ _PROPERTIES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a statement stands in a text, and its number."""
+
+    text: str
+    start: int
+    end: int
+    number: int
+
+
 class _Reader:
     """Reads one statement of a text."""
 
     def __init__(
-        self, text: str, span: tuple[int, int], number: int, views: set[str], default_schema: str
+        self, place: _Place, views: set[str], default_schema: SchemaPath, *, nested_schemas: bool
     ) -> None:
-        self._text = text
-        self._offset = span[0]
-        self._sql = text[slice(*span)]
-        self._number = number
+        self._text = place.text
+        self._offset = place.start
+        self._sql = place.text[place.start : place.end]
+        self._number = place.number
         self._views = views
         self._default_schema = default_schema
+        self._nested_schemas = nested_schemas
 
     def statement(self) -> SparkStatement:
         """Return what the statement says."""
@@ -279,17 +297,18 @@ class _Reader:
 
     def _target(self, table: exp.Expr) -> tuple[QualifiedName, int]:
         """Return a table's name, and where it ends."""
-        if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+        if not isinstance(table, exp.Table) or not _is_named(table):
             raise self.error(0, f"this does not write a table of the lake. {_USE}")
         return self._name(table), _end(table)
 
     def _name(self, table: exp.Table) -> QualifiedName:
-        if table.catalog:
+        if table.catalog and not self._nested_schemas:
             raise self.error(
                 _start(table),
                 "names a catalog. Name tables as schema.table: the connection defines the lake.",
             )
-        return QualifiedName(table.db or self._default_schema, table.name)
+        *above, name = (part.name for part in table.parts)
+        return QualifiedName(SchemaPath(tuple(above)) if above else self._default_schema, name)
 
     def _after(self, end: int) -> list[Token]:
         return [token for token in _tokens(self._sql, self._number) if token.start >= end]
@@ -300,7 +319,7 @@ class _Reader:
     def _references(self, tree: exp.Expr, shift: int) -> Iterator[Reference]:
         """Yield the tables of the lake that a query names, at their places moved by ``shift``."""
         for table in tree.find_all(exp.Table):
-            if not isinstance(table.this, exp.Identifier) or self._is_local(table):
+            if not _is_named(table) or self._is_local(table):
                 continue
             if table.find_ancestor(exp.Hint):  # names an alias, and has its place in the hint's own text
                 continue
@@ -347,35 +366,55 @@ def _common_names(table: exp.Expr) -> Iterator[str]:
             yield fold(one.alias)
 
 
-def _start(table: exp.Expr) -> int:
-    first = table.args.get("catalog") or table.args.get("db") or table.this
-    return int(first.meta["start"])
+def _is_named(table: exp.Table) -> bool:
+    """Whether a table is a name, and nothing that is called."""
+    return all(isinstance(part, exp.Identifier) for part in table.parts)
 
 
-def _end(table: exp.Expr) -> int:
-    return int(table.this.meta["end"]) + 1
+def _start(table: exp.Table) -> int:
+    return int(table.parts[0].meta["start"])
+
+
+def _end(table: exp.Table) -> int:
+    return int(table.parts[-1].meta["end"]) + 1
+
+
+def _path(named: exp.Expr) -> tuple[str, ...]:
+    """Return a table's name with its schemas; of anything else, only what it goes by."""
+    parts = named.parts if isinstance(named, exp.Table) else ()
+    return tuple(fold(part.name) for part in parts) or (fold(named.alias_or_name),)
 
 
 def _in_columns(table: exp.Table) -> tuple[tuple[int, int], ...]:
     """Return where columns are named with the table's schema before it, which its view does not have."""
     if table.alias or not table.db:
         return ()
-    wanted = fold(table.db), fold(table.name)
-    found = [column.parts for column in table.root().find_all(exp.Column)]
+    wanted = _path(table)
+    length = len(wanted)
+    found = [_column_parts(column) for column in table.root().find_all(exp.Column)]
     return tuple(  # schema, table, column, and perhaps fields in it
-        (int(parts[0].meta["start"]), int(parts[1].meta["start"]))
+        (int(parts[0].meta["start"]), int(parts[length - 1].meta["start"]))
         for parts in found
-        if len(parts) > 2 and (fold(parts[0].name), fold(parts[1].name)) == wanted  # noqa: PLR2004
+        if len(parts) > length and tuple(fold(part.name) for part in parts[:length]) == wanted
     )
+
+
+def _column_parts(column: exp.Column) -> list[exp.Expr]:
+    """Return the names of a column, outermost first; sqlglot has those beyond the fourth around it."""
+    parts: list[exp.Expr] = list(column.parts)
+    above = column.parent
+    while isinstance(above, exp.Dot) and isinstance(above.expression, exp.Identifier):
+        parts.append(above.expression)
+        above = above.parent
+    return parts
 
 
 def _is_ambiguous(table: exp.Table) -> bool:
     """Whether something else in the query goes by the table's name: a column's schema tells them apart."""
-    wanted = fold(table.db), fold(table.name)
+    wanted = _path(table)
     named = table.root().find_all(exp.Table, exp.Subquery, exp.CTE, exp.Lateral)
     return any(
-        fold(one.alias_or_name) == wanted[1]
-        and (bool(one.alias) or (fold(one.text("db")), fold(one.name)) != wanted)
+        fold(one.alias_or_name) == wanted[-1] and (bool(one.alias) or _path(one) != wanted)
         for one in named
         if one is not table and not _is_written(one)
     )

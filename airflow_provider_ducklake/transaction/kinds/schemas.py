@@ -10,22 +10,23 @@ from airflow_provider_ducklake.transaction.declared import Declared, Stage
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.ids import MacroId, SchemaId
-    from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
     from airflow_provider_ducklake.spec.names.paths import CatalogPath
     from airflow_provider_ducklake.transaction.declared import NewSchemaRef, SchemaRef
 
 
 @dataclass(frozen=True, slots=True)
 class CreateSchema(Declared):
-    """A new schema; ``uuid`` names its directory where the name cannot.
+    """A new schema; ``uuid`` names its directory where the name cannot, and ``parent`` is the one it lies in.
 
     ``path`` is the directory of one that comes back, as its row had it; ``heir_of`` the id that it had, from
     which it takes its options.
     """
 
     ref: NewSchemaRef
-    name: str
+    name: SchemaPath
     uuid: str
+    parent: SchemaRef | None = None
     path: CatalogPath | None = None
     heir_of: SchemaId | None = None
 
@@ -33,7 +34,8 @@ class CreateSchema(Declared):
 
     @property
     def claim(self) -> Claim:
-        return Claim(Operation.CREATE_SCHEMA, self.name, creates=self.name)
+        schema_id = self.parent if isinstance(self.parent, int) else None
+        return Claim(Operation.CREATE_SCHEMA, self.name, creates=self.name, schema_id=schema_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class DropSchema(Declared):
     """The end of a schema that holds nothing any more (its contents are dropped by changes of their own)."""
 
     schema_id: SchemaId
-    name: str
+    name: SchemaPath
 
     stage: ClassVar[Stage] = Stage.DROP_SCHEMA
 

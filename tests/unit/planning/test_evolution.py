@@ -20,7 +20,7 @@ TABLE = TableSnapshot(
     1,
     "u",
     0,
-    QualifiedName("main", "t"),
+    QualifiedName.of(("main", "t")),
     SCHEMA,
     "/l/t/",
 )

@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 from airflow_provider_ducklake.spec.defaults import SqlExpression
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
 from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
 from airflow_provider_ducklake.sql.duckdb.statements import (
     AddColumn,
@@ -31,8 +31,8 @@ from airflow_provider_ducklake.sql.duckdb.statements import (
     Truncate,
 )
 
-T = QualifiedName("main", "t")
-V = QualifiedName("main", "v")
+T = QualifiedName.of(("main", "t"))
+V = QualifiedName.of(("main", "v"))
 
 
 def column(name, type_text, *, nullable=True, default=None):
@@ -44,10 +44,10 @@ def table(name, *columns, **options):
 
 
 ACCEPTED = [
-    ("CREATE SCHEMA s", CreateSchema("s")),
-    ("create schema if not exists s", CreateSchema("s", if_not_exists=True)),
-    ('CREATE SCHEMA "odd ""name"', CreateSchema('odd "name')),
-    ('DROP SCHEMA "odd ""name" RESTRICT', DropSchema('odd "name')),
+    ("CREATE SCHEMA s", CreateSchema(SchemaPath(("s",)))),
+    ("create schema if not exists s", CreateSchema(SchemaPath(("s",)), if_not_exists=True)),
+    ('CREATE SCHEMA "odd ""name"', CreateSchema(SchemaPath(('odd "name',)))),
+    ('DROP SCHEMA "odd ""name" RESTRICT', DropSchema(SchemaPath(('odd "name',)))),
     (
         "CREATE TABLE t (a INT, b STRUCT(x INT, y VARCHAR), d DATE, e DECIMAL(5, 2))",
         table(
@@ -95,14 +95,14 @@ ACCEPTED = [
         ),
     ),
     ("CREATE TABLE begin (reset INT)", table("begin", column("reset", "int32"))),
-    ("ALTER TABLE begin RENAME TO call", RenameTable(QualifiedName("main", "begin"), "call")),
-    ("ALTER TABLE\u00a0call\u200bRENAME TO tüv", RenameTable(QualifiedName("main", "call"), "tüv")),
+    ("ALTER TABLE begin RENAME TO call", RenameTable(QualifiedName.of(("main", "begin")), "call")),
+    ("ALTER TABLE\u00a0call\u200bRENAME TO tüv", RenameTable(QualifiedName.of(("main", "call")), "tüv")),
     ("CREATE TABLE IF NOT EXISTS t (a INT)", table("t", column("a", "int32"), if_not_exists=True)),
     ("CREATE OR REPLACE TABLE r (a INT)", table("r", column("a", "int32"), or_replace=True)),
     (
         'CREATE TABLE "Odd.Table" ("order" INT, "A b" INT, date DATE, type INT)',
         CreateTable(
-            QualifiedName("main", "Odd.Table"),
+            QualifiedName.of(("main", "Odd.Table")),
             (
                 column("order", "int32"),
                 column("A b", "int32"),
@@ -111,10 +111,10 @@ ACCEPTED = [
             ),
         ),
     ),
-    ("DROP TABLE r", DropTable(QualifiedName("main", "r"))),
-    ("DROP TABLE IF EXISTS s.nosuch RESTRICT", DropTable(QualifiedName("s", "nosuch"), if_exists=True)),
+    ("DROP TABLE r", DropTable(QualifiedName.of(("main", "r")))),
+    ("DROP TABLE IF EXISTS s.nosuch RESTRICT", DropTable(QualifiedName.of(("s", "nosuch")), if_exists=True)),
     ("ALTER TABLE t RENAME TO t2", RenameTable(T, "t2")),
-    ('ALTER TABLE main.t2 RENAME TO "t"', RenameTable(QualifiedName("main", "t2"), "t")),
+    ('ALTER TABLE main.t2 RENAME TO "t"', RenameTable(QualifiedName.of(("main", "t2")), "t")),
     ("ALTER TABLE t RENAME a TO c", RenameColumn(T, "a", "c")),
     ("ALTER TABLE t RENAME COLUMN c TO a", RenameColumn(T, "c", "a")),
     ('ALTER TABLE t RENAME COLUMN b.x TO "z z"', RenameColumn(T, "b.x", "z z")),
@@ -150,7 +150,7 @@ ACCEPTED = [
     ),
     ("ALTER TABLE t ALTER a SET DEFAULT NULL", SetDefault(T, "a", None)),
     ("ALTER TABLE t ALTER d DROP DEFAULT", DropDefault(T, "d")),
-    ("ALTER TABLE defaults ALTER a DROP NOT NULL", DropNotNull(QualifiedName("main", "defaults"), "a")),
+    ("ALTER TABLE defaults ALTER a DROP NOT NULL", DropNotNull(QualifiedName.of(("main", "defaults")), "a")),
     (
         "ALTER TABLE t SET PARTITIONED BY (year(d), bucket(16, a), g)",
         SetPartitionedBy(T, ("year(d)", "bucket(16, a)", "g")),
@@ -162,7 +162,7 @@ ACCEPTED = [
     ),
     (
         'ALTER TABLE "Odd.Table" SET SORTED BY ("order", "A b" NULLS LAST)',
-        SetSortedBy(QualifiedName("main", "Odd.Table"), ('"order"', '"A b" NULLS LAST')),
+        SetSortedBy(QualifiedName.of(("main", "Odd.Table")), ('"order"', '"A b" NULLS LAST')),
     ),
     ("ALTER TABLE t RESET SORTED BY", SetSortedBy(T, ())),
     ("COMMENT ON TABLE t IS 'it''s; a table'", CommentOnTable(T, "it's; a table")),
@@ -180,11 +180,11 @@ ACCEPTED = [
     ("CREATE VIEW IF NOT EXISTS v AS FROM main.t", CreateView(V, "FROM main.t", if_not_exists=True)),
     ("COMMENT ON VIEW v IS 'x'", CommentOnView(V, "x")),
     ("ALTER VIEW v RENAME TO w", RenameView(V, "w")),
-    ("DROP VIEW w", DropView(QualifiedName("main", "w"))),
+    ("DROP VIEW w", DropView(QualifiedName.of(("main", "w")))),
     ("DROP VIEW IF EXISTS v", DropView(V, if_exists=True)),
     ("TRUNCATE t", Truncate(T)),
-    ("TRUNCATE TABLE s.nested", Truncate(QualifiedName("s", "nested"))),
-    ("DROP SCHEMA IF EXISTS s CASCADE", DropSchema("s", if_exists=True, cascade=True)),
+    ("TRUNCATE TABLE s.nested", Truncate(QualifiedName.of(("s", "nested")))),
+    ("DROP SCHEMA IF EXISTS s CASCADE", DropSchema(SchemaPath(("s",)), if_exists=True, cascade=True)),
 ]
 # Read, although the reference refuses them, or keeps another text of the value.
 BEYOND_THE_REFERENCE = [

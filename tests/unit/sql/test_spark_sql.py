@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_provider_ducklake.errors import InvalidStatementError, UnsupportedFeatureError
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
 from airflow_provider_ducklake.sql.spark.parse import parse_query, parse_spark_sql
 from airflow_provider_ducklake.sql.spark.statements import ViewStatement, WriteMode, WriteStatement
 
@@ -34,7 +34,7 @@ MODES = {
 def test_what_becomes_of_the_rows(text):
     statement = the_one(text)
 
-    assert (statement.table, statement.mode) == (QualifiedName("s", "t"), MODES[text])
+    assert (statement.table, statement.mode) == (QualifiedName.of(("s", "t")), MODES[text])
     assert statement.by_name is text.startswith("CREATE")
 
 
@@ -79,10 +79,10 @@ def test_names_of_tables_are_replaced(text):
 
 
 def test_names_without_a_schema_lie_in_the_default_one():
-    statement = the_one("INSERT INTO t SELECT * FROM o", default_schema="sales")
+    statement = the_one("INSERT INTO t SELECT * FROM o", default_schema=SchemaPath(("sales",)))
 
-    assert statement.table == QualifiedName("sales", "t")
-    assert list(statement.query.reads.values()) == [QualifiedName("sales", "o")]
+    assert statement.table == QualifiedName.of(("sales", "t"))
+    assert list(statement.query.reads.values()) == [QualifiedName.of(("sales", "o"))]
 
 
 def test_given_views_and_temporary_views_are_no_tables():
@@ -176,8 +176,8 @@ def test_an_error_says_where():
 
 
 def test_a_views_query():
-    query = parse_query("SELECT * FROM o", "sales")
+    query = parse_query("SELECT * FROM o", SchemaPath(("sales",)))
 
-    assert list(query.reads.values()) == [QualifiedName("sales", "o")]
+    assert list(query.reads.values()) == [QualifiedName.of(("sales", "o"))]
     with pytest.raises(InvalidStatementError):
         parse_query("INSERT INTO t SELECT 1")

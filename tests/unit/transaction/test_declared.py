@@ -13,7 +13,7 @@ from airflow_provider_ducklake.catalog import effects
 from airflow_provider_ducklake.catalog.committing import locked_facts
 from airflow_provider_ducklake.errors import TransactionConflictError
 from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId, TableId
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.names.identifiers import MAIN, QualifiedName, SchemaPath
 from airflow_provider_ducklake.transaction import kinds
 from airflow_provider_ducklake.transaction.changes import (
     Change,
@@ -39,7 +39,7 @@ from airflow_provider_ducklake.transaction.conflicts import (
 from airflow_provider_ducklake.transaction.declared import Declared, Stage
 from airflow_provider_ducklake.transaction.facts import Needs
 
-NAME = QualifiedName("main", "t")
+NAME = QualifiedName.of(("main", "t"))
 
 
 def declared_kinds() -> set[type]:
@@ -113,8 +113,8 @@ def test_a_word_of_a_newer_client_conflicts_with_all_that_touches_its_object(ope
 
 def test_a_word_of_a_newer_client_conflicts_with_what_is_created_or_dropped_around_it():
     new = claim_of_new(NAME, SchemaId(3))
-    renamed = RenameTable(TableId(5), NAME, QualifiedName("main", "u")).claim
-    dropped = DropSchema(SchemaId(3), "main").claim
+    renamed = RenameTable(TableId(5), NAME, QualifiedName.of(("main", "u"))).claim
+    dropped = DropSchema(SchemaId(3), MAIN).claim
     (in_schema,) = parse_changes('reticulated:"main"."u"')
     (of_schema,) = parse_changes("reticulated:3")
     (named_schema,) = parse_changes('reticulated:"main"')
@@ -124,7 +124,7 @@ def test_a_word_of_a_newer_client_conflicts_with_what_is_created_or_dropped_arou
     assert conflicts(renamed, in_schema)
     assert not conflicts(renamed, of_schema)
     assert all(conflicts(dropped, one) for one in (in_schema, of_schema, named_schema))
-    assert conflicts(CreateSchema(NewSchemaRef(0), "Main", "").claim, named_schema)
+    assert conflicts(CreateSchema(NewSchemaRef(0), SchemaPath(("Main",)), "").claim, named_schema)
 
 
 def test_a_pair_that_no_rule_names_is_a_conflict_on_the_same_object(monkeypatch):

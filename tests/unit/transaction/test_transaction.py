@@ -19,7 +19,7 @@ from airflow_provider_ducklake.errors import (
     TableNotFoundError,
 )
 from airflow_provider_ducklake.spec.files import DataFile
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
@@ -127,7 +127,7 @@ def test_a_failing_replacement_does_not_drop_the_table(lake_with_table):
     with lake_with_table.transaction() as tx, pytest.raises(InvalidTypeError):
         tx.create_table("t", {"i": "no such type"}, or_replace=True)
 
-    assert lake_with_table.tables() == [QualifiedName("main", "t")]
+    assert lake_with_table.tables() == [QualifiedName.of(("main", "t"))]
 
 
 def test_a_replaced_table_is_another_one_with_another_history(lake_with_table):
@@ -160,13 +160,13 @@ def test_a_dropped_schema_can_be_made_again_in_the_same_transaction(sqlite_catal
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_an_odd_name_comes_back_from_the_reference(sqlite_catalog, lake, name):
     with lake.transaction() as tx:
-        tx.create_schema(name)
+        tx.create_schema((name,))
         tx.create_table((name, name), {name: "int32"}, partition_by=['"' + name.replace('"', '""') + '"'])
         tx.append_arrow((name, name), pa.table({name: pa.array([1], pa.int32())}))
 
-    assert lake.tables() == [QualifiedName(name, name)]
+    assert lake.tables() == [QualifiedName.of((name, name))]
     assert lake.read_arrow((name, name)).to_pydict() == {name: [1]}
-    assert lake.snapshots()[-1].changes[0].name == name
+    assert lake.snapshots()[-1].changes[0].name == SchemaPath((name,))
     with open_lake(sqlite_catalog) as reference:
         quoted = '"' + name.replace('"', '""') + '"'
         assert reference.sql(f"SELECT {quoted} FROM {quoted}.{quoted} WHERE {quoted} = 1") == [(1,)]
@@ -185,7 +185,7 @@ def test_a_name_that_no_catalog_can_hold_is_refused(lake, name):
     assert lake.current_snapshot().id == 0
 
 
-@pytest.mark.parametrize("name", ["a.b.c", '"a', 'a"b"', ".", "a.", ".a", ""])
+@pytest.mark.parametrize("name", ['"a', 'a"b"', ".", "a.", ".a", ""])
 def test_a_name_that_cannot_be_read_is_refused(lake, name):
     with pytest.raises(InvalidNameError), lake.transaction() as tx:
         tx.create_table(name, {"i": "int32"})
