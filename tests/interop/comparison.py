@@ -26,7 +26,7 @@ def tables_of(reference: DuckLakeConnection) -> Iterator[tuple[int, Tables]]:
 def _rows(reference: DuckLakeConnection, name: QualifiedName, version: int) -> pa.Table | None:
     """Return a table's rows; None: one in the catalog has other fields in a struct than the table by now."""
     try:
-        return reference.arrow(f"FROM {quote(name.schema)}.{quote(name.name)} AT (VERSION => {version})")
+        return reference.arrow(f"FROM {quote(name.schema.name)}.{quote(name.name)} AT (VERSION => {version})")
     except duckdb.ConversionException as error:
         if "Failed to read inlined data" not in str(error):
             raise
@@ -62,9 +62,9 @@ def differences(
 
 def _is_shown_twice(lake: Lake, name: QualifiedName, version: int, theirs: pa.Table) -> bool:
     """Whether the reference shows more rows, of a file with two delete files; see test_two_delete_files."""
-    plan = lake.scan((name.schema, name.name), at=version)
+    plan = lake.scan(name, at=version)
     has_two = any(file.older_delete_files for file in plan.files)
-    return has_two and theirs.num_rows > lake.read_arrow((name.schema, name.name), at=version).num_rows
+    return has_two and theirs.num_rows > lake.read_arrow(name, at=version).num_rows
 
 
 def _lives(reference: DuckLakeConnection) -> list[tuple[QualifiedName, int, int | None]]:
@@ -82,14 +82,14 @@ def difference(
 ) -> str | None:
     """Return in what a table differs at a snapshot; None: in nothing."""
     where = f"{name} at {version}"
-    ours = lake.read_arrow((name.schema, name.name), at=version)
+    ours = lake.read_arrow(name, at=version)
     if ours.column_names != theirs.column_names:
         return f"{where}: columns {ours.column_names} and {theirs.column_names}"
     for column in ours.column_names:
         own, other = shape(ours.schema.field(column).type), shape(theirs.schema.field(column).type)
         if own != other:
             return f"{where}: {column} is {own} and {other}"
-    if (count := lake.row_count((name.schema, name.name), at=version)) != theirs.num_rows:
+    if (count := lake.row_count(name, at=version)) != theirs.num_rows:
         return f"{where}: the catalog counts {count} of {theirs.num_rows} rows"
     wrong = _rows_differ(where, ours, theirs)
     return _bounds_differ(where, lake, name, version, theirs) if with_bounds and wrong is None else wrong
@@ -97,7 +97,7 @@ def difference(
 
 def _bounds_differ(where: str, lake: Lake, name: QualifiedName, version: int, theirs: pa.Table) -> str | None:
     for column in theirs.column_names:
-        found = lake.column_bounds((name.schema, name.name), column, at=version)
+        found = lake.column_bounds(name, column, at=version)
         if found is None:
             continue
         values = [one for one in _comparable(theirs[column]) if one is not None]

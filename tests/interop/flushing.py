@@ -29,7 +29,7 @@ def seen_by_the_reference(catalog: CatalogDatabase) -> Seen:
 
 
 def _rows(reference: DuckLakeConnection, name: QualifiedName, version: int) -> list[tuple[Any, ...]] | None:
-    table = f"{quote(name.schema)}.{quote(name.name)} AT (VERSION => {version})"
+    table = f"{quote(name.schema.name)}.{quote(name.name)} AT (VERSION => {version})"
     try:
         return multiset(reference.arrow(f"SELECT rowid, * FROM {table}"))
     except duckdb.ConversionException as error:
@@ -41,7 +41,7 @@ def _rows(reference: DuckLakeConnection, name: QualifiedName, version: int) -> l
 def seen_by_us(lake: Lake) -> Seen:
     """Return all tables at all snapshots, rows without their ids."""
     return {
-        (name, one.id): multiset(lake.read_arrow((name.schema, name.name), at=one.id))
+        (name, one.id): multiset(lake.read_arrow(name, at=one.id))
         for one in lake.snapshots()
         for name in lake.tables(at=one.id)
     }
@@ -53,7 +53,7 @@ def feeds(lake: Lake) -> dict[QualifiedName, list[tuple[str, ...]]]:
     found = {}
     for name in lake.tables():
         since = next(one for one in snapshots if name in lake.tables(at=one))
-        found[name] = multiset(lake.changes((name.schema, name.name), since, snapshots[-1]).read_arrow())
+        found[name] = multiset(lake.changes(name, since, snapshots[-1]).read_arrow())
     return found
 
 

@@ -62,7 +62,7 @@ def assert_compacted_without_a_trace(catalog, compact, **limits):
         names = lake.tables()
         feeds = {name: changes_of(lake, name) for name in names}
         faults = {one.code for one in lake.verify()}  # of the reference
-        made = [compact(lake, (name.schema, name.name), **limits) for name in names]
+        made = [compact(lake, name, **limits) for name in names]
         after = rows_at_every_snapshot(catalog)
         assert [one for one in differences(lake, before, with_bounds=False) if one is not None] == []
         assert [one for one in differences(lake, after) if one is not None] == []

@@ -210,7 +210,7 @@ def compared(catalog, reference) -> int:
     found = 0
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         for version in range(newest + 1):
-            if ("main", "t") not in [(one.schema, one.name) for one in lake.tables(at=version)]:
+            if ("main", "t") not in [one.parts for one in lake.tables(at=version)]:
                 with pytest.raises(duckdb.CatalogException):
                     reference.sql(f"FROM t AT (VERSION => {version})")
                 continue

@@ -337,7 +337,7 @@ def test_a_schema_gets_its_own_spelling_back(lake, sqlite_catalog):
     assert lake.restore("S.t", at=then).committed is None
 
     lake.restore(at=then)
-    assert [(one.schema, one.name) for one in lake.tables()] == [("S", "t")]
+    assert [one.parts for one in lake.tables()] == [("S", "t")]
     assert run(sqlite_catalog, "SELECT count(*) FROM s.t") == [(30,)]
     assert lake.restore(at=then).committed is None
     assert lake.verify() == []

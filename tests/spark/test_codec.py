@@ -201,7 +201,7 @@ ODD_PLACES = {
         *("done", Done, ("results", 0, "schema", 2, "children", 1, "nullable"), "no"),
     ),
     "results[0].partition_fields: 7 is not a list": ("done", Done, ("results", 0, "partition_fields"), 7),
-    "target.name: ['main'] is not a list of 2": (
+    "target.name: ['main'] is not read: a name without a schema": (
         *("stage of a table that is new", Stage, ("target", "name"), ["main"]),
     ),
     "target: 'odd' is not one of new, existing": (

@@ -6,6 +6,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
@@ -45,7 +46,7 @@ NAMES = {name: one for module in _MODULES for name, one in vars(module).items()}
 NAMES |= {"Mapping": Mapping, "Sequence": Sequence, "datetime": datetime, "Any": Any}
 
 AS_LIST = {
-    *(snapshots.Snapshot, identifiers.QualifiedName, schema.Default, sorting.SortField),
+    *(snapshots.Snapshot, schema.Default, sorting.SortField),
     *(files.MappedColumn, stats.ColumnStats, row_changes.NewDeletes, changes.RewriteSource),
 }
 TAGS = {
@@ -74,6 +75,12 @@ def _in_utc(text: str) -> datetime:
     if found.tzinfo is None:
         raise ValueError("a time without its zone")
     return found
+
+
+def _qualified_name(parts: tuple[str, ...]) -> identifiers.QualifiedName:
+    if len(parts) < 2:  # noqa: PLR2004 - schema and name
+        raise ValueError("a name without a schema")
+    return identifiers.QualifiedName.of(parts)
 
 
 def _by_column(found: tuple[stats.ColumnStats, ...]) -> dict[ids.ColumnId, stats.ColumnStats]:
@@ -148,6 +155,7 @@ WRITTEN_AS: dict[Any, tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]] = 
     tuple[Row, ...]: (_Rows, _with_names_once, _rows),
     DuckLakeType: (str, catalog_name, str),
     datetime: (str, datetime.isoformat, _in_utc),
+    identifiers.QualifiedName: (tuple[str, ...], attrgetter("parts"), _qualified_name),
     options.Options: (Mapping[str, str], lambda value: value.texts, options.Options),
     partitioning.Transform: (str, str, partitioning.Transform.parse),
     schema.TableSchema: (tuple[schema.Column, ...], lambda value: value.columns, schema.TableSchema),
