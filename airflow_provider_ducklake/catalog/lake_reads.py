@@ -36,6 +36,7 @@ from airflow_provider_ducklake.planning.writing.write import NewTable
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath, fold
 from airflow_provider_ducklake.spec.names.paths import directory_name
 from airflow_provider_ducklake.spec.options import Options
+from airflow_provider_ducklake.spec.versions import Feature
 from airflow_provider_ducklake.transaction.changes_made import changes_table
 
 if TYPE_CHECKING:
@@ -431,9 +432,15 @@ class LakeReads:
 
         ``kinds`` says what to look for (``data`` means insert or delete). None means no such change, or that
         the table does not exist yet. Compaction and flushes do not count.
+
+        Raises:
+            UnsupportedFeatureError: the table lies in a nested schema, which the lake's version has not.
         """
+        name = QualifiedName.of(table)
+        if name.schema.parent is not None:  # a table that cannot exist would be waited for
+            self._lake.catalog.tables.writer.check(Feature.NESTED_SCHEMAS)
         with self._lake.translated():
-            return watch.table_changes(self._lake.catalog, QualifiedName.of(table), since, kinds)
+            return watch.table_changes(self._lake.catalog, name, since, kinds)
 
     def table_health(self, tables: Collection[TableName] | None = None) -> LakeHealth:
         """Return numbers that show whether tables need maintenance, from the catalog alone; default: of all.

@@ -44,7 +44,8 @@ def numbered_rows(catalog, version, names):
         return {
             name: multiset(
                 reference.arrow(
-                    f"SELECT rowid, * FROM {quote(name.schema.name)}.{quote(name.name)} AT (VERSION => {version})"
+                    f"SELECT rowid, * FROM {quote(name.schema.name)}.{quote(name.name)}"
+                    f" AT (VERSION => {version})"
                 )
             )
             for name in names

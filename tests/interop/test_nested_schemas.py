@@ -279,6 +279,23 @@ def test_restored_with_the_schemas_they_lay_in(lake):
     assert lake.verify() == []
 
 
+def test_what_happens_to_a_table_there_is_seen(lake):
+    planted(lake)
+    name = "Sales.europe.orders"
+
+    assert lake.table_changes(name, 0, {"insert"}).changes == ("insert",)
+    assert lake.table_changes(name, lake.current_snapshot().id, {"insert"}) is None
+    assert lake.table_changes("sales.europe.new", 0, {"insert"}) is None
+
+
+def test_nothing_waits_for_a_table_that_1_0_cannot_have(catalog):
+    with (
+        Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake,
+        pytest.raises(UnsupportedFeatureError, match="nested schemas"),
+    ):
+        lake.table_changes("a.b.c", 0, {"insert"})
+
+
 def test_ddl_names_them(lake):
     statements = parse_ddl(
         """
