@@ -55,7 +55,7 @@ class DataFile:
     trailing magic. ``column_stats`` has an entry for each leaf column; ``partition_values`` one text (or None
     for NULL) for each key of the partition spec, in key order. ``mapping`` is that of a file whose columns
     are found by name; without one they are found by field id. ``has_row_ids``: its rows say their row ids, as
-    they had them before.
+    they had them before. ``row_group_count``: None where nobody looked.
     """
 
     path: str
@@ -66,6 +66,7 @@ class DataFile:
     partition_values: tuple[str | None, ...] = ()
     mapping: NameMapping | None = None
     has_row_ids: bool = False
+    row_group_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ and known faults).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
 
+from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.spec.types.values import order_key
 
 if TYPE_CHECKING:
@@ -19,12 +20,17 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.ids import ColumnId
     from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
 
+_Bound: TypeAlias = tuple[str | None, bool | None]  # the text, and whether it is a value
+_CUT = frozenset({Kind.STRING, Kind.JSON, Kind.BLOB, Kind.UUID})  # what the format does not compare by value
 STRING_BOUND_BYTES = 256  # longer strings are cut to a bound of this length
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnStats:
-    """Statistics of one leaf column in one file; bounds are texts as in ``ducklake_file_column_stats``."""
+    """Statistics of one leaf column in one file; bounds are texts as in ``ducklake_file_column_stats``.
+
+    ``min_is_exact``, ``max_is_exact``: whether the bound is a value of the column; None: nobody said.
+    """
 
     column_id: ColumnId
     value_count: int | None  # non-null values
@@ -35,6 +41,20 @@ class ColumnStats:
     column_size_bytes: int | None = None
     only_nan: bool = False  # every non-null value is NaN: missing bounds are exact, not unknown
     extra_stats: str | None = None
+    min_is_exact: bool | None = None
+    max_is_exact: bool | None = None
+
+    def with_exactness(self, type_: DuckLakeType, *, low: bool = True, high: bool = True) -> ColumnStats:
+        """Return statistics that say whether their bounds are values of the column.
+
+        ``low`` and ``high`` say it of texts and bytes, which may be cut; bounds of other types always are.
+        """
+        by_value = type_.facts.kind not in _CUT
+        return replace(
+            self,
+            min_is_exact=None if self.min_value is None else by_value or low,
+            max_is_exact=None if self.max_value is None else by_value or high,
+        )
 
     @property
     def bounds_unknown(self) -> bool:
@@ -54,6 +74,8 @@ class TableColumnStats:
     min_value: str | None
     max_value: str | None
     extra_stats: str | None = None
+    min_is_exact: bool | None = None
+    max_is_exact: bool | None = None
 
     @classmethod
     def of_file(cls, stats: ColumnStats) -> TableColumnStats | None:
@@ -66,17 +88,31 @@ class TableColumnStats:
             contains_nan=stats.contains_nan,
             min_value=stats.min_value,
             max_value=stats.max_value,
+            min_is_exact=stats.min_is_exact,
+            max_is_exact=stats.max_is_exact,
         )
 
     def merge(self, other: TableColumnStats, type_: DuckLakeType) -> TableColumnStats:
         """Return statistics that cover both; a side without bounds holds no value that could widen them."""
+        low = _extreme(type_, self._low, other._low, largest=False)
+        high = _extreme(type_, self._high, other._high, largest=True)
         return TableColumnStats(
             self.column_id,
             contains_null=self.contains_null or other.contains_null,
             contains_nan=_either(self.contains_nan, other.contains_nan),
-            min_value=_extreme(type_, self.min_value, other.min_value, largest=False),
-            max_value=_extreme(type_, self.max_value, other.max_value, largest=True),
+            min_value=low[0],
+            max_value=high[0],
+            min_is_exact=low[1],
+            max_is_exact=high[1],
         )
+
+    @property
+    def _low(self) -> _Bound:
+        return self.min_value, self.min_is_exact
+
+    @property
+    def _high(self) -> _Bound:
+        return self.max_value, self.max_is_exact
 
 
 def _either(left: bool | None, right: bool | None) -> bool | None:  # noqa: FBT001 - two of the same fact
@@ -86,11 +122,18 @@ def _either(left: bool | None, right: bool | None) -> bool | None:  # noqa: FBT0
     return False if left is False and right is False else None
 
 
-def _extreme(type_: DuckLakeType, left: str | None, right: str | None, *, largest: bool) -> str | None:
-    if left is None or right is None:
-        return left if right is None else right
-    left_key, right_key = order_key(type_, left), order_key(type_, right)
+def _extreme(type_: DuckLakeType, left: _Bound, right: _Bound, *, largest: bool) -> _Bound:
+    """Return the bound that covers both, with what is known of it; of equal ones, what is known of both."""
+    if left[0] is None or right[0] is None:
+        return left if right[0] is None else right
+    left_key, right_key = order_key(type_, left[0]), order_key(type_, right[0])
+    if left_key == right_key:
+        return left[0], _both(left[1], right[1])
     return right if (right_key > left_key if largest else right_key < left_key) else left
+
+
+def _both(left: bool | None, right: bool | None) -> bool | None:  # noqa: FBT001 - two of the same fact
+    return None if left is None or right is None else left and right
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +213,11 @@ def blob_bounds(smallest: bytes, largest: bytes) -> tuple[str | None, str | None
             return None, None
         high = kept[:-1] + bytes([kept[-1] + 1])
     return smallest[:STRING_BOUND_BYTES].hex().upper(), high.hex().upper()
+
+
+def fits(value: object) -> bool:
+    """Whether a bound of a file's statistics can be the value itself."""
+    return not isinstance(value, bytes) or len(value) <= STRING_BOUND_BYTES
 
 
 def _cut(value: bytes) -> bytes:

@@ -240,15 +240,15 @@ def test_no_depth_of_a_document_is_too_much(depth):
 
 
 REFUSED = {
-    '{"v": 2, "a": 1, "a": 2}': "a key twice",
-    '{"v": 2, "a": {"b": 1, "b": 1}}': "a key twice",
-    '{"v": 2, "a": NaN}': "NaN is not",
-    '{"v": 2, "a": -Infinity}': "-Infinity is not",
+    '{"v": 3, "a": 1, "a": 2}': "a key twice",
+    '{"v": 3, "a": {"b": 1, "b": 1}}': "a key twice",
+    '{"v": 3, "a": NaN}': "NaN is not",
+    '{"v": 3, "a": -Infinity}': "-Infinity is not",
     '{"v": true}': "has job format True",
-    '{"v": 2.0}': "has job format 2.0",
+    '{"v": 3.0}': "has job format 3.0",
     '{"a": 1}': "has job format None",
     "[2]": "has job format None",
-    f'{{"v": 2, "a": {"9" * 5_000}}}': "not a complete JSON",
+    f'{{"v": 3, "a": {"9" * 5_000}}}': "not a complete JSON",
 }
 
 

@@ -1,6 +1,6 @@
-"""Documents that may outlive a release are written and read as version 2 of their format has them.
+"""Documents that may outlive a release are written and read as version 3 of their format has them.
 
-``golden/job_documents/version_2.json`` was written before the codec was, by the encoders it replaced.
+``golden/job_documents/version_3.json`` was written by hand from version 2, which other encoders had written.
 """
 
 import datetime as dt
@@ -46,7 +46,7 @@ from airflow_provider_ducklake.spec.stats import ColumnStats
 from airflow_provider_ducklake.transaction.changes import MergedFile, RewriteSource, RewrittenFile
 
 RECORDED = json.loads(
-    (Path(__file__).parent.parent / "golden" / "job_documents" / "version_2.json").read_text()
+    (Path(__file__).parent.parent / "golden" / "job_documents" / "version_3.json").read_text()
 )
 JOB_ID, UUID = "0190f3c1-0000-7000-8000-000000000001", "0190f3c1-0000-7000-8000-00000000000a"
 ROOT = "LAKE/main/t/"
@@ -80,6 +80,8 @@ def file(number: int) -> DataFile:
             column_size_bytes=40,
             only_nan=True,
             extra_stats='{"x": 1}',
+            min_is_exact=True,
+            max_is_exact=False,
         ),
     )
     return DataFile(
@@ -90,6 +92,7 @@ def file(number: int) -> DataFile:
         {one.column_id: one for one in stats},
         ("2020", None),
         has_row_ids=bool(number),
+        row_group_count=number + 1,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
-from airflow_provider_ducklake.catalog.effects.statistics import add_to_stats
+from airflow_provider_ducklake.catalog.effects.statistics import add_to_stats, bounds_of
 from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.spec.partitioning import check_partition_values
 from airflow_provider_ducklake.spec.stats import TableStats, merge_files
@@ -16,6 +16,8 @@ from airflow_provider_ducklake.transaction.changes_made import ChangeKind, Chang
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from sqlalchemy import Table
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.spec.files import DataFile, NameMapping
@@ -96,15 +98,16 @@ def add_files(
     tables: CatalogTables,
 ) -> Iterator[Effect]:
     """Yield the rows of new data files; the statistics of the table are another matter."""
-    yield insert(tables["data_file"], *(_file_row(one, table_id, state) for one in files))
-    if stats := list(_stats_rows(files, table_id)):
+    yield insert(tables["data_file"], *(_file_row(one, table_id, state, tables) for one in files))
+    if stats := list(_stats_rows(files, table_id, tables["file_column_stats"])):
         yield insert(tables["file_column_stats"], *stats)
     if values := list(_partition_rows(files, table_id, str(name))):
         yield insert(tables["file_partition_value"], *values)
 
 
-def _file_row(new: NewFile, table_id: TableId, state: CommitState) -> dict[str, Any]:
+def _file_row(new: NewFile, table_id: TableId, state: CommitState, tables: CatalogTables) -> dict[str, Any]:
     file = new.file
+    has_groups = "row_group_count" in tables["data_file"].c
     return {
         "data_file_id": new.id,
         "table_id": table_id,
@@ -122,11 +125,12 @@ def _file_row(new: NewFile, table_id: TableId, state: CommitState) -> dict[str, 
         "partition_id": None,
         "mapping_id": None,
         "partial_max": None,
+        **({"row_group_count": file.row_group_count} if has_groups else {}),
         **new.life,
     }
 
 
-def _stats_rows(files: Sequence[NewFile], table_id: TableId) -> Iterator[dict[str, Any]]:
+def _stats_rows(files: Sequence[NewFile], table_id: TableId, table: Table) -> Iterator[dict[str, Any]]:
     for file_id, file, _ in files:
         for column_id, stats in sorted(file.column_stats.items()):
             yield {
@@ -136,8 +140,7 @@ def _stats_rows(files: Sequence[NewFile], table_id: TableId) -> Iterator[dict[st
                 "column_size_bytes": stats.column_size_bytes,
                 "value_count": stats.value_count,
                 "null_count": stats.null_count,
-                "min_value": stats.min_value,
-                "max_value": stats.max_value,
+                **bounds_of(stats, table),
                 "contains_nan": stats.contains_nan,
                 "extra_stats": stats.extra_stats,
             }

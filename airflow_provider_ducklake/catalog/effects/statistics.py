@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.spec.ids import ColumnId, TableId
     from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.spec.stats import ColumnStats
     from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
     from airflow_provider_ducklake.transaction.commit_state import CommitState
 
@@ -76,24 +77,38 @@ def _counts_update(table: Table) -> Update:
     return table.update().where(table.c.table_id == bindparam("of_table"))
 
 
-def _bounds(stats: TableColumnStats) -> dict[str, Any]:
+def _bounds(stats: TableColumnStats, table: Table) -> dict[str, Any]:
     return {
         "contains_null": stats.contains_null,
         "contains_nan": stats.contains_nan,
-        "min_value": stats.min_value,
-        "max_value": stats.max_value,
+        **bounds_of(stats, table),
     }
+
+
+def bounds_of(stats: ColumnStats | TableColumnStats, table: Table) -> dict[str, Any]:
+    """Return bounds as columns of a table of statistics, and whether they are values where it says so."""
+    bounds = {"min_value": stats.min_value, "max_value": stats.max_value}
+    if "min_is_exact" not in table.c:
+        return bounds
+    return {**bounds, "min_is_exact": stats.min_is_exact, "max_is_exact": stats.max_is_exact}
+
+
+def no_bounds(table: Table) -> dict[str, None]:
+    """Return the columns of bounds, and what belongs to them, without values."""
+    names = ("min_value", "max_value", "min_is_exact", "max_is_exact")
+    return {name: None for name in names if name in table.c}
 
 
 def _first(
     table_id: TableId, columns: Mapping[ColumnId, TableColumnStats], tables: CatalogTables
 ) -> Iterator[Effect]:
     if columns:
+        table = tables["table_column_stats"]
         rows = (
-            {"table_id": table_id, "column_id": column_id, **_bounds(stats), "extra_stats": None}
+            {"table_id": table_id, "column_id": column_id, **_bounds(stats, table), "extra_stats": None}
             for column_id, stats in columns.items()
         )
-        yield insert(tables["table_column_stats"], *rows)
+        yield insert(table, *rows)
 
 
 def _widened(
@@ -131,7 +146,7 @@ def _changed(
     """Yield the update of the rows that changed; a row that is missing is never made again."""
     table, before = tables["table_column_stats"], state.column_stats(table_id)
     widened = [
-        {"of_table": table_id, "of_column": column_id, **_bounds(stats)}
+        {"of_table": table_id, "of_column": column_id, **_bounds(stats, table)}
         for column_id, stats in columns.items()
         if stats != before[column_id]
     ]

@@ -11,6 +11,7 @@ from sqlalchemy import delete, literal, null, select, update
 
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, close, insert
 from airflow_provider_ducklake.catalog.effects.options import inherit_options
+from airflow_provider_ducklake.catalog.effects.statistics import no_bounds
 from airflow_provider_ducklake.transaction.changes import ColumnRow
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
@@ -140,7 +141,7 @@ def _forget_bounds(change: ChangeColumns, tables: CatalogTables) -> Iterator[Eff
     yield Effect(
         update(file)
         .where(file.c.table_id == change.table_id, file.c.column_id.in_(change.unbounded))
-        .values(min_value=null(), max_value=null())
+        .values(no_bounds(file))
     )
 
 

@@ -203,7 +203,7 @@ def which_file_stats(
 ) -> Question[dict[int, dict[ColumnId, ColumnStats]]]:
     """Ask for the statistics of data files of a table, of those columns or of all (None)."""
     stats = tables["file_column_stats"]
-    query = select_all(stats, "extra_stats").where(
+    query = select_all(stats, "extra_stats", "min_is_exact", "max_is_exact").where(
         stats.c.table_id == table_id, stats.c.data_file_id.in_(ids)
     )
     return Question(query if columns is None else query.where(stats.c.column_id.in_(columns)), _stats)
@@ -221,6 +221,8 @@ def _stats(rows: Sequence[Row[Any]]) -> dict[int, dict[ColumnId, ColumnStats]]:
             row.contains_nan,
             row.column_size_bytes,
             extra_stats=row.extra_stats,
+            min_is_exact=row.min_is_exact,
+            max_is_exact=row.max_is_exact,
         )
     return found
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, Select, Subquery, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery, Table, and_, func, null, or_, select
 
 from airflow_provider_ducklake.catalog.database.questions import Question, one_of, values_of
 from airflow_provider_ducklake.spec.ids import ColumnId, TableId
@@ -61,11 +61,16 @@ def _statistics_of(tables: CatalogTables, count: int) -> Select[Any]:
     retyped = _retyped(tables, count)
     is_same = and_(retyped.c.table_id == column.c.table_id, retyped.c.column_id == column.c.column_id)
     return (
-        select(table, *others, retyped.c.column_id.label("retyped_id"))
+        select(table, *others, *_missing(column), retyped.c.column_id.label("retyped_id"))
         .outerjoin(column, column.c.table_id == table.c.table_id)
         .outerjoin(retyped, is_same)
         .where(one_of(table.c.table_id, count))
     )
+
+
+def _missing(column: Table) -> list[ColumnElement[Any]]:
+    """Return NULL for what the table's version does not have."""
+    return [null().label(name) for name in ("min_is_exact", "max_is_exact") if name not in column.c]
 
 
 def _statistics(rows: Iterable[Row[Any]]) -> Statistics:
@@ -84,6 +89,8 @@ def _statistics(rows: Iterable[Row[Any]]) -> Statistics:
                 min_value=row.min_value,
                 max_value=row.max_value,
                 extra_stats=row.extra_stats,
+                min_is_exact=row.min_is_exact,
+                max_is_exact=row.max_is_exact,
             )
     return found
 

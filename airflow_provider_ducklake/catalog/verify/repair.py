@@ -11,6 +11,7 @@ from sqlalchemy import Table as SqlTable
 from sqlalchemy.schema import DropTable
 
 from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
+from airflow_provider_ducklake.catalog.effects.statistics import no_bounds
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import has_inlined_rows
 from airflow_provider_ducklake.catalog.verify.look import Look, look_at
 from airflow_provider_ducklake.catalog.verify.paths import full_paths
@@ -217,7 +218,7 @@ def _bounds(look: Look, objects: Mapping[str, Any]) -> Mending:
     """Make bounds that say nothing unknown: a file's become NULL, a table's row goes."""
     if "data_file_id" not in objects:
         return _table_bounds(look, objects)
-    return _file_stats(look, objects, min_value=None, max_value=None)
+    return _file_stats(look, objects, **no_bounds(look.tables["file_column_stats"]))
 
 
 def _file_stats(look: Look, objects: Mapping[str, Any], **values: str | int | None) -> Mending:
@@ -229,7 +230,8 @@ def _file_stats(look: Look, objects: Mapping[str, Any], **values: str | int | No
 
 
 def _found_bounds(look: Look, objects: Mapping[str, Any]) -> Mending:
-    return _file_stats(look, objects, min_value=objects["low"], max_value=objects["high"])
+    bounds = {"min_value": objects["low"], "max_value": objects["high"]}
+    return _file_stats(look, objects, **no_bounds(look.tables["file_column_stats"]) | bounds)
 
 
 def _found_counts(look: Look, objects: Mapping[str, Any]) -> Mending:

@@ -75,7 +75,8 @@ def _bounds_of_file(history: ColumnHistory, file: LiveDataFile, at: int) -> Boun
     stats = file.column_stats.get(history.column.id)
     if stats is None:
         return _initial(history, file)
-    if file.mapping_id is not None and history.column.type.facts.exact_bounds is Exact.OURS:
+    is_said = stats.min_is_exact is True and stats.max_is_exact is True
+    if file.mapping_id is not None and history.column.type.facts.exact_bounds is Exact.OURS and not is_said:
         raise InexactError
     return _bounds_of_statistics(history.column.type, stats)
 
@@ -96,6 +97,8 @@ def _bounds_of_statistics(type_: DuckLakeType, stats: ColumnStats) -> Bounds:
         return None
     may_be_nan = is_float(type_) and stats.contains_nan is not False
     if stats.min_value is None or stats.max_value is None or may_be_nan:
+        raise InexactError
+    if stats.min_is_exact is False or stats.max_is_exact is False:
         raise InexactError
     try:
         return exact(parse_physical(type_, stats.min_value), parse_physical(type_, stats.max_value))

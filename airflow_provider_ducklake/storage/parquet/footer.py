@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.files import DataFile
-from airflow_provider_ducklake.spec.stats import ColumnStats, blob_bounds, string_bounds
+from airflow_provider_ducklake.spec.stats import ColumnStats, blob_bounds, fits, string_bounds
 from airflow_provider_ducklake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
@@ -99,6 +99,7 @@ def read_footer(
         file_size_bytes=file_size,
         footer_size=footer_size,
         column_stats=footer_stats(metadata, schema, rule, match=match, where=location.uri),
+        row_group_count=metadata.num_row_groups,
     )
 
 
@@ -173,8 +174,13 @@ def footer_stats(  # noqa: PLR0913 - two say how, two what else is known
                 )
                 for group in range(metadata.num_row_groups)
             ]
-            stats[column.id] = merge_chunks(column, read)
+            stats[column.id] = merge_chunks(column, read, are_whole=_are_whole(metadata))
     return stats
+
+
+def _are_whole(metadata: pq.FileMetaData) -> bool:
+    """Whether the writer never cuts the bounds of texts; that of another file nobody tells us."""
+    return (metadata.created_by or "").startswith("parquet-cpp-arrow")
 
 
 def _in_chunk(facts: ChunkFacts, chunk: pq.ColumnChunkMetaData) -> ChunkFacts:
@@ -299,14 +305,18 @@ def _without_nan(facts: ChunkFacts, nan_rule: NanRule) -> ChunkFacts:
     )
 
 
-def merge_chunks(column: Column, chunks: Sequence[ChunkFacts]) -> ColumnStats:
-    """Return a file's statistics of a leaf column from those of its row groups; unknown absorbs."""
+def merge_chunks(column: Column, chunks: Sequence[ChunkFacts], *, are_whole: bool = False) -> ColumnStats:
+    """Return a file's statistics of a leaf column from those of its row groups; unknown absorbs.
+
+    ``are_whole``: bounds of texts and bytes are values, however long.
+    """
     nulls = [chunk.null_count for chunk in chunks]
     null_count = None if None in nulls else sum(count for count in nulls if count is not None)
     slots = sum(chunk.slot_count for chunk in chunks)
     with_values = [chunk for chunk in chunks if chunk.value_count != 0]
     numbers = [chunk for chunk in with_values if not chunk.only_nan]
-    low, high = _bounds(column.type, _least(numbers), _greatest(numbers))
+    least, greatest = _least(numbers), _greatest(numbers)
+    low, high = _bounds(column.type, least, greatest)
     stats_exist = column.type.facts.has_stats
     return ColumnStats(
         column.id,
@@ -317,7 +327,7 @@ def merge_chunks(column: Column, chunks: Sequence[ChunkFacts]) -> ColumnStats:
         contains_nan=_contains_nan(with_values) if is_float(column.type) else None,
         column_size_bytes=sum(chunk.size_bytes or 0 for chunk in chunks),
         only_nan=bool(with_values) and not numbers,
-    )
+    ).with_exactness(column.type, low=are_whole and fits(least), high=are_whole and fits(greatest))
 
 
 def _least(chunks: Sequence[ChunkFacts]) -> Physical | None:

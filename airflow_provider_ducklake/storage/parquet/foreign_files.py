@@ -83,6 +83,7 @@ def inspect_file(  # noqa: PLR0913 - what the file may be is three of them
         footer_size=footer_size,
         column_stats=reading.stats,
         mapping=tuple(reading.mapping),
+        row_group_count=metadata.num_row_groups,
     )
 
 
@@ -334,7 +335,9 @@ def _safe(column: Column, stats: ColumnStats) -> ColumnStats:
     bounds = (stats.min_value or "", stats.max_value or "")
     hides_nan = is_float(column.type) and stats.contains_nan is None and stats.value_count != 0
     is_cut = column.type.facts.step > 1 and any("." in bound for bound in bounds)
-    return replace(stats, min_value=None, max_value=None) if hides_nan or is_cut else stats
+    if not hides_nan and not is_cut:
+        return stats
+    return replace(stats, min_value=None, max_value=None, min_is_exact=None, max_is_exact=None)
 
 
 def _all_null(column: Column, rows: int, *, in_list: bool = False) -> Iterator[tuple[ColumnId, ColumnStats]]:
@@ -358,7 +361,7 @@ def _constant(column: Column, value: Physical | None, rows: int) -> ColumnStats:
         contains_nan=is_nan if is_float(column.type) else None,
         column_size_bytes=0,
         only_nan=is_nan,
-    )
+    ).with_exactness(column.type)
 
 
 def partition_values(

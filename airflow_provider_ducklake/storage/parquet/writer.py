@@ -231,6 +231,7 @@ class _OpenFile:
             column_stats=footer_stats(
                 self._writer.writer.metadata, schema, NanRule.UNKNOWN, known=self._known, where=where
             ),
+            row_group_count=self._groups,
         )
 
     def abort(self) -> None:

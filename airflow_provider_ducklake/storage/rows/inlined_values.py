@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spec.schema import TableSchema
-from airflow_provider_ducklake.spec.stats import ColumnStats, TableColumnStats, blob_bounds
+from airflow_provider_ducklake.spec.stats import ColumnStats, TableColumnStats, blob_bounds, fits
 from airflow_provider_ducklake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
@@ -264,7 +264,9 @@ def _leaf_values(column: Column, value: Any) -> Iterator[tuple[Column, Physical 
 def _stats(leaf: Column, values: list[Any]) -> ColumnStats:
     known = [value for value in values if value is not None]
     numbers = [value for value in known if not (isinstance(value, float) and math.isnan(value))]
-    low, high = _bounds(leaf.type, min(numbers), max(numbers)) if numbers else (None, None)
+    least, greatest = min(numbers, default=None), max(numbers, default=None)
+    low, high = (None, None) if least is None or greatest is None else _bounds(leaf.type, least, greatest)
+    is_blob = leaf.type.facts.kind is Kind.BLOB  # texts of rows in the catalog are never cut
     return ColumnStats(
         leaf.id,
         value_count=len(known),
@@ -273,7 +275,7 @@ def _stats(leaf: Column, values: list[Any]) -> ColumnStats:
         max_value=high,
         contains_nan=len(numbers) < len(known) if is_float(leaf.type) else None,
         only_nan=bool(known) and not numbers,
-    )
+    ).with_exactness(leaf.type, low=not is_blob or fits(least), high=not is_blob or fits(greatest))
 
 
 def _bounds(type_: DuckLakeType, low: Physical, high: Physical) -> tuple[str | None, str | None]:

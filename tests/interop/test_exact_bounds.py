@@ -1,0 +1,152 @@
+"""Whether bounds are values of the column, as 1.1 notes it: what DuckDB 2.0 writes, and what follows."""
+
+import uuid
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import NullPool, create_engine, text
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.spec.ids import ColumnId
+from airflow_provider_ducklake.spec.stats import ColumnStats, TableColumnStats
+from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
+from tests.reference import ducklakepy_lake
+from tests.reference.catalog_dump import dump_catalog
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_core import open_core
+
+# the type, the SQL of a least and a greatest value
+COLUMNS = {
+    "int32": ("INTEGER", "-5", "7"),
+    "uint64": ("UBIGINT", "0", "18446744073709551615"),
+    "decimal(9,2)": ("DECIMAL(9,2)", "-1.50", "2.25"),
+    "boolean": ("BOOLEAN", "false", "true"),
+    "float64": ("DOUBLE", "-0.5", "1e300"),
+    "date": ("DATE", "'1969-12-31'", "'2024-01-01'"),
+    "timestamp": ("TIMESTAMP", "'1969-12-31 23:59:59.5'", "'2024-01-01'"),
+    "timestamptz": ("TIMESTAMPTZ", "'1969-12-31 23:59:59.5+00'", "'2024-01-01 00:00:00+00'"),
+    "uuid": ("UUID", "'00000000-0000-0000-0000-000000000001'", "'ffffffff-0000-0000-0000-000000000001'"),
+    "varchar": ("VARCHAR", "'a'", "'é'"),
+    "blob": ("BLOB", "'\\x00'::BLOB", "'\\xFF'::BLOB"),
+}
+TEXTS = {
+    "of 256 bytes": ("VARCHAR", "repeat('a', 256)", "repeat('b', 256)"),
+    "of 257 bytes": ("VARCHAR", "repeat('a', 257)", "repeat('b', 257)"),
+    "one of both": ("VARCHAR", "repeat('a', 300)", "'b'"),
+    "another of both": ("VARCHAR", "'a'", "repeat('b', 300)"),
+    "blob of 257 bytes": ("BLOB", "repeat('a', 257)::BLOB", "repeat('b', 257)::BLOB"),
+    "no value": ("VARCHAR", "NULL", "NULL"),
+}
+
+
+CASES = COLUMNS | TEXTS
+
+
+@pytest.mark.parametrize(("type_", "low", "high"), CASES.values(), ids=CASES)
+def test_a_file_says_what_duckdb_2_0_says(sqlite_catalog, tmp_path, type_, low, high):
+    query = f"SELECT x::{type_} AS x FROM (VALUES ({low}), ({high})) t(x)"
+    with open_core() as core:
+        said = core.write_parquet(query, f"{tmp_path}/theirs.parquet")["column_statistics"]['"x"']
+        rows = core.arrow(query)
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
+        lake.set_option("data_inlining_row_limit", 0)
+        with lake.transaction() as tx:
+            tx.create_table("t", {"x": _ducklake_type(type_)})
+        lake.append_arrow("t", _plain(rows, type_))
+        assert lake.verify() == []
+
+    (row,) = dump_catalog(sqlite_catalog)["ducklake_file_column_stats"]
+    for name in ("min", "max"):
+        exact = row[f"{name}_is_exact"]
+        assert (None if exact is None else str(bool(exact)).lower()) == said.get(f"{name}_is_exact"), name
+    (of_table,) = dump_catalog(sqlite_catalog)["ducklake_table_column_stats"]
+    assert (of_table["min_is_exact"], of_table["max_is_exact"]) == (row["min_is_exact"], row["max_is_exact"])
+
+
+def _ducklake_type(type_: str) -> str:
+    names = {sql: name for name, (sql, *_) in COLUMNS.items()}
+    return names[type_]
+
+
+def _plain(rows: pa.Table, type_: str) -> pa.Table:
+    if type_ != "UUID":
+        return rows
+    values = [uuid.UUID(text).bytes for text in rows["x"].to_pylist()]
+    return pa.table({"x": pa.ExtensionArray.from_storage(pa.uuid(), pa.array(values, pa.binary(16)))})
+
+
+@pytest.mark.parametrize("first", [256, 300])
+def test_of_two_equal_bounds_the_cut_one_counts(lake, catalog, first):
+    """Cut to 256 bytes they are one text, of which only one file has the value."""
+    with lake.transaction() as tx:
+        tx.create_table("t", {"s": "varchar"})
+    for length in (first, 556 - first):
+        lake.append_arrow("t", pa.table({"s": ["a" * length]}))
+
+    (row,) = dump_catalog(catalog)["ducklake_table_column_stats"]
+    assert (row["min_value"], bool(row["min_is_exact"])) == ("a" * 256, False)
+
+
+@pytest.fixture
+def lake(catalog: CatalogDatabase):
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version="1.1") as opened:
+        opened.set_option("data_inlining_row_limit", 0)
+        yield opened
+
+
+def test_a_bound_of_unknown_exactness_makes_another_unknown():
+    stats = ColumnStats(ColumnId(1), 1, 0, "a", "a")
+    known = TableColumnStats.of_file(stats.with_exactness(parse_type("varchar")))
+    unknown = TableColumnStats.of_file(stats)
+
+    merged = known.merge(unknown, parse_type("varchar"))
+
+    assert (known.min_is_exact, merged.min_is_exact, merged.max_is_exact) == (True, None, None)
+
+
+def test_no_bound_that_is_not_exact_is_an_answer(lake, catalog):
+    with ducklakepy_lake.open_lake(catalog) as theirs:
+        theirs.create_table("t", {"s": "varchar"})
+        theirs.insert("t", [{"s": "b"}, {"s": "c"}])
+
+    assert lake.column_bounds("t", "s").min.as_py() == "b"
+    with create_engine(catalog.sqlalchemy_url, poolclass=NullPool).begin() as connection:
+        connection.execute(text("UPDATE ducklake_file_column_stats SET min_is_exact = false"))
+    assert lake.column_bounds("t", "s") is None
+    assert lake.read_arrow("t", where="s = 'b'").num_rows == 1
+
+
+def test_ended_types_leave_no_flags_behind(lake, catalog):
+    with lake.transaction() as tx:
+        tx.create_table("t", {"i": "int32", "f": "float32"})
+    lake.append_arrow(
+        "t", pa.table({"i": pa.array([1, 2], pa.int32()), "f": pa.array([0.1, 2], pa.float32())})
+    )
+    with lake.transaction() as tx:
+        tx.set_column_type("t", "f", "float64")
+
+    rows = {row["column_id"]: row for row in dump_catalog(catalog)["ducklake_file_column_stats"]}
+    assert [rows[2][name] for name in ("min_value", "max_value", "min_is_exact", "max_is_exact")] == [
+        None
+    ] * 4
+    assert rows[1]["min_is_exact"]
+    assert lake.verify() == []
+
+
+def test_the_catalog_knows_how_many_row_groups_a_file_has(lake, catalog):
+    lake.set_option("parquet_row_group_size", 4)
+    with lake.transaction() as tx:
+        tx.create_table("t", {"i": "int32"})
+    lake.append_arrow("t", pa.table({"i": pa.array(range(10), pa.int32())}))
+
+    assert [row["row_group_count"] for row in dump_catalog(catalog)["ducklake_data_file"]] == [3]
+
+
+def test_a_1_0_lake_has_none_of_it(sqlite_catalog):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int32"})
+        lake.append_arrow("t", pa.table({"i": pa.array(range(100), pa.int32())}))
+
+    (row,) = dump_catalog(sqlite_catalog)["ducklake_file_column_stats"]
+    assert "min_is_exact" not in row
