@@ -180,16 +180,20 @@ class QualifiedName:
 
         >>> QualifiedName.of('sales."or.ders"').name
         'or.ders'
-        >>> QualifiedName.of("sales.europe.orders").schema.parts
-        ('sales', 'europe')
+        >>> orders = QualifiedName.of("sales.europe.orders")
+        >>> orders.schema.parts, QualifiedName.of((orders.schema, orders.name)) == orders
+        (('sales', 'europe'), True)
 
         Raises:
             InvalidNameError: no part, or one that cannot be a name.
         """
         if isinstance(table, QualifiedName):
             return table
-        *above, name = (split_parts(table) if isinstance(table, str) else list(table)) or [""]
-        return cls(SchemaPath.of(tuple(above) or (DEFAULT_SCHEMA,)), check_name(name, "table"))
+        parts: list[str] = split_parts(table) if isinstance(table, str) else []
+        for part in () if isinstance(table, str) else table:
+            parts += part.parts if isinstance(part, SchemaPath) else [part]
+        *above, name = parts or [""]
+        return cls(SchemaPath.of(tuple(above) or MAIN), check_name(name, "table"))
 
     def __str__(self) -> str:
         return f"{self.schema}.{quote_if_needed(self.name)}"
@@ -197,4 +201,4 @@ class QualifiedName:
 
 MAIN = SchemaPath((DEFAULT_SCHEMA,))
 SchemaName: TypeAlias = str | tuple[str, ...] | SchemaPath  # what a user may give
-TableName: TypeAlias = str | tuple[str, ...] | QualifiedName
+TableName: TypeAlias = str | tuple[str, ...] | tuple[SchemaPath, str] | QualifiedName
