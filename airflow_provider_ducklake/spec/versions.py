@@ -96,8 +96,8 @@ class WriteVersion:
             )
         return name
 
-    def check(self, feature: Feature) -> None:
-        """Refuse what the version does not have.
+    def check(self, feature: Feature, where: str = "") -> None:
+        """Refuse what the version does not have; ``where`` is how the message begins.
 
         Raises:
             UnsupportedFeatureError: names the feature, the version and the first version that has it.
@@ -106,7 +106,7 @@ class WriteVersion:
             return
         first = next(one.version.value for one in _WRITERS.values() if feature in one.features)
         raise UnsupportedFeatureError(
-            f"DuckLake {self.version.value} does not support {feature}. Nothing was changed. DuckLake "
+            f"{where}DuckLake {self.version.value} does not support {feature}. Nothing was changed. DuckLake "
             f"{first} does: migrate the lake with DuckLakeMigrateOperator(to_version={first!r}) or "
             f"Lake.migrate(to_version={first!r}), as soon as all its clients can read DuckLake {first}."
         )

@@ -12,7 +12,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     ScalarType,
     StructType,
 )
-from airflow_provider_ducklake.spec.types.scalars import NOT_STORABLE, SCALARS
+from airflow_provider_ducklake.spec.types.scalars import NOT_STORABLE, SCALARS, Kind
 
 INT_RANGES = {
     **{f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)},
@@ -20,7 +20,8 @@ INT_RANGES = {
     "date": (-(2**31) + 1, 2**31 - 1),
     "time": (0, 86_400 * 10**6),
     **dict.fromkeys(
-        ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamptz"), (-(2**63) + 1, 2**63 - 1)
+        ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamptz", "timestamptz_ns"),
+        (-(2**63) + 1, 2**63 - 1),
     ),
 }
 
@@ -28,7 +29,8 @@ names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 decimals = st.integers(1, 38).flatmap(
     lambda precision: st.builds(DecimalType, st.just(precision), st.integers(0, precision))
 )
-storable_scalars = st.sampled_from(sorted(SCALARS.keys() - NOT_STORABLE)).map(ScalarType) | decimals
+with_values = {name for name in SCALARS.keys() - NOT_STORABLE if SCALARS[name].kind is not Kind.NULL}
+storable_scalars = st.sampled_from(sorted(with_values)).map(ScalarType) | decimals
 
 
 def _structs(members: st.SearchStrategy[DuckLakeType]) -> st.SearchStrategy[StructType]:

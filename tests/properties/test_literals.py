@@ -24,7 +24,7 @@ VARCHAR = ScalarType("varchar")
 JSON = ScalarType("json")
 # Text of the reference's: it cannot name the first and last instants, and JSON is a language of its own.
 NOT_FREE = {JSON, *map(ScalarType, ("date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"))}
-NOT_FREE |= {ScalarType("timestamptz")}
+NOT_FREE |= {ScalarType("timestamptz"), ScalarType("timestamptz_ns")}
 
 strings = st.lists(
     st.sampled_from([*"ab '\"\\,[]{}()=:\n\t\r\0", "NULL", "null", "é", "nan", "CAST(", "::"]), max_size=6

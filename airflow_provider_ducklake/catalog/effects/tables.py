@@ -71,7 +71,7 @@ def new_schema_version(table_id: TableId, state: CommitState, tables: CatalogTab
 
 def all_columns(schema: TableSchema, table_id: TableId, state: CommitState, tables: CatalogTables) -> Effect:
     """Return the rows of a table's columns, parents first."""
-    return insert(tables["column"], *_column_rows(_with_parents(schema), table_id, state))
+    return insert(tables["column"], *_column_rows(_with_parents(schema), table_id, state, tables))
 
 
 def _with_parents(schema: TableSchema) -> Iterator[ColumnRow]:
@@ -85,7 +85,13 @@ def _rows_below(column: Column, parent: ColumnId | None) -> Iterator[ColumnRow]:
         yield from _rows_below(child, column.id)
 
 
-def _column_rows(rows: Iterable[ColumnRow], table_id: TableId, state: CommitState) -> list[dict[str, Any]]:
+def _column_rows(
+    rows: Iterable[ColumnRow], table_id: TableId, state: CommitState, tables: CatalogTables
+) -> list[dict[str, Any]]:
+    rows = list(rows)
+    for row in rows:
+        if (feature := row.column.type.facts.since) is not None:
+            tables.writer.check(feature, f"Column {row.column.name}: ")
     return [
         {
             "column_id": row.column.id,
@@ -111,7 +117,7 @@ def _undone(
 ) -> Iterator[Effect]:
     """Yield rows that no snapshot shows, as the reference's: they keep the ids from being used again."""
     if rows:
-        hidden = _column_rows(rows, table_id, state)
+        hidden = _column_rows(rows, table_id, state, tables)
         yield insert(tables["column"], *({**row, "end_snapshot": state.snapshot_id} for row in hidden))
 
 
@@ -125,7 +131,7 @@ def change_columns(change: ChangeColumns, state: CommitState, tables: CatalogTab
     if change.ended:
         yield close(column, state, column.c.table_id == change.table_id, column.c.column_id.in_(change.ended))
     if change.begun:
-        yield insert(column, *_column_rows(change.begun, change.table_id, state))
+        yield insert(column, *_column_rows(change.begun, change.table_id, state, tables))
     yield from _undone(change.undone, change.table_id, state, tables)
     if change.unbounded:
         yield from _forget_bounds(change, tables)

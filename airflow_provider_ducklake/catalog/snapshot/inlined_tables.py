@@ -84,9 +84,11 @@ INLINED_SCALARS = {
     "timestamp_ms": InlinedScalar(),
     "timestamp_ns": InlinedScalar(),
     "timestamptz": InlinedScalar(),
+    "timestamptz_ns": InlinedScalar(),
     "interval": InlinedScalar(VARCHAR(), Interval(), reads_text=True),
     "variant": InlinedScalar(),
     "geometry": InlinedScalar(),
+    "null": InlinedScalar(BigInteger(), Integer()),
     "unknown": InlinedScalar(),
 }
 

@@ -353,15 +353,15 @@ def _float_in_units(column: Column, type_: DuckLakeType, value: float) -> Fracti
     return Fraction(value)
 
 
-def _is_local_moment(type_: DuckLakeType) -> bool:
-    return type_.facts.has_days and not type_.facts.zoned
+def _is_moment(type_: DuckLakeType) -> bool:
+    return type_.facts.has_days
 
 
 def _time_in_units(column: Column, type_: DuckLakeType, value: int) -> Fraction:
     """Return a time of another type in units of the column's; a finite time stays between the infinities."""
     if type_ == column.type:
         return Fraction(value)
-    if not (_is_local_moment(type_) and _is_local_moment(column.type)):
+    if not (_is_moment(type_) and _is_moment(column.type)) or type_.facts.zoned != column.type.facts.zoned:
         raise _refusal(
             column, f"it cannot be compared with a {type_}; write a value with or without a time zone"
         )

@@ -69,15 +69,31 @@ def _finite_micros(value: SparkColumn) -> SparkColumn:
     return sum((part.cast("bigint") * f.lit(unit) for part, unit in parts), start=seconds)
 
 
-_NANOS = r"^(\d{4}-\d\d-\d\d)[ T](([01]\d|2[0-3]):[0-5]\d:[0-5]\d)(\.\d{1,9})?$"
+_NANOS = r"^(\d{4}-\d\d-\d\d)[ T](([01]\d|2[0-3]):[0-5]\d:[0-5]\d)(\.\d{1,9})?"
+_OFFSET = r"(?:Z|([+-])(0\d|1[0-5])(?::?([0-5]\d))?)$"
 _FIRST, _LAST = "1677-09-22 00:00:00", "2262-04-11 23:47:16.854775806"  # what DuckDB takes
 
 
-def fits_nanos(text: SparkColumn) -> SparkColumn:
-    """Whether a text is a timestamp in nanoseconds, as ``2024-01-31 12:30:00.123456789``, or infinite."""
+def fits_nanos(text: SparkColumn, *, zoned: bool = False) -> SparkColumn:
+    """Whether a text is a timestamp in nanoseconds, as ``2024-01-31 12:30:00.123456789``, or infinite.
+
+    With ``zoned`` it has to end with its offset from UTC: ``+00``, ``+05:30`` or ``Z``.
+    """
     spaced = f.replace(text, f.lit("T"), f.lit(" "))
     is_day = f.substring(text, 1, 10).try_cast("date").isNotNull()
-    return text.isin("infinity", "-infinity") | (text.rlike(_NANOS) & is_day & spaced.between(_FIRST, _LAST))
+    is_time = text.rlike(_NANOS + (_OFFSET if zoned else "$"))
+    return text.isin("infinity", "-infinity") | (is_time & is_day & spaced.between(_FIRST, _LAST))
+
+
+def zoned_nanos_of_text(text: SparkColumn) -> SparkColumn:
+    """Return the nanoseconds since 1970, in UTC, of a text that ``fits_nanos`` with its offset."""
+    local = nanos_of_text(f.regexp_replace(text, _OFFSET, ""))
+    sign, hours, minutes = (f.regexp_extract(text, _OFFSET, place) for place in (1, 2, 3))
+    seconds = sum(
+        f.coalesce(part.try_cast("bigint"), f.lit(0)) * unit for part, unit in ((hours, 3600), (minutes, 60))
+    )
+    shift = f.when(sign == "-", -seconds).otherwise(seconds) * 10**9
+    return f.when(text.isin("infinity", "-infinity"), local).otherwise(local - shift)
 
 
 def nanos_of_text(text: SparkColumn) -> SparkColumn:

@@ -60,12 +60,12 @@ def _divided(value: SparkColumn, by: int) -> SparkColumn:
 _DAY = 86_400 * 10**9
 
 
-def _nanoseconds(value: SparkColumn) -> SparkColumn:
+def _nanoseconds(value: SparkColumn, zone: str = "") -> SparkColumn:
     before_midnight = f.when(value % _DAY < 0, 1).otherwise(0)
     days = _divided(value, _DAY) - before_midnight
     of_day = value % _DAY + before_midnight * _DAY
     date = f.date_from_unix_date(days.cast("int")).cast("string")
-    text = f.concat(date, f.lit(" "), _clock(of_day, 9))
+    text = f.concat(date, f.lit(" "), _clock(of_day, 9), f.lit(zone))
     shown = f.when(value == INFINITE, "infinity").when(value == -INFINITE, "-infinity").otherwise(text)
     return _null_if(shown, value)
 
@@ -167,8 +167,12 @@ SPARK_SCALARS = {
         native=True,
         constant=lambda micros: f.timestamp_micros(f.lit(micros).cast("bigint")),
     ),
+    "timestamptz_ns": SparkScalar(
+        _LONG, takes="varchar timestamptz", arrival=lambda value: _nanoseconds(value, "+00")
+    ),
     "interval": SparkScalar(read=INTERVAL, constant=_interval, only_by_arrow=True),
     "variant": SparkScalar(),
     "geometry": SparkScalar(read=_BINARY),
+    "null": SparkScalar(t.NullType(), only_by_arrow=True),
     "unknown": SparkScalar(),
 }

@@ -26,6 +26,7 @@ from airflow_provider_ducklake.spark.types.local_times import (
     local_time,
     micros_of,
     nanos_of_text,
+    zoned_nanos_of_text,
 )
 from airflow_provider_ducklake.spark.types.names import quoted
 from airflow_provider_ducklake.spark.types.scalars import SPARK_SCALARS
@@ -285,7 +286,15 @@ def _stored_scalar(value: SparkColumn, incoming: t.DataType, target: DuckLakeTyp
             text = value.cast("string") if is_time(incoming) else value
             return _checked(text, text.rlike(_TIME), _microseconds(text), target, where)
         case Kind.TIMESTAMP if isinstance(incoming, t.StringType):
-            return _checked(value, fits_nanos(value), nanos_of_text(value), target, where)
+            fits = fits_nanos(value, zoned=row.zoned)
+            stored = zoned_nanos_of_text(value) if row.zoned else nanos_of_text(value)
+            return _checked(value, fits, stored, target, where)
+        case Kind.TIMESTAMP if row.zoned and row.per_second > SECOND:
+            first, last = (f.lit(f"{text}+00").cast("timestamp") for text in _NANOSECOND_RANGE)
+            micros = f.unix_micros(value)
+            is_end = is_infinite(value, t.TimestampType())
+            stored = f.when(is_end, micros).otherwise(micros * 1000)
+            return _checked(value, value.between(first, last) | is_end, stored, target, where)
         case Kind.TIMESTAMP if not row.zoned:
             time = _local_time(value, incoming)
             if row.is_local_microseconds:

@@ -14,6 +14,8 @@ from enum import Enum, auto
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.spec.versions import Feature
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -34,6 +36,7 @@ class Kind(Enum):
     TIMESTAMP = auto()
     INTERVAL = auto()
     VARIANT = auto()
+    NULL = auto()  # there is no value but NULL
     OTHER = auto()  # values of which nothing is known here
     NESTED = auto()
 
@@ -89,6 +92,7 @@ class Scalar:
     rewritable: bool = True  # values at least go from file to file as they are
     wider: str = ""  # the types to which a column may be promoted
     loses_bounds_as: str = ""  # the one of those in which bounds of this type are no bounds
+    since: Feature | None = None  # what a lake's version must have
 
     @cached_property
     def infinity(self) -> int:
@@ -171,12 +175,15 @@ _ROWS = (
     _timestamp("timestamp_ns", "timestamp_ns", 10**9),
     Scalar("timestamptz", Kind.TIMESTAMP, "timestamptz", "timestamp with time zone", per_second=10**6,
            zoned=True, has_days=True, has_hours=True, hashed=Hashed.LONG, exact_bounds=Exact.OURS),
+    Scalar("timestamptz_ns", Kind.TIMESTAMP, "timestamptz_ns", per_second=10**9, zoned=True, has_days=True,
+           has_hours=True, hashed=Hashed.LONG, exact_bounds=Exact.OURS, since=Feature.TIMESTAMPTZ_NS),
     Scalar("interval", Kind.INTERVAL, "interval", has_stats=False, storable=False, rewritable=False,
            exact_bounds=Exact.NEVER),
     Scalar("variant", Kind.VARIANT, "variant", has_stats=False, storable=False, rewritable=False,
            exact_bounds=Exact.NEVER),
     Scalar("geometry", Kind.OTHER, "geometry", has_stats=False, storable=False, rewritable=False,
            exact_bounds=Exact.NEVER),
+    Scalar("null", Kind.NULL, exact_bounds=Exact.NEVER, since=Feature.NULL_TYPE),
     Scalar("unknown", Kind.OTHER, storable=False, rewritable=False, exact_bounds=Exact.NEVER),
 )  # fmt: skip
 SCALARS: Mapping[str, Scalar] = {row.name: row for row in _ROWS}

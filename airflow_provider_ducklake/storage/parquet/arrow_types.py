@@ -243,9 +243,9 @@ def _scalar_differences(column: Column, given: pa.DataType, where: str) -> list[
 def _is_cast(found: DuckLakeType, wanted: DuckLakeType) -> bool:
     """Whether values are cast, and the cast fails where one would change: times in other units, strings."""
     rows = (found.facts, wanted.facts)
-    return all(row.kind in TEXTS for row in rows) or all(
-        row.kind is Kind.TIMESTAMP and not row.zoned for row in rows
-    )
+    if all(row.kind is Kind.TIMESTAMP for row in rows):
+        return rows[0].zoned == rows[1].zoned
+    return all(row.kind in TEXTS for row in rows)
 
 
 def _struct_differences(column: Column, given: pa.StructType, where: str) -> Iterator[str]:

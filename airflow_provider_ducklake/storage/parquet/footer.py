@@ -310,6 +310,8 @@ def merge_chunks(column: Column, chunks: Sequence[ChunkFacts], *, are_whole: boo
 
     ``are_whole``: bounds of texts and bytes are values, however long.
     """
+    if column.type.facts.kind is Kind.NULL:  # of which writers keep no statistics
+        chunks = [replace(chunk, null_count=chunk.slot_count) for chunk in chunks]
     nulls = [chunk.null_count for chunk in chunks]
     null_count = None if None in nulls else sum(count for count in nulls if count is not None)
     slots = sum(chunk.slot_count for chunk in chunks)

@@ -144,15 +144,17 @@ ARROW_SCALARS = {
     "timestamp_ms": ArrowScalar(pa.timestamp("ms"), _timestamps, pa.int64()),
     "timestamp_ns": ArrowScalar(pa.timestamp("ns"), _timestamps, pa.int64(), reads_texts=True),
     "timestamptz": ArrowScalar(pa.timestamp("us", "UTC"), _timestamps),
+    "timestamptz_ns": ArrowScalar(pa.timestamp("ns", "UTC"), _timestamps, pa.int64()),
     "interval": ArrowScalar(pa.month_day_nano_interval(), carrier=INTERVAL_PARTS),
     "variant": ArrowScalar(None),
     "geometry": ArrowScalar(pa.binary()),
+    "null": ArrowScalar(pa.null()),
     "unknown": ArrowScalar(None),
 }
 
 
 def name_of_arrow(type_: pa.DataType) -> str | None:
-    """Return the name of the scalar type for values of an Arrow type; None: there is none."""
+    """Return the scalar type, of those that any lake may have, for values of an Arrow type; None: none."""
     if isinstance(type_, pa.BaseExtensionType):
         return _OF_EXTENSION.get(type_.extension_name)
     if pa.types.is_timestamp(type_):
@@ -168,5 +170,5 @@ _OF_ID = {  # the first of several wins
     one.id: name
     for name, row in reversed(ARROW_SCALARS.items())
     for one in (row.arrow, *row.given)
-    if SCALARS[name].storable and not isinstance(one, pa.BaseExtensionType)
+    if SCALARS[name].storable and SCALARS[name].since is None and not isinstance(one, pa.BaseExtensionType)
 }

@@ -1,0 +1,85 @@
+"""A lake of 1.1 in Spark: tables of nested schemas, and the types that 1.1 brought, through every verb."""
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.writes.session import LakeSession
+from tests.interop.test_types_of_1_1 import COLUMNS, ROWS
+from tests.reference import ducklakepy_lake
+
+TABLE = "sales.europe.orders"
+
+
+@pytest.fixture(params=[10, 0], ids=["inlined", "in files"])
+def lake(request, sqlite_catalog):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as opened:
+        opened.set_option("data_inlining_row_limit", request.param)
+        with opened.transaction() as tx:
+            tx.create_schema("sales")
+            tx.create_schema("sales.europe")
+            tx.create_table(TABLE, COLUMNS)
+        opened.append_arrow(TABLE, ROWS)
+        yield opened
+
+
+def test_every_verb_writes_there(spark, lake, sqlite_catalog):
+    session = LakeSession(spark, lake)
+    before = lake.current_snapshot().id
+
+    session.insert(TABLE, session.read(TABLE))
+    assert lake.read_arrow(TABLE).sort_by("i").equals(pa.concat_tables([ROWS, ROWS]).sort_by("i"))
+    session.update(TABLE, {"i": "i + 100"}, "z < '1970-01-01 00:00:00+00'")
+    session.delete(TABLE, "i = 1")
+    session.sql(f"INSERT INTO {TABLE} SELECT * FROM {TABLE} WHERE i = 3")
+    session.merge(TABLE, session.read(TABLE, where="i = 4").limit(1), ["i"], update_all=True, insert_all=True)
+
+    assert sorted(lake.read_arrow(TABLE)["i"].to_pylist()) == [3, 3, 3, 3, 4, 4, 102, 102]
+    assert lake.read_arrow(TABLE, at=before).equals(ROWS)
+    assert lake.verify() == []
+    with ducklakepy_lake.open_lake(sqlite_catalog) as theirs:
+        read = theirs.read_row_ids(TABLE)
+        assert read["rowid"].to_pylist() == sorted(set(read["rowid"].to_pylist()))
+        assert sorted(read["i"].to_pylist()) == [3, 3, 3, 3, 4, 4, 102, 102]
+    kinds = {
+        row["change_type"] for row in session.changes(TABLE, before + 1, lake.current_snapshot().id).collect()
+    }
+    assert kinds == {"insert", "delete", "update_preimage", "update_postimage"}
+
+
+@pytest.fixture
+def instants(sqlite_catalog):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as opened:
+        with opened.transaction() as tx:
+            tx.create_table("t", {"z": "timestamptz_ns"})
+        yield opened
+
+
+def stored(spark, instants: Lake, *values: object) -> list[int]:
+    """Insert values into the column and return its nanoseconds since 1970."""
+    kind = "string" if isinstance(values[0], str) else "timestamp"
+    LakeSession(spark, instants).insert("t", spark.createDataFrame([(one,) for one in values], f"z {kind}"))
+    return sorted(instants.read_arrow("t")["z"].cast(pa.int64()).to_pylist())
+
+
+def test_instants_come_as_texts_with_their_offset(spark, instants):
+    texts = ("1969-12-31 23:59:59.999999999+00", "1970-01-01T01:00:00.000000001+01:00")
+    other = ("1969-12-31 18:30:00.00000001-05:30", "1970-01-01 00:00:00Z", "1970-01-01 01:00:00.5+0100")
+
+    assert stored(spark, instants, *texts, *other) == [-1, 0, 1, 10, 500_000_000]
+
+
+def test_instants_of_spark_keep_their_microseconds(spark, instants):
+    moment = datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC)
+
+    assert stored(spark, instants, moment) == [-1000]
+
+
+@pytest.mark.parametrize("text", ["1970-01-01 00:00:00", "1970-01-01 00:00:00+16", "2300-01-01 00:00:00Z"])
+def test_what_is_no_instant_is_refused(spark, instants, text):
+    with pytest.raises(InvalidInputError, match="timestamptz_ns"):
+        stored(spark, instants, text)
+    assert instants.read_arrow("t").num_rows == 0
