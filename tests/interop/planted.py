@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
+from tests.interop.vectors import container, vector
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_lake import open_lake
 
@@ -138,6 +139,18 @@ def _rewrite(kind: str, table: str, change: Callable[[pa.Table], pa.Table]) -> C
         )
 
     return rewrite
+
+
+def _as_container(lake: Planted) -> None:
+    path = lake.path("delete_file", "t")
+    positions = pq.read_table(path)["pos"].to_pylist()
+    content = container(("1", vector(*positions)))
+    path.write_bytes(content)
+    footer = len(content) - content.index(b"PFA1", 4)
+    lake.sql(
+        f"UPDATE ducklake_delete_file SET format = 'puffin', file_size_bytes = {len(content)}, footer_size = {footer} "
+        f"WHERE path = '{path.name}'"
+    )
 
 
 def _on_file(kind: str, table: str, change: Callable[[Path], object]) -> Callable[[Planted], None]:
@@ -353,5 +366,6 @@ CORRUPTIONS = (
     _("other deletes than counted", C.DELETE_COUNT_DIFFERS, "UPDATE ducklake_delete_file SET delete_count = 4"),
     _("deletes out of order", C.DELETES_UNORDERED, _rewrite("delete_file", "t", _positions([4, 2, 6]))),
     _("a delete twice", C.DELETES_UNORDERED, _rewrite("delete_file", "t", _positions([2, 4, 4]))),
+    _("vectors of several snapshots at 1.0", C.VECTORS_TOO_NEW, _as_container),
     _("a delete behind the last row", C.DELETE_OUTSIDE, _rewrite("delete_file", "t", _positions([2, 4, 10]))),
 )  # fmt: skip

@@ -25,6 +25,7 @@ from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId
 from airflow_provider_ducklake.spec.partitioning import PartitionField, PartitionSpec, Transform
+from airflow_provider_ducklake.spec.versions import Feature
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -192,6 +193,7 @@ def _deletes_to_verify(
             row.table_id,
             contents.names.get(row.table_id, f"table {row.table_id}"),
             counts.get(row.data_file_id),
+            Feature.DELETION_VECTOR_CONTAINERS in contents.tables.writer.features,
         )
         for row in rows
     ]

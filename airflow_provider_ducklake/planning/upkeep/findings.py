@@ -144,6 +144,10 @@ class FindingCode(StrEnum):
     PARTITION_VALUE_DIFFERS = "partition-value-differs", _REWRITE
     DELETE_COUNT_DIFFERS = "delete-count-differs", _REPAIR
     DELETES_UNORDERED = "deletes-unordered", "Write the delete file again, sorted, under a new name."
+    VECTORS_TOO_NEW = (
+        "vectors-too-new",
+        "Rewrite the table's files with DuckLakeSparkRewriteDataFilesOperator, or migrate the lake to 1.1.",
+    )
     DELETE_OUTSIDE = "delete-outside", "Find out whether the data file was replaced by another."
 
 

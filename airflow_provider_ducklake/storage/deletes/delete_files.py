@@ -76,7 +76,7 @@ def deleted_rows(location: Location, file_format: str, default_snapshot_id: int)
         case "parquet":
             positions, stamps = _parquet_deletes(location)
         case "puffin":
-            positions, stamps = deletion_vector(location), None
+            positions, stamps = deletion_vector(location)
         case _:
             raise UnsupportedFeatureError(
                 f"The delete file {location.uri} has the format {file_format!r}, which this release cannot "

@@ -1,9 +1,10 @@
-"""Deletion vectors: the deleted positions of a data file as one bitmap.
+"""Deletion vectors: the deleted positions of a data file as one bitmap, or as one for each snapshot.
 
-The file is a bare ``deletion-vector-v1`` blob of Iceberg's, without the Puffin container that its name
-promises: length (4 bytes, big-endian) of magic and payload, magic, payload, CRC-32 of magic and payload (4
-bytes, big-endian). The payload is a 64-bit Roaring bitmap in the portable layout. *Source:* files that the
-reference writes (docs/sources.md, deletes); the Puffin specification.
+A vector is a ``deletion-vector-v1`` blob of Iceberg's: length (4 bytes, big-endian) of magic and payload,
+magic, payload, CRC-32 of magic and payload (4 bytes, big-endian). The payload is a 64-bit Roaring bitmap in
+the portable layout. The file is one bare vector, or since DuckLake 1.1 a Puffin container of several; its
+first bytes tell. *Source:* files that the reference writes (docs/sources.md, deletes and deletion vectors);
+the Puffin specification.
 """
 
 from __future__ import annotations
@@ -12,42 +13,64 @@ import struct
 import zlib
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from airflow_provider_ducklake.errors import StorageError
+from airflow_provider_ducklake.storage.deletes.puffin import MAGIC, vectors_of
 from airflow_provider_ducklake.storage.deletes.roaring import positions
 from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from airflow_provider_ducklake.storage.files.filesystem import Location
 
-_MAGIC = b"\xd1\xd3\x39\x64"
+_VECTOR_MAGIC = b"\xd1\xd3\x39\x64"
 _WORD = struct.Struct(">I")
 
 
-def deletion_vector(location: Location) -> pa.ChunkedArray:
-    """Return the positions (int64, ascending) of a deletion vector.
+def deletion_vector(location: Location) -> tuple[pa.ChunkedArray, pa.ChunkedArray | None]:
+    """Return the positions (int64, unique) of a file, and the snapshot that deleted each, where it says so.
 
     Raises:
         StorageError: it is missing or damaged.
     """
     with naming_errors(location.uri, "read"), open_input(location) as source:
-        blob = source.read()
-    return _positions(blob, location.uri)
+        data = source.read()
+    if not data.startswith(MAGIC):
+        return _positions(data, location.uri), None
+    try:
+        vectors = vectors_of(data)
+    except ValueError as error:
+        raise StorageError(f"{location.uri} is damaged: {error}.") from error
+    parts = [_positions(data[one.offset : one.offset + one.length], location.uri) for one in vectors]
+    stamps = [one.snapshot_id for one in vectors]
+    rows = pa.table(
+        {
+            "pos": pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.int64()),
+            "by": pa.chunked_array(
+                [
+                    pa.repeat(pa.scalar(stamp, pa.int64()), len(part))
+                    for stamp, part in zip(stamps, parts, strict=True)
+                ],
+                pa.int64(),
+            ),
+        }
+    )
+    first = rows.group_by("pos").aggregate([("by", "min")]).sort_by("pos")
+    return first["pos"], None if None in stamps else first["by_min"]
 
 
 def _positions(blob: bytes, where: str) -> pa.ChunkedArray:
     body = blob[_WORD.size : -_WORD.size]
-    is_whole = len(blob) > 2 * _WORD.size + len(_MAGIC) and _WORD.unpack_from(blob)[0] == len(body)
+    is_whole = len(blob) > 2 * _WORD.size + len(_VECTOR_MAGIC) and _WORD.unpack_from(blob)[0] == len(body)
     if (
         not is_whole
-        or not body.startswith(_MAGIC)
+        or not body.startswith(_VECTOR_MAGIC)
         or _WORD.unpack(blob[-_WORD.size :])[0] != zlib.crc32(body)
     ):
         raise StorageError(
             f"{where} is damaged: it is not a deletion vector, is truncated or has a wrong checksum."
         )
     try:
-        return positions(body[len(_MAGIC) :])
+        return positions(body[len(_VECTOR_MAGIC) :])
     except ValueError as error:
         raise StorageError(f"{where} is damaged: its bitmap cannot be read ({error}).") from error

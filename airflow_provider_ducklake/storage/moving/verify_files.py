@@ -17,6 +17,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import is_float
 from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.spec.types.values import parse_physical
 from airflow_provider_ducklake.storage.deletes.delete_files import deleted_rows
+from airflow_provider_ducklake.storage.deletes.puffin import footer_bytes
 from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
 from airflow_provider_ducklake.storage.parquet.footer import (
     NanRule,
@@ -62,12 +63,16 @@ class FileToVerify:
 
 @dataclass(frozen=True, slots=True)
 class DeletesToVerify:
-    """A delete file with the number of rows of its data file (None: not known)."""
+    """A delete file with the number of rows of its data file (None: not known).
+
+    ``may_be_container``: the lake's version has deletion vectors of several snapshots in one file.
+    """
 
     file: LiveDeleteFile
     table_id: int
     table: str
     record_count: int | None
+    may_be_container: bool = False
 
 
 def verify_data_file(location: Location, asked: FileToVerify) -> list[Finding]:
@@ -258,7 +263,17 @@ def verify_delete_file(location: Location, asked: DeletesToVerify, newest: int) 
         sizes = _delete_sizes(location, file)
     except (StorageError, UnsupportedFeatureError) as error:
         return [_unreadable(location, about, error)]
-    return [*_sizes(about, *sizes, file), *_positions(about, rows, asked, newest)]
+    return [
+        *_sizes(about, *sizes, file),
+        *_container(about, asked, footer=sizes[1]),
+        *_positions(about, rows, asked, newest),
+    ]
+
+
+def _container(about: _About, asked: DeletesToVerify, *, footer: int) -> Iterator[Finding]:
+    if asked.file.format == "puffin" and footer and not asked.may_be_container:
+        words = "has vectors of several snapshots, which DuckLake has since 1.1: DuckDB 1.5 cannot read it"
+        yield about.finding(FindingCode.VECTORS_TOO_NEW, words)
 
 
 def _delete_sizes(location: Location, file: LiveDeleteFile) -> tuple[int, int]:
@@ -266,7 +281,8 @@ def _delete_sizes(location: Location, file: LiveDeleteFile) -> tuple[int, int]:
         _, size, footer_size = read_metadata(location)
         return size, footer_size
     with open_input(location) as source:
-        return source.size(), 0
+        data = source.read()
+    return len(data), footer_bytes(data)
 
 
 def _positions(about: _About, rows: pa.Table, asked: DeletesToVerify, newest: int) -> Iterator[Finding]:
