@@ -91,13 +91,12 @@ class UnsupportedVersionError(CatalogError):
 
     found: str
     supported: Sequence[str]
+    what_to_do: str = ""
 
     def __str__(self) -> str:
         return (
             f"The catalog has DuckLake version {self.found!r}; this operation supports "
-            f"{', '.join(self.supported)}. Migrate an older catalog to 1.0 with DuckLakeMigrateOperator or "
-            "lake.migrate(), and a development version with the DuckDB that created it. A newer catalog "
-            "needs a newer release of this provider."
+            f"{', '.join(self.supported)}. {self.what_to_do}".rstrip()
         )
 
 

@@ -25,7 +25,14 @@ from airflow_provider_ducklake.errors import (
     NotADuckLakeError,
 )
 from airflow_provider_ducklake.spec.names.paths import directory_path, is_absolute
-from airflow_provider_ducklake.spec.versions import DEFAULT, Feature, SpecVersion, writable_version
+from airflow_provider_ducklake.spec.versions import (
+    DEFAULT,
+    READABLE,
+    Feature,
+    SpecVersion,
+    refused,
+    writable_version,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -139,7 +146,7 @@ class Lake:
         return f"Lake({shown(self._lake.url)!r})"
 
     @classmethod
-    def connect(
+    def connect(  # noqa: PLR0913 - all public, all named
         cls,
         url: str | URL,
         *,
@@ -147,6 +154,7 @@ class Lake:
         storage_options: Mapping[str, Any] | None = None,
         data_path: str | None = None,
         foreign_files: bool = False,
+        to_migrate: bool = False,
     ) -> Self:
         """Open an existing lake.
 
@@ -154,12 +162,13 @@ class Lake:
         default); ``storage_options`` are fsspec's, for the files. ``data_path`` is the current location of
         the files, for a lake that was moved or that others open with ``OVERRIDE_DATA_PATH``; the catalog
         keeps its own record. ``foreign_files``: the lake may write and delete files outside its data path if
-        its catalog says so; reading files that were added there needs no permission.
+        its catalog says so; reading files that were added there needs no permission. ``to_migrate``: also
+        open a catalog whose migration to 1.1 has not finished, which nothing but ``migrate`` works on.
 
         Raises:
             CatalogUnavailableError: the database cannot be reached or refuses the login.
             NotADuckLakeError: the database holds no DuckLake catalog.
-            UnsupportedVersionError: the catalog's spec version is newer than 1.1.
+            UnsupportedVersionError: the catalog's spec version is newer than 1.1, or of a development build.
         """
         parsed = parse_url(url)
         file = catalog_file(parsed)
@@ -170,7 +179,7 @@ class Lake:
         try:
             with translated(parsed):
                 options = read.stored_options(dialect, metadata_schema)
-            version = _version(options, shown(parsed))
+            version = _version(options, shown(parsed), to_migrate=to_migrate)
         except BaseException:
             dialect.engine.dispose()
             raise
@@ -291,8 +300,11 @@ class Lake:
     repair = _of_maintenance(Maintenance.repair)
 
 
-def _version(options: Sequence[OptionRow], catalog: str) -> SpecVersion:
+def _version(options: Sequence[OptionRow], catalog: str, *, to_migrate: bool) -> SpecVersion:
     stored = [one.value for one in options if one.key == "version" and one.scope is None]
     if not stored:
         raise NotADuckLakeError(catalog)
-    return min(map(SpecVersion.parse, stored))
+    version = min(map(SpecVersion.parse, stored))
+    if version not in READABLE and not to_migrate:
+        raise refused(version.value, READABLE)
+    return version

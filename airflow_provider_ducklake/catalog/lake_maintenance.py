@@ -34,7 +34,7 @@ from airflow_provider_ducklake.planning.upkeep.expiry import ExpiryRule
 from airflow_provider_ducklake.planning.upkeep.retention import NO_FLOOR
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
-from airflow_provider_ducklake.spec.versions import SpecVersion
+from airflow_provider_ducklake.spec.versions import DEFAULT, SpecVersion, writable_version
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -245,22 +245,30 @@ class Maintenance:
         with self._lake.translated():
             return restore(self._lake, self._committer, request, info or CommitInfo(), keyed)
 
-    def migrate(self, *, dry_run: bool = False, backup: bool = True) -> MigrationResult:
-        """Migrate a catalog of 0.1 to 0.4 to 1.0, in place; every snapshot reads as before.
+    def migrate(
+        self, to_version: str = DEFAULT.value, *, dry_run: bool = False, backup: bool = True
+    ) -> MigrationResult:
+        """Migrate an older catalog in place; every snapshot reads as before.
 
-        Stop clients of the old version first. With ``backup``, a catalog file (SQLite, DuckDB) is first
-        copied in its own directory. ``dry_run`` changes nothing and returns what would be done.
+        ``to_version`` is ``"1.0"``, or ``"1.1"``, which no DuckDB 1.x opens; there is no way back. A catalog
+        that has the version, or a newer one, is not changed. Stop clients of the old version first. With
+        ``backup``, a catalog file (SQLite, DuckDB) is first copied in its own directory. ``dry_run`` changes
+        nothing and returns what would be done, or what is in the way.
 
         Raises:
+            InvalidInputError: no catalog can be migrated to ``to_version``.
+            UnsupportedVersionError: a migration to 1.1 has not finished, and this is not one.
             UnsupportedFeatureError: a merged file cannot be copied as it is; nothing was changed.
             CatalogError, StorageError: the catalog contradicts itself, or a merged file is missing; nothing
             was changed.
             TransactionConflictError: clients of the old version kept committing; nothing was changed.
         """
+        target = writable_version(to_version, "to_version")
         with self._lake.translated():
             result = migrate(
                 self._lake.catalog,
-                Files(self._lake.locate, self._lake.refuse_unusable),
+                Files(self._lake.locate, self._lake.refuse_unreadable_files),
+                target,
                 dry_run=dry_run,
                 backup=backup,
             )

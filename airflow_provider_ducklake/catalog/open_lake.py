@@ -17,11 +17,10 @@ from airflow_provider_ducklake.errors import (
     CatalogUnavailableError,
     InvalidInputError,
     UnsupportedFeatureError,
-    UnsupportedVersionError,
 )
 from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.spec.options import OptionRow, Options
-from airflow_provider_ducklake.spec.versions import WRITABLE
+from airflow_provider_ducklake.spec.versions import READABLE, WRITABLE, refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -130,11 +129,17 @@ class OpenLake:
     def refuse_unwritable(self) -> None:
         """Refuse to change lakes whose files or catalog we cannot work on, before anything starts."""
         if self.version not in WRITABLE:
-            raise UnsupportedVersionError(self.version.value, sorted(one.value for one in WRITABLE))
+            raise refused(self.version.value, WRITABLE)
         self.refuse_unusable()
 
     def refuse_unusable(self) -> None:
-        """Refuse lakes whose files we cannot read, before anything starts."""
+        """Refuse lakes whose catalog or files we cannot read, before anything starts."""
+        if self.version not in READABLE:
+            raise refused(self.version.value, READABLE)
+        self.refuse_unreadable_files()
+
+    def refuse_unreadable_files(self) -> None:
+        """Refuse lakes whose files we cannot read."""
         if not is_absolute(self.data_path):
             raise UnsupportedFeatureError(
                 f"This lake's data path {self.data_path!r} is relative, so every process would look for the "

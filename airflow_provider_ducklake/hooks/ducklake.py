@@ -98,6 +98,12 @@ class DuckLakeHook(BaseHook):
             self._lake = self._announced(_open(self.settings()))
         return self._lake
 
+    def lake_to_migrate(self) -> Lake:
+        """Return the same as ``lake``, also a lake whose migration to DuckLake 1.1 has not finished."""
+        if self._lake is None:
+            self._lake = self._announced(_open(self.settings(), to_migrate=True))
+        return self._lake
+
     def _announced(self, lake: Lake) -> Lake:
         """Log which lake it is: whatever a task does then, it does there."""
         self.log.info("%r of connection %s, data path %s", lake, self.ducklake_conn_id, lake.data_path)
@@ -284,7 +290,9 @@ def _url(settings: ConnectionSettings, timeout_seconds: int | None) -> URL:
     return settings.url
 
 
-def _open(settings: ConnectionSettings, timeout_seconds: int | None = None) -> Lake:
+def _open(
+    settings: ConnectionSettings, timeout_seconds: int | None = None, *, to_migrate: bool = False
+) -> Lake:
     from airflow_provider_ducklake.catalog.lake import Lake  # noqa: PLC0415
 
     url = _url(settings, timeout_seconds)
@@ -294,6 +302,7 @@ def _open(settings: ConnectionSettings, timeout_seconds: int | None = None) -> L
             metadata_schema=settings.metadata_schema,
             storage_options=settings.storage_options,
             foreign_files=settings.foreign_files,
+            to_migrate=to_migrate,
         )
     try:
         _check(settings, lake)

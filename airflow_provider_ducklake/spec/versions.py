@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import (
     InvalidInputError,
@@ -12,6 +13,9 @@ from airflow_provider_ducklake.errors import (
     UnsupportedVersionError,
 )
 from airflow_provider_ducklake.spec.names.identifiers import INTERNAL_PREFIX, check_name, fold
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 
 class SpecVersion(Enum):
@@ -22,6 +26,7 @@ class SpecVersion(Enum):
     V0_3 = "0.3"
     V0_4 = "0.4"
     V1_0 = "1.0"
+    V1_1_DEV1 = "1.1-dev1"  # of development builds, and of half a migration: only ever migrated
     V1_1 = "1.1"
 
     @property
@@ -44,7 +49,7 @@ class SpecVersion(Enum):
         try:
             return cls(text)
         except ValueError:
-            raise UnsupportedVersionError(text, [version.value for version in cls]) from None
+            raise refused(text, READABLE) from None
 
 
 class Feature(StrEnum):
@@ -68,13 +73,16 @@ class WriteVersion:
     Those are in ``catalog/database/tables.py``, each with the version that brought it.
     ``inlined_columns``: names of the system columns of tables for inlined rows: of the row id, of the
     snapshot that inserted the row, and of the one that ended it. ``reserved``: other names, folded, that no
-    column of a table with inlined rows may have. ``reserved_prefix``: how no column's name may begin,
-    folded. ``features``: what a lake of the version may hold.
+    column of a table with inlined rows may have. ``unfinished``: what a catalog says while it is migrated to
+    the version, if that takes several transactions: no client of another version works on it then.
+    ``reserved_prefix``: how no column's name may begin, folded. ``features``: what a lake of the version may
+    hold.
     """
 
     version: SpecVersion
     inlined_columns: tuple[str, str, str]
     reserved: frozenset[str]
+    unfinished: SpecVersion
     reserved_prefix: str = INTERNAL_PREFIX
     features: frozenset[Feature] = frozenset()
 
@@ -116,11 +124,14 @@ _INTERNAL = frozenset({"_ducklake_internal_row_id", "_ducklake_internal_snapshot
 _WRITERS = {
     one.version: one
     for one in (
-        WriteVersion(SpecVersion.V1_0, ("row_id", "begin_snapshot", "end_snapshot"), _INTERNAL),
+        WriteVersion(
+            SpecVersion.V1_0, ("row_id", "begin_snapshot", "end_snapshot"), _INTERNAL, SpecVersion.V0_4
+        ),
         WriteVersion(
             SpecVersion.V1_1,
             ("_ducklake_row_id", "_ducklake_begin_snapshot", "_ducklake_end_snapshot"),
             _INTERNAL,
+            SpecVersion.V1_1_DEV1,
             "_ducklake_",
             frozenset(Feature),
         ),
@@ -129,10 +140,45 @@ _WRITERS = {
 DEFAULT = SpecVersion.V1_0  # that new catalogs get, and a migration makes: every DuckDB since 1.5 opens it
 NEWEST = max(_WRITERS)
 WRITABLE = frozenset(_WRITERS)
+READABLE = frozenset(SpecVersion) - {SpecVersion.V1_1_DEV1}
+
+_OPENED_BY = {
+    SpecVersion.V1_0: "DuckDB 1.5 and newer open it",
+    SpecVersion.V1_1: "DuckDB 2.0 and newer open it, and no DuckDB 1.x",
+    SpecVersion.V1_1_DEV1: "no released client works on it",
+}
 
 
-def writable_version(text: str) -> SpecVersion:
-    """Return a version that new lakes may have.
+def opened_by(version: SpecVersion) -> str:
+    """Return which DuckDB versions open a catalog of a version, as a clause."""
+    return _OPENED_BY.get(version, "newer DuckDB versions open it once it is migrated")
+
+
+def refused(found: str, supported: Collection[SpecVersion]) -> UnsupportedVersionError:
+    """Return the error of an operation for a catalog of another version, with what to do."""
+    return UnsupportedVersionError(found, [one.value for one in sorted(supported)], _what_to_do(found))
+
+
+def _what_to_do(found: str) -> str:
+    version = next((one for one in SpecVersion if one.value == found), None)
+    if version is SpecVersion.V1_1_DEV1:
+        return (
+            "A development build of DuckDB 2.0 made it, or a migration to 1.1 has not finished: "
+            f"{opened_by(version)}. Complete it with DuckLakeMigrateOperator(to_version='1.1') or "
+            "Lake.connect(..., to_migrate=True).migrate(to_version='1.1')."
+        )
+    if version is not None:
+        return (
+            f"It is an older catalog: {opened_by(version)}. Migrate it to 1.0 with DuckLakeMigrateOperator "
+            "or lake.migrate()."
+        )
+    if "dev" in found:
+        return "It is a development version: migrate it with the DuckDB that created it."
+    return "If a newer client made the catalog, install a newer release of this provider."
+
+
+def writable_version(text: str, argument: str = "version") -> SpecVersion:
+    """Return a version that new lakes, and migrated ones, may have.
 
     Raises:
         InvalidInputError: it is none of them.
@@ -140,7 +186,9 @@ def writable_version(text: str) -> SpecVersion:
     found = next((one for one in WRITABLE if one.value == text), None)
     if found is None:
         known = " or ".join(repr(one.value) for one in sorted(WRITABLE))
-        raise InvalidInputError(f"version: {text!r} is not a DuckLake version of new lakes. Give {known}.")
+        raise InvalidInputError(
+            f"{argument}: {text!r} is not a DuckLake version that can be written. Give {known}."
+        )
     return found
 
 

@@ -55,6 +55,8 @@ def test_a_second_run_has_nothing_to_do():
         "bytes": 0,
         "backup": None,
         "dry_run": False,
+        "refusals": [],
+        "opened_by": "DuckDB 1.5 and newer open it",
     }
 
 
@@ -63,6 +65,30 @@ def test_what_no_retry_cures_fails_for_good(old):
 
     with pytest.raises(AirflowFailException, match=r"0\.4-dev1"):
         migrate()
+
+
+def test_a_lake_is_migrated_to_1_1_if_a_template_says_so(old):
+    result = migrate(to_version="1.1")
+
+    assert (result["from_version"], result["to_version"], result["steps"][-1]) == (
+        "0.3",
+        "1.1",
+        "set the version to 1.1",
+    )
+    assert "DuckDB 2.0" in result["opened_by"]
+    assert {row["value"] for row in dump_catalog(old.catalog)["ducklake_metadata"]} >= {"1.1"}
+    assert "to_version" in DuckLakeMigrateOperator.template_fields
+    with pytest.raises(AirflowFailException, match="to_version"):
+        migrate(to_version="1.2")
+
+
+def test_half_a_migration_to_1_1_is_finished_by_another_one(old):
+    migrate()
+    old.execute("UPDATE ducklake_metadata SET value = '1.1-dev1' WHERE key = 'version'")
+    with pytest.raises(AirflowFailException, match=r"to_version='1\.1'"):
+        migrate()
+
+    assert migrate(to_version="1.1")["from_version"] == "1.1-dev1"
 
 
 @pytest.mark.usefixtures("old")

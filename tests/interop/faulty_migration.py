@@ -1,6 +1,8 @@
 """A process that migrates lakes, and dies at a chosen point: see `tests.concurrency.faulty_writer`.
 
-python -m tests.interop.faulty_migration
+    python -m tests.interop.faulty_migration
+
+A scenario is the version to migrate to.
 """
 
 from airflow_provider_ducklake.catalog.lake import Lake
@@ -8,9 +10,9 @@ from airflow_provider_ducklake.storage.moving import stamped_copy  # noqa: F401 
 from tests.concurrency.faulty_writer import Outcome, serve
 
 
-def migrate(lake: Lake, _scenario: str) -> Outcome:
+def migrate(lake: Lake, scenario: str) -> Outcome:
     try:
-        lake.migrate()
+        lake.migrate(scenario)
     except Exception as error:  # noqa: BLE001 - the test judges it
         return Outcome(error=f"{type(error).__name__}: {error}")
     return Outcome()

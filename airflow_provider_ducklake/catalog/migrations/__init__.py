@@ -1,1 +1,1 @@
-"""Migrate catalogs of older spec versions to 1.0, in place."""
+"""Migrate catalogs of older spec versions to 1.0 and 1.1, in place."""

@@ -1,7 +1,7 @@
 """Fill the columns that an older catalog lacks with the values that 1.0 expects.
 
-A handful of statements each, all in one transaction. They find all columns of 1.0, besides those that it
-dropped. *Source:* docs/sources.md, versions.
+A handful of statements each, all in one transaction. They find all columns of the version that the catalog
+is migrated to, besides those that it dropped. *Source:* docs/sources.md, versions.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, case, func, select, union, update
 
+from airflow_provider_ducklake.catalog.migrations import repairs
 from airflow_provider_ducklake.planning.upkeep.migration import column_ids_of_ordinals, versions_of_tables
 from airflow_provider_ducklake.spec.versions import SpecVersion
 
@@ -25,16 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """What catalogs before a version need, in words and as a function of a connection and 1.0's tables."""
+    """What catalogs before a version need, in words and as a function of a connection and the new tables."""
 
     before: SpecVersion
     what: str
     run: Callable[[Connection, CatalogTables, SpecVersion], None]
 
 
-def fills_of(version: SpecVersion) -> tuple[Fill, ...]:
-    """Return what catalogs of a version need, in order."""
-    return tuple(one for one in _FILLS if version < one.before)
+def fills_of(version: SpecVersion, target: SpecVersion) -> tuple[Fill, ...]:
+    """Return what catalogs of a version need to become those of another, in order."""
+    return tuple(one for one in _FILLS if version < one.before <= target)
 
 
 def _folders(connection: Connection, tables: CatalogTables, _version: SpecVersion) -> None:
@@ -182,4 +183,11 @@ _FILLS = (
     Fill(SpecVersion.V0_4, "schema versions: of each table, instead of the lake", _schema_versions),
     Fill(SpecVersion.V0_4, "table statistics: forget bounds that leave a file out", _table_statistics),
     Fill(SpecVersion.V0_4, "columns: the default is a literal, NULL where there was none", _defaults),
+    Fill(SpecVersion.V1_1, "schema versions: add those that inlined rows need", repairs.schema_versions),
+    Fill(SpecVersion.V1_1, "nested fields: restore defaults that a rename lost", repairs.field_defaults),
+    Fill(
+        SpecVersion.V1_1,
+        "statistics: forget bounds of columns whose type has changed",
+        repairs.retyped_bounds,
+    ),
 )

@@ -15,7 +15,6 @@ from sqlalchemy.schema import CreateTable, DDLElement
 
 from airflow_provider_ducklake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.catalog.dialects.added_columns import AddColumn
-from airflow_provider_ducklake.errors import CatalogError
 from airflow_provider_ducklake.spec.versions import NEWEST, SpecVersion
 
 if TYPE_CHECKING:
@@ -108,12 +107,12 @@ def shrinkage(found: Mapping[str, Sequence[str]], target: CatalogTables) -> tupl
     )
 
 
-def check_order(found: Mapping[str, Sequence[str]], target: CatalogTables) -> None:
-    """Refuse tables that would not have the target's columns in its order: DuckDB inserts by position.
+def why_not_ordered(found: Mapping[str, Sequence[str]], target: CatalogTables) -> tuple[str, ...]:
+    """Return which tables would not have the target's columns in its order: DuckDB inserts by position."""
+    return tuple(_why_not_ordered(found, target))
 
-    Raises:
-        CatalogError: names the table and its columns.
-    """
+
+def _why_not_ordered(found: Mapping[str, Sequence[str]], target: CatalogTables) -> Iterator[str]:
     former = _former_names(target)
     outdated = {(column.table.name, column.name) for column in _outdated(target)}
     for table in target.metadata.sorted_tables:
@@ -122,11 +121,11 @@ def check_order(found: Mapping[str, Sequence[str]], target: CatalogTables) -> No
         kept = [name for name in columns if (table.name, name) not in outdated]
         wanted = [column.name for column in table.columns]
         if kept != wanted[: len(kept)]:
-            raise CatalogError(
+            yield (
                 f"{table.name} has the columns {', '.join(columns)}; DuckLake {target.version.value} needs "
                 f"{', '.join(wanted)} "
-                "in this order, and new ones can only be added at the end. Nothing was changed. Drop the "
-                "columns that others have added, then migrate again."
+                "in this order, and new ones can only be added at the end. Drop the columns that others have "
+                "added."
             )
 
 

@@ -1,9 +1,11 @@
-"""Migrate a catalog to 1.0 completely or not at all, under the commit lock.
+"""Migrate a catalog to a newer version completely or not at all, under the commit lock.
 
-Files come first, under new names that nobody knows. Then, in one transaction, what the layout lacks and has
-too much of, the rows, and last the version. Where DDL is no part of a transaction: what the layout lacks,
-statement by statement, then all rows at once and to version 0.4, then the columns that are too many, then the
-version. So whatever a kill leaves is an older catalog that the next call finishes.
+Files come first, under new names that nobody knows. Then, in one transaction, what the layout lacks, has too
+much of and names otherwise, the rows, and last the version. Where DDL is no part of a transaction: what the
+layout lacks, statement by statement, then all rows at once and the version that says that the migration is
+unfinished, then the columns that are too many or get another name, then the version. A catalog whose clients
+would stumble over what it has too much gets that unfinished version first. So whatever a kill leaves is a
+catalog that the next call finishes.
 """
 
 from __future__ import annotations
@@ -27,12 +29,13 @@ from airflow_provider_ducklake.catalog.migrations.delete_chains import (
     read_delete_chains,
 )
 from airflow_provider_ducklake.catalog.migrations.fills import Fill, fills_of
+from airflow_provider_ducklake.catalog.migrations.inlined_columns import read_renames
 from airflow_provider_ducklake.catalog.migrations.layout import (
     LayoutChange,
-    check_order,
     found_layout,
     growth,
     shrinkage,
+    why_not_ordered,
 )
 from airflow_provider_ducklake.catalog.migrations.merged_files import (
     MergedFile,
@@ -46,8 +49,8 @@ from airflow_provider_ducklake.catalog.migrations.merged_files import (
 )
 from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.catalog.snapshot.read_snapshots import head
-from airflow_provider_ducklake.errors import TransactionConflictError
-from airflow_provider_ducklake.spec.versions import DEFAULT, SpecVersion
+from airflow_provider_ducklake.errors import CatalogError, TransactionConflictError
+from airflow_provider_ducklake.spec.versions import DEFAULT, READABLE, SpecVersion, opened_by, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -62,15 +65,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_NO_MERGED_FILES = MergedFiles()
 _MAX_PLANS = 10  # an old client that merges files all the while has to stop some time
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationResult:
-    """What a migration did, or with ``dry_run`` would do; no ``steps``: the catalog had 1.0 already.
+    """What a migration did, or with ``dry_run`` would do; no ``steps``: the catalog had the version already.
 
     ``files`` counts the merged files and the chains of delete files that were rewritten, ``bytes`` the
     size of what was read for that. ``backup`` is the copy of a catalog that is a file, as it was before.
+    ``refusals`` are the reasons why it cannot be migrated as it is, each with what to do; ``opened_by`` says
+    which clients open the catalog then.
     """
 
     from_version: str
@@ -80,17 +86,26 @@ class MigrationResult:
     backup: str | None = None
     dry_run: bool = False
     to_version: str = DEFAULT.value
+    refusals: tuple[str, ...] = ()
+    opened_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
     version: SpecVersion
+    target: SpecVersion
     snapshot_id: int
-    grow: tuple[LayoutChange, ...]
-    fills: tuple[Fill, ...]
-    merged: MergedFiles
-    chains: tuple[DeleteChain, ...]
-    shrink: tuple[LayoutChange, ...]
+    grow: tuple[LayoutChange, ...] = ()
+    fills: tuple[Fill, ...] = ()
+    merged: MergedFiles = _NO_MERGED_FILES
+    chains: tuple[DeleteChain, ...] = ()
+    shrink: tuple[LayoutChange, ...] = ()
+    refusals: tuple[str, ...] = ()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the catalog has the version, or a newer one."""
+        return self.version >= self.target
 
     def result(self, to_copy: Collection[MergedFile], *, dry_run: bool) -> MigrationResult:
         """Return what is done, given which merged files are copied."""
@@ -98,9 +113,30 @@ class _Plan:
             file.size for chain in self.chains for file in chain.files
         )
         count = len(to_copy) + len(self.chains)
-        steps = () if self.version >= DEFAULT else tuple(self._steps(len(to_copy)))
-        to_version = max(self.version, DEFAULT).value
-        return MigrationResult(self.version.value, steps, count, size, dry_run=dry_run, to_version=to_version)
+        to_version = max(self.version, self.target)
+        return MigrationResult(
+            self.version.value,
+            () if self.is_done else tuple(self._steps(len(to_copy))),
+            count,
+            size,
+            dry_run=dry_run,
+            to_version=to_version.value,
+            refusals=self.refusals,
+            opened_by=opened_by(to_version),
+        )
+
+    def check(self) -> None:
+        """Refuse what cannot be migrated as it is.
+
+        Raises:
+            CatalogError: gives every reason.
+        """
+        if self.refusals:
+            reasons = "".join(f"\n  - {one}" for one in self.refusals)
+            raise CatalogError(
+                f"The catalog cannot be migrated to DuckLake {self.target.value}; nothing was changed:"
+                f"{reasons}\nThen migrate again."
+            )
 
     def _steps(self, copied: int) -> Iterator[str]:
         joined = len(self.chains)
@@ -113,7 +149,7 @@ class _Plan:
         if copied + joined:
             yield f"name {copied + joined} new files, schedule the old ones for deletion"
         yield from (change.what for change in self.shrink)
-        yield f"set the version to {DEFAULT.value}"
+        yield f"set the version to {self.target.value}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +160,10 @@ class Files:
     refuse: Callable[[], None]
 
 
-def migrate(catalog: Catalog, files: Files, *, dry_run: bool, backup: bool) -> MigrationResult:
-    """Bring the catalog to 1.0; what has it already is left alone.
+def migrate(
+    catalog: Catalog, files: Files, target: SpecVersion = DEFAULT, *, dry_run: bool, backup: bool
+) -> MigrationResult:
+    """Bring the catalog to a version; what has it already, or a newer one, is left alone.
 
     Raises:
         UnsupportedVersionError: a development version, or one newer than 1.1.
@@ -135,11 +173,14 @@ def migrate(catalog: Catalog, files: Files, *, dry_run: bool, backup: bool) -> M
         TransactionConflictError: clients of the old version went on merging files.
     """
     with catalog.dialect.reading() as connection:
-        plan = _plan(connection, catalog)
-    migration = _Migration(catalog, files, wants_backup=backup)
+        plan = _plan(connection, catalog, target)
+    if plan.is_done and plan.version not in READABLE:
+        raise refused(plan.version.value, READABLE)
+    migration = _Migration(catalog, files, target, wants_backup=backup)
     migration.look_at(plan)
-    if dry_run or plan.version >= DEFAULT:
+    if dry_run or plan.is_done:
         return plan.result(migration.to_copy(plan), dry_run=dry_run)
+    plan.check()
     try:
         result = migration.run(plan)
     except BaseException:
@@ -154,36 +195,38 @@ def migrate(catalog: Catalog, files: Files, *, dry_run: bool, backup: bool) -> M
     return result
 
 
-def _plan(connection: Connection, catalog: Catalog) -> _Plan:
+def _plan(connection: Connection, catalog: Catalog, target: SpecVersion) -> _Plan:
     schema = catalog.tables.metadata_schema
     version = min(SpecVersion.parse(text) for text in read.stored_versions(connection, catalog.tables))
-    tables = catalog_tables(version, schema)
-    snapshot_id = head(connection, tables).id
-    if version >= DEFAULT:
-        return _Plan(version, snapshot_id, (), (), MergedFiles(), (), ())
+    old, new = catalog_tables(version, schema), catalog_tables(target, schema)
+    snapshot_id = head(connection, old).id
+    if version >= target:
+        return _Plan(version, target, snapshot_id)
     found = found_layout(connection, catalog.dialect, schema)
-    target = catalog_tables(DEFAULT, schema)
-    check_order(found, target)
+    renames, refusals = read_renames(connection, catalog.dialect, old, new)
     return _Plan(
         version,
+        target,
         snapshot_id,
-        growth(found, target),
-        fills_of(version),
-        read_merged_files(connection, tables),
-        read_delete_chains(connection, tables),
-        shrinkage(found, target),
+        growth(found, new),
+        fills_of(version, target),
+        read_merged_files(connection, old),
+        read_delete_chains(connection, old),
+        (*shrinkage(found, new), *renames),
+        (*why_not_ordered(found, new), *refusals),
     )
 
 
 class _Migration:
     """One migration under way: the files that it made, and whether they may be in use."""
 
-    def __init__(self, catalog: Catalog, files: Files, *, wants_backup: bool) -> None:
+    def __init__(self, catalog: Catalog, files: Files, target: SpecVersion, *, wants_backup: bool) -> None:
         self._catalog = catalog
         self._files = files
+        self._target = target
         self._wants_backup = wants_backup
         self._schema = catalog.tables.metadata_schema
-        self._tables = catalog_tables(DEFAULT, self._schema)
+        self._tables = catalog_tables(target, self._schema)
         self._needs_copy: dict[MergedFile, bool] = {}
         self._copies: dict[MergedFile, StampedCopy] = {}
         self._joined: dict[DeleteChain, JoinedDeletes] = {}
@@ -250,15 +293,17 @@ class _Migration:
     def _attempt(self) -> MigrationResult | _Plan:
         """Change the catalog in one transaction; return a new plan where files are to be copied first."""
         with self._catalog.dialect.writing() as connection:
-            plan = _plan(connection, self._catalog)
-            if plan.version >= DEFAULT:  # another one was faster
+            plan = _plan(connection, self._catalog, self._target)
+            if plan.is_done:  # another one was faster
                 return plan.result((), dry_run=False)
+            plan.check()
             if self._wants_backup:
                 self._remove_backup()  # of an attempt that lost a race: it lacks the winner's snapshot
                 self._backup = back_up(self._catalog.dialect, connection, plan.version)
+            self._mark_if_complete(connection, plan)
             _execute(connection, plan.grow)
             # Old clients know nothing of the lock; most databases make them wait by now.
-            now = _plan(connection, self._catalog)
+            now = _plan(connection, self._catalog, self._target)
             if not self._has_files_of(now):
                 connection.rollback()
                 return now
@@ -267,13 +312,21 @@ class _Migration:
                 self._change_rows(connection, now)
             else:
                 self._change_rows(connection, now)
-                self._set_version(connection, SpecVersion.V0_4)
+                self._set_version(connection, self._tables.writer.unfinished)
                 self._commit(connection, now.snapshot_id)
                 _execute(connection, now.shrink)
-            self._set_version(connection, DEFAULT)
+            self._set_version(connection, self._target)
             self._commit(connection, now.snapshot_id)
-        result = replace(now, grow=plan.grow).result(self.to_copy(now), dry_run=False)
+        done = replace(now, version=plan.version, grow=plan.grow)
+        result = done.result(self.to_copy(now), dry_run=False)
         return replace(result, backup=None if self._backup is None else str(self._backup))
+
+    def _mark_if_complete(self, connection: Connection, plan: _Plan) -> None:
+        """Keep clients of a catalog's version away that has all rows of it, before its tables change."""
+        unfinished = self._tables.writer.unfinished
+        if not self._catalog.dialect.transactional_ddl and SpecVersion.V0_4 <= plan.version < unfinished:
+            self._set_version(connection, unfinished)
+            self._commit(connection, plan.snapshot_id)
 
     def _change_rows(self, connection: Connection, plan: _Plan) -> None:
         for fill in plan.fills:

@@ -1,4 +1,4 @@
-"""Pure rules of the migration, for what 1.0 requires and older catalogs left open.
+"""Pure rules of the migration, for what 1.0 and 1.1 require and older catalogs left open.
 
 *Source:* docs/sources.md, versions, and what the reference writes for the same history in 1.0.
 """
@@ -6,12 +6,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.errors import CatalogError
+from airflow_provider_ducklake.errors import CatalogError, InvalidTypeError
+from airflow_provider_ducklake.spec.names.identifiers import fold
+from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
+from airflow_provider_ducklake.spec.types.scalars import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 
 def versions_of_tables(
@@ -78,3 +83,121 @@ def column_ids_of_ordinals(
             )
         found.append(ids[place])
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Renames:
+    """New names of a table's columns, each after the old one; or, as ``refusal``, why there cannot be any."""
+
+    of: tuple[tuple[str, str], ...] = ()
+    refusal: str | None = None
+
+
+def renamed_columns(
+    table: str, of: str, columns: Sequence[str] | None, old: Sequence[str], new: Sequence[str]
+) -> Renames:
+    """Return which of a catalog table's first columns get other names; those that have them already stay.
+
+    ``columns`` is None where there is no such table; ``of`` is the user's table whose rows it holds.
+
+    >>> renamed_columns("inlined", "t", ["row_id", "_begin", "i"], ["row_id", "begin"], ["_row_id", "_begin"])
+    Renames(of=(('row_id', '_row_id'),), refusal=None)
+    """
+    if columns is None:
+        return Renames(
+            refusal=f"{table}, which is to hold rows of {of}, is registered but does not exist. Remove the "
+            "registration with lake.repair(lake.verify(), dry_run=False)."
+        )
+    folded = [fold(name) for name in columns]
+    found = folded[: len(old)]
+    if len(found) < len(old) or any(
+        name not in pair for name, pair in zip(found, zip(old, new, strict=True), strict=True)
+    ):
+        return Renames(
+            refusal=f"{table}, which holds rows of {of}, has the columns {', '.join(columns)}; the first "
+            f"must be {', '.join(old)}. Restore the catalog from a backup, or empty and drop the table."
+        )
+    taken = [name for name in new if name in folded[len(old) :]]
+    if taken:
+        return Renames(
+            refusal=f"{table} holds rows of {of} with a column {taken[0]}, a name that DuckLake 1.1 needs. "
+            f"Rename the column, then flush the inlined data of {of}."
+        )
+    changed = zip(columns, found, new, strict=False)
+    return Renames(tuple((column, name) for column, old_name, name in changed if old_name != name))
+
+
+def missing_schema_versions(
+    snapshots: Sequence[tuple[int, int]],
+    registered: Iterable[tuple[int, int]],
+    known: Collection[tuple[int, int, int]],
+) -> list[tuple[int, int, int]]:
+    """Return rows (begin snapshot, schema version, table) that tables for inlined rows need and lack.
+
+    ``snapshots`` are ids with schema versions, ascending; ``registered`` tables with the schema versions that
+    have a table for inlined rows; ``known`` the rows that are there. The snapshot by which a version began
+    is known while the one before it exists. A table with one version needs no second row.
+
+    >>> missing_schema_versions([(1, 1), (2, 1), (3, 3)], [(7, 2), (8, 2)], [(1, 0, 7), (2, 1, 7), (1, 1, 8)])
+    [(3, 2, 7)]
+    """
+    there = {(table, version) for _, version, table in known}
+    found = []
+    for table, version in sorted(set(registered) - there):
+        for (before, old), (snapshot, new) in pairwise(snapshots):
+            if before != snapshot - 1 or not old < version <= new:
+                continue
+            if sum(one == table and begin <= snapshot for begin, _, one in known) > 1:
+                found.append((snapshot, version, table))
+    return found
+
+
+Default: TypeAlias = tuple[str | None, ...]  # the four columns that say it, ``initial_default`` first
+
+
+def lost_defaults(
+    fields: Iterable[tuple[int, int, int, Default]],
+) -> list[tuple[int, int, int, Default]]:
+    """Return the rows of nested fields whose default got lost with a rename, each with that default.
+
+    ``fields`` are the rows of nested fields: table, column, begin snapshot, default.
+
+    >>> lost_defaults([(1, 4, 2, ("7", "7")), (1, 4, 3, (None, "NULL")), (1, 5, 2, (None, "NULL"))])
+    [(1, 4, 3, ('7', '7'))]
+    """
+    found = []
+    last: dict[tuple[int, int], Default] = {}
+    for table, column, begin, default in sorted(fields, key=lambda row: row[:3]):
+        key = table, column
+        if default[0] is not None:
+            last[key] = default
+        elif key in last:
+            found.append((table, column, begin, last[key]))
+    return found
+
+
+def misspelled_bounds(columns: Iterable[tuple[int, int, str]]) -> list[tuple[int, int]]:
+    """Return the columns (table, column) whose bounds may be spelled as an earlier type of theirs has it.
+
+    ``columns`` are tables and columns with each type that they had. A whole number is spelled alike in all
+    types of whole numbers, and a decimal in all of decimals.
+
+    >>> misspelled_bounds([(1, 1, "int32"), (1, 1, "int64"), (1, 2, "float32"), (1, 2, "float64")])
+    [(1, 2)]
+    """
+    types: dict[tuple[int, int], set[str]] = {}
+    for table, column, type_ in columns:
+        types.setdefault((table, column), set()).add(type_)
+    return [key for key, names in sorted(types.items()) if len(names) > 1 and not _spelled_alike(names)]
+
+
+def _spelled_alike(names: Collection[str]) -> bool:
+    kinds = {_kind(name) for name in names}
+    return len(kinds) == 1 and kinds <= {Kind.INTEGER, Kind.DECIMAL}
+
+
+def _kind(name: str) -> Kind:
+    try:
+        return parse_type(name).facts.kind
+    except InvalidTypeError:
+        return Kind.OTHER
