@@ -10,6 +10,7 @@ import re
 import struct
 from dataclasses import dataclass
 from enum import StrEnum
+from math import ceil
 from typing import TYPE_CHECKING
 from urllib.parse import quote as percent
 from urllib.parse import unquote
@@ -25,6 +26,7 @@ from airflow_provider_ducklake.spec.types.scalars import SCALARS, TEXTS, Hashed,
 from airflow_provider_ducklake.spec.types.values import (
     Physical,
     civil_from_days,
+    days_from_civil,
     format_physical,
     identity_text,
     is_infinite,
@@ -32,12 +34,14 @@ from airflow_provider_ducklake.spec.types.values import (
     parse_physical,
     units_per_second,
 )
+from airflow_provider_ducklake.spec.versions import Feature
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId
     from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.spec.versions import WriteVersion
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -51,6 +55,15 @@ class TransformKind(StrEnum):
     DAY = "day"
     HOUR = "hour"
     BUCKET = "bucket"
+    EPOCH_YEAR = "epoch_year"
+    EPOCH_MONTH = "epoch_month"
+    EPOCH_DAY = "epoch_day"
+    EPOCH_HOUR = "epoch_hour"
+
+    @property
+    def feature(self) -> Feature | None:
+        """What a lake's version must have."""
+        return Feature(f"the {self.value} partition transform") if self in EPOCHS else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +83,7 @@ class Transform:
         Raises:
             UnsupportedFeatureError: a transform this release does not know.
         """
-        match = re.fullmatch(r"([a-z]+)(?:\((\d+)\))?", text)
+        match = re.fullmatch(r"([a-z_]+)(?:\((\d+)\))?", text)
         if match is None or match[1] not in set(TransformKind) or (match[1] == "bucket") != bool(match[2]):
             raise UnsupportedFeatureError(f"Partition transform {text!r} is not supported by this release.")
         return cls(TransformKind(match[1]), int(match[2]) if match[2] else None)
@@ -92,8 +105,16 @@ class PartitionSpec:
     id: PartitionId | None = None
 
 
-_EXPRESSION = re.compile(r"\s*([A-Za-z]+)\s*\(\s*(?:(\d+)\s*,\s*)?(.+?)\s*\)\s*\Z", re.DOTALL)
+_EXPRESSION = re.compile(r"\s*([A-Za-z_]+)\s*\(\s*(?:(\d+)\s*,\s*)?(.+?)\s*\)\s*\Z", re.DOTALL)
+_EPOCH_STARTS = {  # the unit that each counts, and the number of the one that 1970 begins with
+    TransformKind.EPOCH_YEAR: (TransformKind.YEAR, 1970),
+    TransformKind.EPOCH_MONTH: (TransformKind.MONTH, 1970 * 12),
+    TransformKind.EPOCH_DAY: (TransformKind.DAY, 0),
+    TransformKind.EPOCH_HOUR: (TransformKind.HOUR, 0),
+}
 CALENDAR = frozenset({TransformKind.YEAR, TransformKind.MONTH, TransformKind.DAY, TransformKind.HOUR})
+EPOCHS = frozenset(_EPOCH_STARTS)  # which count years, months, days or hours since 1970, in UTC
+OF_TIMES = CALENDAR | EPOCHS
 
 
 def parse_partition_by(
@@ -151,7 +172,29 @@ def _check_fit(transform: Transform, type_: DuckLakeType, expression: str) -> No
 def _has_part(kind: TransformKind, row: Scalar) -> bool:
     if kind is TransformKind.HOUR:
         return row.has_hours
-    return row.has_days or kind not in CALENDAR
+    return row.has_days or kind not in OF_TIMES
+
+
+def check_transforms(expressions: Iterable[str], writer: WriteVersion) -> None:
+    """Refuse transforms that a lake's version does not have, in users' expressions.
+
+    Raises:
+        UnsupportedFeatureError: names the transform and the first version that has it.
+    """
+    for expression in expressions:
+        match = _EXPRESSION.match(expression)
+        if match is not None and fold(match[1]) in EPOCHS:
+            check_transform(TransformKind(fold(match[1])), writer)
+
+
+def check_transform(kind: TransformKind, writer: WriteVersion) -> None:
+    """Refuse a transform that a lake's version does not have.
+
+    Raises:
+        UnsupportedFeatureError: names the transform and the first version that has it.
+    """
+    if kind.feature is not None:
+        writer.check(kind.feature)
 
 
 def check_partition_values(values: Iterable[str | None], table: str) -> None:
@@ -206,7 +249,7 @@ _MOST_UNITS, _MOST_YEARS = 64, 10_000  # more than there are months of a year, d
 def calendar_values(
     transform: Transform, type_: DuckLakeType, low: int, high: int
 ) -> frozenset[str | None] | None:
-    """Return all values of year, month, day or hour that finite times from ``low`` to ``high`` have, in UTC.
+    """Return all values that finite times from ``low`` to ``high`` have, in UTC, of a transform of times.
 
     None: they are too many to list.
 
@@ -215,13 +258,17 @@ def calendar_values(
     ['1', '2', '3']
     """
     first, last = (_unit(transform.kind, type_, value) for value in (low, high))
-    if last - first >= (_MOST_YEARS if transform.kind is TransformKind.YEAR else _MOST_UNITS):
+    are_years = transform.kind in (TransformKind.YEAR, TransformKind.EPOCH_YEAR)
+    if last - first >= (_MOST_YEARS if are_years else _MOST_UNITS):
         return None
     return frozenset(_calendar_part(transform.kind, type_, unit) for unit in range(first, last + 1))
 
 
 def _unit(kind: TransformKind, type_: DuckLakeType, value: int) -> int:
     """Return the number of the year, month, day or hour that a time lies in, all of them counted through."""
+    if kind in EPOCHS:
+        counted, start = _EPOCH_STARTS[kind]
+        return _unit(counted, type_, value) - start
     seconds = value // units_per_second(type_)
     if kind is TransformKind.HOUR:
         return seconds // 3600
@@ -231,8 +278,30 @@ def _unit(kind: TransformKind, type_: DuckLakeType, value: int) -> int:
     )
 
 
+def epoch_range(kind: TransformKind, type_: DuckLakeType, unit: int) -> tuple[int, int]:
+    """Return the first and the last moment of a unit since 1970, in units of the type."""
+    first, end = (_epoch_seconds(kind, one) * units_per_second(type_) for one in (unit, unit + 1))
+    return ceil(first), ceil(end) - 1
+
+
+def _epoch_seconds(kind: TransformKind, unit: int) -> int:
+    """Return the second since 1970 with which a unit begins."""
+    match kind:
+        case TransformKind.EPOCH_HOUR:
+            return unit * 3600
+        case TransformKind.EPOCH_DAY:
+            return unit * _DAY_SECONDS
+        case TransformKind.EPOCH_MONTH:
+            year, month = divmod(unit, 12)
+            return days_from_civil(1970 + year, month + 1, 1) * _DAY_SECONDS
+        case _:
+            return days_from_civil(1970 + unit, 1, 1) * _DAY_SECONDS
+
+
 def _calendar_part(kind: TransformKind, type_: DuckLakeType, unit: int) -> str:
     match kind:
+        case _ if kind in EPOCHS:
+            return str(unit)
         case TransformKind.YEAR:  # of its era for a timestamptz: 44 BC is 44, and -43 for the other types
             return str(1 - unit if unit < 1 and type_.facts.zoned else unit)
         case TransformKind.MONTH:

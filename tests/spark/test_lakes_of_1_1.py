@@ -1,5 +1,7 @@
 """A lake of 1.1 in Spark: tables of nested schemas, and the types that 1.1 brought, through every verb."""
 
+import random
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -7,7 +9,9 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.storage.parquet.partition_split import partition_of_rows
 from airflow_provider_ducklake.writes.session import LakeSession
+from tests.interop.test_epoch_partitions import UNITS, drawn
 from tests.interop.test_types_of_1_1 import COLUMNS, ROWS
 from tests.reference import ducklakepy_lake
 
@@ -83,3 +87,44 @@ def test_what_is_no_instant_is_refused(spark, instants, text):
     with pytest.raises(InvalidInputError, match="timestamptz_ns"):
         stored(spark, instants, text)
     assert instants.read_arrow("t").num_rows == 0
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kolkata"])
+@pytest.mark.parametrize("type_", ["timestamptz", "timestamp", "timestamp_ns", "date"])
+def test_partitions_since_1970_are_those_of_utc(spark, sqlite_catalog, zone, type_, seed):
+    draw = random.Random(f"epochs {seed} {zone} {type_}")
+    moments = [-1, 0, 1, *(drawn(draw, 10**6) for _ in range(20))]
+    rows = spark.createDataFrame([(one,) for one in moments], "n bigint").selectExpr(f"{MADE[type_]} AS z")
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
+        lake.set_option("data_inlining_row_limit", 0)
+        with lake.transaction() as tx:
+            tx.create_table("t", {"z": type_}, partition_by=[f"epoch_{unit}(z)" for unit in UNITS])
+        with session_zone(spark, zone):
+            LakeSession(spark, lake).insert("t", rows)
+
+        written = lake.read_arrow("t")
+        assert written.num_rows == len(moments)
+        assert lake.verify() == []
+        fields = lake.table_snapshot("t").partition_spec.fields
+        wanted = set(partition_of_rows(written, lake.table_snapshot("t").schema, fields))
+        files = lake.table_snapshot("t", with_files=True).files or ()
+        assert sorted(file.partition_values for file in files) == sorted(wanted)
+
+
+_LOCAL = "timestamp_ntz'1970-01-01 00:00:00' + make_dt_interval(0, 0, 0, CAST({} AS DECIMAL(20,0)) / 1000000)"
+MADE = {  # of microseconds since 1970
+    "timestamptz": "timestamp_micros(n)",
+    "timestamp": _LOCAL.format("n"),
+    "timestamp_ns": _LOCAL.format("n % 5000000000000000"),
+    "date": "date_add(date'1970-01-01', CAST(floor(n / 86400000000) AS INT))",
+}
+
+
+@contextmanager
+def session_zone(spark, zone: str):
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        yield
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)

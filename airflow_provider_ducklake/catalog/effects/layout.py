@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, close, insert
 from airflow_provider_ducklake.catalog.effects.tables import new_schema_version
+from airflow_provider_ducklake.spec.partitioning import check_transform
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ def set_partitioning(change: SetPartitioning, state: CommitState, tables: Catalo
 
     Keys that come back have their rows already, under their id.
     """
+    for field in change.fields:
+        check_transform(field.transform.kind, tables.writer)
     table_id, info = state.table_id(change.table), tables["partition_info"]
     partition_id = state.add_partition(table_id, change.partition_id)
     yield close(info, state, info.c.table_id == table_id)

@@ -30,8 +30,11 @@ from airflow_provider_ducklake.planning.reading.predicates import (
     order,
 )
 from airflow_provider_ducklake.spec.partitioning import (
+    EPOCHS,
+    Transform,
     TransformKind,
     bucket,
+    epoch_range,
     hive_value,
     hive_values,
     is_local,
@@ -57,7 +60,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId
-    from airflow_provider_ducklake.spec.partitioning import PartitionSpec, Transform
+    from airflow_provider_ducklake.spec.partitioning import PartitionSpec
     from airflow_provider_ducklake.spec.stats import ColumnStats
 
 
@@ -253,6 +256,8 @@ def _of_partition(transform: Transform, type_: DuckLakeType, text: str | None) -
         case TransformKind.BUCKET:
             assert transform.bucket_count is not None
             return _of_bucket(type_, text, transform.bucket_count)
+        case kind if kind in EPOCHS:
+            return _of_epoch(kind, type_, text)
         case _ if is_local(transform, type_):  # which only tells what has no calendar at all
             return Evidence(has_nulls=text is None)
         case _:
@@ -273,6 +278,20 @@ def _of_identity(type_: DuckLakeType, text: str | None) -> Evidence:
     if math.isnan(value):
         return Evidence(order(value), order(value), has_nulls=False)
     return Evidence(_below(value), _above(value), has_nulls=False)
+
+
+def _of_epoch(kind: TransformKind, type_: DuckLakeType, text: str | None) -> Evidence:
+    """Return what a count of units since 1970 says; NULL stands for NULL and for the infinite times."""
+    if text is None:
+        own = Transform(kind)
+        return Evidence(transformed=lambda value: frozenset({partition_value(own, type_, value)}))
+    if not _COUNT.fullmatch(text):
+        return Evidence()  # which is no count: it says nothing
+    low, high = epoch_range(kind, type_, int(text))
+    return Evidence(low, high, has_nulls=False)
+
+
+_COUNT = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
 def _of_calendar(transform: Transform, type_: DuckLakeType, text: str | None) -> Evidence:

@@ -23,7 +23,7 @@ from airflow_provider_ducklake.planning.reading.predicates import (
 )
 from airflow_provider_ducklake.planning.reading.pruning import all_match, evidence, may_match
 from airflow_provider_ducklake.spec.partitioning import (
-    CALENDAR,
+    OF_TIMES,
     TransformKind,
     calendar_values,
     is_local,
@@ -120,7 +120,7 @@ class Partitions:
         said = _said_by_values(file, spec, field, type_, text)
         if said is not None:
             return said
-        if field.transform.kind in CALENDAR:
+        if field.transform.kind in OF_TIMES:
             found = _calendar_values(file, spec, field, type_)
             return None if found is None or (text in found and len(found) > 1) else text in found
         wanted = _condition(field, type_, text)
@@ -181,7 +181,7 @@ def _has_no_calendar(file: LiveDataFile, spec: PartitionSpec | None, field: Part
     """Whether all values are NULL or infinite, of which no writer has a year, month, day or hour."""
     pairs = () if spec is None else zip(spec.fields, file.partition_values, strict=True)
     return any(
-        own.column_id == field.column_id and own.transform.kind in CALENDAR and text is None
+        own.column_id == field.column_id and own.transform.kind in OF_TIMES and text is None
         for own, text in pairs
     )
 

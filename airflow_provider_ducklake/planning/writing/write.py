@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import TransactionConflictError
 from airflow_provider_ducklake.spec.names.paths import directory_name, relative_to
-from airflow_provider_ducklake.spec.partitioning import hive_directory
+from airflow_provider_ducklake.spec.partitioning import check_transforms, hive_directory
 from airflow_provider_ducklake.transaction.changes import AppendFiles, CreateTable, NewTableRef
 from airflow_provider_ducklake.transaction.definition import Definition, definition_changes
 
@@ -190,7 +190,12 @@ def sort_keys_of(table: TableSnapshot) -> tuple[SortField, ...]:
 
 
 def plan_create(table: NewTable, directory: str, partition_by: Sequence[str]) -> WritePlan:
-    """Return the plan for the first rows of a table that takes its columns from them."""
+    """Return the plan for the first rows of a table that takes its columns from them.
+
+    Raises:
+        UnsupportedFeatureError: the lake's version does not have a transform.
+    """
+    check_transforms(partition_by, table.options.writer)
     return WritePlan(
         table=str(table.name),
         directory=directory,

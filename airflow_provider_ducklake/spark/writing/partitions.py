@@ -25,6 +25,7 @@ from airflow_provider_ducklake.spark.types.names import free_prefix, quoted
 from airflow_provider_ducklake.spark.types.scalars import uuid_text
 from airflow_provider_ducklake.spark.types.spark_types import scalar_carrier
 from airflow_provider_ducklake.spec.partitioning import (
+    EPOCHS,
     PartitionField,
     Transform,
     TransformKind,
@@ -153,8 +154,10 @@ def _with_key(
         case TransformKind.BUCKET:
             assert transform.bucket_count is not None
             return _with_bucket(df, value, type_, transform.bucket_count, name)
-        case _:
-            return df.withColumn(name, _calendar_part(value, type_, transform.kind))
+        case kind if kind in EPOCHS:
+            return df.withColumn(name, _epoch_unit(value, type_, kind))
+        case kind:
+            return df.withColumn(name, _calendar_part(value, type_, kind))
 
 
 def _identity(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
@@ -170,6 +173,22 @@ def _calendar_part(value: SparkColumn, type_: DuckLakeType, kind: TransformKind)
     if kind is TransformKind.YEAR and type_.facts.zoned:
         part = f.when(part < 1, 1 - part).otherwise(part)  # of its era, as the reference has it
     return f.when(~is_infinite(value, scalar_carrier(type_, "of a key")), part)
+
+
+def _epoch_unit(value: SparkColumn, type_: DuckLakeType, kind: TransformKind) -> SparkColumn:
+    """Return years, months, days or hours since 1970 in UTC, rounded down; NULL for infinite times."""
+    date = _date(value, type_)
+    days, years = f.unix_date(date).cast("bigint"), f.year(date) - 1970
+    match kind:
+        case TransformKind.EPOCH_YEAR:
+            unit = years
+        case TransformKind.EPOCH_MONTH:
+            unit = years * 12 + f.month(date) - 1
+        case TransformKind.EPOCH_DAY:
+            unit = days
+        case _:
+            unit = days * 24 + _hour(value, type_)
+    return f.when(~is_infinite(value, scalar_carrier(type_, "of a key")), unit)
 
 
 _DATE_PARTS = {TransformKind.YEAR: f.year, TransformKind.MONTH: f.month, TransformKind.DAY: f.dayofmonth}

@@ -16,7 +16,7 @@ import pyarrow as pa
 from airflow_provider_ducklake.errors import InvalidPartitionError, InvalidTypeError, SchemaMismatchError
 from airflow_provider_ducklake.spec.files import DataFile, MappedColumn
 from airflow_provider_ducklake.spec.names.identifiers import fold
-from airflow_provider_ducklake.spec.partitioning import CALENDAR, calendar_values, hive_value, partition_value
+from airflow_provider_ducklake.spec.partitioning import OF_TIMES, calendar_values, hive_value, partition_value
 from airflow_provider_ducklake.spec.stats import ColumnStats
 from airflow_provider_ducklake.spec.types.ducklake_types import (
     DuckLakeType,
@@ -398,6 +398,6 @@ def _partition_value(file: DataFile, key: PartitionField, schema: TableSchema, t
 def _values_between(
     transform: Transform, type_: DuckLakeType, low: Physical, high: Physical
 ) -> frozenset[str | None] | None:
-    if transform.kind not in CALENDAR or is_infinite(type_, int(low)) or is_infinite(type_, int(high)):
+    if transform.kind not in OF_TIMES or is_infinite(type_, int(low)) or is_infinite(type_, int(high)):
         return None
     return calendar_values(transform, type_, int(low), int(high))
