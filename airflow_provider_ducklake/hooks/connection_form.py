@@ -105,7 +105,29 @@ FOREIGN_FILES = ExtraField(
     "added from elsewhere are read in any case.",
     {"type": ["boolean", "null"]},
 )
-EXTRA_FIELDS = (CATALOG_TYPE, METADATA_SCHEMA, DATA_PATH, STORAGE_OPTIONS, COMMIT_NAMESPACE, FOREIGN_FILES)
+DUCKLAKE_VERSION = ExtraField(
+    "ducklake_version",
+    "DuckLake version",
+    "1.0 or 1.1: what a new lake gets (empty: 1.0), and what an existing lake must have. No DuckDB 1.x opens "
+    "a lake of 1.1.",
+    {"type": ["string", "null"]},
+)
+MAX_VERSION = ExtraField(
+    "max_version",
+    "Newest DuckLake version",
+    "1.0 or 1.1: tasks refuse a newer lake, and migrate none to a newer version.",
+    {"type": ["string", "null"]},
+)
+EXTRA_FIELDS = (
+    CATALOG_TYPE,
+    METADATA_SCHEMA,
+    DATA_PATH,
+    STORAGE_OPTIONS,
+    COMMIT_NAMESPACE,
+    FOREIGN_FILES,
+    DUCKLAKE_VERSION,
+    MAX_VERSION,
+)
 
 HOST = StandardField("host", "Host", "catalog.example.com (empty for SQLite and DuckDB)")
 PORT = StandardField("port", "Port", "5432, for MySQL 3306")

@@ -24,9 +24,11 @@ from airflow_provider_ducklake.hooks.connection_form import (
     CONNECTION_TYPE,
     DATA_PATH,
     DATABASE,
+    DUCKLAKE_VERSION,
     EXTRA_FIELDS,
     FOREIGN_FILES,
     HOST,
+    MAX_VERSION,
     METADATA_SCHEMA,
     PORT,
     STORAGE_OPTIONS,
@@ -35,6 +37,7 @@ from airflow_provider_ducklake.hooks.connection_form import (
 )
 from airflow_provider_ducklake.spec.names.paths import directory_path
 from airflow_provider_ducklake.spec.names.quoting import written
+from airflow_provider_ducklake.spec.versions import WRITABLE, SpecVersion
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -59,6 +62,8 @@ class ConnectionSettings:
     commit_namespace: str | None = None
     named: str = "This connection"  # how a message begins
     foreign_files: bool = False
+    ducklake_version: SpecVersion | None = None
+    max_version: SpecVersion | None = None
 
     def invalid(self, of: ExtraField | StandardField, problem: str) -> InvalidOptionError:
         """Return the error for a field that does not fit what the catalog holds."""
@@ -79,6 +84,7 @@ def read_settings(connection: Connection, named: str | None = None) -> Connectio
     extra = _extra(connection, named)
     storage_options = _storage_options(named, extra.get(STORAGE_OPTIONS.name))
     catalog_type = _catalog_type(named, extra.get(CATALOG_TYPE.name))
+    ducklake_version, max_version = _versions(named, extra)
     return ConnectionSettings(
         connection.conn_id,
         _url(connection, named, catalog_type),
@@ -88,6 +94,8 @@ def read_settings(connection: Connection, named: str | None = None) -> Connectio
         _commit_namespace(named, extra.get(COMMIT_NAMESPACE.name)),
         named,
         _foreign_files(named, extra.get(FOREIGN_FILES.name)),
+        ducklake_version,
+        max_version,
     )
 
 
@@ -214,6 +222,29 @@ def _foreign_files(named: str, value: object) -> bool:
     if word not in ("true", "false"):
         raise _invalid(named, FOREIGN_FILES, f"{value!r} is neither true nor false.")
     return word == "true"
+
+
+def _versions(named: str, extra: Mapping[str, Any]) -> tuple[SpecVersion | None, SpecVersion | None]:
+    pinned, newest = (
+        _version(named, of, extra.get(of.name)) if of.name in extra else None
+        for of in (DUCKLAKE_VERSION, MAX_VERSION)
+    )
+    if pinned is not None and newest is not None and pinned > newest:
+        raise _invalid(
+            named,
+            DUCKLAKE_VERSION,
+            f"{pinned.value!r} is newer than {newest.value!r}, the {MAX_VERSION.name}. Correct one of them.",
+        )
+    return pinned, newest
+
+
+def _version(named: str, of: ExtraField, value: object) -> SpecVersion:
+    """Read a version; JSON may have it as a number."""
+    version = next((one for one in WRITABLE if one.value == str(value)), None)
+    if version is None:
+        known = " or ".join(repr(one.value) for one in sorted(WRITABLE))
+        raise _invalid(named, of, f"{value!r} is not a DuckLake version to work on. Write {known}.")
+    return version
 
 
 def _data_path(named: str, value: object) -> str | None:

@@ -22,6 +22,8 @@ from airflow_provider_ducklake.hooks.connection_form import (
     hook_field_behaviour,
 )
 from airflow_provider_ducklake.hooks.connection_settings import ConnectionSettings, read_settings
+from airflow_provider_ducklake.hooks.version_pins import check_lake, check_migration, version_of_new_lake
+from airflow_provider_ducklake.spec.versions import opened_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
     from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.catalog.migrations.migrate import MigrationResult
     from airflow_provider_ducklake.catalog.reports.column_bounds import ColumnBounds
     from airflow_provider_ducklake.catalog.reports.table_info import TableInfo
     from airflow_provider_ducklake.spec.commit_key import CommitKey
@@ -90,7 +93,8 @@ class DuckLakeHook(BaseHook):
         """Return the connection's lake, which is opened once and kept.
 
         Raises:
-            InvalidOptionError: a field of the connection makes no sense, or its data path is not the lake's.
+            InvalidOptionError: a field of the connection makes no sense, or its data path or versions are not
+                the lake's.
             NotADuckLakeError: the catalog database holds no lake; see ``get_or_create_lake``.
             UnsupportedFeatureError: the lake is encrypted.
         """
@@ -98,11 +102,19 @@ class DuckLakeHook(BaseHook):
             self._lake = self._announced(_open(self.settings()))
         return self._lake
 
-    def lake_to_migrate(self) -> Lake:
-        """Return the same as ``lake``, also a lake whose migration to DuckLake 1.1 has not finished."""
-        if self._lake is None:
-            self._lake = self._announced(_open(self.settings(), to_migrate=True))
-        return self._lake
+    def migrate(self, to_version: str, *, dry_run: bool = False, backup: bool = True) -> MigrationResult:
+        """Migrate the connection's lake, also one whose migration to DuckLake 1.1 has not finished.
+
+        The arguments are those of ``Lake.migrate``.
+
+        Raises:
+            InvalidOptionError: the connection's ``ducklake_version`` or ``max_version`` forbids it.
+        """
+        settings = self.settings()
+        check_migration(settings, to_version)
+        self.close()
+        with self._announced(_open(settings, to_migrate=True)) as lake:
+            return lake.migrate(to_version, dry_run=dry_run, backup=backup)
 
     def _announced(self, lake: Lake) -> Lake:
         """Log which lake it is: whatever a task does then, it does there."""
@@ -257,7 +269,7 @@ def _look(settings: ConnectionSettings) -> str:
     made = f"{snapshot.time:%Y-%m-%d %H:%M:%S} UTC"
     return (
         f"DuckLake {lake.version.value} at snapshot {snapshot.id}, made at {made}; "
-        f"data path {lake.data_path} is writable."
+        f"{opened_by(lake.version)}; data path {lake.data_path} is writable."
     )
 
 
@@ -266,13 +278,13 @@ def _look_before_creation(settings: ConnectionSettings, missing: NotADuckLakeErr
     from airflow_provider_ducklake.storage.files.filesystem import check_writable  # noqa: PLC0415
 
     check_directory(settings.url)
-    data_path = _data_path(settings)
+    data_path, version = _data_path(settings), version_of_new_lake(settings)
     check_writable(data_path, settings.storage_options)
     _check_rights(settings)
     return (
         f"No lake yet: {missing.catalog} {missing.problem}. Everything is ready for one, and the data path "
-        f"{data_path} is writable: create it with DuckLakeDDLOperator(create_lake=True). If there should "
-        "already be a lake, check the Database field."
+        f"{data_path} is writable: create it with DuckLakeDDLOperator(create_lake=True). It gets DuckLake "
+        f"{version.value}: {opened_by(version)}. If there should already be a lake, check the Database field."
     )
 
 
@@ -306,6 +318,8 @@ def _open(
         )
     try:
         _check(settings, lake)
+        if not to_migrate:
+            check_lake(settings, lake.version)
     except DuckLakeError:
         lake.close()
         raise
@@ -351,6 +365,7 @@ def _create(settings: ConnectionSettings) -> Lake:
             metadata_schema=settings.metadata_schema,
             storage_options=settings.storage_options,
             foreign_files=settings.foreign_files,
+            version=version_of_new_lake(settings).value,
         )
     except AlreadyExistsError:  # another task was faster
         return _open(settings)

