@@ -51,10 +51,10 @@ class OurLake:
 
     tx: LakeTransaction
 
-    def __init__(self, catalog: CatalogDatabase, reference: DuckLakeConnection) -> None:
+    def __init__(self, catalog: CatalogDatabase, reference: DuckLakeConnection, version: str = "1.0") -> None:
         """Create the lake; ``reference`` is asked for the rows that changes add."""
         self.ours, self.reference = catalog, reference
-        self.lake = Lake.create(catalog.sqlalchemy_url, catalog.data_path)
+        self.lake = Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=version)
 
     def commit(self, changes: "Sequence[Change]") -> None:
         """Make one transaction of changes."""
@@ -81,6 +81,7 @@ class OurLake:
         prefix = f"ducklake_inlined_data_{table_id}_"
         dump = dump_catalog(self.ours)
         rows = [row for name, rows in dump.items() if name.startswith(prefix) for row in rows]
+        rows = [{name.removeprefix("_ducklake_"): value for name, value in row.items()} for row in rows]
         return [row for row in rows if row["end_snapshot"] is None]
 
 
