@@ -13,6 +13,7 @@ from airflow_provider_ducklake.catalog.database.connect import (
     parse_url,
     shown,
 )
+from airflow_provider_ducklake.catalog.database.found_columns import check_complete
 from airflow_provider_ducklake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.catalog.dialects import bootstrap, dialect_of
 from airflow_provider_ducklake.catalog.lake_maintenance import Maintenance
@@ -21,6 +22,7 @@ from airflow_provider_ducklake.catalog.lake_writes import LakeWrites
 from airflow_provider_ducklake.catalog.open_lake import OpenLake, translated
 from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.errors import (
+    CatalogError,
     InvalidInputError,
     NotADuckLakeError,
 )
@@ -169,6 +171,7 @@ class Lake:
             CatalogUnavailableError: the database cannot be reached or refuses the login.
             NotADuckLakeError: the database holds no DuckLake catalog.
             UnsupportedVersionError: the catalog's spec version is newer than 1.1, or of a development build.
+            CatalogError: the catalog says several versions, or lacks a table or column of its version.
         """
         parsed = parse_url(url)
         file = catalog_file(parsed)
@@ -178,14 +181,17 @@ class Lake:
         dialect = dialect_of(open_engine(parsed), metadata_schema)
         try:
             with translated(parsed):
-                options = read.stored_options(dialect, metadata_schema)
-            version = _version(options, shown(parsed), to_migrate=to_migrate)
+                stored = read.stored_catalog(dialect, metadata_schema)
+            version = _version(stored.options, shown(parsed), to_migrate=to_migrate)
+            tables = catalog_tables(version, metadata_schema)
+            check_complete(stored.columns, tables, shown(parsed))
         except BaseException:
             dialect.engine.dispose()
             raise
         found_at = None if data_path is None else directory_path(data_path)
-        tables = catalog_tables(version, metadata_schema)
-        return cls(OpenLake(dialect, tables, options, storage_options, found_at, foreign_files=foreign_files))
+        return cls(
+            OpenLake(dialect, tables, stored.options, storage_options, found_at, foreign_files=foreign_files)
+        )
 
     @classmethod
     def create(  # noqa: PLR0913 - all public, all named
@@ -304,7 +310,13 @@ def _version(options: Sequence[OptionRow], catalog: str, *, to_migrate: bool) ->
     stored = [one.value for one in options if one.key == "version" and one.scope is None]
     if not stored:
         raise NotADuckLakeError(catalog)
-    version = min(map(SpecVersion.parse, stored))
+    if len(set(stored)) > 1:
+        raise CatalogError(
+            f"{catalog} says in ducklake_metadata that it has the DuckLake versions "
+            f"{', '.join(sorted(stored))}. Find out which of them it has, and delete the other rows "
+            "with the key 'version'."
+        )
+    version = SpecVersion.parse(stored[0])
     if version not in READABLE and not to_migrate:
         raise refused(version.value, READABLE)
     return version

@@ -244,6 +244,10 @@ CORRUPTIONS = (
     _("a view with a table's name", C.NAME_TWICE, "UPDATE ducklake_view SET view_name = 'M'"),
     _("two columns of one name", C.NAME_TWICE,
       f"UPDATE ducklake_column SET column_name = 'K' WHERE {_column('p', 'y')}"),
+    _("columns of 1.1 in a lake of 1.0", C.COLUMNS_TOO_NEW,
+      "ALTER TABLE ducklake_table_column_stats ADD COLUMN min_is_exact BOOLEAN"),
+    _("a table of 1.1 in a lake of 1.0", C.COLUMNS_TOO_NEW,
+      "CREATE TABLE ducklake_view_column_tag (view_id BIGINT, key VARCHAR)"),
     # G11: what keeps DuckDB from opening anything
     _("a table without columns", C.NO_COLUMNS,
       f"DELETE FROM ducklake_column WHERE table_id = {_table('m')}"),

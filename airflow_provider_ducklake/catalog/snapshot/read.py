@@ -5,7 +5,7 @@ Statements name their columns, so extra columns of newer catalogs do no harm.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from sqlalchemy import (
     select,
 )
 
+from airflow_provider_ducklake.catalog.database.found_columns import telling
 from airflow_provider_ducklake.catalog.database.questions import AT, Question
 from airflow_provider_ducklake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.spec.ids import (
@@ -43,7 +44,7 @@ from airflow_provider_ducklake.spec.versions import NEWEST, SpecVersion
 from airflow_provider_ducklake.spec.views import ViewDefinition, parse_aliases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
@@ -281,15 +282,26 @@ def which_options(tables: CatalogTables) -> Question[list[OptionRow]]:
     )
 
 
-def stored_options(dialect: CatalogDialect, metadata_schema: str | None) -> list[OptionRow]:
-    """Return every stored option of a catalog of whatever version, ``version`` among them; none: no lake."""
+@dataclass(frozen=True, slots=True)
+class StoredCatalog:
+    """The options of a catalog of whatever version, ``version`` among them; none: it is no lake.
+
+    ``columns`` are those of tables that not all versions have alike, by the table's name.
+    """
+
+    options: Sequence[OptionRow] = ()
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def stored_catalog(dialect: CatalogDialect, metadata_schema: str | None) -> StoredCatalog:
+    """Return what a catalog says that may be of any version, or no catalog."""
     newest = catalog_tables(NEWEST, metadata_schema)
     name = newest["metadata"].name
-    first = {"columns": dialect.which_columns((name,), metadata_schema)}
+    first = {"columns": dialect.which_columns((name, *telling()), metadata_schema)}
     with dialect.reading_after(first) as (connection, answers):
         if name not in answers["columns"]:
-            return []
+            return StoredCatalog()
         has_scopes = "scope" in answers["columns"][name]
         tables = newest if has_scopes else catalog_tables(SpecVersion.V0_1, metadata_schema)
         found: list[OptionRow] = dialect.ask(connection, {"all": which_options(tables)}, is_last=True)["all"]
-        return found
+        return StoredCatalog(found, answers["columns"])

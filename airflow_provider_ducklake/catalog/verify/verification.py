@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog.snapshot import read_snapshots
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import find_table
+from airflow_provider_ducklake.catalog.verify.catalog_columns import check_columns
 from airflow_provider_ducklake.catalog.verify.columns import Columns
 from airflow_provider_ducklake.catalog.verify.contents import Contents, check_contents
 from airflow_provider_ducklake.catalog.verify.definitions import check_definitions
@@ -87,6 +88,7 @@ def _in_catalog(look: Look, columns: Columns, *, with_notes: bool) -> Iterator[F
         chain(check_snapshots(look), check_counters(look)) if look.is_whole else (),
         check_lifetimes(look),
         check_single(look),
+        check_columns(look) if look.is_whole else (),
         check_definitions(look),
         check_file_rows(look),
         check_paths(look, with_notes=with_notes),

@@ -49,6 +49,10 @@ class FindingCode(StrEnum):
     TWO_AT_ONCE = "two-at-once", "End all but one of these rows in the catalog."
     NAME_TWICE = "name-twice", "Rename one of them in the catalog."
     # definitions
+    COLUMNS_TOO_NEW = (
+        "columns-too-new",
+        "Migrate the lake to the version that has them with DuckLakeMigrateOperator, or drop them.",
+    )
     NO_COLUMNS = "no-columns", "Drop the table with DuckLakeDDLOperator, or restore its columns."
     SCHEMA_MISSING = "schema-missing", "Restore the schema's row, or end everything in the schema."
     TYPE_UNKNOWN = "type-unknown", "Correct the type in ducklake_column; until then DuckDB refuses the lake."

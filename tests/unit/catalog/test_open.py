@@ -13,6 +13,7 @@ from psycopg import sql
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
+    CatalogError,
     CatalogUnavailableError,
     InvalidInputError,
     NotADuckLakeError,
@@ -61,6 +62,54 @@ def test_a_catalog_without_version_is_no_lake(lake_catalog):
 
     with pytest.raises(NotADuckLakeError):
         Lake.connect(lake_catalog.sqlalchemy_url)
+
+
+def test_a_catalog_that_says_two_versions_is_refused(lake_catalog):
+    execute(lake_catalog, "INSERT INTO ducklake_metadata VALUES ('version', '1.0', NULL, NULL)")
+    with Lake.connect(lake_catalog.sqlalchemy_url) as lake:  # the same one twice
+        assert lake.version.value == "1.0"
+    execute(lake_catalog, "INSERT INTO ducklake_metadata VALUES ('version', '1.1', NULL, NULL)")
+
+    with pytest.raises(CatalogError, match=r"1\.0, 1\.0, 1\.1.*delete the other rows"):
+        Lake.connect(lake_catalog.sqlalchemy_url)
+
+
+@pytest.mark.parametrize(
+    ("statement", "missing"),
+    [
+        ("ALTER TABLE ducklake_schema DROP COLUMN parent_schema_id", "ducklake_schema.parent_schema_id"),
+        ("ALTER TABLE ducklake_data_file DROP COLUMN row_group_count", "ducklake_data_file.row_group_count"),
+        ("DROP TABLE ducklake_view_column_tag", "ducklake_view_column_tag"),
+    ],
+)
+def test_a_catalog_that_lacks_what_its_version_has_is_refused_by_name(catalog, statement, missing):
+    Lake.create(catalog.sqlalchemy_url, catalog.data_path, version="1.1").close()
+    execute(catalog, statement)
+
+    with pytest.raises(CatalogError, match=f"DuckLake 1.1, and lacks {missing}\\. ") as refused:
+        Lake.connect(catalog.sqlalchemy_url)
+
+    assert "'1.1-dev1'" in str(refused.value)
+    execute(catalog, "UPDATE ducklake_metadata SET value = '1.1-dev1' WHERE key = 'version'")
+    with Lake.connect(catalog.sqlalchemy_url, to_migrate=True) as lake:
+        lake.migrate("1.1", backup=False)
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        assert lake.verify() == []
+
+
+def test_a_catalog_with_columns_of_a_newer_version_is_read_and_found(lake_catalog):
+    execute(lake_catalog, "ALTER TABLE ducklake_schema ADD COLUMN parent_schema_id BIGINT")
+
+    with Lake.connect(lake_catalog.sqlalchemy_url) as lake:
+        with lake.transaction() as tx:
+            tx.create_schema("s")
+        (found,) = lake.verify()
+        assert (found.code.value, found.objects) == (
+            "columns-too-new",
+            {"name": "ducklake_schema.parent_schema_id"},
+        )
+        lake.migrate("1.1", backup=False)
+        assert lake.verify() == []
 
 
 def test_an_empty_database_is_no_lake(catalog):
