@@ -74,7 +74,13 @@ from airflow_provider_ducklake.transaction.kinds.upkeep import (
     RewriteSource,
     RewrittenFile,
 )
-from airflow_provider_ducklake.transaction.kinds.views import CommentOnView, CreateView, DropView, RenameView
+from airflow_provider_ducklake.transaction.kinds.views import (
+    CommentOnView,
+    CommentOnViewColumn,
+    CreateView,
+    DropView,
+    RenameView,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -98,6 +104,7 @@ Change: TypeAlias = (
     | DropView
     | RenameView
     | CommentOnView
+    | CommentOnViewColumn
     | DropMacro
     | RegisterLayout
     | AppendFiles

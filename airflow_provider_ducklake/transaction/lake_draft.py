@@ -5,7 +5,7 @@ One of the few places with mutable state; nothing here reads or writes anything 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,6 +16,7 @@ from airflow_provider_ducklake.spec.versions import Feature
 from airflow_provider_ducklake.transaction.changes import (
     Change,
     CommentOnView,
+    CommentOnViewColumn,
     CreateSchema,
     CreateView,
     DropMacro,
@@ -33,7 +34,7 @@ from airflow_provider_ducklake.transaction.changes import (
 from airflow_provider_ducklake.transaction.table_draft import TableDraft
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from airflow_provider_ducklake.spec.ids import MacroId, SnapshotId, ViewId
     from airflow_provider_ducklake.spec.options import Options
@@ -84,6 +85,7 @@ class ViewDraft:
     definition: ViewDefinition | None = None
     uuid: str = ""
     comment: tuple[str | None] | None = None
+    column_comments: Mapping[str, str | None] = field(default_factory=dict)  # by names in the query
 
     def changes(self) -> Iterator[Change]:
         """Yield what a commit has to do."""
@@ -95,6 +97,8 @@ class ViewDraft:
             yield RenameView(self.base.id, self.base.name, self.name)
         if self.comment is not None:
             yield CommentOnView(self.ref, self.name, self.comment[0])
+        for column, text in self.column_comments.items():
+            yield CommentOnViewColumn(self.ref, self.name, column, text)
 
 
 class BaseLake(Protocol):

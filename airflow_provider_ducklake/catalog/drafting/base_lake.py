@@ -40,12 +40,13 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.catalog.snapshot.read_statistics import Statistics
     from airflow_provider_ducklake.spec.files import DataFile, LiveDataFile
-    from airflow_provider_ducklake.spec.ids import DataFileId
+    from airflow_provider_ducklake.spec.ids import DataFileId, ViewId
     from airflow_provider_ducklake.spec.names.identifiers import SchemaPath
     from airflow_provider_ducklake.spec.options import OptionRow
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
     from airflow_provider_ducklake.spec.versions import WriteVersion
+    from airflow_provider_ducklake.spec.views import ViewDefinition
 
 
 class CatalogBase(BaseLake):
@@ -126,6 +127,18 @@ class CatalogBase(BaseLake):
 
     def view(self, schema: SchemaDraft, name: str) -> BaseView | None:
         return next((one for one in self.views_in(schema) if fold(one.name.name) == fold(name)), None)
+
+    def definition_of(self, view: QualifiedName) -> ViewDefinition:
+        """Return the definition of a view that is there."""
+        with self._reading() as connection:
+            found = read.find_view(connection, self._catalog.tables, self.snapshot_id, view)
+        assert found is not None
+        return found[1]
+
+    def commented_columns(self, view_id: ViewId) -> list[str]:
+        """Return the columns of a view that have or had a comment, as they are spelled."""
+        with self._reading() as connection:
+            return list(read.view_comments(connection, self._catalog.tables, self.snapshot_id, view_id))
 
     def tables_in(self, schema: SchemaDraft) -> list[QualifiedName]:
         with self._reading() as connection:

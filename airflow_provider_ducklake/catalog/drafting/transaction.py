@@ -30,7 +30,9 @@ from airflow_provider_ducklake.spec.names.identifiers import (
     SchemaPath,
     TableName,
     check_name,
+    fold,
     is_storable,
+    split_parts,
 )
 from airflow_provider_ducklake.spec.names.paths import relative_to
 from airflow_provider_ducklake.spec.partitioning import (
@@ -42,7 +44,9 @@ from airflow_provider_ducklake.spec.schema import Default
 from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
 from airflow_provider_ducklake.spec.sorting import parse_sort_by
 from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType, parse_type
+from airflow_provider_ducklake.spec.versions import Feature
 from airflow_provider_ducklake.spec.views import ViewDefinition
+from airflow_provider_ducklake.sql.duckdb.view_columns import stored_name
 from airflow_provider_ducklake.transaction.lake_draft import LakeDraft
 
 if TYPE_CHECKING:
@@ -400,8 +404,24 @@ class LakeTransaction:
         self._draft.put(self._table(table).commented(_comment(text)))
 
     def comment_on_column(self, table: TableName, column: str, text: str | None) -> None:
-        """Set a column's comment; None removes it."""
-        self._draft.put(self._table(table).column_commented(column, _comment(text)))
+        """Set the comment of a column, since DuckLake 1.1 of a view's as well; None removes it.
+
+        Raises:
+            ColumnNotFoundError: the table or view has no such column.
+            UnsupportedFeatureError: a view's, and the lake's version has none, or the view's query does not
+                say the name of the column.
+        """
+        view = self._draft.find_view(QualifiedName.of(table))
+        if view is None:
+            self._draft.put(self._table(table).column_commented(column, _comment(text)))
+            return
+        self._base.writer.check(Feature.VIEW_COLUMN_COMMENTS)
+        definition = view.definition or self._base.definition_of((view.base or view).name)
+        name = stored_name(str(view.name), definition, _bare(column))
+        known = () if view.base is None else self._base.commented_columns(view.base.id)
+        name = next((one for one in (*view.column_comments, *known) if fold(one) == fold(name)), name)
+        comments = {**view.column_comments, name: _comment(text)}
+        self._draft.put_view(replace(view, column_comments=comments))
 
     def comment_on_view(self, view: TableName, text: str | None) -> None:
         """Set a view's comment; None removes it."""
@@ -588,6 +608,14 @@ def _base_of(draft: TableDraft) -> TableSnapshot:
 
 def _type(type_: str | DuckLakeType) -> DuckLakeType:
     return parse_type(type_) if isinstance(type_, str) else type_
+
+
+def _bare(path: str) -> str:
+    """Return the name of a view's column, which has no fields."""
+    *above, name = split_parts(path)
+    if above:
+        raise InvalidInputError(f"{path!r}: fields of a view's columns have no comments.")
+    return name
 
 
 def _comment(text: str | None) -> str | None:

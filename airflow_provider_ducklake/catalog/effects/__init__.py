@@ -24,6 +24,7 @@ from airflow_provider_ducklake.transaction.changes import (
     CommentOnColumn,
     CommentOnTable,
     CommentOnView,
+    CommentOnViewColumn,
     CreateSchema,
     CreateTable,
     CreateView,
@@ -93,6 +94,8 @@ def effects_of(  # noqa: C901, PLR0912, PLR0915 - a line for each kind, checked 
             yield from comments.comment_on_column(change, state, tables)
         case CommentOnView():
             yield from comments.comment_on_view(change, state, tables)
+        case CommentOnViewColumn():
+            yield from comments.comment_on_view_column(change, state, tables)
         case AppendFiles():
             yield from files.append_files(change, state, tables)
         case RegisterLayout():

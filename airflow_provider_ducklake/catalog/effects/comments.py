@@ -5,13 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, close, insert
+from airflow_provider_ducklake.spec.versions import Feature
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.transaction.changes import CommentOnColumn, CommentOnTable, CommentOnView
+    from airflow_provider_ducklake.transaction.changes import (
+        CommentOnColumn,
+        CommentOnTable,
+        CommentOnView,
+        CommentOnViewColumn,
+    )
     from airflow_provider_ducklake.transaction.commit_state import CommitState
 
 _KEY = "comment"
@@ -28,6 +34,28 @@ def comment_on_view(change: CommentOnView, state: CommitState, tables: CatalogTa
     """Yield a view's comment."""
     view_id = state.view_id(change.view)
     yield from _tag(view_id, change.text, state, tables)
+    state.record(ChangeRecord(ChangeKind.ALTERED_VIEW, view_id))
+
+
+def comment_on_view_column(
+    change: CommentOnViewColumn, state: CommitState, tables: CatalogTables
+) -> Iterator[Effect]:
+    """Yield the comment of a view's column."""
+    tables.writer.check(Feature.VIEW_COLUMN_COMMENTS)
+    view_id, tag = state.view_id(change.view), tables["view_column_tag"]
+    is_it = (tag.c.view_id == view_id, tag.c.column_name == change.column, tag.c.key == _KEY)
+    yield close(tag, state, *is_it)
+    yield insert(
+        tag,
+        {
+            "view_id": view_id,
+            "column_name": change.column,
+            "begin_snapshot": state.snapshot_id,
+            "end_snapshot": None,
+            "key": _KEY,
+            "value": change.text,
+        },
+    )
     state.record(ChangeRecord(ChangeKind.ALTERED_VIEW, view_id))
 
 

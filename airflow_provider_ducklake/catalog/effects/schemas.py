@@ -75,9 +75,12 @@ def create_view(change: CreateView, state: CommitState, tables: CatalogTables) -
 
 
 def drop_view(change: DropView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
-    """Yield the end of a view and of its comment."""
+    """Yield the end of a view and of its comments."""
     yield close(tables["view"], state, tables["view"].c.view_id == change.view_id)
     yield close(tables["tag"], state, tables["tag"].c.object_id == change.view_id)
+    if "view_column_tag" in tables:
+        tag = tables["view_column_tag"]
+        yield close(tag, state, tag.c.view_id == change.view_id)
     state.record(ChangeRecord(ChangeKind.DROPPED_VIEW, change.view_id))
 
 

@@ -6,8 +6,10 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog.restoring.read_restore import comment
+from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.transaction.changes import (
     CommentOnView,
+    CommentOnViewColumn,
     CreateSchema,
     CreateView,
     DropMacro,
@@ -52,6 +54,11 @@ def view_changes(
             before = comment(connection, tables, now.id, pair.then.id)
         if text != before:
             yield CommentOnView(ref, pair.then.name, text)
+        was = read.view_comments(connection, tables, then.id, pair.then.id)
+        are = {} if pair.now is None else read.view_comments(connection, tables, now.id, pair.then.id)
+        for column in {**was, **are}:
+            if was.get(column) != are.get(column):
+                yield CommentOnViewColumn(ref, pair.then.name, column, was.get(column))
 
 
 def _renamed(then: ViewRow, now: ViewRow) -> Iterator[Change]:
@@ -69,7 +76,7 @@ def macro_changes(scope: Scope) -> Iterator[Change]:
             yield RestoreMacro(pair.then.row.id, home, pair.then.name, pair.then.row.is_table_macro)
 
 
-def in_words(change: Change) -> str:
+def in_words(change: Change) -> str:  # noqa: PLR0911 - a sentence for each kind
     """Return what a change of a schema, view or macro does."""
     match change:
         case CreateSchema(name=schema):
@@ -84,6 +91,8 @@ def in_words(change: Change) -> str:
             return f"view {name} becomes {new_name}"
         case CommentOnView(name=name):
             return f"the comment of view {name} changes"
+        case CommentOnViewColumn(name=name, column=column):
+            return f"the comment of column {column} of view {name} changes"
         case RestoreMacro(name=name):
             return f"macro {name} comes back"
         case DropMacro(name=name):

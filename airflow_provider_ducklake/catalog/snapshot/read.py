@@ -231,6 +231,17 @@ def find_view(
     return None
 
 
+def view_comments(
+    connection: Connection, tables: CatalogTables, at: int, view_id: int
+) -> dict[str, str | None]:
+    """Return the comments of a view's columns by their names in the query; None: it was taken away."""
+    if "view_column_tag" not in tables:
+        return {}
+    tag = tables["view_column_tag"]
+    query = select(tag).where(tag.c.view_id == view_id, tag.c.key == "comment", visible(tag, at))
+    return {row.column_name: row.value for row in connection.execute(query)}
+
+
 @dataclass(frozen=True, slots=True)
 class MacroRow:
     """A macro as the catalog holds it."""

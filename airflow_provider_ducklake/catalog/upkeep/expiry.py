@@ -252,7 +252,8 @@ class _Expiry:
 
     def remove_objects(self, found: Sequence[Hole]) -> None:
         """Remove the unreachable rows of schemas, views, tags and macros."""
-        for name in ("schema", "view", "tag", "macro"):
+        names = ("schema", "view", "tag", "macro", "view_column_tag")
+        for name in (one for one in names if one in self.tables):
             for is_dead in _unreachable(found):
                 self._delete(name, is_dead(self.tables[name]))
         living = select(self.tables["macro"].c.macro_id)

@@ -22,6 +22,7 @@ _VERSIONED = (
     ("view", "view_id", None),
     ("macro", "macro_id", None),
     ("tag", "object_id", None),
+    ("view_column_tag", "view_id", None),
     ("column", "column_id", "table_id"),
     ("column_tag", "column_id", "table_id"),
     ("partition_info", "partition_id", "table_id"),
@@ -47,7 +48,8 @@ def check_lifetimes(look: Look) -> Iterator[Finding]:
     A column may end with the snapshot that it begins with: so the reference keeps the id of one that came and
     went in the transaction that made its table.
     """
-    parts = [_misplaced(look, *one) for one in _VERSIONED if look.is_whole or one[2] is not None]
+    there = (one for one in _VERSIONED if one[0] in look.tables)
+    parts = [_misplaced(look, *one) for one in there if look.is_whole or one[2] is not None]
     for row in look.few(select(union_all(*parts).subquery())):
         ends_early = row.end_snapshot is not None and row.end_snapshot <= row.begin_snapshot
         where = f"from {row.begin_snapshot} to {row.end_snapshot}"

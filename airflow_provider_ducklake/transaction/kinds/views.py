@@ -91,3 +91,19 @@ class CommentOnView(Declared):
     @property
     def claim(self) -> Claim | None:
         return claim_on(Operation.ALTER_VIEW, self.view, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class CommentOnViewColumn(Declared):
+    """The comment of a view's column; None takes it away. ``column`` is its name in the query."""
+
+    view: ViewRef
+    name: QualifiedName
+    column: str
+    text: str | None
+
+    stage: ClassVar[Stage] = Stage.COMMENT
+
+    @property
+    def claim(self) -> Claim | None:
+        return claim_on(Operation.ALTER_VIEW, self.view, self.name)

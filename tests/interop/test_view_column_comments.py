@@ -1,0 +1,127 @@
+"""Comments of views' columns, which 1.1 has: rows as ducklakepy's, and what becomes of them."""
+
+import pytest
+
+from airflow_provider_ducklake.catalog.drafting.ddl import apply_ddl
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import (
+    ColumnNotFoundError,
+    TransactionConflictError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.spec.versions import NEWEST, write_version
+from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
+from tests.reference import ducklakepy_lake
+from tests.reference.catalog_dump import dump_catalog
+from tests.reference.catalogs import CatalogDatabase
+
+
+@pytest.fixture
+def lake(catalog: CatalogDatabase):
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version="1.1") as opened:
+        with opened.transaction() as tx:
+            tx.create_table("t", {"id": "int32", "n": "int32"})
+            tx.create_view("v", "SELECT id, n + 1 AS m FROM t", column_aliases=["x", "y"])
+            tx.create_view("plain", "SELECT id FROM t")
+            tx.create_view("star", "SELECT * FROM t")
+        yield opened
+
+
+def run(lake: Lake, text: str) -> None:
+    with lake.transaction() as tx:
+        apply_ddl(tx, parse_ddl(text, write_version(NEWEST)))
+
+
+def tags(catalog: CatalogDatabase) -> list[tuple[object, ...]]:
+    names = ("column_name", "begin_snapshot", "end_snapshot", "key", "value")
+    rows = dump_catalog(catalog)["ducklake_view_column_tag"]
+    return sorted((tuple(row[name] for name in names) for row in rows), key=str)
+
+
+def test_rows_are_those_of_ducklakepy(lake, catalog, reference_catalog):
+    run(lake, "COMMENT ON COLUMN plain.ID IS 'first'")
+    run(lake, "COMMENT ON COLUMN main.plain.id IS 'second'")
+    with ducklakepy_lake.open_lake(reference_catalog) as theirs:
+        theirs.create_table("t", {"id": "int32", "n": "int32"})
+        theirs.create_view("plain", "SELECT id FROM t")
+        first = theirs.comment("plain", "first", column="id")
+        theirs.comment("plain", "second", column="id")
+
+    shift = first - 2
+
+    def moved(row: tuple[object, ...]) -> tuple[object, ...]:
+        name, begin, end, *rest = row
+        return name, begin - shift, None if end is None else end - shift, *rest
+
+    assert tags(catalog) == [moved(row) for row in tags(reference_catalog)]
+    assert dump_catalog(catalog)["ducklake_snapshot_changes"][-1]["changes_made"].startswith("altered_view:")
+    with ducklakepy_lake.open_lake(catalog) as theirs:
+        assert theirs.view("plain")["column_comments"] == {"id": "second"}
+
+
+def test_a_comment_is_kept_under_the_querys_name(lake, catalog):
+    run(
+        lake,
+        "COMMENT ON COLUMN v.x IS 'of id'; COMMENT ON COLUMN v.Y IS 'of m'; COMMENT ON COLUMN star.n IS 'n'",
+    )
+
+    assert {(row[0], row[4]) for row in tags(catalog)} == {("id", "of id"), ("m", "of m"), ("n", "n")}
+
+
+def test_one_that_is_taken_away_leaves_null(lake, catalog):
+    run(lake, "COMMENT ON COLUMN plain.id IS 'x'")
+    run(lake, "COMMENT ON COLUMN plain.id IS NULL")
+
+    assert [(row[2] is None, row[4]) for row in tags(catalog)] == [(False, "x"), (True, None)]
+    assert lake.verify() == []
+
+
+@pytest.mark.parametrize("column", ["v.id", "v.nope", "plain.nope"])
+def test_a_column_that_the_view_does_not_show_is_refused(lake, column):
+    with pytest.raises(ColumnNotFoundError):
+        run(lake, f"COMMENT ON COLUMN {column} IS 'x'")
+
+
+def test_a_query_that_does_not_say_the_name_is_refused(lake):
+    run(lake, "CREATE VIEW w(a) AS SELECT * FROM t; CREATE VIEW u(a) AS SELECT n + 1 FROM t")
+
+    for view in ("w", "u"):
+        with pytest.raises(UnsupportedFeatureError, match="does not say the name"):
+            run(lake, f"COMMENT ON COLUMN {view}.a IS 'x'")
+
+
+def test_they_go_with_the_view_and_come_back_with_it(lake, catalog):
+    run(lake, "COMMENT ON COLUMN v.x IS 'one'; COMMENT ON VIEW v IS 'all'")
+    before = lake.current_snapshot().id
+    run(lake, "ALTER VIEW v RENAME TO w; COMMENT ON COLUMN w.x IS 'two'")
+    run(lake, "DROP VIEW w")
+    assert all(row[2] is not None for row in tags(catalog))
+
+    lake.restore(at=before)
+
+    with ducklakepy_lake.open_lake(catalog) as theirs:
+        assert theirs.view("v")["column_comments"] == {"id": "one"}
+        assert theirs.view("v", before)["column_comments"] == {"id": "one"}
+    lake.expire_snapshots(versions=[one.id for one in lake.snapshots()[:-1]])
+    assert [(row[0], row[4]) for row in tags(catalog)] == [("id", "one")]
+    assert lake.verify() == []
+
+
+def test_two_comments_on_one_view_conflict(lake, catalog):
+    def both() -> None:
+        with lake.transaction() as tx:
+            tx.comment_on_column("plain", "id", "ours")
+            with Lake.connect(catalog.sqlalchemy_url) as other, other.transaction() as first:
+                first.comment_on_column("plain", "id", "theirs")
+
+    with pytest.raises(TransactionConflictError, match="altered it"):
+        both()
+
+
+def test_1_0_has_none(sqlite_catalog):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_view("v", "SELECT 1 AS a")
+        sentence = r"DuckLake 1\.0 does not support COMMENT ON COLUMN for views"
+        with pytest.raises(UnsupportedFeatureError, match=sentence):
+            run(lake, "COMMENT ON COLUMN v.a IS 'x'")
