@@ -266,6 +266,7 @@ class Lake:
     registered_files = _of_reads(LakeReads.registered_files)
     table_changes = _of_reads(LakeReads.table_changes)
     table_health = _of_reads(LakeReads.table_health)
+    clients = _of_reads(LakeReads.clients)
 
     # Writes
     set_option = _of_writes(LakeWrites.set_option)

@@ -34,7 +34,7 @@ from airflow_provider_ducklake.planning.upkeep.expiry import ExpiryRule
 from airflow_provider_ducklake.planning.upkeep.retention import NO_FLOOR
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
-from airflow_provider_ducklake.spec.versions import DEFAULT, SpecVersion, writable_version
+from airflow_provider_ducklake.spec.versions import DEFAULT, SpecVersion, is_locked_out, writable_version
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -272,8 +272,11 @@ class Maintenance:
                 dry_run=dry_run,
                 backup=backup,
             )
+        version = SpecVersion.parse(result.to_version)
+        if dry_run and result.steps:
+            names = dict.fromkeys(client.name for client in self._reads.clients())
+            result = replace(result, locked_out=tuple(name for name in names if is_locked_out(name, version)))
         if not dry_run:
-            version = SpecVersion.parse(result.to_version)
             self._lake.catalog = replace(
                 self._lake.catalog, tables=catalog_tables(version, self._lake.catalog.tables.metadata_schema)
             )

@@ -11,6 +11,12 @@ from airflow_provider_ducklake.catalog.ledger import restore_log
 from airflow_provider_ducklake.catalog.open_lake import At, OpenLake, aware
 from airflow_provider_ducklake.catalog.reports import watch
 from airflow_provider_ducklake.catalog.reports.change_feed import ChangeFeed
+from airflow_provider_ducklake.catalog.reports.clients import (
+    LakeClient,
+    clients_in_catalog,
+    clients_of_files,
+    newest_files,
+)
 from airflow_provider_ducklake.catalog.reports.column_bounds import ColumnBounds, column_bounds
 from airflow_provider_ducklake.catalog.reports.health import LakeHealth, health
 from airflow_provider_ducklake.catalog.reports.read_changes import check_complete, find_changes
@@ -441,6 +447,16 @@ class LakeReads:
             self._lake.catalog.tables.writer.check(Feature.NESTED_SCHEMAS)
         with self._lake.translated():
             return watch.table_changes(self._lake.catalog, name, since, kinds)
+
+    def clients(self, files: int = 20) -> list[LakeClient]:
+        """Return which clients wrote the lake, as far as they left their names.
+
+        DuckDB names itself in the footers of its data files, of which the newest ``files`` are opened.
+        """
+        with self._lake.reading() as connection:
+            known = clients_in_catalog(connection, self._lake.catalog.tables)
+            newest = newest_files(connection, self._lake.catalog, files)
+        return [*known, *clients_of_files(newest, self._lake.locate)]
 
     def table_health(self, tables: Collection[TableName] | None = None) -> LakeHealth:
         """Return numbers that show whether tables need maintenance, from the catalog alone; default: of all.

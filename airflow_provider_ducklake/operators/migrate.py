@@ -34,9 +34,10 @@ class DuckLakeMigrateOperator(DuckLakeOperator):
     :param commit_message: accepted as by every operator, but unused: no snapshot is made. (templated)
     :return: ``{"from_version": "0.3", "to_version": "1.0", "steps": ["…"], "files": 2, "bytes": 4096,
         "backup": "/data/lake.sqlite.0.3.20261122T013000000000Z.backup", "dry_run": False,
-        "refusals": [], "opened_by": "DuckDB 1.5 and newer open it"}``: the number of merged files and chains
-        of delete files that were rewritten, and the bytes read for that; no steps if there was nothing to do;
-        with ``dry_run``, why the catalog cannot be migrated as it is; who opens it then.
+        "refusals": [], "opened_by": "DuckDB 1.5 and newer open it", "locked_out": []}``: the number of
+        merged files and chains of delete files that were rewritten, and the bytes read for that; no steps if
+        there was nothing to do; who opens the catalog then. With ``dry_run`` also why it cannot be migrated
+        as it is, and which clients wrote its newest files and will not open it.
     """
 
     template_fields: Sequence[str] = ("to_version", "is_dry_run", "backup", *DuckLakeOperator.template_fields)
@@ -61,7 +62,8 @@ class DuckLakeMigrateOperator(DuckLakeOperator):
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:
             result = hook.migrate(self.to_version, dry_run=dry_run, backup=backup)
         self._report(result)
-        return {**asdict(result), "steps": list(result.steps), "refusals": list(result.refusals)}
+        lists = {name: list(getattr(result, name)) for name in ("steps", "refusals", "locked_out")}
+        return {**asdict(result), **lists}
 
     def _report(self, result: MigrationResult) -> None:
         if not result.steps:
@@ -71,6 +73,8 @@ class DuckLakeMigrateOperator(DuckLakeOperator):
             self.log.info("%s: %s", "To do" if result.dry_run else "Done", step)
         for refusal in result.refusals:
             self.log.warning("Not possible: %s", refusal)
+        for client in result.locked_out:
+            self.log.warning("Wrote files of this lake, and will not open it: %s", client)
         self.log.info(
             "%s %s to %s: %s; %d files rewritten, from %d bytes; backup: %s",
             "Dry run, from" if result.dry_run else "Migrated from",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING
@@ -147,6 +148,20 @@ _OPENED_BY = {
     SpecVersion.V1_1: "DuckDB 2.0 and newer open it, and no DuckDB 1.x",
     SpecVersion.V1_1_DEV1: "no released client works on it",
 }
+
+
+_FIRST_DUCKDB = {SpecVersion.V1_0: (1, 5), SpecVersion.V1_1: (2, 0)}
+_DUCKDB = re.compile(r"DuckDB (?:version )?v?(\d+)\.(\d+)\.")
+
+
+def is_locked_out(client: str, version: SpecVersion) -> bool:
+    """Whether a client, as it names itself, is known not to open a catalog of a version.
+
+    >>> is_locked_out("DuckDB version v1.5.5 (build d8cdaa33fd)", SpecVersion.V1_1)
+    True
+    """
+    found, first = _DUCKDB.match(client), _FIRST_DUCKDB.get(version)
+    return found is not None and first is not None and (int(found[1]), int(found[2])) < first
 
 
 def opened_by(version: SpecVersion) -> str:

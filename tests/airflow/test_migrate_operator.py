@@ -57,6 +57,7 @@ def test_a_second_run_has_nothing_to_do():
         "dry_run": False,
         "refusals": [],
         "opened_by": "DuckDB 1.5 and newer open it",
+        "locked_out": [],
     }
 
 

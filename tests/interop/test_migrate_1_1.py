@@ -223,6 +223,31 @@ def test_what_duckdb_writes_after_the_migration_is_read_by_ducklakepy(catalog, j
         assert reference.sql("SELECT count(*) FROM t") == [(len(rows),)]
 
 
+# --- who is locked out ---
+
+
+def test_a_dry_run_names_clients_that_are_locked_out(catalog):
+    write_history(catalog)
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        lake.append_arrow("t", pa.concat_tables([lake.read_arrow("t")] * 10))
+        clients = {client.name: client for client in lake.clients()}
+        plan = lake.migrate("1.1", dry_run=True)
+
+    (duckdb_files,) = (name for name in clients if name.startswith("DuckDB version v1.5"))
+    assert plan.locked_out == (duckdb_files,)
+    assert clients[duckdb_files].where == "wrote data files"
+    assert [one.where for one in clients.values() if one.name.startswith("DuckDB ")] == [
+        "made the catalog",
+        "wrote data files",
+    ]
+    assert any(name.startswith("parquet-cpp-arrow") for name in clients)
+    with ducklakepy_lake.open_lake(catalog) as theirs:
+        theirs.insert("t", [{"i": 1}])
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        newest = lake.current_snapshot().id
+        assert ("ducklakepy", newest) in [(one.name, one.snapshot_id) for one in lake.clients(files=0)]
+
+
 # --- what is in the way ---
 
 

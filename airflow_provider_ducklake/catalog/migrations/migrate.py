@@ -76,7 +76,8 @@ class MigrationResult:
     ``files`` counts the merged files and the chains of delete files that were rewritten, ``bytes`` the
     size of what was read for that. ``backup`` is the copy of a catalog that is a file, as it was before.
     ``refusals`` are the reasons why it cannot be migrated as it is, each with what to do; ``opened_by`` says
-    which clients open the catalog then.
+    which clients open the catalog then. ``locked_out``, of a dry run: clients that wrote the newest files and
+    do not open it then.
     """
 
     from_version: str
@@ -88,6 +89,7 @@ class MigrationResult:
     to_version: str = DEFAULT.value
     refusals: tuple[str, ...] = ()
     opened_by: str = ""
+    locked_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
