@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import CatalogError, UnsupportedVersionError
-from tests.interop.old_lakes import OLD_VERSIONS, copy_lake, old_lake, read_alike
+from tests.interop.old_lakes import OLD_VERSIONS, copy_lake, old_lake, read_alike, writing
 from tests.interop.test_migrate import our_rows, texts
 from tests.reference import duckdb_lake, ducklakepy_lake
 from tests.reference.catalog_dump import Dump, dump_catalog, dump_schema
@@ -246,6 +246,54 @@ def test_a_dry_run_names_clients_that_are_locked_out(catalog):
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         newest = lake.current_snapshot().id
         assert ("ducklakepy", newest) in [(one.name, one.snapshot_id) for one in lake.clients(files=0)]
+
+
+# --- inlined columns as DuckLake 0.3 declared them in PostgreSQL ---
+
+TYPED = (
+    "CREATE TABLE o (s VARCHAR, j JSON, d DATE, ts TIMESTAMP, tz TIMESTAMPTZ, i INTEGER)",
+    """INSERT INTO o VALUES ('é', '{"a": 1}', '2024-02-29', '2024-02-29 12:30:00.5',
+    '2024-02-29 12:30:00+02', 1), (NULL, NULL, NULL, NULL, NULL, 2)""",
+)
+FORMER = (
+    "ALTER COLUMN s TYPE text USING convert_from(s, 'UTF8')",
+    "ALTER COLUMN j TYPE jsonb USING convert_from(j, 'UTF8')::jsonb",
+    "ALTER COLUMN d TYPE date USING d::date",
+    "ALTER COLUMN ts TYPE timestamp USING ts::timestamp",
+    "ALTER COLUMN tz TYPE timestamptz USING tz::timestamptz",
+)
+FAR = (
+    "INSERT INTO {} VALUES (2, 2, NULL, 'x', '[]', '0044-03-15 BC', '0044-03-15 12:00:00 BC', "
+    "'0044-03-15 12:00:00+00 BC', 3), (3, 2, NULL, 'x', '[]', 'infinity', '-infinity', 'infinity', 4)"
+)
+
+
+def as_of_0_3(catalog: CatalogDatabase) -> str:
+    write_history(catalog, TYPED)
+    (name,) = (row["table_name"] for row in dump_catalog(catalog)["ducklake_inlined_data_tables"])
+    with writing(catalog) as connection:
+        for change in FORMER:
+            connection.exec_driver_sql(f"ALTER TABLE {name} {change}")
+        connection.exec_driver_sql(FAR.format(name))
+    return name
+
+
+def test_columns_of_0_3_in_postgresql_are_converted_as_ducklakepy_converts_them(new_catalog):
+    ours, theirs = new_catalog("postgres"), new_catalog("postgres")
+    name = as_of_0_3(ours)
+    as_of_0_3(theirs)
+
+    with Lake.connect(ours.sqlalchemy_url) as lake:
+        converted = [step for step in lake.migrate("1.1").steps if step.startswith("convert")]
+        assert lake.migrate("1.1").steps == ()
+        rows = lake.read_arrow("o")
+    ducklakepy_lake.open_lake(theirs, migrate=True).close()
+
+    assert len(converted) == len(FORMER)
+    assert dump_catalog(ours)[name] == dump_catalog(theirs)[name]
+    assert dump_schema(ours)[name] == dump_schema(theirs)[name]
+    assert rows.column("s").to_pylist() == ["é", None, "x", "x"]
+    assert rows.column("i").to_pylist() == [1, 2, 3, 4]
 
 
 # --- what is in the way ---

@@ -164,6 +164,14 @@ class CatalogDialect(ABC):
         """Return the names of a table's columns, in order; none where there is no such table."""
         return self.which_columns((table,), schema).ask(connection).get(table, [])
 
+    def inlined_types(
+        self,
+        connection: Connection,  # noqa: ARG002 - for PostgreSQL, as the next
+        schema: str | None,  # noqa: ARG002
+    ) -> dict[str, dict[str, str]]:
+        """Return the declared types of the columns of tables for inlined rows, where 0.3 had others."""
+        return {}
+
     def copy_file(self, connection: Connection, target: Path) -> None:
         """Copy a catalog that is a file, as the connection's transaction, which changed nothing, sees it."""
         raise NotImplementedError

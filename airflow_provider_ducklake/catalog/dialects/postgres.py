@@ -62,8 +62,11 @@ current_timestamp current_user localtime localtimestamp session_user system_user
 _CLASS = table("pg_class", *map(column, ("oid", "relname", "relnamespace", "relkind")), schema="pg_catalog")
 _NAMESPACE = table("pg_namespace", *map(column, ("oid", "nspname")), schema="pg_catalog")
 _ATTRIBUTE = table(
-    "pg_attribute", *map(column, ("attrelid", "attname", "attnum", "attisdropped")), schema="pg_catalog"
+    "pg_attribute",
+    *map(column, ("attrelid", "attname", "attnum", "attisdropped", "atttypid")),
+    schema="pg_catalog",
 )
+_TYPE = table("pg_type", *map(column, ("oid", "typname")), schema="pg_catalog")
 
 
 def _pass_begin(_: Connection, cursor: psycopg.Cursor[Any], statement: str, *_rest: object) -> None:
@@ -164,6 +167,16 @@ class PostgresDialect(CatalogDialect):
             .where(_CLASS.c.relkind.in_([literal(one) for one in "rpvmf"]))  # tables and views
             .order_by(_CLASS.c.relname, _ATTRIBUTE.c.attnum)
         )
+
+    def inlined_types(self, connection: Connection, schema: str | None) -> dict[str, dict[str, str]]:
+        is_inlined = _CLASS.c.relname.like("ducklake_inlined_data_%")
+        typed = self.all_columns(schema).add_columns(_TYPE.c.typname).where(is_inlined)
+        found: dict[str, dict[str, str]] = {}
+        for name, column_name, type_ in connection.execute(
+            typed.join(_TYPE, _TYPE.c.oid == _ATTRIBUTE.c.atttypid)
+        ):
+            found.setdefault(name, {})[column_name] = type_
+        return found
 
     def create_metadata_schema(self, connection: Connection, name: str | None) -> None:
         # IF NOT EXISTS takes the right to create one also where it exists.

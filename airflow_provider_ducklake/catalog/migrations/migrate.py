@@ -30,6 +30,7 @@ from airflow_provider_ducklake.catalog.migrations.delete_chains import (
 )
 from airflow_provider_ducklake.catalog.migrations.fills import Fill, fills_of
 from airflow_provider_ducklake.catalog.migrations.inlined_columns import read_renames
+from airflow_provider_ducklake.catalog.migrations.inlined_types import read_conversions
 from airflow_provider_ducklake.catalog.migrations.layout import (
     LayoutChange,
     found_layout,
@@ -206,6 +207,7 @@ def _plan(connection: Connection, catalog: Catalog, target: SpecVersion) -> _Pla
         return _Plan(version, target, snapshot_id)
     found = found_layout(connection, catalog.dialect, schema)
     renames, refusals = read_renames(connection, catalog.dialect, old, new)
+    conversions = read_conversions(connection, catalog.dialect, old) if target > DEFAULT else ()
     return _Plan(
         version,
         target,
@@ -214,7 +216,7 @@ def _plan(connection: Connection, catalog: Catalog, target: SpecVersion) -> _Pla
         fills_of(version, target),
         read_merged_files(connection, old),
         read_delete_chains(connection, old),
-        (*shrinkage(found, new), *renames),
+        (*shrinkage(found, new), *renames, *conversions),
         (*why_not_ordered(found, new), *refusals),
     )
 
