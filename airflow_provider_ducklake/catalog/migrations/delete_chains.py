@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import bindparam, func, select, update
 
 from airflow_provider_ducklake.catalog.database.questions import in_parts
-from airflow_provider_ducklake.catalog.migrations.places import Place, table_folders
+from airflow_provider_ducklake.catalog.snapshot.places import Place, table_folders
 from airflow_provider_ducklake.spec.names.paths import CatalogPath
 from airflow_provider_ducklake.spec.versions import SpecVersion
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, func, select, update
 
-from airflow_provider_ducklake.catalog.migrations.places import Place, table_folders
+from airflow_provider_ducklake.catalog.snapshot.places import Place, table_folders
 from airflow_provider_ducklake.catalog.snapshot.read_files import stamped_max
 from airflow_provider_ducklake.planning.upkeep.migration import snapshot_counts
 from airflow_provider_ducklake.spec.names.paths import CatalogPath

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.catalog.migrations.places import Place
+    from airflow_provider_ducklake.catalog.snapshot.places import Place
     from airflow_provider_ducklake.spec.names.paths import CatalogPath
     from airflow_provider_ducklake.storage.files.filesystem import Location
 

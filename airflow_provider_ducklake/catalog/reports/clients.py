@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import case, func, literal, null, select
 
-from airflow_provider_ducklake.catalog.snapshot.file_paths import table_directories
+from airflow_provider_ducklake.catalog.snapshot.places import Place, table_folders
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.names.paths import CatalogPath
 
@@ -70,11 +70,14 @@ def newest_files(connection: Connection, catalog: Catalog, count: int) -> list[W
     query = select(file.c.table_id, file.c.begin_snapshot, file.c.path, file.c.path_is_relative)
     is_own = file.c.mapping_id.is_(None) if "mapping_id" in file.c else literal(value=True)
     rows = connection.execute(query.where(is_own).order_by(file.c.data_file_id.desc()).limit(count)).all()
-    roots = table_directories(connection, catalog, {row.table_id for row in rows})
+    folders = table_folders(connection, catalog.tables)
     return [
-        WrittenFile(CatalogPath(row.path, row.path_is_relative).spelled_below(root), row.begin_snapshot)
+        WrittenFile(
+            Place(CatalogPath(row.path, row.path_is_relative), folders[row.table_id]).full(catalog.data_path),
+            row.begin_snapshot,
+        )
         for row in rows
-        for root in sorted(roots.get(row.table_id, ()))[:1]
+        if row.table_id in folders
     ]
 
 
