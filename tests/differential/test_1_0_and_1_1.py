@@ -24,7 +24,7 @@ from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 from tests.reference.next.process import OracleError
 
-HISTORIES = {"ci": {"sqlite": 2, "postgres": 1}, "full": {"sqlite": 34, "postgres": 4}}
+HISTORIES = {"ci": {"sqlite": 2, "postgres": 1}, "full": {"sqlite": 60, "postgres": 4}}
 LOOK = 15  # transactions between two looks at the rows
 EACH_AT_LEAST = 30  # changes of each kind, at full size
 

@@ -1,16 +1,25 @@
 """Deletion vectors of several snapshots in one file, as 1.1 has them: at every snapshot, and damaged ones."""
 
+from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap64
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.storage.deletes.delete_files import deleted_rows
+from airflow_provider_ducklake.storage.deletes.deletion_vectors import vector_of
+from airflow_provider_ducklake.storage.deletes.roaring import bitmap_of, positions
 from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
 from tests.interop.vectors import container, vector
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
 
 DELETED = ((0, 1, 2), (10, 11, 12), (20, 21, 22))  # by three snapshots
 
@@ -78,6 +87,130 @@ def test_upkeep_leaves_the_rows_as_they_are(lake, deleted):
     lake.restore("t", at=deleted[1])
     assert rows_at(lake) == before[deleted[1]]
     assert lake.verify() == []
+
+
+# --- ours
+
+
+def rows_of_delete_files(catalog: CatalogDatabase) -> list[tuple[object, ...]]:
+    names = ("begin_snapshot", "end_snapshot", "format", "delete_count", "partial_max")
+    return [tuple(row[name] for name in names) for row in dump_catalog(catalog)["ducklake_delete_file"]]
+
+
+def delete(lake: Lake, *places: int) -> int:
+    (file,) = lake.table_snapshot("t", with_files=True).files or ()
+    with lake.transaction() as tx:
+        tx.delete_at("t", {file.id: list(places)}, [])
+    return lake.current_snapshot().id
+
+
+def created(catalog: CatalogDatabase, version: str) -> Lake:
+    lake = Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=version)
+    lake.set_option("data_inlining_row_limit", 0)
+    lake.set_option("write_deletion_vectors", value=True)
+    with lake.transaction() as tx:
+        tx.create_table("t", {"i": "int32"})
+    lake.append_arrow("t", pa.table({"i": pa.array(range(100), pa.int32())}))
+    return lake
+
+
+def test_ours_have_a_vector_for_each_snapshot(catalog, judge):
+    with created(catalog, "1.1") as lake:
+        made = [delete(lake, *places) for places in DELETED]
+        assert rows_of_delete_files(catalog) == [(made[0], None, "puffin", 9, made[-1])]
+        with ducklakepy_lake.open_lake(catalog) as theirs:
+            for count, snapshot in enumerate(made, 1):
+                gone = {one for ids in DELETED[:count] for one in ids}
+                left = sorted(set(range(100)) - gone)
+                assert rows_at(lake, snapshot) == sorted(theirs.read("t", snapshot)["i"].to_pylist()) == left
+            feed = Counter(theirs.changes("t", made[0], made[-1])["snapshot_id"].to_pylist())
+            assert feed == dict.fromkeys(made, 3)
+        with open_lake(judge(catalog)) as reference:
+            assert reference.sql(f"SELECT count(*) FROM t AT (VERSION => {made[1]})") == [(94,)]
+        assert lake.verify() == []
+
+
+def test_formats_alternate_and_the_history_survives(catalog):
+    with created(catalog, "1.1") as lake:
+        made = [delete(lake, 1)]
+        assert rows_of_delete_files(catalog) == [(made[0], None, "puffin", 1, None)]
+        lake.set_option("write_deletion_vectors", value=False)
+        made.append(delete(lake, 2))
+        assert rows_of_delete_files(catalog) == [(made[0], None, "parquet", 2, made[-1])]
+        lake.set_option("write_deletion_vectors", value=True, table="t")
+        made.append(delete(lake, 3, 4))
+        assert rows_of_delete_files(catalog) == [(made[0], None, "puffin", 4, made[-1])]
+        with ducklakepy_lake.open_lake(catalog) as theirs:
+            counts = [theirs.count("t", one) for one in made]
+        assert counts == [len(rows_at(lake, one)) for one in made] == [99, 98, 96]
+        assert lake.verify() == []
+
+
+def test_at_1_0_deletes_of_several_snapshots_are_parquet(catalog):
+    with created(catalog, "1.0") as lake:
+        made = [delete(lake, 0, 1, 2)]
+        assert rows_of_delete_files(catalog) == [(made[0], None, "puffin", 3, None)]
+        with open_lake(catalog) as reference:
+            assert reference.sql("SELECT count(*), min(i) FROM t") == [(97, 3)]
+        made.append(delete(lake, 50))
+        assert rows_of_delete_files(catalog) == [(made[0], None, "parquet", 4, made[-1])]
+        assert lake.verify() == []
+    with open_lake(catalog) as reference:
+        assert reference.sql(f"SELECT count(*) FROM t AT (VERSION => {made[0]})") == [(97,)]
+        assert reference.sql("SELECT count(*) FROM t") == [(96,)]
+
+
+def test_a_lost_race_writes_the_new_snapshot_into_the_file(catalog):
+    with created(catalog, "1.1") as lake, Lake.connect(catalog.sqlalchemy_url) as other:
+        first = delete(lake, 1)
+        (file,) = lake.table_snapshot("t", with_files=True).files or ()
+        with lake.transaction() as tx:
+            tx.delete_at("t", {file.id: [2]}, [])
+            with other.transaction() as faster:
+                faster.create_schema("s")
+        newest = lake.current_snapshot().id
+
+        assert newest == first + 2
+        feed = lake.changes("t", first, newest).read_arrow()
+        assert feed["snapshot_id"].to_pylist() == [first, newest]
+        assert lake.verify() == []
+
+
+def test_flushed_deletes_are_vectors_too(catalog):
+    with created(catalog, "1.1") as lake:
+        lake.set_option("data_inlining_row_limit", 10)
+        made = [delete(lake, 1), delete(lake, 2)]
+        lake.flush_inlined_data("t")
+
+        assert rows_of_delete_files(catalog) == [(made[0], None, "puffin", 2, made[-1])]
+        with ducklakepy_lake.open_lake(catalog) as theirs:
+            assert [theirs.count("t", one) for one in made] == [99, 98]
+        assert lake.verify() == []
+
+
+def test_a_vector_is_the_reference_s_byte_for_byte(sqlite_catalog):
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("CALL lake.set_option('data_inlining_row_limit', 0)")
+        reference.sql("CALL lake.set_option('write_deletion_vectors', true)")
+        reference.sql("CREATE TABLE t AS FROM range(100_000) r(i)")
+        reference.sql("DELETE FROM t WHERE i < 3 OR i % 7 = 1")
+    (row,) = dump_catalog(sqlite_catalog)["ducklake_delete_file"]
+    assert row["format"] == "puffin"
+    theirs = Path(f"{sqlite_catalog.data_path}main/t/{row['path']}").read_bytes()
+
+    assert vector_of(pa.array([i for i in range(100_000) if i < 3 or i % 7 == 1], pa.int64())) == theirs
+
+
+LOW = st.integers(0, 2**20) | st.integers(0, 2**40)
+
+
+@given(st.sets(LOW, max_size=200), st.integers(0, 3), st.sampled_from([5, 4096, 4097, 65_536]))
+def test_any_positions_come_back(some, blocks, in_each):
+    numbers = sorted(some | {block * 2**16 + low for block in range(blocks) for low in range(in_each)})
+    data = bitmap_of(pa.array(numbers, pa.int64()))
+
+    assert positions(data).to_pylist() == numbers
+    assert list(BitMap64.deserialize(data)) == numbers
 
 
 # --- files by hand

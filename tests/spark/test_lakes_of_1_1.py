@@ -3,6 +3,7 @@
 import random
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ from airflow_provider_ducklake.writes.session import LakeSession
 from tests.interop.test_epoch_partitions import UNITS, drawn
 from tests.interop.test_types_of_1_1 import COLUMNS, ROWS
 from tests.reference import ducklakepy_lake
+from tests.reference.catalog_dump import dump_catalog
 
 TABLE = "sales.europe.orders"
 
@@ -52,6 +54,31 @@ def test_every_verb_writes_there(spark, lake, sqlite_catalog):
         row["change_type"] for row in session.changes(TABLE, before + 1, lake.current_snapshot().id).collect()
     }
     assert kinds == {"insert", "delete", "update_preimage", "update_postimage"}
+
+
+def test_deletes_become_vectors_where_the_lake_wants_them(spark, sqlite_catalog):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
+        lake.set_option("data_inlining_row_limit", 0)
+        lake.set_option("write_deletion_vectors", value=True)
+        session = LakeSession(spark, lake)
+        made = [session.insert("t", spark.range(1000).repartition(1), create_table=True).id]
+        made += [session.delete("t", f"id % 10 = {number}").id for number in range(3)]
+        made.append(session.update("t", {"id": "id + 5000"}, "id = 999").id)
+
+        counts = [lake.read_arrow("t", at=one).num_rows for one in made]
+        assert counts == [1000, 900, 800, 700, 700]
+        (row,) = dump_catalog(sqlite_catalog)["ducklake_delete_file"]
+        assert (row["format"], row["delete_count"], row["partial_max"]) == ("puffin", 301, made[-1])
+        with ducklakepy_lake.open_lake(sqlite_catalog) as theirs:
+            assert [theirs.count("t", one) for one in made] == counts
+        assert session.read("t").count() == 700
+        kinds = session.changes("t", made[1], made[3]).groupBy("snapshot_id").count().collect()
+        assert {row["snapshot_id"]: row["count"] for row in kinds} == dict.fromkeys(made[1:4], 100)
+        assert lake.verify() == []
+        left = {path.name for path in Path(sqlite_catalog.data_path).rglob("*") if path.is_file()}
+        dump = dump_catalog(sqlite_catalog)
+        tables = ("ducklake_data_file", "ducklake_delete_file", "ducklake_files_scheduled_for_deletion")
+        assert left == {Path(one["path"]).name for table in tables for one in dump[table]}
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ class DeleteWriter:
         for root in {file.root for file in missing}:
             self._check_writable(root)
         self._rounds += 1
-        paths = [f"{file.root}ducklake-{uuid7()}-delete.parquet" for file in missing]
+        paths = [f"{file.root}ducklake-{uuid7()}-delete.{file.format}" for file in missing]
         self._paths += paths
         made = in_threads(
             lambda one: write_deletes(one[0], one[1], snapshot_id, self._locate),

@@ -15,6 +15,7 @@ from airflow_provider_ducklake.errors import TransactionConflictError, Unsupport
 from airflow_provider_ducklake.planning.writing.row_changes import FileLoss, plan_row_deletes
 from airflow_provider_ducklake.planning.writing.write import append_to_existing
 from airflow_provider_ducklake.spec.names.paths import relative_to
+from airflow_provider_ducklake.spec.versions import Feature
 from airflow_provider_ducklake.transaction.changes import (
     AddDeletes,
     Change,
@@ -245,10 +246,19 @@ def _dead_count(targets: Targets, file: LiveDataFile, positions: RowPositions, l
 def _file_deletes(targets: Targets, loss: FileLoss) -> FileDeletes | UnwrittenDeletes:
     """Return a delete file of the first deletes as the job wrote it; any other is still to be written."""
     file, positions, root = loss.file, loss.positions, targets.table.root
+    options = targets.table.options
     unwritten = UnwrittenDeletes(
-        file.id, file.path, root, positions, file.delete_file, targets.marks.get(file.id, {})
+        file.id,
+        file.path,
+        root,
+        positions,
+        file.delete_file,
+        targets.marks.get(file.id, {}),
+        as_vectors=options.flag("write_deletion_vectors"),
+        in_containers=Feature.DELETION_VECTOR_CONTAINERS in options.writer.features,
     )
-    if unwritten.holds_ids or not isinstance(positions, PositionsFile):
+    is_rewritten = unwritten.holds_ids or unwritten.format != "parquet"
+    if is_rewritten or not isinstance(positions, PositionsFile):
         return unwritten
     return FileDeletes(
         file.id,

@@ -87,7 +87,7 @@ def delete_row(
         "data_file_id": data_file_id,
         "path": deletes.path,
         "path_is_relative": not is_absolute(deletes.path),
-        "format": "parquet",
+        "format": deletes.format if isinstance(deletes, FileDeletes) else "parquet",
         "delete_count": deletes.delete_count,
         "file_size_bytes": deletes.file_size_bytes,
         "footer_size": deletes.footer_size,

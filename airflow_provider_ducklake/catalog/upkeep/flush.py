@@ -34,6 +34,7 @@ from airflow_provider_ducklake.errors import (
 )
 from airflow_provider_ducklake.planning.upkeep.flush import FlushPlan, FlushResult, plan_layout
 from airflow_provider_ducklake.spec.names.paths import job_directory
+from airflow_provider_ducklake.spec.versions import Feature
 from airflow_provider_ducklake.transaction.changes import (
     AddDeletes,
     FlushInlined,
@@ -283,7 +284,14 @@ def _changes(plan: FlushPlan, files: tuple[FlushedFile, ...]) -> Iterator[Change
     if plan.files:
         deletes = tuple(
             UnwrittenDeletes(
-                file.id, file.path, table.root, Positions(b""), file.delete_file, plan.marks[file.id]
+                file.id,
+                file.path,
+                table.root,
+                Positions(b""),
+                file.delete_file,
+                plan.marks[file.id],
+                as_vectors=table.options.flag("write_deletion_vectors"),
+                in_containers=Feature.DELETION_VECTOR_CONTAINERS in table.options.writer.features,
             )
             for file in plan.files
         )

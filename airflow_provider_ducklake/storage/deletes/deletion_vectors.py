@@ -14,17 +14,59 @@ import zlib
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_ducklake.errors import StorageError
-from airflow_provider_ducklake.storage.deletes.puffin import MAGIC, vectors_of
-from airflow_provider_ducklake.storage.deletes.roaring import positions
-from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
+from airflow_provider_ducklake.storage.deletes.puffin import MAGIC, container_of, footer_bytes, vectors_of
+from airflow_provider_ducklake.storage.deletes.roaring import bitmap_of, positions
+from airflow_provider_ducklake.storage.files.filesystem import OutputFile, naming_errors, open_input
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from airflow_provider_ducklake.storage.files.filesystem import Location
 
 _VECTOR_MAGIC = b"\xd1\xd3\x39\x64"
 _WORD = struct.Struct(">I")
+
+
+def vector_of(positions: pa.Array) -> bytes:
+    """Return the vector of positions (int64, ascending, unique)."""
+    body = _VECTOR_MAGIC + bitmap_of(positions)
+    return _WORD.pack(len(body)) + body + _WORD.pack(zlib.crc32(body))
+
+
+def write_vectors(location: Location, data_file_path: str, deleted: pa.Table) -> tuple[int, int]:
+    """Write the deleted rows of a data file and return the file's size and the length of its footer.
+
+    ``deleted`` has the column ``pos`` (int64, ascending, unique), and ``snapshot_id`` (int64) where the file
+    is to have a vector for each snapshot.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    positions = deleted["pos"].combine_chunks()
+    if "snapshot_id" not in deleted.column_names:
+        content = vector_of(positions)
+    else:
+        stamps = deleted["snapshot_id"].combine_chunks()
+        content = container_of(_cumulative(positions, stamps), data_file_path)
+    with naming_errors(location.uri, "write"):
+        sink = OutputFile(location)
+        try:
+            sink.write(content)
+            sink.finish()
+        except BaseException:
+            sink.abort()
+            raise
+    return len(content), footer_bytes(content)
+
+
+def _cumulative(positions: pa.Array, stamps: pa.Array) -> Iterator[tuple[int, int, bytes]]:
+    """Yield for each snapshot, oldest first, all that was deleted up to it."""
+    for snapshot_id in sorted(pc.unique(stamps).to_pylist()):
+        gone = positions.filter(pc.less_equal(stamps, snapshot_id))
+        yield snapshot_id, len(gone), vector_of(gone)
 
 
 def deletion_vector(location: Location) -> tuple[pa.ChunkedArray, pa.ChunkedArray | None]:

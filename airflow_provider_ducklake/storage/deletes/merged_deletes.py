@@ -11,6 +11,7 @@ from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spec.ids import SnapshotId
 from airflow_provider_ducklake.spec.names.paths import relative_to
 from airflow_provider_ducklake.storage.deletes.delete_files import deleted_rows, write_delete_file
+from airflow_provider_ducklake.storage.deletes.deletion_vectors import write_vectors
 from airflow_provider_ducklake.transaction.changes import FileDeletes, Positions, PositionsFile
 
 if TYPE_CHECKING:
@@ -127,7 +128,11 @@ def write_deletes(
         before = deleted_before(deletes.old, deletes.marks, locate)
         rows = _together(before, new, snapshot_id, deletes.data_file_path)
         begin, newest = (SnapshotId(one.as_py()) for one in pc.min_max(rows["snapshot_id"]).values())
-    size, footer_size = write_delete_file(locate(path), deletes.data_file_path, rows)
+    is_bare = deletes.format == "puffin" and deletes.is_of_one_snapshot
+    if is_bare:
+        rows, newest = rows.select(["pos"]), None
+    write = write_vectors if deletes.format == "puffin" else write_delete_file
+    size, footer_size = write(locate(path), deletes.data_file_path, rows)
     return FileDeletes(
         deletes.data_file_id,
         relative_to(path, deletes.root).path or "",
@@ -136,8 +141,9 @@ def write_deletes(
         footer_size=footer_size,
         replaces=deletes.replaces,
         begin_snapshot=begin,
-        stamped_for=snapshot_id if deletes.holds_ids and len(new) else None,
+        stamped_for=snapshot_id if deletes.holds_ids and not is_bare and len(new) else None,
         partial_max=newest,
+        format=deletes.format,
     )
 
 

@@ -11,7 +11,10 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MAGIC = b"PFA1"
 FOOTER_BYTES = 16  # besides the document: its first magic, its length, the flags, and the last magic
@@ -44,6 +47,24 @@ def vectors_of(data: bytes) -> list[Vector]:
     if stamped and len(stamped) < len(found):
         raise ValueError("only some of its vectors say by which snapshot")
     return sorted(found, key=lambda one: one.snapshot_id or 0)
+
+
+def container_of(vectors: Iterable[tuple[int, int, bytes]], data_file_path: str) -> bytes:
+    """Return the container of vectors, oldest first: each with its snapshot and the number of its rows."""
+    content, blobs = MAGIC, []
+    for snapshot_id, count, data in vectors:
+        properties = {
+            "referenced-data-file": data_file_path,
+            "cardinality": str(count),
+            _SNAPSHOT: str(snapshot_id),
+        }
+        # fields and ids of Iceberg's, which mean nothing here
+        place = {"fields": [], "snapshot-id": -1, "sequence-number": -1, "offset": len(content)}
+        blobs.append({"type": _KIND, **place, "length": len(data), "properties": properties})
+        content += data
+    said = {"blobs": blobs, "properties": {"created-by": "airflow_provider_ducklake"}}
+    document = json.dumps(said, separators=(",", ":")).encode()
+    return content + MAGIC + document + _END.pack(len(document), 0, MAGIC)
 
 
 def footer_bytes(data: bytes) -> int:

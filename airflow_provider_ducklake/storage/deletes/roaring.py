@@ -1,4 +1,4 @@
-"""Roaring bitmaps of 64-bit numbers, read from their portable layout.
+"""Roaring bitmaps of 64-bit numbers, in their portable layout.
 
 *Source:* the Roaring format specification. Little-endian throughout: 64-bit numbers are a bitmap of the low
 32 bits for each value of the high ones, and that is a container of the low 16 for each value of its high 16.
@@ -34,6 +34,43 @@ def positions(data: bytes) -> pa.ChunkedArray:
     except (struct.error, pa.ArrowInvalid) as error:
         raise ValueError("the bitmap is cut off") from error
     return pa.chunked_array(chunks, pa.int64())
+
+
+def bitmap_of(numbers: pa.Array) -> bytes:
+    """Return the 64-bit bitmap of numbers (int64, from 0, ascending, unique), as ``positions`` reads it."""
+    found: dict[int, list[tuple[int, int, bytes]]] = {}
+    for key, low in _by_high_bits(numbers):
+        found.setdefault(key >> 16, []).append((key & 0xFFFF, len(low), _packed(low)))
+    bitmaps = (struct.pack("<I", high) + _written(containers) for high, containers in found.items())
+    return struct.pack("<Q", len(found)) + b"".join(bitmaps)
+
+
+def _by_high_bits(numbers: pa.Array) -> Iterator[tuple[int, pa.Array]]:
+    """Yield the low 16 bits of the numbers for each value of all higher ones."""
+    runs = pc.run_end_encode(pc.shift_right(numbers, 16))
+    start = 0
+    for key, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        yield key, pc.bit_wise_and(numbers.slice(start, end - start), 0xFFFF)
+        start = end
+
+
+def _packed(low: pa.Array) -> bytes:
+    if len(low) > _LARGEST_LIST:
+        every = pa.array(range(2**16), pa.int64())
+        return bytes(pc.is_in(every, value_set=low).buffers()[1])[:_BITMAP_BYTES]
+    return bytes(low.cast(pa.uint16()).buffers()[1])[: 2 * len(low)]
+
+
+def _written(containers: list[tuple[int, int, bytes]]) -> bytes:
+    """Return a bitmap of the low 32 bits, without runs."""
+    header = struct.pack("<II", _WITHOUT_RUNS, len(containers))
+    header += b"".join(struct.pack("<HH", key, count - 1) for key, count, _ in containers)
+    place = len(header) + 4 * len(containers)
+    offsets = []
+    for _, _, data in containers:
+        offsets.append(place)
+        place += len(data)
+    return header + struct.pack(f"<{len(offsets)}I", *offsets) + b"".join(data for *_, data in containers)
 
 
 class _Reader:

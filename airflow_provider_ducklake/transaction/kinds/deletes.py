@@ -86,6 +86,7 @@ class UnwrittenDeletes:
 
     It has the rows at ``positions``, and those of ``old``, the live delete file that it replaces, and of
     ``marks``, inlined deletes that it makes superfluous: positions, with the snapshots that deleted them.
+    ``as_vectors``: it is to be deletion vectors, where the lake's version has them for so many snapshots.
     """
 
     data_file_id: DataFileId
@@ -94,6 +95,18 @@ class UnwrittenDeletes:
     positions: RowPositions
     old: LiveDeleteFile | None = None
     marks: Mapping[int, int] = field(default_factory=dict)
+    as_vectors: bool = False
+    in_containers: bool = False  # the version has vectors of several snapshots in one file
+
+    @property
+    def is_of_one_snapshot(self) -> bool:
+        """Whether one snapshot deleted all of the rows."""
+        return self.old is None and len(set(self.marks.values())) + bool(self.positions.count) <= 1
+
+    @property
+    def format(self) -> str:
+        """The format of the file, as the catalog and the file's name say it."""
+        return "puffin" if self.as_vectors and (self.is_of_one_snapshot or self.in_containers) else "parquet"
 
     @property
     def replaces(self) -> DeleteFileId | None:
@@ -125,6 +138,7 @@ class FileDeletes:
     begin_snapshot: SnapshotId | None = None
     stamped_for: SnapshotId | None = None
     partial_max: SnapshotId | None = None
+    format: str = "parquet"
 
 
 @dataclass(frozen=True, slots=True)
