@@ -382,6 +382,26 @@ DEVELOPMENT = {
 
 
 @pytest.mark.parametrize("state", DEVELOPMENT)
+def test_half_a_migration_keeps_duckdb_1_5_away_and_others_can_complete_it(new_catalog, state):
+    half = new_catalog("sqlite")
+    write_history(half)
+    for statement in DEVELOPMENT[state]:
+        execute(half, statement)
+    execute(half, "UPDATE ducklake_metadata SET value = '1.1-dev1' WHERE key = 'version'")
+    ours, theirs = copied(half, new_catalog("sqlite")), copied(half, new_catalog("sqlite"))
+
+    with pytest.raises(duckdb_lake.duckdb.Error, match=r"catalog version is 1\.1-dev1"):
+        duckdb_lake.open_lake(half)
+    ducklakepy_lake.open_lake(theirs, migrate=True).close()
+    with Lake.connect(ours.sqlalchemy_url, to_migrate=True) as lake:
+        lake.migrate("1.1", backup=False)
+
+    assert dump_catalog(ours) == dump_catalog(theirs)
+    with Lake.connect(theirs.sqlalchemy_url) as lake:
+        assert lake.migrate("1.1").steps == ()
+
+
+@pytest.mark.parametrize("state", DEVELOPMENT)
 def test_a_development_version_is_migrated_and_nothing_else(sqlite_catalog, state):
     write_history(sqlite_catalog, PLAIN)
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
