@@ -252,20 +252,23 @@ def test_a_dry_run_names_clients_that_are_locked_out(catalog):
 # --- inlined columns as DuckLake 0.3 declared them in PostgreSQL ---
 
 TYPED = (
-    "CREATE TABLE o (s VARCHAR, j JSON, d DATE, ts TIMESTAMP, tz TIMESTAMPTZ, i INTEGER)",
+    "CREATE TABLE o (s VARCHAR, j JSON, d DATE, ts TIMESTAMP, tz TIMESTAMPTZ, i INTEGER, Total VARCHAR)",
     """INSERT INTO o VALUES ('é', '{"a": 1}', '2024-02-29', '2024-02-29 12:30:00.5',
-    '2024-02-29 12:30:00+02', 1), (NULL, NULL, NULL, NULL, NULL, 2)""",
+    '2024-02-29 12:30:00+02', 1, 'q'), (NULL, NULL, NULL, NULL, NULL, 2, NULL)""",
 )
 FORMER = (
     "ALTER COLUMN s TYPE text USING convert_from(s, 'UTF8')",
     "ALTER COLUMN j TYPE jsonb USING convert_from(j, 'UTF8')::jsonb",
     "ALTER COLUMN d TYPE date USING d::date",
     "ALTER COLUMN ts TYPE timestamp USING ts::timestamp",
+    "ALTER COLUMN total TYPE text USING convert_from(total, 'UTF8')",
     "ALTER COLUMN tz TYPE timestamptz USING tz::timestamptz",
 )
 FAR = (
-    "INSERT INTO {} VALUES (2, 2, NULL, 'x', '[]', '0044-03-15 BC', '0044-03-15 12:00:00 BC', "
-    "'0044-03-15 12:00:00+00 BC', 3), (3, 2, NULL, 'x', '[]', 'infinity', '-infinity', 'infinity', 4)"
+    "INSERT INTO {} VALUES "
+    "(2, 2, NULL, 'x', '[]', '0044-03-15 BC', '0044-03-15 12:00:00 BC', "
+    "'0044-03-15 12:00:00+00 BC', 3, 'y'), (3, 2, NULL, 'x', '[]', 'infinity', "
+    "'-infinity', 'infinity', 4, NULL)"
 )
 
 
