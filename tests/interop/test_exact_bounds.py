@@ -150,3 +150,19 @@ def test_a_1_0_lake_has_none_of_it(sqlite_catalog):
 
     (row,) = dump_catalog(sqlite_catalog)["ducklake_file_column_stats"]
     assert "min_is_exact" not in row
+
+
+def test_flags_without_a_bound_are_found_and_mended(lake, catalog):
+    with lake.transaction() as tx:
+        tx.create_table("t", {"i": "int32"})
+    lake.append_arrow("t", pa.table({"i": pa.array([1, 2], pa.int32())}))
+    with create_engine(catalog.sqlalchemy_url, poolclass=NullPool).begin() as connection:
+        for table in ("file", "table"):
+            connection.execute(text(f"UPDATE ducklake_{table}_column_stats SET min_value = NULL"))
+
+    found = [one for one in lake.verify() if one.code == "exact-without-bound"]
+    assert [one.objects.get("data_file_id") for one in found] == [0, None]
+    lake.repair(found, dry_run=False)
+    assert "exact-without-bound" not in {one.code for one in lake.verify()}
+    (row,) = dump_catalog(catalog)["ducklake_file_column_stats"]
+    assert (row["min_is_exact"], bool(row["max_is_exact"])) == (None, True)

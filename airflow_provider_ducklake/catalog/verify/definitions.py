@@ -29,6 +29,7 @@ def check_definitions(look: Look) -> Iterator[Finding]:
     yield from chain(
         _without_columns(look),
         _without_schema(look),
+        _without_parent(look),
         _unknown_types(look),
         _parents(look),
         _children(look),
@@ -74,6 +75,24 @@ def _without_schema(look: Look) -> Iterator[Finding]:
             FindingCode.SCHEMA_MISSING,
             f"{named} lies in schema {row.schema_id}, which does not exist.",
             {"kind": row.kind, "id": row.id, "schema_id": row.schema_id},
+        )
+
+
+def _without_parent(look: Look) -> Iterator[Finding]:
+    schema = look.tables["schema"]
+    if "parent_schema_id" not in schema.c or not look.is_whole:
+        return
+    above = schema.alias()
+    is_there = exists().where(above.c.schema_id == schema.c.parent_schema_id, above.c.end_snapshot.is_(None))
+    query = select(schema.c.schema_id, schema.c.schema_name, schema.c.parent_schema_id).where(
+        schema.c.end_snapshot.is_(None), schema.c.parent_schema_id.is_not(None), ~is_there
+    )
+    for row in look.few(query):
+        yield Finding(
+            FindingCode.SCHEMA_MISSING,
+            f"Schema {row.schema_name} ({row.schema_id}) lies in schema {row.parent_schema_id}, which does "
+            "not exist: it counts as dropped, with all that lies in it.",
+            {"kind": "schema", "id": row.schema_id, "schema_id": row.parent_schema_id},
         )
 
 

@@ -6,7 +6,20 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import MetaData, delete, exists, func, insert, literal, select, table, union, update
+from sqlalchemy import (
+    MetaData,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    null,
+    select,
+    table,
+    union,
+    update,
+)
 from sqlalchemy import Table as SqlTable
 from sqlalchemy.schema import DropTable
 
@@ -229,6 +242,17 @@ def _file_stats(look: Look, objects: Mapping[str, Any], **values: str | int | No
     return Mending((of_file.values(values), _forget_bounds(look, objects)), changes_statistics=True)
 
 
+def _exactness(look: Look, objects: Mapping[str, Any]) -> Mending:
+    """Say nothing of bounds that are not there."""
+    stats = look.tables["file_column_stats" if "data_file_id" in objects else "table_column_stats"]
+    is_it = [stats.c[name] == value for name, value in objects.items()]
+    said = {
+        f"{end}_is_exact": case((stats.c[f"{end}_value"].is_(None), null()), else_=stats.c[f"{end}_is_exact"])
+        for end in ("min", "max")
+    }
+    return Mending((update(stats).where(*is_it).values(said),), changes_statistics=True)
+
+
 def _found_bounds(look: Look, objects: Mapping[str, Any]) -> Mending:
     bounds = {"min_value": objects["low"], "max_value": objects["high"]}
     return _file_stats(look, objects, **no_bounds(look.tables["file_column_stats"]) | bounds)
@@ -310,6 +334,7 @@ MENDINGS: Mapping[FindingCode, Callable[[Look, Mapping[str, Any]], Mending | Non
     FindingCode.TABLE_STATS_NARROW: _table_bounds,
     FindingCode.BOUND_UNREADABLE: _bounds,
     FindingCode.BOUNDS_CROSSED: _bounds,
+    FindingCode.EXACT_WITHOUT_BOUND: _exactness,
     FindingCode.INLINED_TABLE_MISSING: _inlined_missing,
     FindingCode.INLINED_COLUMNS_DIFFER: _inlined_columns,
     FindingCode.FILE_SIZE_DIFFERS: _found("file_size_bytes"),

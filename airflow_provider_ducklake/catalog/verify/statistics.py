@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, exists, select
+from sqlalchemy import and_, exists, or_, select
 
 from airflow_provider_ducklake.planning.reading.bounds import (
     TextBounds,
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 def check_statistics(look: Look, known: Known) -> Iterator[Finding]:
     """Yield statistics that are missing, cannot be read, or are narrower than those of a file."""
-    yield from chain(_missing(look), _of_tables(look, known), _of_files(look, known))
+    yield from chain(
+        _missing(look), _exact_without_bound(look), _of_tables(look, known), _of_files(look, known)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,27 @@ def _missing(look: Look) -> Iterator[Finding]:
             "makes one that knows only its own rows.",
             {"table_id": row.table_id},
         )
+
+
+def _exact_without_bound(look: Look) -> Iterator[Finding]:
+    """Yield the statistics that call a bound exact, or not, which is not there."""
+    for name, of in (("file_column_stats", ("data_file_id",)), ("table_column_stats", ())):
+        stats = look.tables[name]
+        if "min_is_exact" not in stats.c:
+            return
+        ids = [stats.c[one] for one in (*of, "table_id", "column_id")]
+        odd = (
+            stats.c[f"{end}_value"].is_(None) & stats.c[f"{end}_is_exact"].is_not(None)
+            for end in ("min", "max")
+        )
+        for row in look.few(select(*ids).where(or_(*odd), look.chosen(stats.c.table_id))):
+            file = f" in data file {row.data_file_id}" if of else ""
+            yield Finding(
+                FindingCode.EXACT_WITHOUT_BOUND,
+                f"ducklake_{name} of column {row.column_id} of {look.table(row.table_id)}{file} says whether a "
+                "bound is exact that is not there.",
+                {one.name: getattr(row, one.name) for one in ids},
+            )
 
 
 def _of_tables(look: Look, known: Known) -> Iterator[Finding]:

@@ -109,6 +109,7 @@ class FindingCode(StrEnum):
     TABLE_STATS_NARROW = "table-stats-narrow", _REPAIR
     BOUND_UNREADABLE = "bound-unreadable", _REPAIR
     BOUNDS_CROSSED = "bounds-crossed", _REPAIR
+    EXACT_WITHOUT_BOUND = "exact-without-bound", _REPAIR
     # rows in the catalog
     INLINED_TABLE_MISSING = "inlined-table-missing", _REPAIR
     INLINED_TABLE_UNREGISTERED = (
