@@ -118,8 +118,8 @@ def _exact_without_bound(look: Look) -> Iterator[Finding]:
             file = f" in data file {row.data_file_id}" if of else ""
             yield Finding(
                 FindingCode.EXACT_WITHOUT_BOUND,
-                f"ducklake_{name} of column {row.column_id} of {look.table(row.table_id)}{file} says whether a "
-                "bound is exact that is not there.",
+                f"ducklake_{name} of column {row.column_id} of {look.table(row.table_id)}{file} says "
+                "whether a bound is exact that is not there.",
                 {one.name: getattr(row, one.name) for one in ids},
             )
 
