@@ -9,7 +9,7 @@ from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
 from tests import corpus_summary as summary
 from tests.interop import corpus
-from tests.interop.comparison import differences, tables_of
+from tests.interop.comparison import Tables, differences, tables_of
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
@@ -55,12 +55,22 @@ def faults(catalog: CatalogDatabase) -> dict[FindingCode, str]:
 
 
 def compare(catalog: CatalogDatabase, *, with_bounds: bool = True) -> int:
-    """Compare every table at every snapshot; return how many."""
+    """Compare every table at every snapshot, and again where the lake has 1.1; return how many."""
     with open_lake(catalog) as reference:  # closed before we look: a DuckDB file admits one client
         theirs = list(tables_of(reference))
+    count = _compare_with(catalog, theirs, with_bounds=with_bounds)
+    before = faults(catalog)
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        lake.migrate(to_version="1.1", backup=False)
+    assert _compare_with(catalog, theirs, with_bounds=with_bounds) == count
+    assert faults(catalog).keys() <= before.keys()
+    return count
+
+
+def _compare_with(catalog: CatalogDatabase, theirs: list[tuple[int, Tables]], *, with_bounds: bool) -> int:
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         found = list(differences(lake, theirs, with_bounds=with_bounds))
-    assert not (wrong := [one for one in found if one]), "\n".join(wrong[:5])
+        assert not (wrong := [one for one in found if one]), f"{lake.version}: " + "\n".join(wrong[:5])
     return len(found)
 
 
