@@ -49,7 +49,7 @@ def assert_same_rows(
 ) -> int:
     """Compare Spark's rows with the reader's without Spark; return their number."""
     version = "" if at is None else f" AT (VERSION => {at})"
-    sql = table if isinstance(table, str) else f"{quote(table.schema)}.{quote(table.name)}"
+    sql = table if isinstance(table, str) else ".".join(quote(part) for part in table.parts)
     types = types_of(duck, f"{sql}{version}")
     ours = lake.read_arrow(table, at=at, **chosen)
     types = {name: types[name] for name in ours.column_names}
