@@ -104,7 +104,7 @@ IN_THE_DAG_FILE = [
 IN_A_TASK = [
     insert("a wrong table name", ("main.oders",), "create_table=True", table="oders"),
     insert("a wrong schema", ("'sales'",), "Create it first", table="sales.orders"),
-    insert("a name of too many parts", ("a.b.c.d",), "schema.table", table="a.b.c.d"),
+    insert("a name with the lake's", ("a.b.c", "name of a lake"), "leave it out", table="a.b.c.d"),
     insert("no lake in the database", ("no_lake.sqlite",), "create_lake=True", prepare="no_lake"),
     insert("no connection", ("'nowhere'",), "Create it", ducklake_conn_id="nowhere"),
     insert(
@@ -316,9 +316,7 @@ IN_A_TASK = [
         "Check the path",
         retried=True,
     ),
-    Mistake(
-        "a sensor of a bad name", DuckLakeSnapshotSensor, {"table": "a.b.c.d"}, ("a.b.c.d",), "schema.table"
-    ),
+    Mistake("a sensor of a bad name", DuckLakeSnapshotSensor, {"table": "a..d"}, ("a..d",), "Quote parts"),
     Mistake(
         "a sensor of changes that there are not",
         DuckLakeSnapshotSensor,

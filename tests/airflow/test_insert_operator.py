@@ -319,7 +319,8 @@ def test_rows_of_others_meanwhile_are_no_conflict(lake, rows, submit):
     [
         ("main.absent", "Table main.absent does not exist at snapshot 1. .*create_table=True"),
         ("nowhere.orders", "Schema 'nowhere' does not exist"),
-        ("a.b.c", "3 parts"),
+        ("a.b.c", "Schema 'a.b' does not exist"),
+        ("a..c", "Cannot read 'a..c' as a name"),
     ],
 )
 @pytest.mark.usefixtures("lake")

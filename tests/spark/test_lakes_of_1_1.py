@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import VariantType
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.errors import InvalidInputError, UnsupportedFeatureError
 from airflow_provider_ducklake.storage.parquet.partition_split import partition_of_rows
 from airflow_provider_ducklake.writes.session import LakeSession
 from tests.interop.test_epoch_partitions import UNITS, drawn
 from tests.interop.test_types_of_1_1 import COLUMNS, ROWS
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
+from tests.reference.duckdb_core import open_core
 
 TABLE = "sales.europe.orders"
 
@@ -155,3 +157,25 @@ def session_zone(spark, zone: str):
         yield
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_inlined_variants_are_those_of_spark(spark, sqlite_catalog):
+    with ducklakepy_lake.open_lake(sqlite_catalog) as theirs, open_core() as core:
+        theirs.create_table("t", {"i": "int64", "doc": "variant"})
+        documents = '(\'{"a": [1, "x"], "b": {}}\'), (\'5\'), (NULL)'
+        query = f"SELECT row_number() OVER () AS i, d::JSON::VARIANT AS doc FROM (VALUES {documents}) r(d)"
+        theirs.insert("t", core.arrow(query))
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        session = LakeSession(spark, lake)
+        rows = session.read("t")
+        values = rows.selectExpr("i", "variant_get(doc, '$.a[1]', 'string') AS x", "to_json(doc) AS json")
+        texts = {row.i: (row.x, row.json) for row in values.collect()}
+        session.delete("t", "i = 2")
+        feed = session.changes("t", 1, lake.current_snapshot().id).selectExpr("change_type", "to_json(doc)")
+
+        assert rows.schema["doc"].dataType == VariantType()
+        assert texts == {1: ("x", '{"a":[1,"x"],"b":{}}'), 2: (None, "5"), 3: (None, None)}
+        assert sorted(lake.read_arrow("t")["i"].to_pylist()) == [1, 3]
+        assert ("delete", "5") in {tuple(row) for row in feed.collect()}
+        with pytest.raises(UnsupportedFeatureError, match="variant"):
+            session.update("t", {"i": "i + 1"}, "i = 1")

@@ -24,9 +24,10 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import DDLElement
 
 from airflow_provider_ducklake.catalog.migrations.layout import LayoutChange
-from airflow_provider_ducklake.catalog.snapshot.inlined_tables import inlined_table_name
+from airflow_provider_ducklake.catalog.snapshot.inlined_tables import INLINED_SCALARS, inlined_table_name
 from airflow_provider_ducklake.catalog.snapshot.read_layouts import layout_schema
 from airflow_provider_ducklake.spec.names.identifiers import fold
+from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
 from airflow_provider_ducklake.spec.types.scalars import TEXTS
 
 if TYPE_CHECKING:
@@ -38,15 +39,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
-
-_STRINGS = frozenset({"varchar", "text", "json", "jsonb"})
-_FORMER = {
-    "varchar": _STRINGS,
-    "json": _STRINGS,
-    "date": frozenset({"date"}),
-    "timestamp": frozenset({"timestamp"}),
-    "timestamptz": frozenset({"timestamptz"}),
-}
+    from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
 
 
 class _ConvertColumn(DDLElement):
@@ -82,14 +75,13 @@ def _conversions(
         table = Table(name, MetaData(schema=tables.metadata_schema))
         for column in layout_schema(connection, tables, table_id, version).columns:
             found = types.get(fold(column.name))
-            if found not in _FORMER.get(str(column.type), ()):
+            if found not in _former(column.type):
                 continue
             actual = next(one for one in declared[name] if fold(one) == fold(column.name))
             is_string = column.type.facts.kind in TEXTS
             there: ColumnElement[Any] = Column(actual)
-            value = (
-                func.convert_to(cast(there, Text), "UTF8") if is_string else _time(there, str(column.type))
-            )
+            zoned = column.type.facts.zoned
+            value = func.convert_to(cast(there, Text), "UTF8") if is_string else _time(there, zoned=zoned)
             type_: TypeEngine[Any] = LargeBinary() if is_string else VARCHAR()
             yield LayoutChange(
                 f"convert column {name}.{actual}, which DuckLake 0.3 made",
@@ -97,9 +89,12 @@ def _conversions(
             )
 
 
-def _time(column: ColumnElement[Any], type_: str) -> ColumnElement[Any]:
+def _former(type_: DuckLakeType) -> list[str]:
+    return INLINED_SCALARS[type_.name].former.split() if isinstance(type_, ScalarType) else []
+
+
+def _time(column: ColumnElement[Any], *, zoned: bool) -> ColumnElement[Any]:
     """Return a time as DuckDB writes it: in UTC, and (BC) after the date of a year before 1."""
-    zoned = type_ == "timestamptz"
     local = cast(func.timezone("UTC", column) if zoned else column, Text)
     text = func.regexp_replace(local, r"^(\S+)(.*) BC$", r"\1 (BC)\2")
     if not zoned:

@@ -50,13 +50,18 @@ ROW_ID, BEGIN_SNAPSHOT, END_SNAPSHOT = _KEYS = "row_id", "begin_snapshot", "end_
 
 @dataclass(frozen=True, slots=True)
 class InlinedScalar:
-    """The declared types of a scalar type's columns; other databases are not written."""
+    """The declared types of a scalar type's columns; other databases are not written.
+
+    ``former`` are those that DuckLake 0.3 declared in PostgreSQL, where they were others.
+    """
 
     sqlite: TypeEngine[Any] = field(default_factory=VARCHAR)
     postgresql: TypeEngine[Any] = field(default_factory=VARCHAR)
     reads_text: bool = False
+    former: str = ""
 
 
+_TEXTS_OF_0_3 = "varchar text json jsonb"
 INLINED_SCALARS = {
     "boolean": InlinedScalar(BigInteger(), Boolean()),
     "int8": InlinedScalar(BigInteger(), SmallInteger()),
@@ -71,22 +76,23 @@ INLINED_SCALARS = {
     "uint128": InlinedScalar(),
     "float32": InlinedScalar(VARCHAR(), REAL()),
     "float64": InlinedScalar(VARCHAR(), Double()),
-    "varchar": InlinedScalar(VARCHAR(), LargeBinary()),  # PostgreSQL's text cannot hold a NUL
-    "json": InlinedScalar(VARCHAR(), LargeBinary()),
+    # PostgreSQL's text cannot hold a NUL
+    "varchar": InlinedScalar(VARCHAR(), LargeBinary(), former=_TEXTS_OF_0_3),
+    "json": InlinedScalar(VARCHAR(), LargeBinary(), former=_TEXTS_OF_0_3),
     "blob": InlinedScalar(BLOB(), LargeBinary()),
     "uuid": InlinedScalar(VARCHAR(), Uuid(as_uuid=False)),
-    "date": InlinedScalar(),
+    "date": InlinedScalar(former="date"),
     "time": InlinedScalar(VARCHAR(), Time(), reads_text=True),
     "timetz": InlinedScalar(VARCHAR(), Time(timezone=True), reads_text=True),
     "time_ns": InlinedScalar(),
-    "timestamp": InlinedScalar(),
+    "timestamp": InlinedScalar(former="timestamp"),
     "timestamp_s": InlinedScalar(),
     "timestamp_ms": InlinedScalar(),
     "timestamp_ns": InlinedScalar(),
-    "timestamptz": InlinedScalar(),
+    "timestamptz": InlinedScalar(former="timestamptz"),
     "timestamptz_ns": InlinedScalar(),
     "interval": InlinedScalar(VARCHAR(), Interval(), reads_text=True),
-    "variant": InlinedScalar(),
+    "variant": InlinedScalar(BLOB(), LargeBinary()),
     "geometry": InlinedScalar(),
     "null": InlinedScalar(BigInteger(), Integer()),
     "unknown": InlinedScalar(),

@@ -197,7 +197,7 @@ def rows_with_lives(part: InlinedRows) -> pa.Table:
     """Return rows as ``Flushing.write`` takes them.
 
     Raises:
-        UnsupportedFeatureError, ValueError: as ``rows_of``.
+        UnsupportedFeatureError, CatalogError: as ``rows_of``.
     """
     rows = rows_of(part.rows, part.schema)
     own = (ROW_ID.name, SNAPSHOT_ID.name, END_SNAPSHOT)

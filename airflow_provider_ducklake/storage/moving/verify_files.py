@@ -144,7 +144,7 @@ def _columns(about: _About, metadata: pq.FileMetaData, asked: FileToVerify) -> I
         return
     try:
         others = _but_variants(fields, asked.schema)
-        check_field_ids(others, "it")
+        check_field_ids(others, asked.schema.columns, "it")
         if len(others) < len(fields):
             return  # nor are statistics read of a file with variants
         rule = NanRule.of_writer(metadata.created_by)

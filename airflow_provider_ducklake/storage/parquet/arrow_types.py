@@ -30,6 +30,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
 from airflow_provider_ducklake.spec.types.intervals import INTERVAL
 from airflow_provider_ducklake.spec.types.scalars import TEXTS, Kind
 from airflow_provider_ducklake.spec.types.values import is_infinite
+from airflow_provider_ducklake.spec.types.variants import split_variant
 from airflow_provider_ducklake.storage.parquet.reshape import (
     FIELD_ID_KEY,
     Reshaping,
@@ -58,7 +59,7 @@ def arrow_type(type_: DuckLakeType) -> pa.DataType:
     """Return the Arrow type in which values of a DuckLake type come back, without field ids.
 
     Raises:
-        UnsupportedFeatureError: a type whose values this release cannot handle (``int128``, ``variant``, …).
+        UnsupportedFeatureError: a type whose values this release cannot handle (``int128``, …).
     """
     match type_:
         case ScalarType():
@@ -313,6 +314,8 @@ def from_physical(type_: DuckLakeType, values: Sequence[Physical | None]) -> pa.
         return pa.array([_decimal(value, type_.scale) for value in values], target)
     if type_.facts.kind is Kind.INTERVAL:
         return pa.array([None if value is None else _interval(value) for value in values], target)
+    if type_.facts.kind is Kind.VARIANT:
+        return pa.array([None if value is None else _variant(value) for value in values], target)
     step = type_.facts.step
     if step > 1:
         values = [
@@ -326,6 +329,12 @@ def _interval(value: Physical) -> pa.MonthDayNano:
     assert isinstance(value, bytes)
     months, days, microseconds = INTERVAL.unpack(value)
     return pa.MonthDayNano([months, days, microseconds * 1000])
+
+
+def _variant(value: Physical) -> dict[str, bytes]:
+    assert isinstance(value, bytes)
+    metadata, encoded = split_variant(value)
+    return {"metadata": metadata, "value": encoded}
 
 
 def _physical_type(target: pa.DataType) -> pa.DataType:

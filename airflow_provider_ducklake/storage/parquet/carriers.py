@@ -10,7 +10,12 @@ import pyarrow.compute as pc
 
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field, arrow_type, cast_leaf
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_position, nulls, reshape
-from airflow_provider_ducklake.storage.parquet.scalars import ARROW_SCALARS, INTERVAL_PARTS
+from airflow_provider_ducklake.storage.parquet.scalars import (
+    ARROW_SCALARS,
+    INTERVAL_PARTS,
+    VARIANT_OF_SPARK,
+    variant_parts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +53,8 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
         array = array.storage
     if target == INTERVAL_PARTS:
         return _interval_parts(array)
+    if target == VARIANT_OF_SPARK:
+        return variant_parts(array, target)
     return cast_leaf(array, target)
 
 

@@ -15,19 +15,24 @@ from airflow_provider_ducklake.storage.parquet.footer import check_field_ids
 from airflow_provider_ducklake.storage.parquet.reshape import FIELD_ID_KEY, is_list
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from airflow_provider_ducklake.spec.files import NameMapping
+    from airflow_provider_ducklake.spec.schema import Column
 
 
-def with_field_ids(schema: pa.Schema, mapping: NameMapping | None, where: str) -> pa.Schema:
+def with_field_ids(
+    schema: pa.Schema, mapping: NameMapping | None, columns: Sequence[Column], where: str
+) -> pa.Schema:
     """Return a file's Arrow schema with the id of a table's column on each field that is one.
+
+    ``columns`` are those that will be read.
 
     Raises:
         UnsupportedFeatureError: a field has no id, and the file no mapping.
     """
     if mapping is None:
-        check_field_ids(schema, where)
+        check_field_ids(schema, columns, where)
         return schema
     names = _Names(mapping)
     return pa.schema([names.identified(field, None) for field in schema])

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.files import DataFile
+from airflow_provider_ducklake.spec.ids import ColumnId
 from airflow_provider_ducklake.spec.stats import ColumnStats, blob_bounds, fits, string_bounds
 from airflow_provider_ducklake.spec.types.ducklake_types import (
     DecimalType,
@@ -31,7 +32,6 @@ from airflow_provider_ducklake.storage.parquet.reshape import Matcher, by_field_
 from airflow_provider_ducklake.storage.parquet.scalars import ARROW_SCALARS, Decoder, scaled
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.spec.ids import ColumnId
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
 
 MAGIC = b"PAR1"
@@ -160,7 +160,7 @@ def footer_stats(  # noqa: PLR0913 - two say how, two what else is known
     """
     file_schema = metadata.schema.to_arrow_schema()
     if match is by_field_id:
-        check_field_ids(file_schema, where)
+        check_field_ids(file_schema, schema.columns, where)
     stats: dict[ColumnId, ColumnStats] = {}
     for index, (column, file_type) in enumerate(leaf_columns(file_schema, schema, match)):
         if column is not None and column.id < FIRST_RESERVED_FIELD_ID:
@@ -191,25 +191,30 @@ def _in_chunk(facts: ChunkFacts, chunk: pq.ColumnChunkMetaData) -> ChunkFacts:
     )
 
 
-def check_field_ids(file_schema: pa.Schema, where: str) -> None:
+def check_field_ids(file_schema: pa.Schema, columns: Sequence[Column], where: str) -> None:
     """Refuse a file in which some column or nested field has no field id: readers would match it by position.
+
+    Nothing is asked of what lies inside a column that is none of ``columns``, or inside a variant.
 
     Raises:
         UnsupportedFeatureError: names the file and the first such column.
     """
-    for path, field in _walk_fields(file_schema, ""):
-        if field_id(field) is None:
-            raise UnsupportedFeatureError(
-                f"{where}: column {path} has no Parquet field id. Without field ids, a file needs a name "
-                "mapping such as DuckLakeAddFilesOperator creates; this one would be read by position."
-            )
+    path = next(_without_ids(file_schema, columns, ""), None)
+    if path is not None:
+        raise UnsupportedFeatureError(
+            f"{where}: column {path} has no Parquet field id. Without field ids, a file needs a name "
+            "mapping such as DuckLakeAddFilesOperator creates; this one would be read by position."
+        )
 
 
-def _walk_fields(fields: Iterable[pa.Field], prefix: str) -> Iterator[tuple[str, pa.Field]]:
+def _without_ids(fields: Iterable[pa.Field], columns: Sequence[Column], prefix: str) -> Iterator[str]:
+    known = {column.id: column for column in columns}
     for field in fields:
-        path = f"{prefix}{field.name}"
-        yield path, field
-        yield from _walk_fields(children_of_field(field.type), f"{path}.")
+        path, id_ = f"{prefix}{field.name}", field_id(field)
+        if id_ is None:
+            yield path
+        elif (column := known.get(ColumnId(id_))) is not None and column.children:
+            yield from _without_ids(children_of_field(field.type), column.children, f"{path}.")
 
 
 def children_of_field(type_: pa.DataType) -> tuple[pa.Field, ...]:

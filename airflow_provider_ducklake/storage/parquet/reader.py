@@ -22,6 +22,7 @@ from airflow_provider_ducklake.storage.files.filesystem import Location, open_fi
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field, cast_leaf, from_physical
 from airflow_provider_ducklake.storage.parquet.file_ids import with_field_ids
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_field_id, field_id, reshape
+from airflow_provider_ducklake.storage.parquet.scalars import VARIANT, variant_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -114,22 +115,22 @@ def file_schema(
         UnsupportedFeatureError: it is encrypted, or has neither ids nor a mapping.
     """
     with naming_file(file, str(table.name), table.snapshot.id), open_input(locate(file.path)) as source:
-        return _identified(pq.ParquetFile(source).schema_arrow, file)
+        return _identified(pq.ParquetFile(source).schema_arrow, table.schema.columns, file)
 
 
-def _identified(schema: pa.Schema, file: LiveDataFile) -> pa.Schema:
+def _identified(schema: pa.Schema, columns: Sequence[Column], file: LiveDataFile) -> pa.Schema:
     if file.mapping_id is not None and file.mapping is None:
         raise UnsupportedFeatureError(
             f"{file.path} is registered with name mapping {file.mapping_id}, which the catalog does not have."
         )
-    return with_field_ids(schema, file.mapping, file.path)
+    return with_field_ids(schema, file.mapping, columns, file.path)
 
 
 def _read(
     source: pq.ParquetFile, columns: Sequence[Column], file: LiveDataFile, row_groups: list[int] | None = None
 ) -> pa.Table:
     """Return the rows of a file, or of some of its row groups."""
-    stored = _identified(source.schema_arrow, file)
+    stored = _identified(source.schema_arrow, columns, file)
     names = {field_id(field): field.name for field in stored}
     wanted = [names[column.id] for column in columns if column.id in names]
     threads = file.file_size_bytes > _SMALL
@@ -222,6 +223,8 @@ def _promoted(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Return a leaf as the type its column was promoted to since the file was written."""
     if array.type == pa.binary(_INTERVAL_BYTES) and target == pa.month_day_nano_interval():
         return pa.array([_interval(value) for value in array.to_pylist()], target)
+    if target == VARIANT and pa.types.is_struct(array.type):
+        return variant_parts(array, target)
     if pa.types.is_integer(array.type) and pa.types.is_floating(target):
         return array.cast(target, safe=False)  # rounds, as the reference does
     if pa.types.is_date(array.type) and pa.types.is_timestamp(target):

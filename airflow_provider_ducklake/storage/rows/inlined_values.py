@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.errors import CatalogError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.spec.stats import ColumnStats, TableColumnStats, blob_bounds, fits
 from airflow_provider_ducklake.spec.types.ducklake_types import (
@@ -74,7 +74,7 @@ def rows_of(rows: Iterable[Mapping[str, Any]], schema: TableSchema) -> pa.Table:
 
     Raises:
         UnsupportedFeatureError: a type whose values this release cannot read.
-        ValueError: a text that is no value of its type.
+        CatalogError: a cell is no value of its column's type; names the column.
     """
     rows = list(rows)
     arrays = [_array(column, [row[column.name] for row in rows]) for column in schema.columns]
@@ -89,7 +89,13 @@ def _array(column: Column, cells: list[Any]) -> pa.Array:
             return _taken(cells, target)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             pass
-    return array_of(column, [_parsed(column.type, cell) for cell in cells], target)
+    try:
+        return array_of(column, [_parsed(column.type, cell) for cell in cells], target)
+    except ValueError as error:
+        raise CatalogError(
+            f"An inlined row has a value of column {column.name} that is no {column.type}: {error}. Leave "
+            "the column out, or correct the row in the catalog."
+        ) from error
 
 
 def _is_taken_by_arrow(type_: DuckLakeType) -> bool:
@@ -217,6 +223,8 @@ def _parsed(type_: DuckLakeType, cell: Any) -> Value:  # noqa: ANN401 - whatever
     if isinstance(type_, ListType | StructType | MapType):
         return parse_literal(type_, cell.decode() if isinstance(cell, bytes) else str(cell))
     kind = type_.facts.kind
+    if kind is Kind.VARIANT:
+        return _variant(cell)
     if kind in BYTES:
         return cell if isinstance(cell, bytes) else str(cell).encode()
     if kind is Kind.BOOLEAN and isinstance(cell, int):
@@ -224,6 +232,16 @@ def _parsed(type_: DuckLakeType, cell: Any) -> Value:  # noqa: ANN401 - whatever
     if kind is Kind.FLOAT and isinstance(cell, float | int):
         return float(cell)
     return parse_scalar(type_, str(cell))
+
+
+def _variant(cell: object) -> bytes:
+    """Return the bytes that 1.1 stores; raises for a variant in DuckDB's own type."""
+    if not isinstance(cell, bytes):
+        raise UnsupportedFeatureError(
+            "Variants in inlined rows of a DuckDB file cannot be read by this release: leave their column "
+            "out, or flush the table with DuckDB."
+        )
+    return cell
 
 
 def inlined_stats(rows: pa.Table, schema: TableSchema) -> dict[ColumnId, TableColumnStats | None]:
