@@ -1,5 +1,7 @@
-"""A catalog file that any DuckDB makes for us is one that DuckDB 1.x opens."""
+"""DuckDB-file catalogs under every DuckDB that the extra `duckdb` admits: all work on what one makes."""
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,58 +10,199 @@ import duckdb
 import pytest
 
 from airflow_provider_ducklake.catalog.database.connect import duckdb_engine, parse_url
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import CatalogUnavailableError
+from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
-MAKE_LAKE = """
-import sys
+ROOT = Path(__file__).parents[2]
+NEWEST = "2.0.0"  # of the oracles' environment; others are fetched, at full size
+# Argument: JSON of lakes to make (place -> version), and of lakes to work on.
+WORK = """
+import json, sys
+from pathlib import Path
+import duckdb
 import pyarrow as pa
 from airflow_provider_ducklake.catalog.lake import Lake
 
-with Lake.create(sys.argv[1], sys.argv[2]) as lake:
-    with lake.transaction() as tx:
-        tx.create_table("main.orders", {"id": "int64"})
-        tx.append_arrow("main.orders", pa.table({"id": [1, 2]}))
-import duckdb
-print(duckdb.__version__)
+row = pa.table({"who": [duckdb.__version__]})
+make, work = json.loads(sys.argv[1])
+for place, version in make.items():
+    Path(place).mkdir(parents=True)
+    with Lake.create(f"duckdb:///{place}/lake.duckdb", f"{place}/files/", version=version) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"who": "varchar"})
+        lake.create_indexes()
+for place in [*make, *work]:
+    with Lake.connect(f"duckdb:///{place}/lake.duckdb") as lake:
+        lake.append_arrow("t", row)
+        with lake.transaction() as tx:
+            tx.add_column("t", f"c{lake.current_snapshot().id}", "int64")
+            tx.drop_column("t", f"c{lake.current_snapshot().id}")
+        assert lake.create_indexes() == []
+        assert lake.verify() == []
+print(json.dumps(lake.read_arrow("t")["who"].to_pylist()))
 """
-OF_FILE = "SELECT tags['storage_version'] FROM duckdb_databases() WHERE database_name = 'lake'"
+MIGRATE = """
+import json, sys
+from airflow_provider_ducklake.catalog.lake import Lake
+
+with Lake.connect(f"duckdb:///{json.loads(sys.argv[1])}/lake.duckdb") as lake:
+    print(json.dumps(lake.migrate("1.1").backup))
+"""
+COPY = """
+import json, sys
+import duckdb
+
+old, new, storage = json.loads(sys.argv[1])
+with duckdb.connect() as connection:
+    connection.execute(f"ATTACH '{old}' AS lake")
+    connection.execute(f"ATTACH '{new}' AS new (STORAGE_VERSION '{storage}')")
+    connection.execute("COPY FROM DATABASE lake TO new")
+print("null")
+"""
+# As the reference's extension attaches a file: it asks for the newest version that its DuckDB knows.
+RAISE = """
+import json, shutil, sys
+import duckdb
+
+old, new, storage = json.loads(sys.argv[1])
+shutil.copy(old, new)
+with duckdb.connect() as connection:
+    connection.execute(f"ATTACH '{new}' AS lake (STORAGE_VERSION 'latest')")
+    connection.execute("INSERT INTO lake.ducklake_metadata (key, value) VALUES ('new', 'row')")
+print("null")
+"""
+OF_FILE = "SELECT tags['storage_version'] FROM duckdb_databases() WHERE NOT internal"
 
 
-def _packages(version: str, folder: Path) -> list[str]:
-    """Return the path of that DuckDB's packages; none for the one that is installed."""
-    if version == duckdb.__version__:
-        return []
-    command = ["uv", "pip", "install", "--quiet", "--no-deps", "--target", folder, f"duckdb=={version}"]
-    subprocess.run(command, check=True)
-    return [str(folder)]
+def storage_version(file: Path) -> str:
+    with duckdb.connect(file) as connection:
+        return connection.execute(OF_FILE).fetchone()[0]
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory):
+    """Return where a DuckDB's packages are; the others are those of this environment."""
+    folder = tmp_path_factory.mktemp("duckdb")
+
+    def packages_of(version: str) -> Path:
+        place = folder / version
+        if place.exists():
+            return place
+        place.mkdir()
+        if version == NEWEST:
+            oracles = next((ROOT / ".venv" / "next" / "lib").glob("python*")) / "site-packages"
+            for path in (*oracles.glob("duckdb*"), *oracles.glob("_duckdb*")):
+                (place / path.name).symlink_to(path)
+        elif version != duckdb.__version__:
+            command = [
+                "uv",
+                "pip",
+                "install",
+                "--quiet",
+                "--no-deps",
+                "--target",
+                place,
+                f"duckdb=={version}",
+            ]
+            subprocess.run(command, check=True)
+        return place
+
+    return packages_of
 
 
 @pytest.fixture
-def versions(size) -> list[str]:
-    return [duckdb.__version__] if size == "ci" else [duckdb.__version__, "2.0.0"]
+def run(packages):
+    """Run a script under a version of DuckDB; return what it prints, as JSON."""
 
-
-def test_the_reference_opens_a_catalog_file_whichever_duckdb_made_it(versions, tmp_path):
-    for version in versions:
-        catalog, data_path = tmp_path / version / "lake.duckdb", f"{tmp_path / version}/files/"
-        catalog.parent.mkdir()
-        paths = [*_packages(version, tmp_path / f"duckdb-{version}"), str(Path(__file__).parents[2])]
-        made = subprocess.run(
-            [sys.executable, "-c", MAKE_LAKE, f"duckdb:///{catalog}", data_path],
-            env={"PYTHONPATH": ":".join(paths), "PATH": ""},
-            check=True,
+    def run(version: str, script: str, argument: object = None):
+        paths = [str(packages(version)), str(ROOT)]
+        done = subprocess.run(
+            [sys.executable, "-c", script, json.dumps(argument)],
+            env={"PYTHONPATH": os.pathsep.join(paths), "PATH": "", "TZ": "UTC"},
+            check=False,
             capture_output=True,
             text=True,
         )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
 
-        with open_lake(f"ducklake:{catalog}") as lake:
-            assert lake.sql("SELECT sum(id) FROM orders") == [(3,)]
-        assert made.stdout.split() == [version]
-        with duckdb.connect(catalog) as connection:
-            assert connection.execute(OF_FILE).fetchall() == [("v1.0.0+",)]
+    return run
 
 
-def test_new_catalog_files_are_asked_for_as_of_duckdb_1(duckdb_catalog):
+def test_each_duckdb_works_on_the_files_that_others_made(run, size, tmp_path):
+    ours = duckdb.__version__
+    turns = [NEWEST, ours] if size == "ci" else [NEWEST, "1.4.4", "1.5.6", ours, NEWEST, "1.4.4"]
+    wrote: dict[str, list[str]] = {}
+    for turn, version in enumerate(turns):
+        made = {str(tmp_path / f"{turn}-{lake}"): lake for lake in ("1.0", "1.1")}
+        run(version, WORK, [made, list(wrote)])
+        wrote |= {place: [] for place in made}
+        for who in wrote.values():
+            who.append(version)
+
+    for place, versions in wrote.items():
+        url = f"duckdb:///{place}/lake.duckdb"
+        with Lake.connect(url) as lake:
+            assert sorted(lake.read_arrow("t")["who"].to_pylist()) == sorted(versions)
+        assert storage_version(Path(place) / "lake.duckdb") == "v1.0.0+"
+        if place.endswith("1.0"):
+            with open_lake(f"ducklake:{place}/lake.duckdb") as reference:
+                reference.sql("INSERT INTO t VALUES ('reference')")
+                assert reference.sql("SELECT count(*) FROM t") == [(len(versions) + 1,)]
+
+
+def make_ours(folder: Path) -> None:
+    with (
+        Lake.create(f"duckdb:///{folder}/lake.duckdb", f"{folder}/files/") as lake,
+        lake.transaction() as tx,
+    ):
+        tx.create_table("t", {"who": "varchar"})
+
+
+def make_references(folder: Path) -> None:
+    with open_lake(f"ducklake:{folder}/lake.duckdb", f"{folder}/files/") as reference:
+        reference.sql("CREATE TABLE t (who VARCHAR)")
+
+
+@pytest.mark.parametrize(
+    ("make", "storage"), [(make_ours, "v1.0.0+"), (make_references, "v1.5.0+")], ids=["ours", "references"]
+)
+def test_a_newer_duckdb_leaves_the_storage_version_as_it_is(run, make, storage, tmp_path):
+    make(tmp_path)
+    file = tmp_path / "lake.duckdb"
+    assert storage_version(file) == storage
+
+    run(NEWEST, WORK.replace("lake.create_indexes() == []", "True"), [{}, [str(tmp_path)]])
+    assert storage_version(file) == storage
+    backup = run(NEWEST, MIGRATE, str(tmp_path))
+
+    assert storage_version(file) == storage
+    with Lake.connect(f"duckdb:///{file}") as lake:
+        assert (lake.version.value, lake.read_arrow("t")["who"].to_pylist()) == ("1.1", [NEWEST])
+    with open_lake(f"ducklake:{backup}") as reference:
+        assert reference.sql("FROM t") == [(NEWEST,)]
+
+
+@pytest.mark.parametrize("script", [COPY, RAISE], ids=["made", "changed"])
+def test_a_file_of_a_newer_duckdb_is_refused_with_what_to_do_and_that_helps(run, script, tmp_path):
+    old, new, mended = (tmp_path / f"{name}.duckdb" for name in ("lake", "new", "mended"))
+    make_ours(tmp_path)
+    run(NEWEST, script, [str(old), str(new), "v2.0.0"])
+
+    with pytest.raises(CatalogUnavailableError) as refused:
+        Lake.connect(f"duckdb:///{new}")
+
+    for part in ("new.duckdb", f"DuckDB {duckdb.__version__} is", "COPY FROM DATABASE", "'v1.0.0'"):
+        assert part in str(refused.value)
+    assert "one process" not in str(refused.value)
+    run(NEWEST, COPY, [str(new), str(mended), "v1.0.0"])
+    with Lake.connect(f"duckdb:///{mended}") as lake:
+        assert lake.read_arrow("t").num_rows == 0
+
+
+def test_new_catalog_files_are_asked_for_as_of_duckdb_1(duckdb_catalog: CatalogDatabase):
     for read_only in (False, True):
         engine = duckdb_engine(parse_url(f"duckdb:///{duckdb_catalog.location}"), read_only=read_only)
         with engine.connect() as connection:

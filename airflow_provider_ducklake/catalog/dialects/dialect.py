@@ -160,6 +160,10 @@ class CatalogDialect(ABC):
         """Return the names of all tables of the database, or of a schema of it."""
         return set(inspect(connection).get_table_names(schema))
 
+    def index_names(self, connection: Connection, table: str, schema: str | None) -> set[str]:
+        """Return the names of a table's indexes."""
+        return {str(one["name"]) for one in inspect(connection).get_indexes(table, schema=schema)}
+
     def column_names(self, connection: Connection, table: str, schema: str | None) -> list[str]:
         """Return the names of a table's columns, in order; none where there is no such table."""
         return self.which_columns((table,), schema).ask(connection).get(table, [])

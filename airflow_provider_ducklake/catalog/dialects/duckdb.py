@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
 
+_INDEX_NAMES = text(
+    "SELECT index_name FROM duckdb_indexes() WHERE database_name = current_database()"
+    " AND schema_name = :schema AND table_name = :table"
+)
 _TABLE_NAMES = text(
     "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
     " AND schema_name = :schema"
@@ -53,6 +57,17 @@ _ADVICE = (
     "Only one process at a time can open a DuckDB file: the other one has to close it (or DETACH the lake) "
     "first. For several clients at once, keep the catalog in PostgreSQL."
 )
+_NEWER_FILE = (
+    f"DuckDB {duckdb.__version__} is installed here, and a newer one made or changed this file. Install that "
+    "one (pip install --upgrade duckdb), or have it copy the catalog into a file that every DuckDB opens: "
+    "ATTACH 'new.duckdb' AS new (STORAGE_VERSION 'v1.0.0'); COPY FROM DATABASE lake TO new."
+)
+# DuckDB's errors have no codes. What it says of the file itself, no waiting changes.
+_ADVICE_ON_FILE = {
+    "with version number": _NEWER_FILE,
+    "storage version greater": _NEWER_FILE,
+    "not a valid DuckDB database": "Check the path of the catalog, or restore the file from a backup.",
+}
 
 
 class DuckDbDialect(CatalogDialect):
@@ -74,9 +89,14 @@ class DuckDbDialect(CatalogDialect):
             yield connection
 
     def _connect(self, engine: Engine) -> Connection:
-        """Open the file; an I/O error, such as a lock of another process, is tried again for a while."""
+        """Open the file; an I/O error, such as a lock of another process, is tried again for a while.
+
+        Raises:
+            CatalogUnavailableError: another process keeps the file open; a newer DuckDB made it; it is not a
+                DuckDB database.
+        """
         retrying = Retrying(
-            retry=retry_if_exception(_is_io_error),
+            retry=retry_if_exception(_may_pass),
             wait=wait_fixed(0.1),
             stop=stop_after_delay(self.patience_seconds),
             reraise=True,
@@ -85,7 +105,8 @@ class DuckDbDialect(CatalogDialect):
             connection: Connection = retrying(engine.connect)
         except DBAPIError as error:
             said = str(error.orig).strip().splitlines()[0]
-            raise CatalogUnavailableError(shown(engine.url), f"{said} {_ADVICE}") from error
+            advice = _advice_on_file(error) or _ADVICE
+            raise CatalogUnavailableError(shown(engine.url), f"{said} {advice}") from error
         return connection
 
     def inlined_cells(self, rows: Table, schema: TableSchema) -> Select[Any]:
@@ -133,9 +154,21 @@ class DuckDbDialect(CatalogDialect):
         """Ask DuckDB's own tables, as ``all_columns`` does."""
         return set(connection.execute(_TABLE_NAMES, {"schema": schema or "main"}).scalars())
 
+    def index_names(self, connection: Connection, table: str, schema: str | None) -> set[str]:
+        """Ask DuckDB's own indexes: its SQLAlchemy dialect knows none."""
+        names = connection.execute(_INDEX_NAMES, {"schema": schema or "main", "table": table})
+        return set(names.scalars())
 
-def _is_io_error(error: BaseException) -> bool:
-    return isinstance(error, DBAPIError) and isinstance(error.orig, duckdb.IOException)
+
+def _may_pass(error: BaseException) -> bool:
+    if not (isinstance(error, DBAPIError) and isinstance(error.orig, duckdb.IOException)):
+        return False
+    return _advice_on_file(error) is None
+
+
+def _advice_on_file(error: DBAPIError) -> str | None:
+    said = str(error.orig)
+    return next((advice for words, advice in _ADVICE_ON_FILE.items() if words in said), None)
 
 
 def _cell(cell: ColumnElement[Any], type_: DuckLakeType) -> ColumnElement[Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Index, inspect
+from sqlalchemy import Index
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
@@ -34,8 +34,7 @@ def create_indexes(catalog: Catalog) -> list[str]:
         for kind, names in _INDEXED:
             table = catalog.tables[kind]
             name = f"{PREFIX}{kind}_{'_'.join(names)}"
-            there = {one["name"] for one in inspect(connection).get_indexes(table.name, schema=table.schema)}
-            if name not in there:
+            if name not in catalog.dialect.index_names(connection, table.name, table.schema):
                 # Beside the table's own definition, not part of it: bootstrap must not create it.
                 copy = table.to_metadata(type(table.metadata)(schema=table.schema))
                 Index(name, *(copy.c[column] for column in names)).create(connection)
