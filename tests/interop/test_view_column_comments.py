@@ -14,6 +14,7 @@ from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
 
 
 @pytest.fixture
@@ -125,3 +126,29 @@ def test_1_0_has_none(sqlite_catalog):
         sentence = r"DuckLake 1\.0 does not support COMMENT ON COLUMN for views"
         with pytest.raises(UnsupportedFeatureError, match=sentence):
             run(lake, "COMMENT ON COLUMN v.a IS 'x'")
+
+
+def test_views_of_the_reference_are_read_with_its_placeholder(sqlite_catalog):
+    with open_lake(sqlite_catalog) as reference:
+        for statement in (
+            "CREATE TABLE t (i INTEGER, j VARCHAR)",
+            "CREATE VIEW w AS SELECT lake.main.t.i, j AS k FROM lake.main.t",
+            "CREATE VIEW v(x) AS SELECT t.i + 1 AS q, w.k FROM t JOIN lake.main.w USING (i)",
+        ):
+            reference.sql(statement)
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        lake.migrate(to_version="1.1", backup=False)
+    stored = {row["view_name"]: row["sql"] for row in dump_catalog(sqlite_catalog)["ducklake_view"]}
+    assert all("{DUCKLAKE_CATALOG}" in sql for sql in stored.values())
+
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        for column in ("v.x", "v.k", "w.I", "w.k"):
+            run(lake, f"COMMENT ON COLUMN {column} IS 'about {column}'")
+        for absent in ("v.i", "w.j"):
+            with pytest.raises(ColumnNotFoundError):
+                run(lake, f"COMMENT ON COLUMN {absent} IS ''")
+
+    expected = {("q", "about v.x"), ("k", "about v.k"), ("i", "about w.I"), ("k", "about w.k")}
+    assert {(row[0], row[4]) for row in tags(sqlite_catalog)} == expected
+    with ducklakepy_lake.open_lake(sqlite_catalog) as theirs:
+        assert theirs.view("v")["column_comments"] == {"q": "about v.x", "k": "about v.k"}

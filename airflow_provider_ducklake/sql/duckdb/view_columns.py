@@ -13,6 +13,8 @@ from airflow_provider_ducklake.spec.names.identifiers import fold
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.views import ViewDefinition
 
+_LAKE = "{DUCKLAKE_CATALOG}"  # what the reference writes for the name under which a lake is attached
+
 
 def stored_name(view: str, definition: ViewDefinition, column: str) -> str:
     """Return the query's name for a column of the view.
@@ -44,7 +46,7 @@ def _query_names(definition: ViewDefinition) -> list[str] | None:
     from sqlglot import exp  # noqa: PLC0415
 
     try:
-        tree = sqlglot.parse_one(definition.sql, dialect=definition.dialect)
+        tree = sqlglot.parse_one(definition.sql.replace(_LAKE, "lake"), dialect=definition.dialect)
     except (sqlglot.errors.SqlglotError, ValueError):
         return None
     if not isinstance(tree, exp.Query) or tree.is_star:
