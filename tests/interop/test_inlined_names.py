@@ -1,8 +1,11 @@
 """Inlined rows find their columns however a database spells their names."""
 
 import pyarrow as pa
+import pytest
 
+from airflow_provider_ducklake.catalog.dialects.postgres import PostgresDialect
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.spec.names.keywords import KEYWORDS
 from tests.reference.duckdb_lake import open_lake
 
 
@@ -24,3 +27,25 @@ def test_names_with_capitals_and_keywords(catalog):
             (23, 7, 8, 2)
         ]
         assert duck.sql('SELECT min("50%"), min("%(x)s %%") FROM t') == [(3, 4)]
+
+
+# What SQLite keeps and DuckDB does not, and what SQLAlchemy takes for free.
+OTHERS = {"autoincrement", "nothing", "returning", "indexed", "notnull", "isnull", "glob"}
+
+
+@pytest.mark.parametrize("spelled", [str.lower, str.upper, str.capitalize])
+def test_any_keyword_names_a_column(catalog, spelled):
+    kept = {"row_id", "begin_snapshot", "end_snapshot"} | PostgresDialect.inlined_form.kept_names
+    names = [spelled(word) for word in sorted((KEYWORDS | OTHERS) - kept)]
+    rows = pa.table({name: pa.array([place], pa.int32()) for place, name in enumerate(names)})
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", dict.fromkeys(names, "int32"))
+        lake.append_arrow("t", rows)
+        assert lake.files("t") == []
+        assert lake.read_arrow("t").equals(rows)
+    with open_lake(catalog) as duck:
+        assert duck.sql("FROM t") == [tuple(range(len(names)))]
+        duck.sql("INSERT INTO t FROM t")
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        assert lake.read_arrow("t").equals(pa.concat_tables([rows, rows]))

@@ -177,16 +177,18 @@ def names_of(table: Table) -> list[str]:
 
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OF_SQLITE = frozenset({"autoincrement"})  # the only word that is free in DuckDB and not there
 
 
 def _written(name: str) -> str:
     """Return a column's name as DuckDB writes it into SQL: bare where it can be.
 
-    So PostgreSQL has ``Total`` in lower case. Names without capitals are the same either way.
+    So PostgreSQL has ``Total`` in lower case. Names without capitals are the same either way; SQLAlchemy does
+    not know all the words that a database keeps.
     """
     folded = fold(name)
     is_bare = folded != name and _PLAIN.fullmatch(name) is not None and folded not in KEYWORDS
-    return quoted_name(name, quote=False) if is_bare else name
+    return quoted_name(name, quote=not is_bare or folded in _OF_SQLITE)
 
 
 def inlined_delete_table(table_id: int, metadata_schema: str | None) -> Table:

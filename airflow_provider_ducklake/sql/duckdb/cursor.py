@@ -38,6 +38,12 @@ def written_path(parts: tuple[str, ...]) -> str:
     return ".".join(map(written, parts))
 
 
+ONE_SCHEMA = (
+    "Leave the catalog out: the connection defines it. DuckLake 1.0 does not support nested schemas: if that "
+    "is what you want, migrate the lake with DuckLakeMigrateOperator(to_version='1.1')."
+)
+
+
 class Cursor:
     """Reads one statement from left to right; nothing is skipped, and ``end`` refuses what is left."""
 
@@ -152,7 +158,7 @@ class Cursor:
         parts = self.path(kind)
         if len(parts) > 2 and not self.has_nested_schemas:  # noqa: PLR2004 - schema and name
             raise self.error(
-                f"name a {kind} with at most its schema. Leave the catalog out: the connection defines it.",
+                f"name a {kind} with at most its schema. {ONE_SCHEMA}",
                 at=start,
             )
         return QualifiedName.of(parts)
