@@ -16,6 +16,7 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import DuckLakeError, TransactionConflictError
+from airflow_provider_ducklake.spec.names.identifiers import SchemaPath
 from tests.concurrency.serial_model import Order, State, in_order, order, state_of
 from tests.concurrency.verbs import (
     STATEMENTS,
@@ -97,7 +98,7 @@ class Lakes:
         return state_of(self.duck.raw, schema)
 
     def read_by_us(self, schema: str) -> dict[str, object]:
-        names = [one.name for one in self.first.tables() if one.schema == schema]
+        names = [one.name for one in self.first.tables() if one.schema == SchemaPath.of(schema)]
         return {name: _as_rows(self.first.read_arrow(f"{schema}.{name}")) for name in names}
 
 

@@ -25,6 +25,7 @@ from airflow_provider_ducklake.errors import (
     TransactionConflictError,
 )
 from airflow_provider_ducklake.spec.ids import SnapshotId
+from airflow_provider_ducklake.spec.names.identifiers import SchemaPath
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.transaction.changes import CreateSchema, NewSchemaRef
 from tests.concurrency.faults import before_commit
@@ -286,7 +287,7 @@ def test_an_expiry_that_a_reader_holds_up_is_tried_again_when_the_reader_is_gone
 
 
 def test_a_reader_who_never_leaves_ends_the_attempts_with_nothing_committed(sqlite_catalog, sqlite_lake):
-    change = CreateSchema(NewSchemaRef(0), "s", "00000000-0000-0000-0000-000000000000")
+    change = CreateSchema(NewSchemaRef(0), SchemaPath.of("s"), "00000000-0000-0000-0000-000000000000")
 
     with reading(sqlite_catalog), pytest.raises(CommitRetriesExceededError, match="3 times"):
         sqlite_lake.commit(
@@ -386,6 +387,6 @@ def test_a_pooler_that_lost_the_server_in_commit_leaves_it_open(new_catalog, sta
 
 def test_a_plan_on_a_snapshot_that_a_restored_backup_lacks_is_a_conflict(catalog):
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-        create = CreateSchema(NewSchemaRef(0), "s", str(uuid4()))
+        create = CreateSchema(NewSchemaRef(0), SchemaPath.of("s"), str(uuid4()))
         with pytest.raises(TransactionConflictError, match="backup"):
             lake.commit(SnapshotId(7), [create], CommitInfo())

@@ -13,12 +13,13 @@ from sqlalchemy.exc import ProgrammingError
 from airflow_provider_ducklake.catalog.dialects.retry import RetryPolicy
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import CommitRetriesExceededError, TransactionConflictError
+from airflow_provider_ducklake.spec.names.identifiers import SchemaPath
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.transaction.changes import CreateSchema, NewSchemaRef
 from tests.reference import mariadb
 from tests.reference.catalogs import CatalogDatabase
 
-CHANGE = CreateSchema(NewSchemaRef(0), "s", "00000000-0000-0000-0000-000000000000")
+CHANGE = CreateSchema(NewSchemaRef(0), SchemaPath.of("s"), "00000000-0000-0000-0000-000000000000")
 
 
 @pytest.fixture

@@ -38,6 +38,7 @@ from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes, R
 from airflow_provider_ducklake.planning.writing.staged import StagedBatch
 from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult, plan_write
 from airflow_provider_ducklake.spark.job import job_io, stream_io
+from airflow_provider_ducklake.spark.job.codec import FORMAT_VERSION
 from airflow_provider_ducklake.spark.job.request import (
     CompactionSource,
     Dataset,
@@ -483,13 +484,13 @@ GARBAGE = (
     "[]",
     "[" * 100_000,
     "null",
-    '{"v": 2}',
-    '{"v": 2, "job_id": "JOB"}',
-    '{"v": 2, "job_id": "JOB", "results": 7, "deletes": 7, "data_files": 7, "inlined": 7, "target": 7}',
-    '{"v": 2, "job_id": "JOB", "results": [7], "deletes": [7], "data_files": [7], "inlined": ["x"]}',
-    '{"v": 2, "job_id": "JOB", "results": [{"parts": [[]]}], "deletes": [[]], "data_files": [{"path": {}}]}',
-    '{"v": 2, "job_id": "JOB", "error": "SchemaMismatchError", "args": []}',
-    '{"v": 2, "job_id": "JOB", "error": ["CommitStateUnknownError"], "args": 7}',
+    '{"v": V}',
+    '{"v": V, "job_id": "JOB"}',
+    '{"v": V, "job_id": "JOB", "results": 7, "deletes": 7, "data_files": 7, "inlined": 7, "target": 7}',
+    '{"v": V, "job_id": "JOB", "results": [7], "deletes": [7], "data_files": [7], "inlined": ["x"]}',
+    '{"v": V, "job_id": "JOB", "results": [{"parts": [[]]}], "deletes": [[]], "data_files": [{"path": {}}]}',
+    '{"v": V, "job_id": "JOB", "error": "SchemaMismatchError", "args": []}',
+    '{"v": V, "job_id": "JOB", "error": ["CommitStateUnknownError"], "args": 7}',
     "\udcff",
 )
 
@@ -502,7 +503,11 @@ def test_garbage_in_the_documents_of_a_job_is_refused_with_an_error_of_ours(scen
         honest = {path: path.read_bytes() for path in documents if path.exists()}
         for path in documents:
             for text in GARBAGE:
-                path.write_bytes(text.replace("JOB", JOB_ID).encode(errors="surrogateescape"))
+                path.write_bytes(
+                    text.replace("JOB", JOB_ID)
+                    .replace("V", str(FORMAT_VERSION))
+                    .encode(errors="surrogateescape")
+                )
                 with scene.unharmed(f"{path.name}: {text[:200]}"):
                     attempt(lambda: job_io.read_request(job_io.request_uri(request.directory)))
                     attempt(lambda: job_io.read_row_changes(request))

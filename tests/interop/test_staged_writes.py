@@ -22,6 +22,7 @@ from airflow_provider_ducklake.errors import (
 )
 from airflow_provider_ducklake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spark.job.codec import FORMAT_VERSION
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 from airflow_provider_ducklake.writes.staged import commit_writes, discard, tidy_up
@@ -348,8 +349,8 @@ def at_once(catalog: CatalogDatabase, tasks: list[list[StagedWrite]], discarded:
 DAMAGES = {
     "{}": SparkJobError,
     "no JSON": SparkJobError,
-    '{"v": 2, "job_id": "another"}': SparkJobError,
-    json.dumps({"v": 2, "job_id": "JOB", "results": [{"parts": ["../x"]}]}): UntrustedValueError,
+    json.dumps({"v": FORMAT_VERSION, "job_id": "another"}): SparkJobError,
+    json.dumps({"v": FORMAT_VERSION, "job_id": "JOB", "results": [{"parts": ["../x"]}]}): UntrustedValueError,
 }
 
 
