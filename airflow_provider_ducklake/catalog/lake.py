@@ -32,6 +32,7 @@ from airflow_provider_ducklake.spec.versions import (
     READABLE,
     Feature,
     SpecVersion,
+    check_newest,
     refused,
     writable_version,
 )
@@ -157,6 +158,7 @@ class Lake:
         data_path: str | None = None,
         foreign_files: bool = False,
         to_migrate: bool = False,
+        max_version: str | None = None,
     ) -> Self:
         """Open an existing lake.
 
@@ -166,13 +168,17 @@ class Lake:
         keeps its own record. ``foreign_files``: the lake may write and delete files outside its data path if
         its catalog says so; reading files that were added there needs no permission. ``to_migrate``: also
         open a catalog whose migration to 1.1 has not finished, which nothing but ``migrate`` works on.
+        ``max_version``: refuse a lake newer than ``"1.0"``, say, and to migrate it beyond that.
 
         Raises:
             CatalogUnavailableError: the database cannot be reached or refuses the login.
             NotADuckLakeError: the database holds no DuckLake catalog.
-            UnsupportedVersionError: the catalog's spec version is newer than 1.1, or of a development build.
+            UnsupportedVersionError: the catalog's spec version is newer than 1.1 or ``max_version``, or of a
+                development build.
+            InvalidInputError: ``max_version`` is not a version that can be written.
             CatalogError: the catalog says several versions, or lacks a table or column of its version.
         """
+        newest = None if max_version is None else writable_version(max_version, "max_version")
         parsed = parse_url(url)
         file = catalog_file(parsed)
         if file is not None and not file.exists():
@@ -183,6 +189,7 @@ class Lake:
             with translated(parsed):
                 stored = read.stored_catalog(dialect, metadata_schema)
             version = _version(stored.options, shown(parsed), to_migrate=to_migrate)
+            check_newest(version, newest)
             tables = catalog_tables(version, metadata_schema)
             check_complete(stored.columns, tables, shown(parsed))
         except BaseException:
@@ -190,7 +197,15 @@ class Lake:
             raise
         found_at = None if data_path is None else directory_path(data_path)
         return cls(
-            OpenLake(dialect, tables, stored.options, storage_options, found_at, foreign_files=foreign_files)
+            OpenLake(
+                dialect,
+                tables,
+                stored.options,
+                storage_options,
+                found_at,
+                foreign_files=foreign_files,
+                newest=newest,
+            )
         )
 
     @classmethod

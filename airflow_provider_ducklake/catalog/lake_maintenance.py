@@ -34,7 +34,13 @@ from airflow_provider_ducklake.planning.upkeep.expiry import ExpiryRule
 from airflow_provider_ducklake.planning.upkeep.retention import NO_FLOOR
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
-from airflow_provider_ducklake.spec.versions import DEFAULT, SpecVersion, is_locked_out, writable_version
+from airflow_provider_ducklake.spec.versions import (
+    DEFAULT,
+    SpecVersion,
+    check_target,
+    is_locked_out,
+    writable_version,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -256,7 +262,8 @@ class Maintenance:
         nothing and returns what would be done, or what is in the way.
 
         Raises:
-            InvalidInputError: no catalog can be migrated to ``to_version``.
+            InvalidInputError: no catalog can be migrated to ``to_version``, or the lake was opened with an
+                older ``max_version``.
             UnsupportedVersionError: a migration to 1.1 has not finished, and this is not one.
             UnsupportedFeatureError: a merged file cannot be copied as it is; nothing was changed.
             CatalogError, StorageError: the catalog contradicts itself, or a merged file is missing; nothing
@@ -264,6 +271,7 @@ class Maintenance:
             TransactionConflictError: clients of the old version kept committing; nothing was changed.
         """
         target = writable_version(to_version, "to_version")
+        check_target(target, self._lake.newest)
         with self._lake.translated():
             result = migrate(
                 self._lake.catalog,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
     from airflow_provider_ducklake.spec.names.identifiers import FoldedName
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
+    from airflow_provider_ducklake.spec.versions import SpecVersion
     from airflow_provider_ducklake.storage.files.filesystem import Location
     from airflow_provider_ducklake.transaction.changes import SchemaRef
     from airflow_provider_ducklake.transaction.lake_draft import SchemaDraft
@@ -72,9 +73,11 @@ class OpenLake:
         data_path: str | None = None,
         *,
         foreign_files: bool = False,
+        newest: SpecVersion | None = None,
     ) -> None:
         lake_wide = Options.effective(options)
         self.version = tables.version
+        self.newest = newest  # version that the lake may be migrated to; None: any
         self.data_path = data_path or lake_wide.texts.get("data_path", "")
         self.encrypted = lake_wide.flag("encrypted")
         self.catalog = Catalog(dialect, tables, self.data_path, foreign_files)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
@@ -14,6 +14,7 @@ from airflow_provider_ducklake.errors import (
     InvalidInputError,
     NotADuckLakeError,
     UnsupportedFeatureError,
+    UnsupportedVersionError,
 )
 from airflow_provider_ducklake.hooks.connection_form import (
     CONNECTION_TYPE,
@@ -22,8 +23,13 @@ from airflow_provider_ducklake.hooks.connection_form import (
     hook_field_behaviour,
 )
 from airflow_provider_ducklake.hooks.connection_settings import ConnectionSettings, read_settings
-from airflow_provider_ducklake.hooks.version_pins import check_lake, check_migration, version_of_new_lake
-from airflow_provider_ducklake.spec.versions import opened_by
+from airflow_provider_ducklake.hooks.version_pins import (
+    check_lake,
+    check_migration,
+    newest_version,
+    version_of_new_lake,
+)
+from airflow_provider_ducklake.spec.versions import READABLE, opened_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -307,14 +313,15 @@ def _open(
 ) -> Lake:
     from airflow_provider_ducklake.catalog.lake import Lake  # noqa: PLC0415
 
-    url = _url(settings, timeout_seconds)
-    with _naming_missing_driver(settings):
+    url, newest = _url(settings, timeout_seconds), newest_version(settings)
+    with _naming_missing_driver(settings), _naming_field(settings):
         lake = Lake.connect(
             url,
             metadata_schema=settings.metadata_schema,
             storage_options=settings.storage_options,
             foreign_files=settings.foreign_files,
             to_migrate=to_migrate,
+            max_version=None if newest is None else newest.value,
         )
     try:
         _check(settings, lake)
@@ -324,6 +331,18 @@ def _open(
         lake.close()
         raise
     return lake
+
+
+@contextmanager
+def _naming_field(settings: ConnectionSettings) -> Iterator[None]:
+    """Name the connection's field that a lake of another version does not fit."""
+    try:
+        yield
+    except UnsupportedVersionError as error:
+        for version in READABLE:
+            if version.value == error.found:
+                check_lake(settings, version)
+        raise
 
 
 @contextmanager
@@ -358,17 +377,16 @@ def _create(settings: ConnectionSettings) -> Lake:
     from airflow_provider_ducklake.catalog.lake import Lake  # noqa: PLC0415
 
     data_path = _data_path(settings)
-    try:
-        return Lake.create(
+    with suppress(AlreadyExistsError):  # another task was faster
+        Lake.create(
             settings.url,
             data_path,
             metadata_schema=settings.metadata_schema,
             storage_options=settings.storage_options,
             foreign_files=settings.foreign_files,
             version=version_of_new_lake(settings).value,
-        )
-    except AlreadyExistsError:  # another task was faster
-        return _open(settings)
+        ).close()
+    return _open(settings)
 
 
 def _data_path(settings: ConnectionSettings) -> str:

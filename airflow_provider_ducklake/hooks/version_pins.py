@@ -21,6 +21,11 @@ def version_of_new_lake(settings: ConnectionSettings) -> SpecVersion:
     return settings.ducklake_version or DEFAULT
 
 
+def newest_version(settings: ConnectionSettings) -> SpecVersion | None:
+    """Return the newest version that a lake may have, and be migrated to; None: any that can be written."""
+    return settings.ducklake_version or settings.max_version
+
+
 def check_lake(settings: ConnectionSettings, version: SpecVersion) -> None:
     """Refuse an existing lake that is not of the connection's versions.
 

@@ -192,6 +192,37 @@ def _what_to_do(found: str) -> str:
     return "If a newer client made the catalog, install a newer release of this provider."
 
 
+def check_newest(version: SpecVersion, newest: SpecVersion | None) -> None:
+    """Refuse a lake that is newer than the newest version to work on; None: there is no such limit.
+
+    Raises:
+        UnsupportedVersionError: it is newer.
+    """
+    if newest is None or version <= newest:
+        return
+    allowed = [one.value for one in sorted(READABLE) if one <= newest]
+    raise UnsupportedVersionError(
+        version.value,
+        allowed,
+        f"It was opened with max_version {newest.value!r}; {opened_by(version)}. Give max_version "
+        f"{version.value!r} if all clients of the lake open it, or use another lake.",
+    )
+
+
+def check_target(target: SpecVersion, newest: SpecVersion | None) -> None:
+    """Refuse to migrate a lake beyond the newest version to work on; None: there is no such limit.
+
+    Raises:
+        InvalidInputError: the target is newer.
+    """
+    if newest is not None and target > newest:
+        raise InvalidInputError(
+            f"to_version: {target.value!r} is newer than {newest.value!r}, the newest version that this lake "
+            f"was opened for. At DuckLake {target.value}, {opened_by(target)}. Nothing was changed. Give "
+            f"max_version {target.value!r} as soon as all clients of the lake open it."
+        )
+
+
 def writable_version(text: str, argument: str = "version") -> SpecVersion:
     """Return a version that new lakes, and migrated ones, may have.
 

@@ -6,7 +6,11 @@ from sqlalchemy import update
 
 from airflow_provider_ducklake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidOptionError
+from airflow_provider_ducklake.errors import (
+    InvalidInputError,
+    InvalidOptionError,
+    UnsupportedVersionError,
+)
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.migrate import DuckLakeMigrateOperator
 from airflow_provider_ducklake.spec.versions import SpecVersion
@@ -125,6 +129,50 @@ def test_a_lake_is_migrated_to_what_the_connection_allows(
         assert migrate.execute({})["to_version"] == becomes
 
     assert version_in(sqlite_catalog) == (version if dry_run else becomes or version)
+
+
+@pytest.mark.parametrize("extra", [{"max_version": "1.0"}, {"ducklake_version": "1.0"}])
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_the_lake_of_a_hook_is_not_migrated_beyond_the_connections_version(
+    sqlite_catalog, connect, extra, dry_run, is_there
+):
+    if is_there:
+        make(sqlite_catalog, "1.0")
+    connect(sqlite_catalog, data_path=sqlite_catalog.data_path, **extra)
+
+    with pytest.raises(InvalidInputError) as refused:
+        DuckLakeHook().get_or_create_lake().migrate("1.1", dry_run=dry_run)
+
+    for part in ("to_version: '1.1'", "'1.0'", "no DuckDB 1.x", "Nothing was changed", "max_version '1.1'"):
+        assert part in str(refused.value)
+    assert version_in(sqlite_catalog) == "1.0"
+
+
+def test_a_lake_that_is_too_new_is_not_even_migrated(new, connect):
+    make(new, "1.1")
+    connect(new, max_version="1.0")
+
+    with pytest.raises(AirflowFailException, match=TOO_NEW):
+        DuckLakeMigrateOperator(task_id="t").execute({})
+
+
+def test_the_library_has_the_same_limit(new):
+    make(new, "1.0")
+    with Lake.connect(new.sqlalchemy_url, max_version="1.0") as lake:
+        with pytest.raises(InvalidInputError, match=r"'1\.1' is newer than '1\.0'"):
+            lake.migrate("1.1")
+        assert lake.migrate("1.0").steps == ()
+    with Lake.connect(new.sqlalchemy_url, max_version="1.1") as lake:
+        assert lake.migrate("1.1", backup=False).to_version == "1.1"
+
+    with pytest.raises(UnsupportedVersionError) as refused:
+        Lake.connect(new.sqlalchemy_url, max_version="1.0")
+
+    for part in ("'1.1'", "supports 0.1, 0.2, 0.3, 0.4, 1.0", "no DuckDB 1.x", "max_version '1.1'"):
+        assert part in str(refused.value)
+    with pytest.raises(InvalidInputError, match=r"max_version: '0\.9'"):
+        Lake.connect(new.sqlalchemy_url, max_version="0.9")
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,73 @@ def test_a_missing_file_is_found_before_anything_is_changed(old):
     assert everything(old) == before
 
 
+@pytest.fixture
+def damaged(old) -> OldLake:
+    """Everything wrong with it that a migration needs."""
+    chain = "SELECT path FROM ducklake_delete_file WHERE data_file_id IN (SELECT data_file_id FROM "
+    chain += "ducklake_delete_file GROUP BY data_file_id HAVING count(*) > 1)"
+    with closing(sqlite3.connect(old.catalog.location)) as connection:
+        deletes = [path for (path,) in connection.execute(chain)]
+    (first,) = Path(old.catalog.data_path).rglob(deletes[0])
+    first.write_bytes(b"PAR1")
+    merged_file(old).unlink()
+    twin = "SELECT 99, 77, begin_snapshot, end_snapshot, file_order, 'twin.parquet', path_is_relative"
+    others = "file_format, record_count, file_size_bytes, footer_size, row_id_start, partition_id"
+    tail = f"{others}, encryption_key, {{}}, mapping_id FROM ducklake_data_file WHERE data_file_id = 13"
+    old.execute(f"INSERT INTO ducklake_data_file {twin}, {tail.format('partial_file_info')}")
+    odd = twin.replace("99, 77", "98, table_id").replace("twin", "odd")
+    old.execute(f"INSERT INTO ducklake_data_file {odd}, {tail.format(repr('nonsense'))}")
+    old.execute("ALTER TABLE ducklake_delete_file ADD COLUMN ours BIGINT")
+    return old
+
+
+def test_a_dry_run_names_every_refusal_with_its_remedy(damaged):
+    before = everything(damaged)
+    with Lake.connect(damaged.catalog.sqlalchemy_url) as lake:
+        refusals = lake.migrate(dry_run=True).refusals
+        with pytest.raises(CatalogError) as refused:
+            lake.migrate()
+
+    assert everything(damaged) == before
+    order, odd, twin, merged, deletes = refusals
+    assert "ours" in order
+    assert "Drop the columns" in order
+    assert "odd.parquet" in odd
+    assert "'nonsense'" in odd
+    assert "Restore the catalog" in odd
+    assert "twin.parquet belongs to table 77" in twin
+    assert merged_file(damaged).name in merged
+    assert "expire all snapshots up to 19" in merged
+    assert "Put the file back" in deletes
+    assert all(one in str(refused.value) for one in (order, odd, twin))
+
+
+def test_the_remedies_of_a_dry_run_help(old):
+    """A merged file that is gone is not looked for once the snapshots that need it have expired."""
+    merged_file(old).unlink()
+    with Lake.connect(old.catalog.sqlalchemy_url) as lake:
+        assert len(lake.migrate(dry_run=True).refusals) == 1
+        for table in ("snapshot", "snapshot_changes"):
+            old.execute(f"DELETE FROM ducklake_{table} WHERE snapshot_id <= 19")
+
+        assert lake.migrate(dry_run=True).refusals == ()
+        assert lake.migrate(backup=False).to_version == "1.0"
+
+
+def test_partition_keys_of_0_1_that_name_no_column_are_refused(tmp_path, new_catalog):
+    old = old_lake("0.1", tmp_path / "old")
+    old.execute("UPDATE ducklake_partition_column SET column_id = 40")
+    moved = copy_lake(old, new_catalog("mariadb"))
+    before = everything(moved)
+    with Lake.connect(moved.catalog.sqlalchemy_url) as lake:
+        (refusal,) = lake.migrate(dry_run=True).refusals
+        with pytest.raises(CatalogError, match="names column 40 of a table"):
+            lake.migrate()
+
+    assert "Restore the catalog" in refusal
+    assert everything(moved) == before
+
+
 def test_a_file_that_cannot_be_copied_as_it_is_is_refused(old):
     with open_lake("ducklake:" + str(Path(old.catalog.location).with_name("other.duckdb")), "/") as reference:
         query = "SELECT n, INTERVAL (n) DAY AS v FROM range(12) r(n)"

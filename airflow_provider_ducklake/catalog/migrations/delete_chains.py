@@ -21,6 +21,7 @@ from airflow_provider_ducklake.spec.versions import SpecVersion
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from pyarrow import Table
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
@@ -76,6 +77,8 @@ def read_delete_chains(connection: Connection, tables: CatalogTables) -> tuple[D
     found = []
     for data_file_id, group in groupby(rows, key=lambda row: row.data_file_id):
         chain = list(group)
+        if chain[0].table_id not in folders:
+            continue  # rows of no table
         folder = folders[chain[0].table_id]
         data_file = Place(CatalogPath(chain[0].data_path, chain[0].data_path_is_relative), folder)
         files = tuple(
@@ -94,6 +97,20 @@ def read_delete_chains(connection: Connection, tables: CatalogTables) -> tuple[D
     return tuple(found)
 
 
+def deletes_of(chain: DeleteChain, data_path: str, locate: Callable[[str], Location]) -> Table | None:
+    """Return the rows of a chain's one delete file; None: its files do not repeat each other.
+
+    Raises:
+        StorageError: a delete file is missing or damaged.
+        UnsupportedFeatureError: a delete file is encrypted.
+    """
+    from airflow_provider_ducklake.storage.deletes.merged_deletes import joined_deletes  # noqa: PLC0415 - heavy
+
+    return joined_deletes(
+        [(locate(file.place.full(data_path)), file.format, file.begin) for file in chain.files]
+    )
+
+
 def join_chain(
     chain: DeleteChain, data_file: Place, data_path: str, locate: Callable[[str], Location]
 ) -> JoinedDeletes:
@@ -104,11 +121,8 @@ def join_chain(
         UnsupportedFeatureError: a delete file is encrypted.
     """
     from airflow_provider_ducklake.storage.deletes.delete_files import write_delete_file  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.storage.deletes.merged_deletes import joined_deletes  # noqa: PLC0415
 
-    deleted = joined_deletes(
-        [(locate(file.place.full(data_path)), file.format, file.begin) for file in chain.files]
-    )
+    deleted = deletes_of(chain, data_path, locate)
     if deleted is None:
         return JoinedDeletes(chain)
     new = chain.files[-1].place.beside("-delete.parquet")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import bindparam, case, func, select, union, update
 
 from airflow_provider_ducklake.catalog.migrations import repairs
+from airflow_provider_ducklake.errors import CatalogError
 from airflow_provider_ducklake.planning.upkeep.migration import column_ids_of_ordinals, versions_of_tables
 from airflow_provider_ducklake.spec.versions import SpecVersion
 
@@ -62,6 +63,20 @@ def _partition_columns(connection: Connection, tables: CatalogTables, _version: 
             for row, column_id in zip(rows, ids, strict=True)
         ],
     )
+
+
+def why_not_keyed(connection: Connection, tables: CatalogTables) -> tuple[str, ...]:
+    """Return which partition keys of 0.1 name no column, each with what to do; none since 0.2."""
+    if tables.version >= SpecVersion.V0_2:
+        return ()
+    key = tables["partition_column"]
+    columns, found = _columns_at_start(connection, tables), []
+    for row in connection.execute(select(key.c.partition_id, key.c.column_id)):
+        try:
+            column_ids_of_ordinals([(row.partition_id, row.column_id)], columns)
+        except CatalogError as error:
+            found.append(str(error))
+    return tuple(found)
 
 
 def _columns_at_start(connection: Connection, tables: CatalogTables) -> dict[int, list[int]]:

@@ -8,20 +8,21 @@ apart, the file stays as it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, func, select, update
 
 from airflow_provider_ducklake.catalog.snapshot.places import Place, table_folders
 from airflow_provider_ducklake.catalog.snapshot.read_files import stamped_max
+from airflow_provider_ducklake.errors import CatalogError
 from airflow_provider_ducklake.planning.upkeep.migration import snapshot_counts
 from airflow_provider_ducklake.spec.names.paths import CatalogPath
 from airflow_provider_ducklake.spec.versions import SpecVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Row
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.storage.files.filesystem import Location
@@ -54,40 +55,55 @@ class StampedCopy:
 
 @dataclass(frozen=True, slots=True)
 class MergedFiles:
-    """Files of which the catalog says whose rows they have, and others (id, newest snapshot) that say it."""
+    """Files of which the catalog says whose rows they have, and others (id, newest snapshot) that say it.
+
+    ``refusals`` are the files of which it says what makes no sense, each with what to do.
+    """
 
     counted: tuple[MergedFile, ...] = ()
     stamped: tuple[tuple[int, int], ...] = ()
+    refusals: tuple[str, ...] = ()
 
 
 def read_merged_files(connection: Connection, tables: CatalogTables) -> MergedFiles:
-    """Return the merged files of a catalog of the version that ``tables`` has.
-
-    Raises:
-        CatalogError: the catalog contradicts itself.
-    """
+    """Return the merged files of a catalog of the version that ``tables`` has."""
     file, snapshot = tables["data_file"], tables["snapshot"]
     if tables.version >= SpecVersion.V0_4:
         return MergedFiles()
     rows = connection.execute(
-        select(file).where(file.c.partial_file_info.is_not(None), file.c.partial_file_info != "")
+        select(file)
+        .where(file.c.partial_file_info.is_not(None), file.c.partial_file_info != "")
+        .order_by(file.c.data_file_id)
     ).all()
     folders = table_folders(connection, tables) if rows else {}
     oldest = connection.execute(select(func.min(snapshot.c.snapshot_id))).scalar_one()
-    stamped = tuple((row.data_file_id, stamped_max(row.partial_file_info)) for row in rows)
-    counted = (
-        MergedFile(
-            row.data_file_id,
-            Place(CatalogPath(row.path, row.path_is_relative), folders[row.table_id]),
-            snapshot_counts(row.partial_file_info, row.record_count, row.path),
-            row.file_size_bytes,
+    counted, stamped, refusals = [], [], []
+    for row in rows:
+        newest = stamped_max(row.partial_file_info)
+        if newest is not None:
+            stamped.append((row.data_file_id, newest))
+            continue
+        try:
+            one = _counted(row, folders)
+        except CatalogError as error:
+            refusals.append(str(error))
+            continue
+        if one.newest >= oldest:
+            counted.append(one)
+    return MergedFiles(tuple(counted), tuple(stamped), tuple(refusals))
+
+
+def _counted(row: Row[Any], folders: Mapping[int, CatalogPath]) -> MergedFile:
+    if row.table_id not in folders:
+        raise CatalogError(
+            f"The merged file {row.path} belongs to table {row.table_id}, which the catalog does not have. "
+            "Restore the catalog from a backup."
         )
-        for row, (_, newest) in zip(rows, stamped, strict=True)
-        if newest is None
-    )
-    return MergedFiles(
-        tuple(one for one in counted if one.newest >= oldest),
-        tuple((file_id, newest) for file_id, newest in stamped if newest is not None),
+    return MergedFile(
+        row.data_file_id,
+        Place(CatalogPath(row.path, row.path_is_relative), folders[row.table_id]),
+        snapshot_counts(row.partial_file_info, row.record_count, row.path),
+        row.file_size_bytes,
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy import select, update
@@ -24,11 +25,12 @@ from airflow_provider_ducklake.catalog.migrations.backup import back_up
 from airflow_provider_ducklake.catalog.migrations.delete_chains import (
     DeleteChain,
     JoinedDeletes,
+    deletes_of,
     join_chain,
     put_joined,
     read_delete_chains,
 )
-from airflow_provider_ducklake.catalog.migrations.fills import Fill, fills_of
+from airflow_provider_ducklake.catalog.migrations.fills import Fill, fills_of, why_not_keyed
 from airflow_provider_ducklake.catalog.migrations.inlined_columns import read_renames
 from airflow_provider_ducklake.catalog.migrations.inlined_types import read_conversions
 from airflow_provider_ducklake.catalog.migrations.layout import (
@@ -50,7 +52,12 @@ from airflow_provider_ducklake.catalog.migrations.merged_files import (
 )
 from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.catalog.snapshot.read_snapshots import head
-from airflow_provider_ducklake.errors import CatalogError, TransactionConflictError
+from airflow_provider_ducklake.errors import (
+    CatalogError,
+    StorageError,
+    TransactionConflictError,
+    UnsupportedFeatureError,
+)
 from airflow_provider_ducklake.spec.versions import DEFAULT, READABLE, SpecVersion, opened_by, refused
 
 if TYPE_CHECKING:
@@ -180,10 +187,13 @@ def migrate(
     if plan.is_done and plan.version not in READABLE:
         raise refused(plan.version.value, READABLE)
     migration = _Migration(catalog, files, target, wants_backup=backup)
-    migration.look_at(plan)
-    if dry_run or plan.is_done:
-        return plan.result(migration.to_copy(plan), dry_run=dry_run)
+    if plan.is_done:
+        return plan.result((), dry_run=dry_run)
+    if dry_run:
+        refusals = (*plan.refusals, *migration.why_not_readable(plan))
+        return replace(plan, refusals=refusals).result(migration.to_copy(plan), dry_run=True)
     plan.check()
+    migration.look_at(plan)
     try:
         result = migration.run(plan)
     except BaseException:
@@ -206,7 +216,8 @@ def _plan(connection: Connection, catalog: Catalog, target: SpecVersion) -> _Pla
     if version >= target:
         return _Plan(version, target, snapshot_id)
     found = found_layout(connection, catalog.dialect, schema)
-    renames, refusals = read_renames(connection, catalog.dialect, old, new)
+    renames, unrenamed = read_renames(connection, catalog.dialect, old, new)
+    merged = read_merged_files(connection, old)
     conversions = read_conversions(connection, catalog.dialect, old) if target > DEFAULT else ()
     return _Plan(
         version,
@@ -214,10 +225,15 @@ def _plan(connection: Connection, catalog: Catalog, target: SpecVersion) -> _Pla
         snapshot_id,
         growth(found, new),
         fills_of(version, target),
-        read_merged_files(connection, old),
+        merged,
         read_delete_chains(connection, old),
         (*shrinkage(found, new), *renames, *conversions),
-        (*why_not_ordered(found, new), *refusals),
+        (
+            *why_not_ordered(found, new),
+            *why_not_keyed(connection, old),
+            *merged.refusals,
+            *unrenamed,
+        ),
     )
 
 
@@ -244,15 +260,28 @@ class _Migration:
 
         if plan.merged.counted or plan.chains:
             self._files.refuse()
+        in_threads(self._look, [file for file in plan.merged.counted if file not in self._needs_copy])
 
-        def look(file: MergedFile) -> None:
-            self._needs_copy[file] = needs_copy(file, self._catalog.data_path, self._files.locate)
+    def _look(self, file: MergedFile) -> None:
+        self._needs_copy[file] = needs_copy(file, self._catalog.data_path, self._files.locate)
 
-        in_threads(look, [file for file in plan.merged.counted if file not in self._needs_copy])
+    def why_not_readable(self, plan: _Plan) -> tuple[str, ...]:
+        """Read what the migration would, and return why that is not possible, each with what to do."""
+        from airflow_provider_ducklake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+
+        data_path, locate = self._catalog.data_path, self._files.locate
+        tries = [_Try(partial(self._look, file), file.newest) for file in plan.merged.counted]
+        tries += [
+            _Try(partial(deletes_of, chain, data_path, locate), chain.files[-1].begin - 1)
+            for chain in plan.chains
+        ]
+        if tries and (refusal := _why_not(self._files.refuse)) is not None:
+            return (refusal,)
+        return tuple(one for one in in_threads(_Try.why_not, tries) if one is not None)
 
     def to_copy(self, plan: _Plan) -> list[MergedFile]:
-        """Return the merged files of a plan that have to be copied."""
-        return [file for file in plan.merged.counted if self._needs_copy[file]]
+        """Return the merged files of a plan that have to be copied, as far as they could be read."""
+        return [file for file in plan.merged.counted if self._needs_copy.get(file, False)]
 
     def run(self, plan: _Plan) -> MigrationResult:
         """Copy the files, then change the catalog; again where it has got other merged files meanwhile."""
@@ -408,6 +437,32 @@ class _Migration:
         if self._backup is not None:
             self._backup.unlink(missing_ok=True)
             self._backup = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """Reading a file that only snapshots up to one need."""
+
+    read: Callable[[], object]
+    up_to: int
+
+    def why_not(self) -> str | None:
+        """Return why it cannot be read, and what to do; None: it can."""
+        reason = _why_not(self.read)
+        if reason is None:
+            return None
+        return (
+            f"{reason} Put the file back from a backup, if it is lost or damaged; or expire all snapshots "
+            f"up to {self.up_to} with the DuckDB that wrote them: then the migration leaves it alone."
+        )
+
+
+def _why_not(act: Callable[[], object]) -> str | None:
+    try:
+        act()
+    except (StorageError, UnsupportedFeatureError) as error:
+        return str(error)
+    return None
 
 
 def _execute(connection: Connection, changes: Iterable[LayoutChange]) -> None:

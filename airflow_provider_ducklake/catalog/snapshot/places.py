@@ -42,7 +42,7 @@ class Place:
 
 
 def table_folders(connection: Connection, tables: CatalogTables) -> dict[int, CatalogPath]:
-    """Return each table's directory, by its id; those of dropped tables too."""
+    """Return each table's directory, by its id; those of dropped tables too, but none without a schema."""
     schemas = {
         row.schema_id: CatalogPath(row.path, row.path_is_relative is not False)
         for row in connection.execute(select_all(tables["schema"], *_FOLDER))
@@ -50,6 +50,7 @@ def table_folders(connection: Connection, tables: CatalogTables) -> dict[int, Ca
     return {
         row.table_id: _below(schemas[row.schema_id], CatalogPath(row.path, row.path_is_relative is not False))
         for row in connection.execute(select_all(tables["table"], *_FOLDER))
+        if row.schema_id in schemas
     }
 
 

@@ -57,7 +57,7 @@ def snapshot_counts(text: str, record_count: int, file: str) -> tuple[tuple[int,
     if not pairs or sorted(pairs) != list(pairs) or counts != sorted(counts) or counts[-1] != record_count:
         raise CatalogError(
             f"The merged file {file} with {record_count} rows has the partial_file_info {text!r}, which "
-            "does not give the snapshot of each row. Nothing was changed."
+            "does not give the snapshot of each row. Restore the catalog from a backup."
         )
     return pairs
 
@@ -79,7 +79,7 @@ def column_ids_of_ordinals(
         if not 0 <= place < len(ids):
             raise CatalogError(
                 f"Partitioning {partition} names column {place} of a table that had {len(ids)} columns. "
-                "Nothing was changed."
+                "Restore the catalog from a backup."
             )
         found.append(ids[place])
     return found
