@@ -20,6 +20,7 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
     UnsupportedVersionError,
 )
+from tests.interop.job_columns import another_user
 from tests.interop.old_lakes import OldLake, copy_lake, forget_snapshots, old_lake, read_alike, writing
 from tests.reference.catalog_dump import dump_catalog, dump_schema
 from tests.reference.duckdb_lake import open_lake
@@ -205,6 +206,25 @@ def test_partition_keys_of_0_1_that_name_no_column_are_refused(tmp_path, new_cat
 
     assert "Restore the catalog" in refusal
     assert everything(moved) == before
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+def test_a_user_who_may_not_alter_the_tables_is_refused_and_half_migrates_nothing(kind, new_catalog):
+    catalog = new_catalog(kind)
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake, lake.transaction() as tx:
+        tx.create_table("t", {"i": "int64"})
+    before = dump_schema(catalog), dump_catalog(catalog)
+
+    with another_user(catalog) as others, Lake.connect(others.sqlalchemy_url) as lake:
+        (refusal,) = lake.migrate("1.1", dry_run=True).refusals
+        with pytest.raises(CatalogError) as refused:
+            lake.migrate("1.1")
+        assert lake.migrate("1.0").refusals == ()
+
+    assert "may not alter the catalog's tables" in refusal
+    assert {"postgres": "owner, postgres", "mariadb": "GRANT"}[kind] in refusal
+    assert refusal in str(refused.value)
+    assert (dump_schema(catalog), dump_catalog(catalog)) == before
 
 
 def test_a_file_that_cannot_be_copied_as_it_is_is_refused(old):

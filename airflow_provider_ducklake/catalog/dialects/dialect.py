@@ -143,6 +143,13 @@ class CatalogDialect(ABC):
     def try_to_create_table(self, schema: str | None) -> None:  # noqa: B027 - a file has no users
         """Create a table where the catalog's are, and take it back, to see whether the user may."""
 
+    def why_not_alter(self, connection: Connection, table: Table) -> str | None:  # noqa: ARG002 - a file has no users
+        """Return what to do so that the user may alter a table; None: they may.
+
+        It may end the connection's transaction, which changed nothing.
+        """
+        return None
+
     @staticmethod
     @abstractmethod
     def all_columns(schema: str | None) -> Select[Any]:

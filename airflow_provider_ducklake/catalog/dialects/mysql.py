@@ -23,7 +23,7 @@ from airflow_provider_ducklake.errors import DuckLakeError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sqlalchemy import ColumnElement, Select
+    from sqlalchemy import ColumnElement, Select, Table
 
 log = logging.getLogger(__name__)
 
@@ -116,6 +116,17 @@ class MySqlDialect(CatalogDialect):
         is_there = found.c.table_schema == (schema or func.database())
         query = select(found.c.table_name, found.c.column_name).where(is_there)
         return query.order_by(found.c.table_name, found.c.ordinal_position)
+
+    def why_not_alter(self, connection: Connection, table: Table) -> str | None:
+        """Ask by a statement that alters nothing: rights come by many ways."""
+        name = connection.dialect.identifier_preparer.format_table(table)
+        try:
+            connection.exec_driver_sql(f"ALTER TABLE {name}")
+        except DBAPIError as error:
+            if not self.is_missing_right(error):
+                raise
+            return "GRANT the user ALTER, CREATE, DROP and INSERT on the database."
+        return None
 
     def is_lost_race(self, error: DBAPIError) -> bool:
         return bool(error.orig and error.orig.args and error.orig.args[0] in _LOST_RACE)

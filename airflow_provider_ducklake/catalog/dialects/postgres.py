@@ -22,6 +22,7 @@ from sqlalchemy import (
     literal,
     select,
     table,
+    text,
 )
 from sqlalchemy.schema import CreateTable
 
@@ -73,6 +74,13 @@ def _pass_begin(_: Connection, cursor: psycopg.Cursor[Any], statement: str, *_re
     """Go on to the first answer: SQLAlchemy closes a cursor whose first result has no rows."""
     if statement.startswith(_BEGIN):
         cursor.nextset()
+
+
+# NULL: the user has the owner's rights
+_OWNER = text(
+    "SELECT CASE WHEN NOT pg_has_role(relowner, 'USAGE') THEN pg_get_userbyid(relowner) END"
+    " FROM pg_class WHERE oid = CAST(:name AS regclass)"
+)
 
 
 class PostgresDialect(CatalogDialect):
@@ -189,6 +197,11 @@ class PostgresDialect(CatalogDialect):
             name = f"airflow_ducklake_check_{secrets.token_hex(8)}"
             connection.execute(CreateTable(Table(name, MetaData(), Column("id", Integer), schema=schema)))
             connection.rollback()
+
+    def why_not_alter(self, connection: Connection, table: Table) -> str | None:
+        name = connection.dialect.identifier_preparer.format_table(table)
+        owner = connection.execute(_OWNER, {"name": name}).scalar_one()
+        return None if owner is None else f"Run it as their owner, {owner}, or as a member of that role."
 
     def is_lost_race(self, error: DBAPIError) -> bool:
         return getattr(error.orig, "sqlstate", None) in _LOST_RACE

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _NO_MERGED_FILES = MergedFiles()
+_MAY_NOT_ALTER = "The database's user may not alter the catalog's tables."
 _MAX_PLANS = 10  # an old client that merges files all the while has to stop some time
 
 
@@ -184,11 +185,14 @@ def migrate(
     """
     with catalog.dialect.reading() as connection:
         plan = _plan(connection, catalog, target)
+        rights = catalog.dialect.why_not_alter(connection, catalog.tables["metadata"])
+    if rights is not None:
+        plan = replace(plan, refusals=(*plan.refusals, f"{_MAY_NOT_ALTER} {rights}"))
     if plan.is_done and plan.version not in READABLE:
         raise refused(plan.version.value, READABLE)
     migration = _Migration(catalog, files, target, wants_backup=backup)
     if plan.is_done:
-        return plan.result((), dry_run=dry_run)
+        return replace(plan, refusals=()).result((), dry_run=dry_run)
     if dry_run:
         refusals = (*plan.refusals, *migration.why_not_readable(plan))
         return replace(plan, refusals=refusals).result(migration.to_copy(plan), dry_run=True)
