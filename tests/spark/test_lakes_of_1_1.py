@@ -14,7 +14,7 @@ from pyspark.sql.types import VariantType, VariantVal
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError, UnsupportedFeatureError
 from airflow_provider_ducklake.storage.parquet.partition_split import partition_of_rows
-from airflow_provider_ducklake.storage.parquet.scalars import VARIANT
+from airflow_provider_ducklake.storage.parquet.variants import VARIANT
 from airflow_provider_ducklake.writes.session import LakeSession
 from tests.golden.lakes_1_1.recorded import NAMES, recorded_lake
 from tests.interop.test_epoch_partitions import UNITS, drawn

@@ -10,12 +10,8 @@ import pyarrow.compute as pc
 
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field, arrow_type, cast_leaf
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_position, nulls, reshape
-from airflow_provider_ducklake.storage.parquet.scalars import (
-    ARROW_SCALARS,
-    INTERVAL_PARTS,
-    VARIANT_OF_SPARK,
-    variant_parts,
-)
+from airflow_provider_ducklake.storage.parquet.scalars import ARROW_SCALARS, INTERVAL_PARTS
+from airflow_provider_ducklake.storage.parquet.variants import VARIANT_OF_SPARK, variant_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,7 +22,7 @@ from airflow_provider_ducklake.storage.files.filesystem import Location, open_fi
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field, cast_leaf, from_physical
 from airflow_provider_ducklake.storage.parquet.file_ids import with_field_ids
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_field_id, field_id, reshape
-from airflow_provider_ducklake.storage.parquet.scalars import VARIANT, variant_parts
+from airflow_provider_ducklake.storage.parquet.variants import VARIANT, variant_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from airflow_provider_ducklake.spec.types.scalars import SCALARS, Kind, Scalar
+from airflow_provider_ducklake.storage.parquet.variants import VARIANT, VARIANT_OF_SPARK
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.types.values import Physical
@@ -18,9 +19,6 @@ Decoder: TypeAlias = Callable[[Any], "Physical | None"]
 FileDecoder: TypeAlias = Callable[[Scalar, pa.DataType], Decoder | None]
 
 INTERVAL_PARTS = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("microseconds", pa.int64())])
-VARIANT = pa.struct([("metadata", pa.binary()), ("value", pa.binary())])
-_MARKED = pa.field("metadata", pa.binary(), nullable=False, metadata={"variant": "true"})
-VARIANT_OF_SPARK = pa.struct([pa.field("value", pa.binary(), nullable=False), _MARKED])
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _UUID = pa.binary(16)
 
@@ -95,19 +93,6 @@ def _in_units(row: Scalar, file_type: pa.DataType) -> Decoder | None:
 
 def _unknown(_row: Scalar, _: pa.DataType) -> None:
     return None
-
-
-def variant_parts(array: pa.StructArray, target: pa.StructType) -> pa.StructArray:
-    """Return variants with metadata and value where ``target`` has them.
-
-    Raises:
-        pa.ArrowNotImplementedError: the values are shredded: parts of them lie in columns of other types.
-    """
-    if {field.name for field in array.type} != {"metadata", "value"}:
-        raise pa.ArrowNotImplementedError("its values are shredded")
-    fields = list(target)
-    mask = array.is_null() if array.null_count else None
-    return pa.StructArray.from_arrays([array.field(field.name) for field in fields], fields=fields, mask=mask)
 
 
 @dataclass(frozen=True, slots=True)
