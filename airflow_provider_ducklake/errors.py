@@ -92,10 +92,11 @@ class UnsupportedVersionError(CatalogError):
     found: str
     supported: Sequence[str]
     what_to_do: str = ""
+    catalog: str = ""
 
     def __str__(self) -> str:
         return (
-            f"The catalog has DuckLake version {self.found!r}; this operation supports "
+            f"{self.catalog or 'The catalog'} has DuckLake version {self.found!r}; this operation supports "
             f"{', '.join(self.supported)}. {self.what_to_do}".rstrip()
         )
 

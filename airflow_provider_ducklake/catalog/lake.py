@@ -189,7 +189,7 @@ class Lake:
             with translated(parsed):
                 stored = read.stored_catalog(dialect, metadata_schema)
             version = _version(stored.options, shown(parsed), to_migrate=to_migrate)
-            check_newest(version, newest)
+            check_newest(version, newest, shown(parsed))
             tables = catalog_tables(version, metadata_schema)
             check_complete(stored.columns, tables, shown(parsed))
         except BaseException:
@@ -323,16 +323,21 @@ class Lake:
 
 
 def _version(options: Sequence[OptionRow], catalog: str, *, to_migrate: bool) -> SpecVersion:
-    stored = [one.value for one in options if one.key == "version" and one.scope is None]
-    if not stored:
+    if not options:
         raise NotADuckLakeError(catalog)
+    stored = sorted(one.value for one in options if one.key == "version" and one.scope is None)
+    if not stored:
+        raise CatalogError(
+            f"{catalog} does not say which DuckLake version it has: ducklake_metadata has no row with the "
+            "key 'version'. Restore the catalog from a backup, or insert the row if you know the version."
+        )
     if len(set(stored)) > 1:
         raise CatalogError(
             f"{catalog} says in ducklake_metadata that it has the DuckLake versions "
-            f"{', '.join(sorted(stored))}. Find out which of them it has, and delete the other rows "
+            f"{', '.join(stored)}. Find out which of them it has, and delete the other rows "
             "with the key 'version'."
         )
-    version = SpecVersion.parse(stored[0])
-    if version not in READABLE and not to_migrate:
-        raise refused(version.value, READABLE)
+    version = next((one for one in SpecVersion if one.value == stored[0]), None)
+    if version is None or (version not in READABLE and not to_migrate):
+        raise refused(stored[0], READABLE, catalog)
     return version

@@ -132,13 +132,13 @@ class OpenLake:
     def refuse_unwritable(self) -> None:
         """Refuse to change lakes whose files or catalog we cannot work on, before anything starts."""
         if self.version not in WRITABLE:
-            raise refused(self.version.value, WRITABLE)
+            raise refused(self.version.value, WRITABLE, shown(self.url))
         self.refuse_unusable()
 
     def refuse_unusable(self) -> None:
         """Refuse lakes whose catalog or files we cannot read, before anything starts."""
         if self.version not in READABLE:
-            raise refused(self.version.value, READABLE)
+            raise refused(self.version.value, READABLE, shown(self.url))
         self.refuse_unreadable_files()
 
     def refuse_unreadable_files(self) -> None:

@@ -140,6 +140,7 @@ _WRITERS = {
 }
 DEFAULT = SpecVersion.V1_0  # that new catalogs get, and a migration makes: every DuckDB since 1.5 opens it
 NEWEST = max(_WRITERS)
+_OLDEST = min(SpecVersion)
 WRITABLE = frozenset(_WRITERS)
 READABLE = frozenset(SpecVersion) - {SpecVersion.V1_1_DEV1}
 
@@ -151,6 +152,7 @@ _OPENED_BY = {
 
 
 _FIRST_DUCKDB = {SpecVersion.V1_0: (1, 5), SpecVersion.V1_1: (2, 0)}
+_SPELLED = re.compile(r"\d+\.\d+(-dev\d+)?")
 _DUCKDB = re.compile(r"DuckDB (?:version )?v?(\d+)\.(\d+)\.")
 
 
@@ -169,9 +171,11 @@ def opened_by(version: SpecVersion) -> str:
     return _OPENED_BY.get(version, "newer DuckDB versions open it once it is migrated")
 
 
-def refused(found: str, supported: Collection[SpecVersion]) -> UnsupportedVersionError:
+def refused(found: str, supported: Collection[SpecVersion], catalog: str = "") -> UnsupportedVersionError:
     """Return the error of an operation for a catalog of another version, with what to do."""
-    return UnsupportedVersionError(found, [one.value for one in sorted(supported)], _what_to_do(found))
+    return UnsupportedVersionError(
+        found, [one.value for one in sorted(supported)], _what_to_do(found), catalog
+    )
 
 
 def _what_to_do(found: str) -> str:
@@ -187,12 +191,29 @@ def _what_to_do(found: str) -> str:
             f"It is an older catalog: {opened_by(version)}. Migrate it to 1.0 with DuckLakeMigrateOperator "
             "or lake.migrate()."
         )
+    if not _SPELLED.fullmatch(found):
+        return (
+            "No version is spelled so: correct the row of ducklake_metadata with the key 'version', or "
+            "restore the catalog from a backup."
+        )
     if "dev" in found:
-        return "It is a development version: migrate it with the DuckDB that created it."
-    return "If a newer client made the catalog, install a newer release of this provider."
+        return (
+            "It is a version of a development build: only the DuckDB that made the catalog opens it. Migrate "
+            "it with that one."
+        )
+    if _numbers(found) < _numbers(_OLDEST.value):
+        return f"{_OLDEST.value} was the first version. Restore the catalog from a backup."
+    return (
+        f"A newer client made it: this release knows DuckLake up to {NEWEST.value}. Open it with that "
+        "client, or install a newer release of this provider."
+    )
 
 
-def check_newest(version: SpecVersion, newest: SpecVersion | None) -> None:
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
+
+
+def check_newest(version: SpecVersion, newest: SpecVersion | None, catalog: str) -> None:
     """Refuse a lake that is newer than the newest version to work on; None: there is no such limit.
 
     Raises:
@@ -205,7 +226,8 @@ def check_newest(version: SpecVersion, newest: SpecVersion | None) -> None:
         version.value,
         allowed,
         f"It was opened with max_version {newest.value!r}; {opened_by(version)}. Give max_version "
-        f"{version.value!r} if all clients of the lake open it, or use another lake.",
+        f"{write_version(version).version.value!r} if all clients of the lake open it, or use another lake.",
+        catalog,
     )
 
 

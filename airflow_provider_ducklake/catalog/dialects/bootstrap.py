@@ -46,13 +46,10 @@ def bootstrap(dialect: CatalogDialect, tables: CatalogTables, data_path: str) ->
 
 
 def _holds_catalog(connection: Connection, dialect: CatalogDialect, tables: CatalogTables) -> bool:
-    def exists(name: str) -> bool:
-        return dialect.has_table(connection, tables[name].name, tables.metadata_schema)
-
-    if dialect.transactional_ddl or not exists("metadata"):
-        return exists("metadata")
+    """Whether there are rows of a catalog; tables without any are no lake."""
     return any(
-        exists(name) and connection.execute(select(literal(1)).select_from(tables[name]).limit(1)).first()
+        dialect.has_table(connection, tables[name].name, tables.metadata_schema)
+        and connection.execute(select(literal(1)).select_from(tables[name]).limit(1)).first()
         for name in ("metadata", "snapshot")
     )
 

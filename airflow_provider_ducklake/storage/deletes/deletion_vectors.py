@@ -82,7 +82,7 @@ def deletion_vector(location: Location) -> tuple[pa.ChunkedArray, pa.ChunkedArra
     try:
         vectors = vectors_of(data)
     except ValueError as error:
-        raise StorageError(f"{location.uri} is damaged: {error}.") from error
+        raise _damaged(location.uri, str(error)) from error
     parts = [_positions(data[one.offset : one.offset + one.length], location.uri) for one in vectors]
     stamps = [one.snapshot_id for one in vectors]
     rows = pa.table(
@@ -109,10 +109,15 @@ def _positions(blob: bytes, where: str) -> pa.ChunkedArray:
         or not body.startswith(_VECTOR_MAGIC)
         or _WORD.unpack(blob[-_WORD.size :])[0] != zlib.crc32(body)
     ):
-        raise StorageError(
-            f"{where} is damaged: it is not a deletion vector, is truncated or has a wrong checksum."
-        )
+        raise _damaged(where, "it is not a deletion vector, is truncated or has a wrong checksum")
     try:
         return positions(body[len(_VECTOR_MAGIC) :])
     except ValueError as error:
-        raise StorageError(f"{where} is damaged: its bitmap cannot be read ({error}).") from error
+        raise _damaged(where, f"its bitmap cannot be read ({error})") from error
+
+
+def _damaged(where: str, problem: str) -> StorageError:
+    return StorageError(
+        f"{where} is damaged: {problem}. Restore the file from a backup; lake.verify() lists all that is "
+        "damaged."
+    )

@@ -57,11 +57,15 @@ def test_the_first_versions_metadata_without_scopes_is_read_far_enough(catalog):
         Lake.connect(catalog.sqlalchemy_url)
 
 
-def test_a_catalog_without_version_is_no_lake(lake_catalog):
+def test_a_catalog_without_version_is_refused_and_none_is_made_over_it(lake_catalog):
     execute(lake_catalog, "DELETE FROM ducklake_metadata WHERE key = 'version'")
 
-    with pytest.raises(NotADuckLakeError):
+    with pytest.raises(CatalogError, match="no row with the key 'version'") as raised:
         Lake.connect(lake_catalog.sqlalchemy_url)
+
+    assert not isinstance(raised.value, NotADuckLakeError)
+    with pytest.raises(AlreadyExistsError):
+        Lake.create(lake_catalog.sqlalchemy_url, lake_catalog.data_path)
 
 
 def test_a_catalog_that_says_two_versions_is_refused(lake_catalog):
