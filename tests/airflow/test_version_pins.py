@@ -1,10 +1,8 @@
-"""The DuckLake versions that a connection allows, on the rules of the reference's ATTACH."""
+"""The DuckLake versions that a connection allows, beside the table of test_version_table.py."""
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
-from sqlalchemy import update
 
-from airflow_provider_ducklake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import (
     InvalidInputError,
@@ -13,12 +11,8 @@ from airflow_provider_ducklake.errors import (
 )
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.migrate import DuckLakeMigrateOperator
-from airflow_provider_ducklake.spec.versions import SpecVersion
-from tests.interop.old_lakes import writing
 from tests.reference.catalogs import CATALOG_KINDS, CatalogDatabase
 
-MISMATCH = "DuckLake catalog version mismatch: catalog version is {}, but the connection requires version {}."
-NO_WAY_BACK = "version is '1.1', which is newer than the requested version '1.0'. Cannot downgrade"
 TOO_NEW = "The connection allows DuckLake 1.0 at most. The lake has DuckLake 1.1"
 
 
@@ -31,104 +25,17 @@ def make(catalog: CatalogDatabase, version: str) -> None:
     Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=version).close()
 
 
-def say(catalog: CatalogDatabase, version: str) -> None:
-    metadata = catalog_tables(SpecVersion.V1_0)["metadata"]
-    with writing(catalog) as connection:
-        connection.execute(update(metadata).where(metadata.c.key == "version").values(value=version))
-
-
 def version_in(catalog: CatalogDatabase) -> str:
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         return lake.version.value
 
 
-@pytest.mark.parametrize(
-    ("extra", "made"),
-    [
-        ({}, "1.0"),
-        ({"max_version": "1.1"}, "1.0"),
-        ({"ducklake_version": "1.0"}, "1.0"),
-        ({"ducklake_version": "1.1"}, "1.1"),
-        ({"ducklake_version": 1.1, "max_version": 1.1}, "1.1"),
-    ],
-)
-def test_a_new_lake_gets_the_connections_version(sqlite_catalog, connect, extra, made):
-    connect(sqlite_catalog, data_path=sqlite_catalog.data_path, **extra)
-    _, message = DuckLakeHook().test_connection()
+def test_versions_may_be_numbers(sqlite_catalog, connect):
+    connect(sqlite_catalog, data_path=sqlite_catalog.data_path, ducklake_version=1.1, max_version=1.1)
 
     DuckLakeHook().get_or_create_lake().close()
 
-    assert version_in(sqlite_catalog) == made
-    assert f"It gets DuckLake {made}: DuckDB {'1.5' if made == '1.0' else '2.0'} and newer open it" in message
-
-
-@pytest.mark.parametrize(
-    ("version", "extra", "refusal"),
-    [
-        ("1.0", {}, None),
-        ("1.1", {}, None),
-        ("1.0", {"ducklake_version": "1.0"}, None),
-        ("1.1", {"ducklake_version": "1.1"}, None),
-        ("1.0", {"max_version": "1.0"}, None),
-        ("1.0", {"ducklake_version": "1.1"}, MISMATCH.format("1.0", "1.1")),
-        ("1.1", {"ducklake_version": "1.0"}, NO_WAY_BACK),
-        (
-            "0.4",
-            {"ducklake_version": "1.0"},
-            MISMATCH.format("0.4", "1.0"),
-        ),
-        ("1.1", {"max_version": "1.0"}, TOO_NEW),
-        ("1.1-dev1", {}, "'1.1-dev1'"),
-        ("1.2", {}, "'1.2'"),
-    ],
-)
-def test_who_opens_which_lake(new, connect, version, extra, refusal):
-    make(new, "1.1" if version > "1.0" else "1.0")
-    say(new, version)
-    connect(new, **extra)
-
-    works, message = DuckLakeHook().test_connection()
-
-    assert works is (refusal is None)
-    if refusal is None:
-        assert f"DuckLake {version} at snapshot 0" in message
-        assert ("DuckDB 1.5 and newer open it" if version == "1.0" else "no DuckDB 1.x") in message
-    else:
-        assert refusal in message
-    if refusal is not None and extra:
-        assert f"({next(iter(extra))})" in message
-        with pytest.raises(InvalidOptionError):
-            DuckLakeHook().lake()
-
-
-@pytest.mark.parametrize(
-    ("version", "extra", "to_version", "becomes"),
-    [
-        ("1.0", {}, "1.1", "1.1"),
-        ("1.0", {}, "1.0", "1.0"),
-        ("1.0", {"ducklake_version": "1.1"}, "1.1", "1.1"),
-        ("1.0", {"ducklake_version": "1.0"}, "1.0", "1.0"),
-        ("1.0", {"max_version": "1.1"}, "1.1", "1.1"),
-        ("1.0", {"ducklake_version": "1.0"}, "1.1", None),
-        ("1.0", {"ducklake_version": "1.1"}, "1.0", None),
-        ("1.0", {"max_version": "1.0"}, "1.1", None),
-    ],
-)
-@pytest.mark.parametrize("dry_run", [True, False])
-def test_a_lake_is_migrated_to_what_the_connection_allows(
-    sqlite_catalog, connect, version, extra, to_version, becomes, dry_run
-):
-    make(sqlite_catalog, version)
-    connect(sqlite_catalog, **extra)
-    migrate = DuckLakeMigrateOperator(task_id="t", to_version=to_version, dry_run=dry_run)
-
-    if becomes is None:
-        with pytest.raises(AirflowFailException, match=next(iter(extra))):
-            migrate.execute({})
-    else:
-        assert migrate.execute({})["to_version"] == becomes
-
-    assert version_in(sqlite_catalog) == (version if dry_run else becomes or version)
+    assert version_in(sqlite_catalog) == "1.1"
 
 
 @pytest.mark.parametrize("extra", [{"max_version": "1.0"}, {"ducklake_version": "1.0"}])
