@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.versions import WriteVersion
 
 
+SKIP_STATS_COLUMNS = "skip_stats_columns"  # of a table: ids of columns that DuckDB 2.0 notes no bounds of
+
+
 @dataclass(frozen=True, slots=True)
 class OptionRow:
     """A row of ``ducklake_metadata``; ``scope`` is None, ``schema`` or ``table``."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, exists, or_, select
 
+from airflow_provider_ducklake.catalog.snapshot.read import option_rows
 from airflow_provider_ducklake.planning.reading.bounds import (
     TextBounds,
     are_crossed,
@@ -17,6 +18,7 @@ from airflow_provider_ducklake.planning.reading.bounds import (
 )
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.spec.ids import ColumnId
+from airflow_provider_ducklake.spec.options import SKIP_STATS_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,11 +39,15 @@ def check_statistics(look: Look, known: Known) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class TableBounds:
-    """What ``ducklake_table_column_stats`` says of a column."""
+    """What ``ducklake_table_column_stats`` says of a column.
+
+    ``is_skipped``: it has no bounds because an option of the table says so.
+    """
 
     bounds: TextBounds
     contains_null: bool | None
     contains_nan: bool | None
+    is_skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +66,16 @@ class Known:
 
     def __init__(self, look: Look, columns: Columns) -> None:
         stats = look.tables["table_column_stats"]
+        skipped = _skipped(look)
         self._columns, self._head = columns, look.head.id
         self._live: dict[int, frozenset[int]] = {}
         self._types: dict[int, dict[ColumnId, tuple[DuckLakeType, ...]]] = {}
         self.stats = {
             (row.table_id, row.column_id): TableBounds(
-                TextBounds(row.min_value, row.max_value), row.contains_null, row.contains_nan
+                TextBounds(row.min_value, row.max_value),
+                row.contains_null,
+                row.contains_nan,
+                (row.table_id, row.column_id) in skipped and row.min_value is None and row.max_value is None,
             )
             for row in look.connection.execute(select(stats).where(look.chosen(stats.c.table_id)))
         }
@@ -85,6 +95,27 @@ class Known:
             schema = self._columns.at(table_id, self._head)
             self._live[table_id] = frozenset(schema.leaf_types() if schema is not None else ())
         return self.stats.get((table_id, column_id)) if column_id in self._live[table_id] else None
+
+
+def _skipped(look: Look) -> frozenset[tuple[int, int]]:
+    """Return the columns (table, column) that statistics leave out, with the fields below them."""
+    column = look.tables["column"]
+    found = {
+        (row.scope_id, int(one))
+        for row in option_rows(look.connection, look.tables)
+        if row.key == SKIP_STATS_COLUMNS and row.scope == "table" and row.scope_id is not None
+        for one in (row.value or "").split(",")
+        if one.strip().isdigit()
+    }
+    if not found:
+        return frozenset()
+    below = select(column.c.table_id, column.c.column_id, column.c.parent_column).order_by(
+        column.c.table_id, column.c.column_id
+    )
+    for row in look.connection.execute(below.where(column.c.parent_column.is_not(None))):
+        if (row.table_id, row.parent_column) in found:  # a field's id is above its parent's
+            found.add((row.table_id, row.column_id))
+    return frozenset(found)
 
 
 def _missing(look: Look) -> Iterator[Finding]:
@@ -197,8 +228,8 @@ def uncovered(row: RowStats | Row[Any], known: TableBounds, types: tuple[DuckLak
         return "has nulls, but the table's statistics say it has none"
     if row.contains_nan and known.contains_nan is False:
         return "has NaN, but the table's statistics say it has none"
-    if not types or not row.value_count or known.contains_nan:  # with NaN, DuckDB asks no bounds
-        return None
+    if not types or not row.value_count or known.contains_nan or known.is_skipped:
+        return None  # with NaN, DuckDB asks no bounds
     if row.contains_nan and row.min_value is None and known.bounds.high == "nan":
         return None  # nothing but NaN, which the reference takes for a bound of rows in the catalog
     return _unbounded(TextBounds(row.min_value, row.max_value), known.bounds, types)
