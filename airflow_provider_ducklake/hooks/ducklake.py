@@ -29,7 +29,7 @@ from airflow_provider_ducklake.hooks.version_pins import (
     newest_version,
     version_of_new_lake,
 )
-from airflow_provider_ducklake.spec.versions import READABLE, opened_by
+from airflow_provider_ducklake.spec.versions import READABLE, WRITABLE, opened_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.writes.staged import Staged
 
 _TEST_TIMEOUT_SECONDS = 5
+_MIGRATE = "DuckLakeMigrateOperator"
 
 
 class DuckLakeHook(BaseHook):
@@ -273,9 +274,10 @@ def _look(settings: ConnectionSettings) -> str:
     finally:
         lake.close()
     made = f"{snapshot.time:%Y-%m-%d %H:%M:%S} UTC"
+    only_read = "" if lake.version in WRITABLE else f"; tasks only read it, until {_MIGRATE} has migrated it"
     return (
         f"DuckLake {lake.version.value} at snapshot {snapshot.id}, made at {made}; "
-        f"{opened_by(lake.version)}; data path {lake.data_path} is writable."
+        f"{opened_by(lake.version)}{only_read}; data path {lake.data_path} is writable."
     )
 
 

@@ -113,11 +113,12 @@ class WriteVersion:
         """
         if feature in self.features:
             return
-        first = next(one.version.value for one in _WRITERS.values() if feature in one.features)
+        first = next(one.version for one in _WRITERS.values() if feature in one.features)
         raise UnsupportedFeatureError(
             f"{where}DuckLake {self.version.value} does not support {feature}. Nothing was changed. DuckLake "
-            f"{first} does: migrate the lake with DuckLakeMigrateOperator(to_version={first!r}) or "
-            f"Lake.migrate(to_version={first!r}), as soon as all its clients can read DuckLake {first}."
+            f"{first.value} does: migrate the lake with DuckLakeMigrateOperator(to_version={first.value!r}) "
+            f"or Lake.migrate(to_version={first.value!r}), as soon as all its clients can open it: "
+            f"{opened_by(first)}."
         )
 
 

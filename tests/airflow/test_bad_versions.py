@@ -370,6 +370,7 @@ def test_a_lake_of_1_0_is_asked_for_what_only_1_1_has(sqlite_catalog, feature):
             f"DuckLake 1.0 does not support {feature}.",
             "Nothing was changed.",
             f"{MIGRATE}(to_version='1.1')",
+            "DuckDB 2.0 and newer open it, and no DuckDB 1.x",
         )
         with refusal(UnsupportedFeatureError, *said):
             FEATURES[feature](lake)

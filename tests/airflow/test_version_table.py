@@ -5,6 +5,7 @@ it; `tests/reference/test_next_versions.py` has the rows of a client of 1.1. Wha
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -176,6 +177,7 @@ def assert_opened(catalog: CatalogDatabase, row: Ours) -> None:
     assert works
     assert f"DuckLake {row.becomes}" in message
     assert OPENED_BY[row.becomes] in message
+    assert ("tasks only read it, until DuckLakeMigrateOperator" in message) is (row.becomes == "0.4")
     lake = DuckLakeHook().get_or_create_lake()
 
     assert lake.version.value == row.becomes
@@ -192,7 +194,7 @@ def assert_opened(catalog: CatalogDatabase, row: Ours) -> None:
     assert version_in(catalog) == row.becomes
 
 
-# DuckDB 1.5.5, a client of 1.0; docs/connection.md explains its two sentences.
+# DuckDB 1.5.5, a client of 1.0
 NEEDS_1_0 = (
     "DuckLake catalog version mismatch: catalog version is 1.1, but the extension requires version 1.0. "
     "To automatically migrate, set AUTOMATIC_MIGRATION to TRUE when attaching."
@@ -219,6 +221,13 @@ def test_duckdb_1_5_5_on_1_1(catalog, options, says):
 
     assert says in str(refused.value)
     assert everything(catalog) == before
+
+
+@pytest.mark.parametrize("says", [NEEDS_1_0, ONLY_UP_TO_1_0])
+def test_the_guide_explains_what_duckdb_1_5_5_says(says):
+    guide = (Path(__file__).parents[2] / "docs" / "connection.md").read_text()
+
+    assert f"```text\n{says}\n```" in guide
 
 
 @pytest.mark.every_catalog
