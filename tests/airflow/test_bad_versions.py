@@ -306,6 +306,47 @@ def test_flags_without_their_bounds(sqlite_catalog):
     assert "lake.repair" in found[0].remedy
 
 
+@pytest.mark.parametrize(
+    ("column", "bound", "is_exact", "answer"),
+    [
+        (1, "min_value = '0'", 1, (0, 2)),
+        (1, "max_value = '9'", 1, (1, 9)),
+        (2, "min_value = 'A'", 1, ("A", "b")),
+        (2, "min_value = 'A'", 0, None),
+        (1, "max_value = '9'", None, (1, 9)),
+    ],
+)
+def test_flags_that_call_a_bound_exact_that_is_none(sqlite_catalog, column, bound, is_exact, answer):
+    """A wider bound loses no row, but its flag makes an answer of it; of numbers every client takes it so."""
+    make(sqlite_catalog, "1.1")
+    end = bound[:3]
+    flag = "NULL" if is_exact is None else is_exact
+    of_column = f"WHERE column_id = {column}"
+    run(
+        sqlite_catalog,
+        f"UPDATE ducklake_file_column_stats SET {bound}, {end}_is_exact = {flag} {of_column}",
+        f"UPDATE ducklake_table_column_stats SET {bound}, {end}_is_exact = {flag} {of_column}",
+    )
+    name = "is"[column - 1]
+
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        said = lake.column_bounds("t", name)
+        assert (said and (said.min.as_py(), said.max.as_py())) == answer
+        found = lake.verify()
+        if is_exact:
+            (one,) = found
+            assert one.code.value == "file-stats-inexact"
+            for part in ("Data file 0 of main.t", f"in column {column}", repr(bound[-2]), "is a value"):
+                assert part in one.sentence
+            assert "lake.repair" in one.remedy
+            lake.repair(found, dry_run=False)
+            said = lake.column_bounds("t", name)
+            assert said is None or (said.min.as_py(), said.max.as_py()) == (
+                (1, 2) if name == "i" else ("a", "b")
+            )
+        assert lake.verify() == []
+
+
 def test_bounds_that_only_the_flags_call_exact_are_no_answer(sqlite_catalog):
     """A string that may have been cut is not the greatest value, whatever its flag says."""
     make(sqlite_catalog, "1.1")

@@ -340,6 +340,7 @@ MENDINGS: Mapping[FindingCode, Callable[[Look, Mapping[str, Any]], Mending | Non
     FindingCode.FILE_SIZE_DIFFERS: _found("file_size_bytes"),
     FindingCode.FOOTER_SIZE_DIFFERS: _found("footer_size"),
     FindingCode.FILE_STATS_NARROW: _found_bounds,
+    FindingCode.FILE_STATS_INEXACT: _found_bounds,
     FindingCode.FILE_STATS_COUNTS: _found_counts,
     FindingCode.DELETE_COUNT_DIFFERS: _found("delete_count"),
 }

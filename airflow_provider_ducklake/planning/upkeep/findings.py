@@ -145,6 +145,7 @@ class FindingCode(StrEnum):
     )
     SNAPSHOT_IDS_MISSING = "snapshot-ids-missing", _RESTORE
     FILE_STATS_NARROW = "file-stats-narrow", _REPAIR
+    FILE_STATS_INEXACT = "file-stats-inexact", _REPAIR
     FILE_STATS_COUNTS = "file-stats-counts", _REPAIR
     PARTITION_VALUE_DIFFERS = "partition-value-differs", _REWRITE
     DELETE_COUNT_DIFFERS = "delete-count-differs", _REPAIR

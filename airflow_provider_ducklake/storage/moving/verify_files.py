@@ -198,7 +198,31 @@ def _statistics(
             yield about.finding(
                 FindingCode.FILE_STATS_NARROW, words, column_id=column_id, low=inner.low, high=inner.high
             )
+        elif (told := _wrongly_exact(recorded, actual, types)) is not None:
+            words = (
+                f"has {inner.low!r} to {inner.high!r} in column {column_id}, but the catalog says that "
+                f"{told!r} is a value: answers from statistics alone are wrong"
+            )
+            yield about.finding(
+                FindingCode.FILE_STATS_INEXACT, words, column_id=column_id, low=inner.low, high=inner.high
+            )
         yield from _value_counts(about, column_id, recorded, actual)
+
+
+def _wrongly_exact(recorded: ColumnStats, actual: ColumnStats, types: tuple[DuckLakeType, ...]) -> str | None:
+    """Return a bound that is called exact and is not the file's; None: there is none, or nobody knows."""
+    if len(types) != 1:
+        return None  # bounds of another type may be spelled otherwise
+    ends = (
+        (recorded.min_value, recorded.min_is_exact, actual.min_value, actual.min_is_exact),
+        (recorded.max_value, recorded.max_is_exact, actual.max_value, actual.max_is_exact),
+    )
+    for told, is_said, found, is_exact in ends:
+        if told is None or found is None or not (is_said and is_exact):
+            continue
+        if parse_physical(types[0], told) != parse_physical(types[0], found):
+            return told
+    return None
 
 
 def _value_counts(
