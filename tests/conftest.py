@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests import corpus_summary, mistakes_summary, type_matrix
-from tests.reference import mariadb, postgres
+from tests.reference import mariadb, postgres, third_reader
 from tests.reference.as_1_0 import as_1_0
 from tests.reference.catalogs import (
     CATALOG_KINDS,
@@ -24,12 +25,16 @@ from tests.reference.catalogs import (
     data_directory,
     file_catalog,
 )
-from tests.seeds import SEED, default_seed
+from tests.reference.lent import version_of
+from tests.seeds import SEED, default_seed, draws
 
 collect_ignore = ["iceberg"]  # it runs in an environment of its own: make iceberg
 
-NewCatalog = Callable[[CatalogKind], CatalogDatabase]
+NewCatalog = Callable[..., CatalogDatabase]  # of a kind, and a version of its lakes
 Server = postgres.PostgresServer | mariadb.MariaDbServer
+
+SPEC_VERSIONS = ("1.0", "1.1")
+ONE_IN = 8  # tests that run at 1.1 too, at CI's size
 
 _SERVERS = {"postgres": postgres.PostgresServer, "mariadb": mariadb.MariaDbServer}
 _FRESH = {"postgres": postgres.fresh_database, "mariadb": mariadb.fresh_database}
@@ -44,16 +49,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         help=f"start of all random choices; default: {SEED}, in CI and at full size the UTC date",
     )
+    group.addoption(
+        "--spec-version",
+        choices=[*SPEC_VERSIONS, "all", "drawn"],
+        help="lakes of tests that run at both versions; default: at 1.0, and one in "
+        f"{ONE_IN}, by the seed, at 1.1 too; at full size all",
+    )
     group.addoption("--catalog", choices=[*CATALOG_KINDS, "all"], default="all", help="databases to test")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "both_versions: run with lakes of 1.0 and of 1.1")
+    config.addinivalue_line("markers", "only_1_0(reason): run with lakes of 1.0, whatever the file does")
     config.addinivalue_line("markers", "every_catalog: run over all kinds of catalogs, not the usual two")
     os.environ["TZ"] = "UTC"
     time.tzset()
     if config.option.seed is None:  # xdist hands the controller's options to its workers
         config.option.seed = default_seed(os.environ, config.option.size, datetime.now(UTC).date())
+    if config.option.spec_version is None:
+        config.option.spec_version = "all" if config.option.size == "full" else "drawn"
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(config.option.seed)
     if config.option.size == "full" and config.option.timeout is None:
@@ -85,6 +100,30 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         everywhere = metafunc.definition.get_closest_marker("every_catalog") is not None
         kinds = [kind for kind in _chosen_kinds(metafunc.config) if everywhere or kind in USUAL_KINDS]
         metafunc.parametrize("catalog_kind", kinds)
+
+    if "spec_version" in metafunc.fixturenames and _is_for_both(metafunc.definition):
+        metafunc.parametrize("spec_version", SPEC_VERSIONS)
+
+
+def _is_for_both(item: pytest.Item) -> bool:
+    return bool(item.get_closest_marker("both_versions")) and item.get_closest_marker("only_1_0") is None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    chosen = config.option.spec_version
+    left_out = [item for item in items if not _is_chosen(item, chosen, config.option.seed)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
+def _is_chosen(item: pytest.Item, chosen: str, seed: int) -> bool:
+    callspec = getattr(item, "callspec", None)
+    version = callspec and callspec.params.get("spec_version")
+    if version is None or chosen in ("all", version):
+        return True
+    return chosen == "drawn" and (version == "1.0" or draws(seed, item.nodeid, ONE_IN))
 
 
 def _chosen_kinds(config: pytest.Config) -> tuple[CatalogKind, ...]:
@@ -150,21 +189,39 @@ def postgres_port(server_port) -> int:
 
 
 @pytest.fixture
-def new_catalog(server_port, tmp_path: Path) -> Iterator[NewCatalog]:
+def spec_version() -> str:
+    """The version of the lakes that a test makes: a parameter where it is marked `both_versions`."""
+    return "1.0"
+
+
+@pytest.fixture
+def new_catalog(server_port, tmp_path: Path, spec_version: str) -> Iterator[NewCatalog]:
     """Make as many empty catalogs as a test asks for, each with a data directory of its own."""
     with ExitStack() as databases:
-        count = 0
+        made: list[CatalogDatabase] = []
 
-        def make(kind: CatalogKind) -> CatalogDatabase:
-            nonlocal count
-            count += 1
-            folder = tmp_path / f"lake_{count}"
-            if kind not in _FRESH:
-                return file_catalog(kind, folder)
-            location = databases.enter_context(_FRESH[kind](server_port(kind)))
-            return CatalogDatabase(kind, location, data_directory(folder))
+        def make(kind: CatalogKind, version: str = spec_version) -> CatalogDatabase:
+            folder = tmp_path / f"lake_{len(made) + 1}"
+            if kind in _FRESH:
+                location = databases.enter_context(_FRESH[kind](server_port(kind)))
+                catalog = CatalogDatabase(kind, location, data_directory(folder))
+            else:
+                catalog = file_catalog(kind, folder)
+            made.append(replace(catalog, spec_version=version))
+            return made[-1]
 
         yield make
+        for one in made:
+            if one.spec_version == "1.1":
+                _check_1_1(one)
+
+
+def _check_1_1(catalog: CatalogDatabase) -> None:
+    """See that what a test at 1.1 leaves is of 1.1, and that the other implementation of 1.1 reads it."""
+    version = version_of(catalog)
+    assert version in ("1.1", None), f"a test at 1.1 left a lake of {version}"
+    if version and catalog.kind in USUAL_KINDS:
+        assert list(third_reader.differences(catalog)) == []
 
 
 @pytest.fixture
@@ -196,10 +253,13 @@ def catalog(new_catalog: NewCatalog, catalog_kind: CatalogKind) -> CatalogDataba
 @pytest.fixture
 def judge(new_catalog: NewCatalog) -> Callable[[CatalogDatabase], CatalogDatabase]:
     """Make of a 1.1 lake a catalog that the reference attaches; only to read: the files stay the lake's."""
-    return lambda lake: as_1_0(lake, new_catalog(lake.kind))
+    return lambda lake: as_1_0(lake, new_catalog(lake.kind, "1.0"))
 
 
 @pytest.fixture
 def reference_catalog(new_catalog: NewCatalog, catalog_kind: CatalogKind) -> CatalogDatabase:
-    """A second one of the same kind as `catalog`, for the reference to write the same history into."""
-    return new_catalog(catalog_kind)
+    """A second one of the same kind as `catalog`, for the reference to write the same history into.
+
+    It stays at 1.0: a dump of `catalog` is in the words of 1.0 too.
+    """
+    return new_catalog(catalog_kind, "1.0")

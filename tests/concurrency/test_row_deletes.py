@@ -3,11 +3,14 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
+import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import TransactionConflictError
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.duckdb_lake import open_lake
+
+pytestmark = pytest.mark.both_versions
 
 WRITERS, DELETES = 3, 3
 
@@ -29,7 +32,7 @@ def delete_each(url: str, rows: range) -> int:
 
 def test_racing_deletes_of_one_file_are_all_there(catalog):
     count = WRITERS * DELETES
-    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake:
         lake.set_option("data_inlining_row_limit", 0)
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int64"})

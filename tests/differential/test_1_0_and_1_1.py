@@ -9,7 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any, Self
+from typing import Self
 
 import pytest
 
@@ -23,19 +23,11 @@ from tests.reference.catalog_dump import Dump, catalog_differences, dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 from tests.reference.next.process import OracleError
+from tests.reference.words_of_1_0 import in_words_of_1_0
 
 HISTORIES = {"ci": {"sqlite": 2, "postgres": 1}, "full": {"sqlite": 60, "postgres": 4}}
 LOOK = 15  # transactions between two looks at the rows
 EACH_AT_LEAST = 30  # changes of each kind, at full size
-
-APPENDED = {
-    "ducklake_schema": ("parent_schema_id",),
-    "ducklake_data_file": ("row_group_count",),
-    "ducklake_delete_file": ("row_group_count",),
-    "ducklake_file_column_stats": ("min_is_exact", "max_is_exact"),
-    "ducklake_table_column_stats": ("min_is_exact", "max_is_exact"),
-}
-SYSTEM = "_ducklake_"
 
 
 class Versions:
@@ -63,24 +55,7 @@ class Versions:
     def differences(self) -> list[str]:
         """Return how the two catalogs differ, but for what 1.1 has besides."""
         old, new = (dump_catalog(one.ours) for one in self.lakes)
-        return [*_flags_that_lie(new), *catalog_differences(old, _as_1_0(new))]
-
-
-def _as_1_0(dump: Dump) -> Dump:
-    found = {name: [_without(row, name) for row in rows] for name, rows in dump.items()}
-    assert found.pop("ducklake_view_column_tag") == []
-    for row in found["ducklake_metadata"]:
-        if row["key"] == "version":
-            assert row["value"] == "1.1"
-            row["value"] = "1.0"
-    return found
-
-
-def _without(row: dict[str, Any], table: str) -> dict[str, Any]:
-    if table.startswith("ducklake_inlined_data_") and table != "ducklake_inlined_data_tables":
-        return {name.removeprefix(SYSTEM): value for name, value in row.items()}
-    assert set(APPENDED.get(table, ())) <= row.keys()
-    return {name: value for name, value in row.items() if name not in APPENDED.get(table, ())}
+        return [*_flags_that_lie(new), *catalog_differences(old, in_words_of_1_0(new))]
 
 
 def _flags_that_lie(dump: Dump) -> Iterator[str]:

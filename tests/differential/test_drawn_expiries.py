@@ -17,6 +17,8 @@ from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.both_versions
+
 HISTORIES = {"ci": {"sqlite": 3, "postgres": 1}, "full": {"sqlite": 100, "postgres": 20}}
 STATEMENTS, EXPIRIES = 14, 3
 

@@ -12,6 +12,8 @@ from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.both_versions
+
 HISTORY = (
     "CREATE SCHEMA s",  # 1
     "CREATE TABLE s.dropped (i INTEGER, l INTEGER[])",  # 2

@@ -17,6 +17,8 @@ from airflow_provider_ducklake.errors import (
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.both_versions
+
 FLAT = {"i": "int32", "s": "varchar"}
 INT32 = pa.int32()
 
@@ -35,7 +37,7 @@ def files(tmp_path):
 
 
 def new_lake(catalog, columns, partition_by=(), not_null=()) -> Lake:
-    lake = Lake.create(catalog.sqlalchemy_url, catalog.data_path)
+    lake = Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version)
     with lake.transaction() as tx:
         tx.create_table("t", columns, partition_by, not_null)
     return lake

@@ -18,6 +18,8 @@ from tests.interop.corpus import History
 from tests.interop.test_reads_at_every_snapshot import FILES_ONLY, MERGE, SCENARIOS, TABLE, as_multiset, fill
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.both_versions
+
 REWRITE = ChangeKind.REWRITE_DELETE
 PAIRS_IN_CI = 25
 HISTORIES = {"ci": (3, 30, 12), "full": (30, 60, 120)}  # how many; statements of each, pairs of snapshots
@@ -35,14 +37,14 @@ def test_changes_equal_the_references(catalog, scenario, size, seed):
     with open_lake(catalog) as reference:
         for statement in [TABLE, *SCENARIOS[scenario]]:
             reference.sql(statement)
-        with Lake.connect(catalog.sqlalchemy_url) as lake:
-            made = [(one.id, str([str(change) for change in one.changes])) for one in lake.snapshots()]
-            rewrites = {number for number, changes in made if "rewrite_delete" in changes}
-            pairs = [(start, end) for start, _ in made for end, _ in made if end > 0]
-            if size == "ci":
-                pairs = random.Random(f"{seed} {scenario}").sample(pairs, min(PAIRS_IN_CI, len(pairs)))
-            for start, end in pairs:
-                compare(lake, reference, start, end, rewrites)
+    with open_lake(catalog) as reference, Lake.connect(catalog.sqlalchemy_url) as lake:
+        made = [(one.id, str([str(change) for change in one.changes])) for one in lake.snapshots()]
+        rewrites = {number for number, changes in made if "rewrite_delete" in changes}
+        pairs = [(start, end) for start, _ in made for end, _ in made if end > 0]
+        if size == "ci":
+            pairs = random.Random(f"{seed} {scenario}").sample(pairs, min(PAIRS_IN_CI, len(pairs)))
+        for start, end in pairs:
+            compare(lake, reference, start, end, rewrites)
 
 
 def compare(lake: Lake, reference, start: int, end: int, rewrites: set[int]) -> None:
@@ -136,11 +138,11 @@ def test_rows_that_a_transaction_inserts_and_deletes_came_and_went(sqlite_catalo
     with open_lake(sqlite_catalog) as reference:
         for statement in [FILES_ONLY, TABLE, *INSERTED_AND_DELETED]:
             reference.sql(statement)
-        with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-            for start, end in ((1, 2), (3, 3), (4, 4), (2, 5)):
-                compare(lake, reference, start, end, set())
-            assert lake.changes("t", 2, 2).read_arrow().num_rows == 5 + 2
-            assert lake.deletions("t", 2, 2).num_rows == 2
+    with open_lake(sqlite_catalog) as reference, Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        for start, end in ((1, 2), (3, 3), (4, 4), (2, 5)):
+            compare(lake, reference, start, end, set())
+        assert lake.changes("t", 2, 2).read_arrow().num_rows == 5 + 2
+        assert lake.deletions("t", 2, 2).num_rows == 2
 
 
 @pytest.fixture
@@ -209,7 +211,7 @@ def test_bounds_that_are_not_there_are_named(catalog, lake):
 
 
 def test_our_own_deletes_and_inlined_rows_are_in_the_feed_of_both(catalog):
-    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake:
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int64"})
         lake.append_arrow("t", pa.table({"i": pa.array(range(20), pa.int64())}))
@@ -240,10 +242,10 @@ def test_columns_with_the_names_that_changes_are_told_by(sqlite_catalog):
         reference.sql("UPDATE t SET deleted = 1, pos = 2 WHERE id = 5")
         theirs = reference.sql("FROM ducklake_table_changes('lake', 'main', 't', 1, 4)")
 
-        with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-            ours = lake.changes("t", 1, 4).read_arrow()
-            with lake.transaction() as transaction:
-                assert transaction.delete_rows("t", "pos >= 62 OR deleted = 1") == 5
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        ours = lake.changes("t", 1, 4).read_arrow()
+        with lake.transaction() as transaction:
+            assert transaction.delete_rows("t", "pos >= 62 OR deleted = 1") == 5
     found = zip(*(column.to_pylist() for column in ours.columns), strict=True)
     assert sorted(map(repr, found)) == sorted(map(repr, theirs))
     assert len(theirs) == 12

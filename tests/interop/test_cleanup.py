@@ -17,6 +17,8 @@ from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.both_versions
+
 HISTORY = (
     "CREATE TABLE t (i INTEGER)",
     "INSERT INTO t FROM range(5)",
@@ -77,7 +79,7 @@ def test_scheduled_files_go_and_then_their_rows(catalog):
 @pytest.mark.every_catalog
 def test_every_catalog_is_cleaned_up(catalog):
     rows = pa.table({"i": pa.array(range(20), pa.int64())})
-    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake:
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int64"})
             tx.append_arrow("t", rows)
@@ -197,7 +199,7 @@ ODD_TIMES = {
 @pytest.mark.every_catalog
 def test_a_time_that_its_driver_cannot_read_does_not_keep_the_other_files(catalog):
     odd = {f"{catalog.data_path}{n}.parquet": time for n, time in enumerate(ODD_TIMES[catalog.kind])}
-    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake:
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int64"})
             tx.append_arrow("t", pa.table({"i": pa.array(range(20), pa.int64())}))
@@ -232,7 +234,7 @@ def test_a_path_that_is_not_a_string_does_not_keep_the_other_files(sqlite_catalo
 @pytest.mark.every_catalog
 def test_of_two_rows_with_one_id_the_one_whose_file_is_left_stays(catalog):
     stubborn, gone = (f"{catalog.data_path}{name}.parquet" for name in ("stubborn", "gone"))
-    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake:
         Path(stubborn).mkdir(parents=True)
         for path in (stubborn, gone, gone):
             schedule(catalog, 900, path)

@@ -22,6 +22,8 @@ from tests.interop.comparison import differences, multiset, tables_of
 from tests.interop.corpus import SCENARIOS, History, build
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.both_versions
+
 SCENARIOS_IN_CI = 3
 HISTORIES = {"ci": (2, 20), "full": (25, 60)}  # how many, and statements of each
 OTHERS = (

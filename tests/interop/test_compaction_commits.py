@@ -16,6 +16,8 @@ from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.writes.compaction import commit_compacted
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.both_versions
+
 INFO = CommitInfo(message="nightly")
 FILES = 6
 

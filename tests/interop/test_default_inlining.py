@@ -1,10 +1,13 @@
 """With the default inlining limit small inserts share the catalog with DuckDB's, and large ones the files."""
 
 import pyarrow as pa
+import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.duckdb_lake import open_lake
+
+pytestmark = pytest.mark.both_versions
 
 
 def rows(*numbers: int) -> pa.Table:
@@ -12,7 +15,7 @@ def rows(*numbers: int) -> pa.Table:
 
 
 def test_we_and_duckdb_inline_into_one_table(catalog):
-    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake:
         with lake.transaction() as tx:
             tx.create_table("main.t", {"i": "int64", "s": "varchar"})
         with lake.transaction() as tx:
@@ -40,8 +43,12 @@ def test_we_and_duckdb_inline_into_one_table(catalog):
         assert duck.sql("SELECT count(*) FROM t") == [(24,)]
 
 
+@pytest.mark.only_1_0("DuckDB has the lake open while we alter its table")
 def test_duckdb_inserts_small_after_each_alter_of_ours(catalog):
-    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake, open_lake(catalog) as duck:
+    with (
+        Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake,
+        open_lake(catalog) as duck,
+    ):
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int32"})
         duck.sql("INSERT INTO t VALUES (1)")
@@ -76,8 +83,12 @@ def test_duckdb_inserts_small_after_each_alter_of_ours(catalog):
         ]
 
 
+@pytest.mark.only_1_0("DuckDB has the lake open while we commit")
 def test_a_layout_is_made_where_there_is_none(catalog):
-    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake, open_lake(catalog) as duck:
+    with (
+        Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake,
+        open_lake(catalog) as duck,
+    ):
         lake.set_option("data_inlining_row_limit", 0)
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int64", "s": "varchar"})

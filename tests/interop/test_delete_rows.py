@@ -17,6 +17,8 @@ from airflow_provider_ducklake.errors import (
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.both_versions
+
 COLUMNS = {"i": "int64", "x": "float64", "s": "varchar", "p": "struct(a int64)"}
 INSERTS = [
     """INSERT INTO t SELECT i, CASE i % 5 WHEN 0 THEN NULL WHEN 1 THEN 'nan'::double ELSE i / 2 END,
@@ -32,7 +34,10 @@ INSERTS = [
 def lakes(catalog, reference_catalog):
     """Our lake, with rows that the reference wrote into files and the catalog, and its twin."""
     for one in (catalog, reference_catalog):
-        with Lake.create(one.sqlalchemy_url, one.data_path) as lake, lake.transaction() as tx:
+        with (
+            Lake.create(one.sqlalchemy_url, one.data_path, version=one.spec_version) as lake,
+            lake.transaction() as tx,
+        ):
             tx.create_table("t", COLUMNS)
         with open_lake(one) as duck:
             for statement in INSERTS:
@@ -78,7 +83,7 @@ def test_rows_deleted_by_conditions_are_the_references(lakes):
 
 @pytest.mark.every_catalog
 def test_rows_are_deleted_in_every_catalog_and_others_added_beside(catalog):
-    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake:
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int64"}, ["bucket(2, i)"])
         lake.append_arrow("t", numbers(range(100)))
@@ -90,10 +95,11 @@ def test_rows_are_deleted_in_every_catalog_and_others_added_beside(catalog):
                 tx.append_arrow("t", numbers(more))
 
         assert sorted(lake.read_arrow("t")["i"].to_pylist()) == [50, *range(90, 96)]
-    with open_lake(catalog) as duck:
-        assert duck.sql("SELECT i FROM t ORDER BY i") == [(one,) for one in [50, *range(90, 96)]]
-        at_first = duck.sql("SELECT count(*), sum(i) FROM t AT (VERSION => 3)")
-        assert at_first == [(105, sum(range(105)))]
+    if catalog.is_for_the_reference:
+        with open_lake(catalog) as duck:
+            assert duck.sql("SELECT i FROM t ORDER BY i") == [(one,) for one in [50, *range(90, 96)]]
+            at_first = duck.sql("SELECT count(*), sum(i) FROM t AT (VERSION => 3)")
+            assert at_first == [(105, sum(range(105)))]
 
 
 def numbers(values) -> pa.Table:
@@ -102,7 +108,9 @@ def numbers(values) -> pa.Table:
 
 @pytest.fixture
 def lake(sqlite_catalog):
-    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+    with Lake.create(
+        sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version=sqlite_catalog.spec_version
+    ) as lake:
         lake.set_option("data_inlining_row_limit", 0)
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int64"})

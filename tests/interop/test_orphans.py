@@ -19,6 +19,8 @@ from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.both_versions
+
 NO_TIME = timedelta(0)
 UUID = "0198c0de-0000-7000-8000-000000000000"
 
@@ -101,7 +103,7 @@ def test_the_same_parquet_files_are_orphans_as_for_the_reference(catalog, lake):
 
 @pytest.mark.every_catalog
 def test_every_catalog_finds_its_orphans(catalog):
-    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake:
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int64"})
             tx.append_arrow("t", pa.table({"i": pa.array(range(20), pa.int64())}))

@@ -35,6 +35,8 @@ from tests.interop.restoring import (
 )
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.both_versions
+
 SCENARIOS_IN_CI = 2
 HISTORIES = {"ci": (1, 12), "full": (60, 40)}  # how many, and statements of each
 ROWS = (
@@ -212,8 +214,10 @@ def test_rows_come_back_with_their_ids_on_every_catalog(new_catalog, catalog_kin
 
         assert lake.verify() == []
         assert [(one.files_copied, one.rows_returned) for one in result.tables] == [(1, 30)]
-    with open_lake(catalog) as reference:
-        assert reference.sql("SELECT count(*), min(rowid), max(rowid), min(s) FROM t") == [(30, 0, 29, "a0")]
+    if catalog.is_for_the_reference:
+        with open_lake(catalog) as reference:
+            found = reference.sql("SELECT count(*), min(rowid), max(rowid), min(s) FROM t")
+        assert found == [(30, 0, 29, "a0")]
 
 
 def test_the_change_feed_shows_what_came_back_and_what_went(lake, catalog):
@@ -292,7 +296,8 @@ def test_types_that_are_not_written_are_refused_also_by_a_dry_run(lake, catalog,
     with open_lake(catalog, data_inlining_row_limit=0) as reference:
         reference.sql(f"CREATE TABLE v (i INT, v {type_})")
         reference.sql(f"INSERT INTO v SELECT i, {VALUES[type_]} FROM range(20) r(i)")
-        then, before = lake.current_snapshot().id, reference.sql(texts)
+        ((then,),) = reference.sql("SELECT max(snapshot_id) FROM ducklake_snapshots('lake')")
+        before = reference.sql(texts)
         reference.sql("DELETE FROM v WHERE i = 7")
         rows = reference.sql(texts)
 
@@ -348,7 +353,7 @@ def test_a_file_that_is_gone_is_named_and_nothing_is_left_behind(lake, tmp_path)
 @pytest.mark.parametrize("kind", ["postgres", "mariadb"])
 def test_who_may_not_create_our_table_is_refused_before_anything_is_copied(new_catalog, kind, tmp_path):
     catalog = new_catalog(kind)
-    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake:
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int64"})
             tx.append_arrow("t", pa.table({"i": pa.array(range(40), pa.int64())}))

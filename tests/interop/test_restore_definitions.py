@@ -10,6 +10,8 @@ from airflow_provider_ducklake.errors import AlreadyExistsError
 from tests.interop.restoring import assert_read_alike, forget_all_but_the_newest, newest, run
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.both_versions
+
 
 @pytest.fixture
 def lake(sqlite_catalog):

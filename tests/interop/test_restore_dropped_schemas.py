@@ -22,6 +22,8 @@ from tests.interop.restoring import (
 )
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.both_versions
+
 TABLE = (
     "CREATE SCHEMA s",
     "CALL lake.set_option('parquet_compression', 'gzip', schema => 's')",
@@ -406,6 +408,8 @@ def test_a_dropped_schema_comes_back_on_every_catalog(new_catalog, catalog_kind)
         lake.expire_snapshots(keep_last=1)
         assert lake.verify() == []
         assert sorted(lake.read_arrow("s.t")["i"].to_pylist()) == [*range(40), 100]
+    if not catalog.is_for_the_reference:
+        return
     with open_lake(catalog) as reference:
         assert reference.sql("SELECT count(*), max(rowid), sum(i) FROM s.t WHERE k = 'a/b'") == [
             (21, 40, sum(range(0, 40, 2)) + 100)

@@ -34,6 +34,8 @@ from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.both_versions
+
 INTERLEAVINGS = {"ci": {"sqlite": 8, "postgres": 2}, "full": {"sqlite": 1000, "postgres": 100}}
 STEPS = 14
 FILE_CLOCK = timedelta(milliseconds=20)  # so much may a file's time lie behind
@@ -360,7 +362,7 @@ def test_nobody_misses_a_file(new_catalog, catalog_kind, seed, size, capsys):
     counts: Counter[str] = Counter()
     for number in range(INTERLEAVINGS[size][catalog_kind]):
         catalog = new_catalog(catalog_kind)
-        with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake:
             play = Play(catalog, lake, random.Random(f"{seed} {number}"), counts)
             before, steps = counts["files deleted"], 0
             try:

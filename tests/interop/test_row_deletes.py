@@ -11,12 +11,14 @@ from airflow_provider_ducklake.transaction.changes import Truncate
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.both_versions
+
 TWENTY = pa.table({"i": pa.array(range(20), pa.int64())})
 
 
 @pytest.fixture
 def lake(catalog):
-    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake:
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int64"})
         with lake.transaction() as tx:
@@ -254,10 +256,12 @@ def test_rows_marked_before_their_file_ended_went_before(catalog, lake, end):
 def test_a_row_marked_while_we_empty_the_table_is_a_conflict(catalog, lake):
     with open_lake(catalog, data_inlining_row_limit=10) as duck:
         duck.sql("DELETE FROM t WHERE i = 3")
-        table = lake.table_snapshot("t")
+    table = lake.table_snapshot("t")
+    with open_lake(catalog, data_inlining_row_limit=10) as duck:
         duck.sql("DELETE FROM t WHERE i = 4")
-        with pytest.raises(TransactionConflictError):
-            lake.commit(table.snapshot.id, [Truncate(table.table_id, table.name)], CommitInfo())
+    with pytest.raises(TransactionConflictError):
+        lake.commit(table.snapshot.id, [Truncate(table.table_id, table.name)], CommitInfo())
+    with open_lake(catalog) as duck:
         assert [len(values(duck, f"AT (VERSION => {at})")) for at in (3, 4)] == [19, 18]
     truncate(lake)
 

@@ -17,14 +17,8 @@ import sqlalchemy as sa
 from tests.reference import postgres
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.containers import rewrite_containers
+from tests.reference.words_of_1_0 import APPENDED
 
-_APPENDED = {
-    "ducklake_schema": ("parent_schema_id",),
-    "ducklake_data_file": ("row_group_count",),
-    "ducklake_delete_file": ("row_group_count",),
-    "ducklake_file_column_stats": ("min_is_exact", "max_is_exact"),
-    "ducklake_table_column_stats": ("min_is_exact", "max_is_exact"),
-}
 _RENAMED = ("row_id", "begin_snapshot", "end_snapshot")
 _TYPES = {"null": "int32", "timestamptz_ns": "timestamptz"}
 
@@ -58,7 +52,7 @@ def as_1_0(lake: CatalogDatabase, empty: CatalogDatabase) -> CatalogDatabase:
                 old=old,
                 new=new,
             )
-        for table, columns in _APPENDED.items():
+        for table, columns in APPENDED.items():
             for column in columns:
                 _run(connection, f"ALTER TABLE {table} DROP COLUMN {column}")
         _run(connection, "DROP TABLE ducklake_view_column_tag")

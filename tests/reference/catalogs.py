@@ -16,6 +16,12 @@ class CatalogDatabase:
     kind: CatalogKind
     location: str  # file path, or what DuckDB connects to a server by: "dbname=… host=…"
     data_path: str  # absolute, ends in "/"
+    spec_version: str = "1.0"  # of the lake that a test makes here; at 1.1 the reference gets it by `lent`
+
+    @property
+    def is_for_the_reference(self) -> bool:
+        """Whether it can be shown the lake: of 1.1 a copy is for it, of SQLite and PostgreSQL."""
+        return self.spec_version == "1.0" or self.kind in USUAL_KINDS
 
     @property
     def attach_string(self) -> str:

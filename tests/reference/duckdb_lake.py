@@ -5,12 +5,14 @@ copy of SQLite, and closing a file through one copy drops the file locks of the 
 """
 
 import importlib.resources
+from contextlib import ExitStack
 from typing import Any, Self
 
 import duckdb
 import pyarrow as pa
 
 from tests.reference.catalogs import CatalogDatabase
+from tests.reference.lent import lent
 
 _SCANNERS = {"sqlite": "sqlite_scanner", "postgres": "postgres_scanner", "mysql": "mysql_scanner"}
 _CONFIG = {
@@ -22,14 +24,15 @@ _CONFIG = {
 
 
 class DuckLakeConnection:
-    """One in-memory DuckDB with one lake attached as `lake` and in use."""
+    """One in-memory DuckDB with one lake attached as `lake` and in use; `loan` ends when it is closed."""
 
-    def __init__(self, attach_string: str, options: dict[str, object]) -> None:
+    def __init__(self, attach_string: str, options: dict[str, object], loan: ExitStack | None = None) -> None:
+        self._loan = loan or ExitStack()
         self.raw = duckdb.connect(config=_CONFIG)
         try:
             self._attach(attach_string, options)
         except BaseException:
-            self.raw.close()
+            self.close()
             raise
 
     def _attach(self, attach_string: str, options: dict[str, object]) -> None:
@@ -50,6 +53,7 @@ class DuckLakeConnection:
 
     def close(self) -> None:
         self.raw.close()
+        self._loan.close()
 
     def __enter__(self) -> Self:
         return self
@@ -64,15 +68,17 @@ def open_lake(
     """Attach a lake, creating it if its catalog is empty.
 
     Args:
-        catalog: a catalog (its data path is the default), or the text ATTACH takes: "ducklake:sqlite:…".
+        catalog: a catalog (its data path is the default; `lent` if its lakes are of 1.1), or the text
+            ATTACH takes: "ducklake:sqlite:…".
         data_path: where the files go; None with a text leaves it to the catalog's own record.
         attach_options: the extension's options in lower case, as `data_inlining_row_limit=0`.
     """
+    loan = ExitStack()
     if isinstance(catalog, CatalogDatabase):
         data_path = data_path or catalog.data_path
-        catalog = catalog.attach_string
+        catalog = loan.enter_context(lent(catalog)).attach_string
     options = {"data_path": data_path, **attach_options} if data_path else attach_options
-    return DuckLakeConnection(catalog, options)
+    return DuckLakeConnection(catalog, options, loan)
 
 
 def load_extension(connection: duckdb.DuckDBPyConnection, name: str) -> None:

@@ -84,6 +84,15 @@ def copy_database(source: str, empty: str) -> None:
     subprocess.run(restore, input=dump.stdout, check=True)
 
 
+def replace_database(target: str, source: str) -> None:
+    """Let one database hold what another holds, and nothing else; clients of it stay connected."""
+    programs = _packaged_binaries()
+    dump = subprocess.run([programs / "pg_dump", "-d", source], capture_output=True, check=True)
+    emptied = b"DROP SCHEMA public CASCADE; CREATE SCHEMA public;\n" + dump.stdout
+    restore = [programs / "psql", "-q", "-1", "-v", "ON_ERROR_STOP=1", "-o", os.devnull, "-d", target]
+    subprocess.run(restore, input=emptied, check=True, capture_output=True)
+
+
 def libpq(port: int, database: str) -> str:
     return f"dbname={database} host=127.0.0.1 port={port} user=postgres"
 
