@@ -105,12 +105,12 @@ def rows_of_sql(source: LakeSource, count: int) -> list[pa.Table]:
 
 def write(plan: WritePlan, rows: pa.Table, *, row_ids: bool = False) -> WriteResult:
     """Write rows as data files, a partition's apart from the others'."""
-    incoming = fields_of_arrow(rows.schema)
     if plan.evolution is not None:
+        incoming = fields_of_arrow(rows.schema)
         schema = evolved(plan, incoming, lambda given, column: given == column or can_promote(given, column))
         rows = _filled(rows, schema)
     else:
-        schema = plan.schema or new_columns(incoming)
+        schema = plan.schema or new_columns(fields_of_arrow(rows.schema))
     fields = plan.partition_fields or parse_partition_by(plan.partition_by, schema, plan.table)
     written = TableSchema((*schema.columns, ROW_ID)) if row_ids else schema
     files: list[DataFile] = []

@@ -1,8 +1,8 @@
 """A lake of 1.1 that we and ducklakepy write in turns, and what it has to hold: drawn steps and a model.
 
-Every table has an `id`, which no other row of the lake has, and a number `n`. Other columns are drawn. A value
-of a model is what `physical` makes of it: times are numbers of their unit. `docs` has variants, which only
-ducklakepy writes, and only inlined.
+Every table has an `id`, which no other row of the lake has, and a number `n`. Other columns are drawn. A
+value of a model is what `physical` makes of it: times are numbers of their unit. `docs` has variants, which
+only ducklakepy writes, and only inlined.
 """
 
 import random
@@ -208,7 +208,7 @@ class Turns:
     # definitions
 
     def create_schema(self) -> bool:
-        parent = self.draw.choice([(), *self.model.schemas])
+        parent = self.draw.choice([(), *sorted(self.model.schemas)])
         name = (*parent, self.draw.choice(("s", "deep", "Dot.ted", "n")))
         if len(name) > 3 or name == ("main",) or any(_same(name, one) for one in self.model.schemas):
             return False

@@ -7,9 +7,12 @@ import pytest
 from sqlalchemy import NullPool, create_engine, text
 
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.planning.reading.bounds import TextBounds, covers
+from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.spec.ids import ColumnId
 from airflow_provider_ducklake.spec.stats import ColumnStats, TableColumnStats
 from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
+from tests.interop.compacting import rewrite
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
@@ -166,3 +169,31 @@ def test_flags_without_a_bound_are_found_and_mended(lake, catalog):
     assert "exact-without-bound" not in {one.code for one in lake.verify()}
     (row,) = dump_catalog(catalog)["ducklake_file_column_stats"]
     assert (row["min_is_exact"], bool(row["max_is_exact"])) == (None, True)
+
+
+@pytest.mark.parametrize(("type_", "value"), [("varchar", "x" * 300), ("blob", b"\xfe" * 300)])
+def test_bounds_that_others_do_not_cut_are_no_fault(sqlite_catalog, type_, value):
+    with ducklakepy_lake.open_lake(sqlite_catalog) as theirs:
+        theirs.set_option("data_inlining_row_limit", 0)
+        theirs.create_table("t", {"i": "int32", "c": type_})
+        theirs.insert("t", [{"i": n, "c": value} for n in range(2)])
+        theirs.delete("t", "i = 0")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        found = [finding.code for finding in lake.verify()]
+        rewrite(lake)  # whose statistics are cut
+        found += [finding.code for finding in lake.verify()]
+    assert set(found) <= ({FindingCode.TABLE_STATS_NARROW} if type_ == "blob" else set())  # it keeps none
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "covered"),
+    [
+        (("x" * 300, "y" * 300), ("x" * 256, "y" * 255 + "z"), True),
+        (("x" * 300, "é" * 200), ("x" * 256, "é" * 128), False),
+        (("x" * 300, "z"), ("x" * 255, "z"), False),
+        (("a", "b" + "é" * 200), ("a", "c"), True),
+        (("a", "b" + "é" * 200), ("a", "d"), False),
+    ],
+)
+def test_a_cut_covers_no_more_than_its_value(outer, inner, covered):
+    assert covers(TextBounds(*outer), TextBounds(*inner), [parse_type("varchar")]) is covered

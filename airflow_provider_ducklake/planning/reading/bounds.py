@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.spec.stats import STRING_BOUND_BYTES
+from airflow_provider_ducklake.spec.stats import STRING_BOUND_BYTES, blob_bounds, string_bounds
 from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType, children_of, is_float
 from airflow_provider_ducklake.spec.types.literals import parse_scalar
-from airflow_provider_ducklake.spec.types.scalars import Exact
+from airflow_provider_ducklake.spec.types.scalars import Exact, Kind
 from airflow_provider_ducklake.spec.types.values import Physical, order_key, parse_physical
 
 if TYPE_CHECKING:
@@ -150,12 +150,31 @@ def are_crossed(bounds: TextBounds, types: Collection[DuckLakeType]) -> bool:
 def covers(outer: TextBounds, inner: TextBounds, types: Collection[DuckLakeType]) -> bool:
     """Whether known bounds lie within others, by one of the types that the column has had.
 
-    What is not known of ``inner`` is not asked; of ``outer``, it covers everything.
+    What is not known of ``inner`` is not asked; of ``outer``, it covers everything. Whoever does not cut long
+    texts may have the very value in ``outer`` whose cut is in ``inner``.
     """
     readable = [one for one in _readable(outer, types) if _is_readable(inner, one)]
-    return not readable or any(
-        _is_below(one, outer.low, inner.low) and _is_below(one, inner.high, outer.high) for one in readable
-    )
+    return not readable or any(_covers(one, outer, inner) for one in readable)
+
+
+def _covers(type_: DuckLakeType, outer: TextBounds, inner: TextBounds) -> bool:
+    cut = _cut(type_, outer)
+    is_low = inner.low == cut.low or _is_below(type_, outer.low, inner.low)
+    return is_low and (inner.high == cut.high or _is_below(type_, inner.high, outer.high))
+
+
+def _cut(type_: DuckLakeType, bounds: TextBounds) -> TextBounds:
+    """Return bounds cut to the length that statistics of files have."""
+    low, high = bounds.low, bounds.high
+    if low is None or high is None:
+        return bounds
+    match type_.facts.kind:
+        case Kind.STRING | Kind.JSON:
+            return TextBounds(*string_bounds(low.encode(), high.encode()))
+        case Kind.BLOB:
+            return TextBounds(*blob_bounds(bytes.fromhex(low), bytes.fromhex(high)))
+        case _:
+            return bounds
 
 
 def _readable(bounds: TextBounds, types: Collection[DuckLakeType]) -> list[DuckLakeType]:
