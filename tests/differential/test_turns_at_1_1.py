@@ -15,7 +15,7 @@ from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_core import open_core
 
 # histories, steps in each
-SIZES = {"ci": {"sqlite": (1, 40), "postgres": (1, 40)}, "full": {"sqlite": (20, 100), "postgres": (4, 100)}}
+SIZES = {"ci": {"sqlite": (1, 40), "postgres": (1, 40)}, "full": {"sqlite": (24, 100), "postgres": (4, 100)}}
 LOOK = 20  # steps between two looks at all snapshots
 EACH_AT_LEAST = 30
 VERBS = ("insert", "delete", "update", "flush", "merge", "rewrite", "partition")

@@ -244,7 +244,7 @@ class Turns:
         name = (*self.draw.choice(sorted(self.model.schemas)), self.draw.choice(("t", "u", "Orders", "t 2")))
         if any(_same(name, one) for one in (*self.model.tables, *self.model.views)):
             return False
-        columns = {"id": "int64", "n": "int32"}
+        columns = {"id": "int64", "n": "int32", "moment": self.draw.choice([*EPOCHS])}
         for column in self.draw.sample(NEW_NAMES, self.draw.randint(1, 4)):
             columns[column] = self.draw.choice([*ARROW][1:])
         if self.is_ours:
@@ -362,8 +362,9 @@ class Turns:
         column = self._column(table, *EPOCHS)
         keys = ["", "bucket(3, id)"]
         if column is not None:
-            unit = self.draw.choice(EPOCHS[table.columns[column]])
-            keys = [f"epoch_{unit}({column})"] * 3 + keys
+            units = EPOCHS[table.columns[column]]
+            unit = min(units, key=lambda one: self.counts[f"inserted: epoch_{one}"])  # the rarest so far
+            keys = [f"epoch_{unit}({column})"] * 8 + keys
         key = self.draw.choice(keys)
         if key == table.partition or (" " in (column or "") and key.startswith("epoch_")):
             return False
@@ -554,7 +555,7 @@ class Turns:
         """Write more or less into the catalog, or deletes as vectors or as Parquet."""
         name, value = self.draw.choice(
             (
-                ("data_inlining_row_limit", self.draw.choice((0, 0, 4))),
+                ("data_inlining_row_limit", self.draw.choice((0, 4, 4))),
                 ("write_deletion_vectors", self.draw.choice((True, True, False))),
             )
         )
@@ -603,7 +604,7 @@ STEPS: dict[Callable[[Turns], bool], int] = {
     Turns.drop_schema: 3,
     Turns.create_table: 8,
     Turns.drop_table: 1,
-    Turns.rename_table: 4,
+    Turns.rename_table: 7,
     Turns.add_column: 4,
     Turns.drop_column: 2,
     Turns.rename_column: 3,
@@ -614,8 +615,8 @@ STEPS: dict[Callable[[Turns], bool], int] = {
     Turns.delete: 20,
     Turns.update: 12,
     Turns.upsert: 6,
-    Turns.variant: 4,
-    Turns.flush: 5,
+    Turns.variant: 6,
+    Turns.flush: 9,
     Turns.merge: 4,
     Turns.rewrite: 4,
     Turns.option: 4,

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, or_, select
 
+from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_marks
 from airflow_provider_ducklake.catalog.verify.file_rows import TRANSACTION_LOCAL
 from airflow_provider_ducklake.catalog.verify.paths import full_paths
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
+from airflow_provider_ducklake.spec.ids import TableId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.catalog.verify.contents import Locate
     from airflow_provider_ducklake.catalog.verify.look import Look
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedFile:
-    """A live data file and the row ids that it has if it stores none: from ``start`` to before ``end``."""
+    """A live data file and the row ids that it has if it stores none: from ``start`` to before ``end``.
+
+    So many of its rows are ``deleted``.
+    """
 
     id: int
     table_id: int
@@ -30,9 +37,10 @@ class NumberedFile:
     path: str
     start: int
     end: int
+    deleted: int
 
 
-def numbered_twice(look: Look) -> list[NumberedFile]:
+def numbered_twice(look: Look, catalog: Catalog) -> list[NumberedFile]:
     """Return the live files whose numbers others have too, by table and first number.
 
     Flushed files are among them: the catalog does not say that they store ids.
@@ -64,12 +72,34 @@ def numbered_twice(look: Look) -> list[NumberedFile]:
         .where(or_(rows.c.before > rows.c.first, rows.c.after < rows.c.behind))
         .order_by(rows.c.table_id, rows.c.first, rows.c.data_file_id)
     )
+    found = list(look.all(query))
+    lost = _deleted_rows(look, catalog, {row.table_id for row in found})
     return [
         NumberedFile(
-            row.data_file_id, row.table_id, look.table(row.table_id), row.path, row.first, row.behind
+            row.data_file_id,
+            row.table_id,
+            look.table(row.table_id),
+            row.path,
+            row.first,
+            row.behind,
+            lost[row.data_file_id],
         )
-        for row in look.all(query)
+        for row in found
     ]
+
+
+def _deleted_rows(look: Look, catalog: Catalog, tables: Iterable[int]) -> Counter[int]:
+    """Return how many rows each data file of the tables has lost."""
+    deletes = look.tables["delete_file"]
+    found: Counter[int] = Counter()
+    for table_id in tables:
+        query = select(deletes.c.data_file_id, deletes.c.delete_count).where(
+            deletes.c.table_id == table_id, deletes.c.end_snapshot.is_(None)
+        )
+        found.update({row.data_file_id: row.delete_count or 0 for row in look.all(query)})
+        marks = inlined_delete_marks(look.connection, catalog, TableId(table_id), look.head.id)
+        found.update({file_id: len(places) for file_id, places in marks.items()})
+    return found
 
 
 def check_row_ids(files: Iterable[NumberedFile], locate: Locate) -> Iterator[Finding]:
@@ -91,7 +121,8 @@ def check_row_ids(files: Iterable[NumberedFile], locate: Locate) -> Iterator[Fin
 def _overlaps(files: Iterator[NumberedFile]) -> Iterator[Finding]:
     farthest = next(files)
     for file in files:
-        if file.start < farthest.end:
+        shared = min(file.end, farthest.end) - file.start
+        if shared > max(0, file.deleted, farthest.deleted):  # others may have the deleted rows
             yield Finding(
                 FindingCode.ROW_IDS_OVERLAP,
                 f"Data files {farthest.id} and {file.id} of {file.table} both have rows from {file.start} to "
