@@ -18,7 +18,6 @@ from tests.reference.duckdb_core import open_core
 SIZES = {"ci": {"sqlite": (1, 40), "postgres": (1, 40)}, "full": {"sqlite": (24, 100), "postgres": (4, 100)}}
 LOOK = 20  # steps between two looks at all snapshots
 EACH_AT_LEAST = 30
-VERBS = ("insert", "delete", "update", "flush", "merge", "rewrite", "partition")
 FEATURES = (
     "nested schemas",
     "nested schemas dropped with what is in them",
@@ -35,6 +34,7 @@ FEATURES = (
         for verb in ("insert", "delete", "update", "flush")
         for who in ("ours", "ducklakepy")
     ),
+    "inlined variants",
 )
 # What verify() may find, and whose it is.
 KNOWN = {
