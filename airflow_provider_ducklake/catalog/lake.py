@@ -285,6 +285,7 @@ class Lake:
 
     # Writes
     set_option = _of_writes(LakeWrites.set_option)
+    reset_option = _of_writes(LakeWrites.reset_option)
     transaction = _of_writes(LakeWrites.transaction)
     append_arrow = _of_writes(LakeWrites.append_arrow)
     create_indexes = _of_writes(LakeWrites.create_indexes)

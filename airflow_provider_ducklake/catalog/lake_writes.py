@@ -17,11 +17,12 @@ from airflow_provider_ducklake.catalog.ledger import commit_keys, consumers, job
 from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.errors import SnapshotNotFoundError, TransactionConflictError
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
-from airflow_provider_ducklake.spec.options import OptionRow, option_text
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.options import SKIP_STATS_COLUMNS, OptionRow, option_text
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import timedelta
 
     import pyarrow as pa
@@ -53,18 +54,25 @@ class LakeWrites:
     def set_option(
         self,
         key: str,
-        value: str | float | bool,  # noqa: FBT001 - a value, not a switch
+        value: str | float | bool | Sequence[str],  # noqa: FBT001 - a value, not a switch
         schema: SchemaName | None = None,
         table: TableName | None = None,
     ) -> None:
         """Set an option of the lake, of a schema or of a table; not versioned, makes no snapshot.
 
+        ``skip_stats_columns`` takes names of columns of a table; see ``LakeTransaction.set_option``.
+
         Raises:
             InvalidOptionError: the option is unknown or cannot be set, or the value is out of range.
             SchemaNotFoundError, TableNotFoundError: it does not exist.
         """
+        if table is not None and key == SKIP_STATS_COLUMNS:
+            with self.transaction() as tx:
+                tx.set_option(table, key, value)
+            return
         self._lake.refuse_unwritable()
-        text = option_text(key, value)
+        of = "" if table is None else f" of {QualifiedName.of(table)}"
+        text = option_text(key, value, of)
         with self._lake.translated():
 
             def attempt() -> None:
@@ -74,6 +82,16 @@ class LakeWrites:
                     connection.commit()
 
             with_retries(self._lake.catalog.dialect, DEFAULT_RETRY, attempt)
+
+    def reset_option(self, key: str, table: TableName) -> None:
+        """Remove a table's own option; makes no snapshot.
+
+        Raises:
+            InvalidOptionError: the option is unknown or cannot be set.
+            SchemaNotFoundError, TableNotFoundError: it does not exist.
+        """
+        with self.transaction() as tx:
+            tx.reset_option(table, key)
 
     def transaction(
         self,

@@ -70,6 +70,18 @@ def _natural(value: str) -> int:
     return number
 
 
+def _share(value: str) -> float:
+    number = float(value)
+    if not 0 <= number <= 1:
+        raise ValueError(value)
+    return number
+
+
+def _column_ids(value: str) -> frozenset[int]:
+    """Return the ids of a list such as ``2,3``; what is no id is ignored, as in the reference."""
+    return frozenset(int(one) for one in value.split(",") if one.strip().isdecimal())
+
+
 def _interval(value: str) -> str:
     parse_age(value)
     return value
@@ -85,6 +97,11 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
+def _parquet_version(value: str) -> str:
+    """Return a version as it is stored; DuckDB sets it as a number."""
+    return _one_of("V1", "V2")(f"V{value}" if value.isdecimal() else value)
+
+
 @dataclass(frozen=True, slots=True)
 class OptionSpec:
     """An option of the format: how its text is read, and the reference's default (None: no default)."""
@@ -92,39 +109,57 @@ class OptionSpec:
     parse: Callable[[str], object]
     default: str | None
     scoped: bool = True
+    expects: str = "another value"
 
 
+_SWITCH, _COUNT, _SIZE = "true or false", "a whole number", "a size such as '512MB'"
+_AGE = "an interval such as '7 days'"
+_CODECS = ("uncompressed", "snappy", "gzip", "zstd", "brotli", "lz4", "lz4_raw")
+SKIP_STATS_COLUMNS = "skip_stats_columns"  # of a table only; ids, set by names
 OPTIONS: Mapping[str, OptionSpec] = {
     "version": OptionSpec(str, None, scoped=False),
     "created_by": OptionSpec(str, None, scoped=False),
     "data_path": OptionSpec(str, None, scoped=False),
     "encrypted": OptionSpec(_boolean, "false", scoped=False),
-    "data_inlining_row_limit": OptionSpec(_natural, "10"),
-    "parquet_compression": OptionSpec(
-        _one_of("uncompressed", "snappy", "gzip", "zstd", "brotli", "lz4", "lz4_raw"), None
-    ),
-    "parquet_version": OptionSpec(_one_of("V1", "V2"), None),
-    "parquet_compression_level": OptionSpec(int, None),
-    "parquet_row_group_size": OptionSpec(_positive, "122880"),
-    "parquet_row_group_size_bytes": OptionSpec(parse_bytes, None),
-    "target_file_size": OptionSpec(parse_bytes, "512000000"),
-    "hive_file_pattern": OptionSpec(_boolean, "true"),
-    "require_commit_message": OptionSpec(_boolean, "false"),
-    "rewrite_delete_threshold": OptionSpec(float, "0.95"),
-    "delete_older_than": OptionSpec(_interval, "2 days"),
-    "expire_older_than": OptionSpec(_interval, None),
-    "auto_compact": OptionSpec(_boolean, "true"),
-    "per_thread_output": OptionSpec(_boolean, "false"),
-    "write_deletion_vectors": OptionSpec(_boolean, "false"),
-    "sort_on_insert": OptionSpec(_boolean, "true"),
+    "data_inlining_row_limit": OptionSpec(_natural, "10", expects=_COUNT),
+    "parquet_compression": OptionSpec(_one_of(*_CODECS), None, expects=f"one of {', '.join(_CODECS)}"),
+    "parquet_version": OptionSpec(_parquet_version, None, expects="1 or 2"),
+    "parquet_compression_level": OptionSpec(int, None, expects=_COUNT),
+    "parquet_row_group_size": OptionSpec(_positive, "122880", expects=_COUNT),
+    "parquet_row_group_size_bytes": OptionSpec(parse_bytes, None, expects=_SIZE),
+    "target_file_size": OptionSpec(parse_bytes, "512000000", expects=_SIZE),
+    "hive_file_pattern": OptionSpec(_boolean, "true", expects=_SWITCH),
+    "require_commit_message": OptionSpec(_boolean, "false", expects=_SWITCH),
+    "rewrite_delete_threshold": OptionSpec(_share, "0.95", expects="a number from 0 to 1"),
+    "delete_older_than": OptionSpec(_interval, "2 days", expects=_AGE),
+    "expire_older_than": OptionSpec(_interval, None, expects=_AGE),
+    "auto_compact": OptionSpec(_boolean, "true", expects=_SWITCH),
+    "per_thread_output": OptionSpec(_boolean, "false", expects=_SWITCH),
+    "write_deletion_vectors": OptionSpec(_boolean, "false", expects=_SWITCH),
+    "sort_on_insert": OptionSpec(_boolean, "true", expects=_SWITCH),
+    SKIP_STATS_COLUMNS: OptionSpec(_column_ids, ""),
 }
 
 
 _FIXED = frozenset(key for key, spec in OPTIONS.items() if not spec.scoped)
 
 
-def option_text(key: str, value: str | float | bool) -> str:  # noqa: FBT001 - a value, not a switch
+def check_option(key: str, of: str = "") -> str:
+    """Return the key of an option that can be set; ``of`` says in the message whose it is.
+
+    Raises:
+        InvalidOptionError: no such option, or one that a lake is born with.
+    """
+    if key not in OPTIONS or key in _FIXED:
+        known = ", ".join(sorted(OPTIONS.keys() - _FIXED))
+        raise InvalidOptionError(f"{key!r} is not an option that can be set{of}; the options are: {known}.")
+    return key
+
+
+def option_text(key: str, value: object, of: str = "") -> str:
     """Return the text that the catalog stores for an option, as the reference spells it.
+
+    ``of`` says in the message whose it is.
 
     >>> option_text("target_file_size", "128MB"), option_text("hive_file_pattern", False)
     ('128000000', 'false')
@@ -132,15 +167,17 @@ def option_text(key: str, value: str | float | bool) -> str:  # noqa: FBT001 - a
     Raises:
         InvalidOptionError: no such option, one that a lake is born with, or a value out of range.
     """
-    spec = OPTIONS.get(key)
-    if spec is None or key in _FIXED:
-        known = ", ".join(sorted(OPTIONS.keys() - _FIXED))
-        raise InvalidOptionError(f"{key!r} is not an option that can be set; the options are: {known}.")
+    spec = OPTIONS[check_option(key, of)]
+    if key == SKIP_STATS_COLUMNS:
+        raise InvalidOptionError(f"Option {key} names columns of a table: set it for a table.")
+    wrong = InvalidOptionError(f"Option {key}{of} cannot be {value!r}. Give {spec.expects}.")
+    if not isinstance(value, str | float | int):
+        raise wrong
     text = str(value).lower() if isinstance(value, bool) else str(value)
     try:
         parsed = spec.parse(text)
     except ValueError:
-        raise InvalidOptionError(f"Option {key} cannot be {value!r}.") from None
+        raise wrong from None
     if isinstance(parsed, bool):
         return str(parsed).lower()
     return f"{parsed:.6f}" if isinstance(parsed, float) else str(parsed)
@@ -168,6 +205,8 @@ class Options:
                 raise UnsupportedFeatureError(
                     f"Option {row.key!r} has scope {row.scope!r}, unknown to this release."
                 )
+            if row.key == SKIP_STATS_COLUMNS and row.scope != "table":
+                continue  # an id is a column of one table only
             rank = wanted.get((row.scope, row.scope_id))
             if rank is not None and rank >= found.get(row.key, (-1, ""))[0]:
                 found[row.key] = (rank, row.value)
@@ -208,6 +247,17 @@ class Options:
     def flag(self, key: str) -> bool:
         """Return an option that is true or false."""
         return self.get(key) is True
+
+    @property
+    def skipped_columns(self) -> frozenset[int]:
+        """Ids of the columns without bounds in statistics; what lies in them has none either."""
+        return _column_ids(self.texts.get(SKIP_STATS_COLUMNS, ""))
+
+    def changed(self, key: str, text: str | None, outer: Options) -> Options:
+        """Return the options with another text; None: the one in force around them (``outer``)."""
+        text = outer.texts.get(key) if text is None else text
+        rest = {one: kept for one, kept in self.texts.items() if one != key}
+        return Options(rest if text is None else {**rest, key: text})
 
     @property
     def writer(self) -> WriteVersion:

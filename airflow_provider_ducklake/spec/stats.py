@@ -56,6 +56,18 @@ class ColumnStats:
             max_is_exact=None if self.max_value is None else by_value or high,
         )
 
+    def without_bounds(self) -> ColumnStats:
+        """Return the statistics of a column whose bounds are not kept: counts and sizes stay."""
+        return replace(
+            self,
+            min_value=None,
+            max_value=None,
+            contains_nan=None,
+            only_nan=False,
+            min_is_exact=None,
+            max_is_exact=None,
+        )
+
     @property
     def bounds_unknown(self) -> bool:
         """Whether values exist (or may exist) that the bounds do not cover."""

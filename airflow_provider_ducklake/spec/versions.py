@@ -77,7 +77,7 @@ class WriteVersion:
     column of a table with inlined rows may have. ``unfinished``: what a catalog says while it is migrated to
     the version, if that takes several transactions: no client of another version works on it then.
     ``reserved_prefix``: how no column's name may begin, folded. ``features``: what a lake of the version may
-    hold.
+    hold. ``expires_options``: whether options go with the last snapshot that has their table or schema.
     """
 
     version: SpecVersion
@@ -86,6 +86,7 @@ class WriteVersion:
     unfinished: SpecVersion
     reserved_prefix: str = INTERNAL_PREFIX
     features: frozenset[Feature] = frozenset()
+    expires_options: bool = False
 
     def check_column_name(self, name: str, *, inlining: bool) -> str:
         """Return ``name`` if a column can have it; tables that allow ``inlining`` have fewer names left.
@@ -136,6 +137,7 @@ _WRITERS = {
             SpecVersion.V1_1_DEV1,
             "_ducklake_",
             frozenset(Feature),
+            expires_options=True,
         ),
     )
 }

@@ -61,6 +61,7 @@ from airflow_provider_ducklake.transaction.kinds.tables import (
     DropTable,
     RenameTable,
     RestoreTable,
+    SetOptions,
     SetPartitioning,
     SetSorting,
 )
@@ -98,6 +99,7 @@ Change: TypeAlias = (
     | ChangeColumns
     | SetPartitioning
     | SetSorting
+    | SetOptions
     | CommentOnTable
     | CommentOnColumn
     | CreateView
@@ -154,7 +156,10 @@ def _appended_once(changes: Iterable[Change]) -> Iterator[Change]:
 
 def changes_catalog(changes: Iterable[Change], facts: LockedFacts) -> bool:
     """Whether the schema version rises: anything but new rows changes what names mean."""
-    return any(change.stage <= Stage.LAYOUT or change.makes_layout(facts) for change in changes)
+    return any(
+        (change.makes_snapshot and change.stage <= Stage.LAYOUT) or change.makes_layout(facts)
+        for change in changes
+    )
 
 
 def check_changes(changes: Iterable[Change], facts: LockedFacts) -> None:

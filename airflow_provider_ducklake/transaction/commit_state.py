@@ -62,6 +62,7 @@ class CommitState:
         self._next_file_id = head.next_file_id
         self._stats = dict(facts.tables)
         self._column_stats = {table_id: dict(columns) for table_id, columns in facts.columns.items()}
+        self._skipped = dict(facts.skipped)
         self._layouts = dict(facts.layouts)
         self._mappings = {table_id: dict(mappings) for table_id, mappings in facts.mappings.items()}
         self._schemas: dict[NewSchemaRef, SchemaId] = {}
@@ -95,6 +96,14 @@ class CommitState:
         """Note a table's statistics after a change."""
         self._stats[table_id] = stats
         self._column_stats[table_id] = dict(columns)
+
+    def skip_bounds(self, table_id: TableId, columns: frozenset[ColumnId]) -> None:
+        """Note of which leaf columns the statistics of a table's new rows have no bounds."""
+        self._skipped[table_id] = columns
+
+    def skipped(self, table_id: TableId) -> frozenset[ColumnId]:
+        """Return the leaf columns without bounds in the statistics of a table's new rows."""
+        return self._skipped.get(table_id, frozenset())
 
     def layout(self, table_id: TableId) -> int | None:
         """Return the schema version of the table's newest layout for inlined rows."""

@@ -69,6 +69,11 @@ class Declared(ABC):
         return False
 
     @property
+    def makes_snapshot(self) -> bool:
+        """Whether a snapshot records it; what does not is written without one where nothing else is."""
+        return True
+
+    @property
     def targets(self) -> Mapping[DataFileId, DeleteFileId | None]:
         """The data files that lose rows, with the live delete files that they had when we planned."""
         return {}

@@ -34,6 +34,7 @@ class Needs:
     """What is asked for changes, each once; the field of ``LockedFacts`` with the answer follows each."""
 
     statistics: tuple[TableId, ...] = ()  # of tables that get rows: tables, columns, retyped
+    skips: tuple[TableId, ...] = ()  # tables whose new files or rows get statistics: skipped
     bounded: tuple[tuple[TableId, ColumnId], ...] = ()  # columns for which new rows have bounds: unbounded
     layouts: tuple[TableId, ...] = ()
     live_inlined: tuple[TableId, ...] = ()
@@ -79,6 +80,7 @@ class LockedFacts:
     inlined_form: InlinedForm | None  # of the database
     tables: Mapping[TableId, TableStats] = field(default_factory=dict)
     columns: Mapping[TableId, Mapping[ColumnId, TableColumnStats]] = field(default_factory=dict)
+    skipped: Mapping[TableId, frozenset[ColumnId]] = field(default_factory=dict)  # leaves without bounds
     unbounded: frozenset[tuple[TableId, ColumnId]] = frozenset()  # missing bounds mean unknown, not no value
     retyped: frozenset[tuple[TableId, ColumnId]] = frozenset()  # bounds may be of the type before
     layouts: Mapping[TableId, int] = field(default_factory=dict)  # schema version of the newest inlined table

@@ -94,7 +94,7 @@ class ViewDraft:
             assert self.definition is not None
             yield CreateView(self.ref, self.schema_ref, self.name, self.uuid, self.definition)
         elif self.name != self.base.name:
-            yield RenameView(self.base.id, self.base.name, self.name)
+            yield RenameView(self.base.id, self.base.name, self.name, tuple(self.column_comments))
         if self.comment is not None:
             yield CommentOnView(self.ref, self.name, self.comment[0])
         for column, text in self.column_comments.items():
@@ -328,6 +328,11 @@ class LakeDraft:
         )
         self.put(table)
         return table
+
+    def options_around(self, table: TableDraft) -> Options:
+        """Return the options in force for a table that has none of its own."""
+        schema = self.schema(table.name.schema)
+        return self._base.options_of_new_table(schema)
 
     def drop_table(self, table: TableDraft) -> None:
         """Take a table away, with all that the transaction did to it."""

@@ -13,6 +13,8 @@ from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
     ColumnNotFoundError,
     InvalidInputError,
+    InvalidOptionError,
+    InvalidPartitionError,
     InvalidTypeError,
 )
 from airflow_provider_ducklake.spec.names.identifiers import (
@@ -20,6 +22,7 @@ from airflow_provider_ducklake.spec.names.identifiers import (
     fold,
     split_parts,
 )
+from airflow_provider_ducklake.spec.options import SKIP_STATS_COLUMNS
 from airflow_provider_ducklake.spec.schema import (
     Column,
     Default,
@@ -48,6 +51,7 @@ from airflow_provider_ducklake.transaction.changes import (
     NewTableRef,
     ReadRows,
     SchemaRef,
+    SetOptions,
     TableRef,
     Truncate,
 )
@@ -110,6 +114,7 @@ class TableDraft:
     is_searched: bool = False  # for rows to delete, of which there were none
     is_altered: bool = False
     undone: tuple[ColumnRow, ...] = ()
+    options_set: Mapping[str, str | None] = field(default_factory=dict)  # as in SetOptions
 
     @classmethod
     def of(cls, table: TableSnapshot, next_column_id: int) -> TableDraft:
@@ -336,9 +341,52 @@ class TableDraft:
         """
         if fields == self.partition_by:
             return self
+        self._refuse_skipped(fields)
         if self.files or self.inlined:
             raise InvalidInputError(f"Set the partitioning of {self.name} before rows are added to it.")
         return replace(self, partition_by=fields, keys_set=_last(self.keys_set, PARTITIONING))
+
+    def _refuse_skipped(self, fields: tuple[PartitionField, ...]) -> None:
+        for one in fields:
+            if one.column_id in self.options.skipped_columns:
+                name = self.columns.by_id(one.column_id).name
+                raise InvalidPartitionError(
+                    f"Cannot partition {self.name} by column {name!r}: it is listed in the table's option "
+                    f"{SKIP_STATS_COLUMNS}. Set the option to the other columns, or reset it, first."
+                )
+
+    def skipping(self, names: Sequence[str], outer: Options) -> TableDraft:
+        """Return the table without bounds in the statistics of top-level columns, and what lies in them.
+
+        Raises:
+            InvalidOptionError: no such column, a partition key, or one that holds VARIANT or GEOMETRY.
+        """
+        columns = [self._skippable(name) for name in names]
+        text = ",".join(dict.fromkeys(str(one.id) for one in columns))
+        return self.with_option(SKIP_STATS_COLUMNS, text, outer)
+
+    def _skippable(self, name: str) -> Column:
+        wrong = f"Option {SKIP_STATS_COLUMNS} of {self.name} cannot name {name!r}"
+        column = next((one for one in self.columns.columns if fold(one.name) == fold(name)), None)
+        if column is None:
+            known = ", ".join(self.columns.names)
+            raise InvalidOptionError(
+                f"{wrong}: no top-level column has this name. Choose from: {known}. Several columns are a "
+                "list of names."
+            )
+        if any(key.column_id == column.id for key in self.partition_by):
+            raise InvalidOptionError(
+                f"{wrong}: the table is partitioned by it. Leave it out, or set the partitioning first."
+            )
+        for leaf in column.leaves():
+            if leaf.type.facts.kind in _WITHOUT_BOUNDS:
+                raise InvalidOptionError(f"{wrong}: it holds {leaf.type}, which has no bounds. Leave it out.")
+        return column
+
+    def with_option(self, key: str, text: str | None, outer: Options) -> TableDraft:
+        """Return the table with an option of its own; None: without, so that ``outer`` has the say."""
+        options_set = {**self.options_set, key: text}
+        return replace(self, options=self.options.changed(key, text, outer), options_set=options_set)
 
     def sorted_by(self, fields: tuple[SortField, ...]) -> TableDraft:
         """Return the table with other sort keys."""
@@ -386,6 +434,8 @@ class TableDraft:
             yield self._creation()
         before = Definition.of(self.base) if self.base is not None else None
         yield from definition_changes(self.ref, before, self._definition())
+        if self.options_set:
+            yield SetOptions(self.ref, self.name, self.options_set, self._skipped())
         yield from self.deletes
         if self.is_searched and self.base is not None and (self.files or self.inlined):
             yield ReadRows(self.base.table_id, self.base.name)
@@ -398,6 +448,14 @@ class TableDraft:
             rows = tuple(row for batch in self.inlined for row in batch.rows)
             stats = tuple(batch.column_stats for batch in self.inlined)
             yield InlineRows(self.ref, self.name, self.columns, rows, stats, self.layout)
+
+    def _skipped(self) -> frozenset[ColumnId] | None:
+        if SKIP_STATS_COLUMNS not in self.options_set:
+            return None
+        skipped = self.options.skipped_columns
+        return frozenset(
+            leaf.id for top in self.columns.columns if top.id in skipped for leaf in top.leaves()
+        )
 
     def _creation(self) -> CreateTable:
         assert isinstance(self.ref, NewTableRef)
@@ -430,6 +488,9 @@ class TableDraft:
             without_nulls=self.without_nulls,
             undone=self.undone,
         )
+
+
+_WITHOUT_BOUNDS = frozenset({Kind.VARIANT, Kind.OTHER})  # the latter: GEOMETRY
 
 
 def _last(words: tuple[str, ...], word: str) -> tuple[str, ...]:

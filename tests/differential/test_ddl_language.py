@@ -23,8 +23,9 @@ from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
 from airflow_provider_ducklake.sql.duckdb.defaults import BARE_FUNCTIONS, FUNCTIONS
 from airflow_provider_ducklake.sql.lexer import split_statements
 from tests.reference.catalogs import CatalogDatabase, file_catalog
+from tests.reference.duckdb_core import open_core
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
-from tests.unit.sql.accepted import ACCEPTED
+from tests.unit.sql.accepted import ACCEPTED, DUCKDB_2_0
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +42,34 @@ def lake(catalog: CatalogDatabase) -> Iterator[DuckLakeConnection]:
 def test_the_reference_accepts_every_statement_that_we_read(lake):
     for text, _ in ACCEPTED:
         lake.sql(text)
+
+
+def test_duckdb_2_0_parses_what_it_has_more_of():
+    with open_core() as core:
+        for text, _ in (*ACCEPTED, *DUCKDB_2_0):
+            verdict = core.parse_error(text)
+            assert verdict is None, (text, verdict)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE t (a INT) SORTED BY (a DESC)",
+        "CREATE TABLE t (a INT) PARTITIONED BY (a) PARTITIONED BY (a)",
+        "CREATE TABLE t (a INT) PARTITIONED BY ()",
+        "ALTER TABLE t SET ()",
+        "ALTER TABLE t SET (a 1)",
+        "ALTER TABLE t SET (a = 1 + 1)",
+        "ALTER TABLE t SET (a = 1, A = 2)",
+        "ALTER TABLE t RESET (a = 1)",
+        "ALTER TABLE t SET a = 1",
+    ],
+)
+def test_neither_duckdb_2_0_nor_we_read(text):
+    with pytest.raises(DuckLakeError):
+        parse_ddl(text)
+    with open_core() as core:
+        assert core.parse_error(text) is not None
 
 
 def test_reserved_words_are_those_of_the_reference(lake):

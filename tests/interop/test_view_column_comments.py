@@ -152,3 +152,23 @@ def test_views_of_the_reference_are_read_with_its_placeholder(sqlite_catalog):
     assert {(row[0], row[4]) for row in tags(sqlite_catalog)} == expected
     with ducklakepy_lake.open_lake(sqlite_catalog) as theirs:
         assert theirs.view("v")["column_comments"] == {"q": "about v.x", "k": "about v.k"}
+
+
+def test_a_rename_writes_them_again(lake, catalog):
+    run(
+        lake,
+        "COMMENT ON COLUMN v.x IS 'one'; COMMENT ON COLUMN v.y IS 'two'; COMMENT ON COLUMN plain.id IS 'p'",
+    )
+    run(lake, "COMMENT ON COLUMN plain.id IS NULL")
+    before = tags(catalog)
+    run(lake, "ALTER VIEW v RENAME TO w; COMMENT ON COLUMN w.y IS 'three'; ALTER VIEW plain RENAME TO bare")
+    at = lake.current_snapshot().id
+
+    ended = [(*row[:2], at, *row[3:]) if row[4] in {"one", "two"} else row for row in before]
+    begun = [("id", at, None, "comment", "one"), ("m", at, None, "comment", "three")]
+    assert tags(catalog) == sorted([*ended, *begun], key=str)
+    with ducklakepy_lake.open_lake(catalog) as theirs:
+        assert theirs.view("w")["column_comments"] == {"id": "one", "m": "three"}
+        assert theirs.view("v", at - 1)["column_comments"] == {"id": "one", "m": "two"}
+        assert theirs.view("bare")["column_comments"] == {"id": None}  # as it was
+    assert lake.verify() == []

@@ -117,7 +117,7 @@ def _commit(
 
 
 def _note(catalog: Catalog, planned: PlannedCommit, retry: RetryPolicy) -> CommittedSnapshot | None:
-    """Move a consumer's marks, or note what was found restored, where nothing comes of the changes.
+    """Move a consumer's marks, or write what has no versions, where nothing else comes of the changes.
 
     A lost connection leaves it open whether.
     """
@@ -142,6 +142,8 @@ def _notes(
 ) -> Iterator[Effect]:
     if planned.changes:
         state = _begin(connection, catalog, planned, answers)
+        for change in planned.changes:
+            yield from effects_of(change, state, catalog.tables)
         yield from restore_log.record_effects(catalog, planned.changes, state)
     if planned.consumed is not None:
         consumers.check_unchanged(planned.consumed, answers["consumed"])

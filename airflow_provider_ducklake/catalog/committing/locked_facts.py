@@ -45,6 +45,8 @@ def questions_of(catalog: Catalog, needs: Needs) -> dict[str, Question[Any]]:
     questions: dict[str, Question[Any]] = {}
     if needs.statistics:
         questions["statistics"] = read_statistics.which_statistics(catalog.tables, needs.statistics)
+    if needs.skips:
+        questions["skipped"] = read_statistics.which_skipped(catalog.tables, needs.skips)
     if needs.layouts:
         questions["layouts"] = read_layouts.which_newest_layouts(catalog.tables, needs.layouts)
     return questions
@@ -63,6 +65,7 @@ def locked_facts(
         form,
         tables=statistics.tables,
         columns=statistics.columns,
+        skipped=read_statistics.with_what_lies_in_them(connection, tables, answers.get("skipped", {})),
         unbounded=_unbounded(connection, catalog, needs, statistics),
         retyped=frozenset(statistics.retyped),
         layouts=answers.get("layouts", {}),

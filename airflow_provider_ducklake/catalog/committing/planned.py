@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.spec.commit_key import OnClear
-from airflow_provider_ducklake.transaction.changes import NoteRestored, ordered
+from airflow_provider_ducklake.transaction.changes import ordered
 from airflow_provider_ducklake.transaction.facts import Needs
 from airflow_provider_ducklake.transaction.replay import Replay
 
@@ -59,8 +59,8 @@ class PlannedCommit:
 
     @property
     def makes_snapshot(self) -> bool:
-        """Whether anything changes; what is consumed, or was found restored, is noted without a snapshot."""
-        return any(not isinstance(change, NoteRestored) for change in self.changes)
+        """Whether anything changes that has versions; what is consumed is noted without a snapshot, too."""
+        return any(change.makes_snapshot for change in self.changes)
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:

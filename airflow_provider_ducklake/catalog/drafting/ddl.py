@@ -24,9 +24,11 @@ from airflow_provider_ducklake.sql.duckdb.statements import (
     RenameColumn,
     RenameTable,
     RenameView,
+    ResetOptions,
     SetColumnType,
     SetDefault,
     SetNotNull,
+    SetOptions,
     SetPartitionedBy,
     SetSortedBy,
     Statement,
@@ -63,7 +65,7 @@ def _shown(text: str) -> str:
     return textwrap.shorten(text, _SHOWN_CHARACTERS, placeholder=" …")
 
 
-def _apply(tx: LakeTransaction, statement: Statement) -> None:  # noqa: C901, PLR0912 - a case for each kind
+def _apply(tx: LakeTransaction, statement: Statement) -> None:  # noqa: C901, PLR0912, PLR0915 - a case for each kind
     match statement:
         case CreateSchema(name, if_not_exists):
             tx.create_schema(name, if_not_exists=if_not_exists)
@@ -97,6 +99,12 @@ def _apply(tx: LakeTransaction, statement: Statement) -> None:  # noqa: C901, PL
             tx.set_partitioned_by(table, expressions)
         case SetSortedBy(table, expressions):
             tx.set_sorted_by(table, expressions)
+        case SetOptions(table, options):
+            for key, value in options:
+                tx.set_option(table, key, value)
+        case ResetOptions(table, names):
+            for key in names:
+                tx.reset_option(table, key)
         case CommentOnTable(table, text):
             tx.comment_on_table(table, text)
         case CommentOnColumn(table, path, text):

@@ -19,6 +19,7 @@ from airflow_provider_ducklake.catalog.snapshot.scan import Wanted, find_scan
 from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
     InvalidInputError,
+    InvalidOptionError,
     TableNotFoundError,
     ViewNotFoundError,
 )
@@ -35,6 +36,7 @@ from airflow_provider_ducklake.spec.names.identifiers import (
     split_parts,
 )
 from airflow_provider_ducklake.spec.names.paths import relative_to
+from airflow_provider_ducklake.spec.options import SKIP_STATS_COLUMNS, check_option, option_text
 from airflow_provider_ducklake.spec.partitioning import (
     check_partition_values,
     hive_directory,
@@ -113,11 +115,11 @@ class LakeTransaction:
         self._remove(path for path in self._new_files if path.rpartition("/")[2] not in registered)
 
     def _commit(self) -> CommittedSnapshot | None:
-        changes = tuple(self._draft.changes)
-        if changes:
+        stage = Stage(self._base.snapshot_id, tuple(self._draft.changes))
+        planned = PlannedCommit((stage,), self._info, self._keyed)
+        if planned.makes_snapshot:
             self._info.check(self._base.lake_options)
-        stage = Stage(self._base.snapshot_id, changes)
-        return self._committer.commit_planned(PlannedCommit((stage,), self._info, self._keyed))
+        return self._committer.commit_planned(planned)
 
     # Schemas
 
@@ -399,6 +401,39 @@ class LakeTransaction:
         draft = self._table(table)
         self._draft.put(draft.sorted_by(parse_sort_by(sort_by, draft.columns, str(draft.name))))
 
+    def set_option(
+        self,
+        table: TableName,
+        key: str,
+        value: str | float | bool | Sequence[str] | None,  # noqa: FBT001 - a value, not a switch
+    ) -> None:
+        """Set an option of a table; not versioned, and alone it makes no snapshot.
+
+        ``skip_stats_columns`` takes a name or a list of names of columns, of which statistics then say no
+        bounds; none: all have them.
+
+        Raises:
+            TableNotFoundError: no such table.
+            InvalidOptionError: the option is unknown or cannot be set, or the value is out of range.
+        """
+        draft = self._table(table)
+        outer, of = self._draft.options_around(draft), f" of {draft.name}"
+        if key == SKIP_STATS_COLUMNS:
+            self._draft.put(draft.skipping(_names(value), outer))
+        else:
+            self._draft.put(draft.with_option(key, option_text(key, value, of), outer))
+
+    def reset_option(self, table: TableName, key: str) -> None:
+        """Remove a table's own option: that of its schema or of the lake, or the default, holds again.
+
+        Raises:
+            TableNotFoundError: no such table.
+            InvalidOptionError: the option is unknown or cannot be set.
+        """
+        draft = self._table(table)
+        key = check_option(key, f" of {draft.name}")
+        self._draft.put(draft.with_option(key, None, self._draft.options_around(draft)))
+
     def comment_on_table(self, table: TableName, text: str | None) -> None:
         """Set a table's comment; None removes it."""
         self._draft.put(self._table(table).commented(_comment(text)))
@@ -616,6 +651,16 @@ def _bare(path: str) -> str:
     if above:
         raise InvalidInputError(f"{path!r}: fields of a view's columns have no comments.")
     return name
+
+
+def _names(value: object) -> list[str]:
+    """Return the columns that an option names: one, or a list; an empty text names none."""
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not all(isinstance(one, str) for one in names):
+        raise InvalidOptionError(
+            f"Option {SKIP_STATS_COLUMNS} cannot be {value!r}. Give a column's name or a list of names."
+        )
+    return [one for one in names if one]
 
 
 def _comment(text: str | None) -> str | None:

@@ -12,6 +12,7 @@ from airflow_provider_ducklake.catalog.effects import (
     flush,
     inlined,
     layout,
+    options,
     restore,
     schemas,
 )
@@ -46,6 +47,7 @@ from airflow_provider_ducklake.transaction.changes import (
     RestoreRows,
     RestoreTable,
     RewriteDeletes,
+    SetOptions,
     SetPartitioning,
     SetSorting,
     Truncate,
@@ -88,6 +90,8 @@ def effects_of(  # noqa: C901, PLR0912, PLR0915 - a line for each kind, checked 
             yield from layout.set_partitioning(change, state, tables)
         case SetSorting():
             yield from layout.set_sorting(change, state, tables)
+        case SetOptions():
+            yield from options.set_options(change, state, tables)
         case CommentOnTable():
             yield from comments.comment_on_table(change, state, tables)
         case CommentOnColumn():

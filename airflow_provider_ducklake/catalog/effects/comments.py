@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlalchemy import literal, null, select
+
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, close, insert
 from airflow_provider_ducklake.spec.versions import Feature
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
         CommentOnTable,
         CommentOnView,
         CommentOnViewColumn,
+        RenameView,
     )
     from airflow_provider_ducklake.transaction.commit_state import CommitState
 
@@ -57,6 +60,20 @@ def comment_on_view_column(
         },
     )
     state.record(ChangeRecord(ChangeKind.ALTERED_VIEW, view_id))
+
+
+def moved_view_comments(change: RenameView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the end of the comments of a renamed view's columns, and the same ones from now on."""
+    if "view_column_tag" not in tables:
+        return
+    tag = tables["view_column_tag"]
+    of_view = (tag.c.view_id == change.view_id, tag.c.key == _KEY, tag.c.value.is_not(None))
+    yield close(tag, state, *of_view)
+    again = {"begin_snapshot": literal(state.snapshot_id), "end_snapshot": null()}
+    ended = select(*(again.get(one.name, one) for one in tag.c)).where(
+        *of_view, tag.c.end_snapshot == state.snapshot_id, tag.c.column_name.not_in(change.commented)
+    )
+    yield Effect(tag.insert().from_select([one.name for one in tag.c], ended))
 
 
 def _tag(object_id: int, text: str | None, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:

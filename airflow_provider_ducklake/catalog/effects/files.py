@@ -15,13 +15,13 @@ from airflow_provider_ducklake.spec.stats import TableStats, merge_files
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from sqlalchemy import Table
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.spec.files import DataFile, NameMapping
-    from airflow_provider_ducklake.spec.ids import DataFileId, MappingId, TableId
+    from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, MappingId, TableId
     from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.transaction.changes import AppendFiles
     from airflow_provider_ducklake.transaction.commit_state import CommitState
@@ -99,7 +99,8 @@ def add_files(
 ) -> Iterator[Effect]:
     """Yield the rows of new data files; the statistics of the table are another matter."""
     yield insert(tables["data_file"], *(_file_row(one, table_id, state, tables) for one in files))
-    if stats := list(_stats_rows(files, table_id, tables["file_column_stats"])):
+    skipped = state.skipped(table_id)
+    if stats := list(_stats_rows(files, table_id, skipped, tables["file_column_stats"])):
         yield insert(tables["file_column_stats"], *stats)
     if values := list(_partition_rows(files, table_id, str(name))):
         yield insert(tables["file_partition_value"], *values)
@@ -130,9 +131,12 @@ def _file_row(new: NewFile, table_id: TableId, state: CommitState, tables: Catal
     }
 
 
-def _stats_rows(files: Sequence[NewFile], table_id: TableId, table: Table) -> Iterator[dict[str, Any]]:
+def _stats_rows(
+    files: Sequence[NewFile], table_id: TableId, skipped: Collection[ColumnId], table: Table
+) -> Iterator[dict[str, Any]]:
     for file_id, file, _ in files:
-        for column_id, stats in sorted(file.column_stats.items()):
+        for column_id, known in sorted(file.column_stats.items()):
+            stats = known.without_bounds() if column_id in skipped else known
             yield {
                 "data_file_id": file_id,
                 "table_id": table_id,

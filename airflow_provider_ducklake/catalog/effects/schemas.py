@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, close, insert
+from airflow_provider_ducklake.catalog.effects.comments import moved_view_comments
 from airflow_provider_ducklake.catalog.effects.options import inherit_options
 from airflow_provider_ducklake.catalog.effects.tables import renamed
 from airflow_provider_ducklake.spec.names.paths import CatalogPath, schema_directory
@@ -85,8 +86,9 @@ def drop_view(change: DropView, state: CommitState, tables: CatalogTables) -> It
 
 
 def rename_view(change: RenameView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
-    """Yield the end of a view's row and the same row under the new name."""
+    """Yield the end of a view's row and the same row under the new name; its columns' comments as well."""
     yield from renamed(tables, "view", change.view_id, change.new_name.name, state)
+    yield from moved_view_comments(change, state, tables)
     state.record(ChangeRecord(ChangeKind.CREATED_VIEW, name=change.new_name))
 
 

@@ -36,6 +36,7 @@ def add_to_stats(  # noqa: PLR0913, PLR0917 - what was added, and to what
     ``incoming`` says what is known of the rows' leaf columns; None is not enough.
     """
     before = state.stats(table_id)
+    incoming = _without_skipped(table_id, incoming, state)
     if before is None:
         yield from begin_stats(table_id, TableStats().add(row_count, size_bytes), incoming, state, tables)
         return
@@ -54,10 +55,23 @@ def begin_stats(
     tables: CatalogTables,
 ) -> Iterator[Effect]:
     """Yield a table's counts and column statistics with its first rows; ``incoming`` as above."""
-    columns = {column_id: stats for column_id, stats in incoming.items() if stats is not None}
+    known = _without_skipped(table_id, incoming, state)
+    columns = {column_id: stats for column_id, stats in known.items() if stats is not None}
     yield _counts(table_id, counts, tables, is_first=True)
     yield from _first(table_id, columns, tables)
     state.set_stats(table_id, counts, columns)
+
+
+def _without_skipped(
+    table_id: TableId, incoming: Mapping[ColumnId, TableColumnStats | None], state: CommitState
+) -> Mapping[ColumnId, TableColumnStats | None]:
+    """Return what is known of rows, as unknown where the table keeps no bounds.
+
+    A row of the table's statistics then goes, and is never made again: DuckDB 1.5 would take one without
+    bounds for one without values.
+    """
+    skipped = state.skipped(table_id)
+    return {one: None if one in skipped else stats for one, stats in incoming.items()}
 
 
 def _counts(table_id: TableId, after: TableStats, tables: CatalogTables, *, is_first: bool) -> Effect:

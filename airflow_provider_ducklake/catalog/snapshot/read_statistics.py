@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery, Table, 
 
 from airflow_provider_ducklake.catalog.database.questions import Question, one_of, values_of
 from airflow_provider_ducklake.spec.ids import ColumnId, TableId
+from airflow_provider_ducklake.spec.options import SKIP_STATS_COLUMNS, Options
 from airflow_provider_ducklake.spec.stats import TableColumnStats, TableStats
 
 if TYPE_CHECKING:
@@ -92,6 +93,47 @@ def _statistics(rows: Iterable[Row[Any]]) -> Statistics:
                 min_is_exact=row.min_is_exact,
                 max_is_exact=row.max_is_exact,
             )
+    return found
+
+
+@lru_cache
+def _skip_rows(tables: CatalogTables, count: int) -> Select[Any]:
+    metadata = tables["metadata"]
+    of_table = (metadata.c.scope == "table", one_of(metadata.c.scope_id, count))
+    return select(metadata.c.scope_id, metadata.c.value).where(
+        metadata.c.key == SKIP_STATS_COLUMNS, *of_table
+    )
+
+
+def which_skipped(
+    tables: CatalogTables, table_ids: Collection[int]
+) -> Question[dict[TableId, frozenset[int]]]:
+    """Ask for the columns that tables' option names for statistics without bounds."""
+    return Question(_skip_rows(tables, len(table_ids)), _skipped, values_of(table_ids))
+
+
+def _skipped(rows: Iterable[Row[Any]]) -> dict[TableId, frozenset[int]]:
+    options = (
+        (TableId(row.scope_id), Options({SKIP_STATS_COLUMNS: row.value}).skipped_columns) for row in rows
+    )
+    return {table_id: columns for table_id, columns in options if columns}
+
+
+def with_what_lies_in_them(
+    connection: Connection, tables: CatalogTables, columns: Mapping[TableId, frozenset[int]]
+) -> dict[TableId, frozenset[ColumnId]]:
+    """Return columns of tables and all that ever lay in them, at any depth."""
+    column = tables["column"]
+    found: dict[TableId, frozenset[ColumnId]] = {}
+    for table_id, ids in columns.items():
+        query = select(column.c.column_id, column.c.parent_column).where(column.c.table_id == table_id)
+        children: dict[int, set[int]] = {}
+        for child, parent in connection.execute(query.distinct()):
+            children.setdefault(parent, set()).add(child)
+        reached, new = set(ids), set(ids)
+        while new := {child for one in new for child in children.get(one, ())} - reached:
+            reached |= new
+        found[table_id] = frozenset(map(ColumnId, reached))
     return found
 
 

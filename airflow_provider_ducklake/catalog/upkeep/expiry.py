@@ -256,9 +256,18 @@ class _Expiry:
         for name in (one for one in names if one in self.tables):
             for is_dead in _unreachable(found):
                 self._delete(name, is_dead(self.tables[name]))
+        if self.tables.writer.expires_options:
+            self.remove_options()
         living = select(self.tables["macro"].c.macro_id)
         for name in ("macro_impl", "macro_parameters"):
             self._delete(name, self.tables[name].c.macro_id.not_in(living))
+
+    def remove_options(self) -> None:
+        """Remove the options of tables and schemas of which no version is left."""
+        metadata = self.tables["metadata"]
+        for scope in ("table", "schema"):
+            living = select(self.tables[scope].c[f"{scope}_id"])
+            self._delete("metadata", and_(metadata.c.scope == scope, metadata.c.scope_id.not_in(living)))
 
     def _delete(self, name: str, dies: Condition) -> None:
         self.connection.execute(self.tables[name].delete().where(dies))

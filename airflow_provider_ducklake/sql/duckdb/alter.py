@@ -9,6 +9,7 @@ from airflow_provider_ducklake.sql.duckdb.column_types import read_column_type
 from airflow_provider_ducklake.sql.duckdb.create import read_partition_key, read_sort_key
 from airflow_provider_ducklake.sql.duckdb.cursor import written_path
 from airflow_provider_ducklake.sql.duckdb.defaults import read_default, read_literal_default
+from airflow_provider_ducklake.sql.duckdb.option_lists import read_option, read_option_name, refuse_repeated
 from airflow_provider_ducklake.sql.duckdb.refusals import COLUMN_OPTIONS, CONSTRAINTS, EXISTING, refuse_object
 from airflow_provider_ducklake.sql.duckdb.statements import (
     AddColumn,
@@ -18,9 +19,11 @@ from airflow_provider_ducklake.sql.duckdb.statements import (
     RenameColumn,
     RenameTable,
     RenameView,
+    ResetOptions,
     SetColumnType,
     SetDefault,
     SetNotNull,
+    SetOptions,
     SetPartitionedBy,
     SetSortedBy,
     Statement,
@@ -160,12 +163,18 @@ def _read_set_type(cursor: Cursor, table: QualifiedName, path: str) -> SetColumn
 
 def _read_set(cursor: Cursor, table: QualifiedName) -> Statement:
     if cursor.accept("PARTITIONED", "BY"):
-        return SetPartitionedBy(table, cursor.list_of(lambda: read_partition_key(cursor)))
+        return SetPartitionedBy(
+            table, cursor.list_of(lambda: read_partition_key(cursor), may_end_in_comma=True)
+        )
     if cursor.accept("SORTED", "BY"):
-        return SetSortedBy(table, cursor.list_of(lambda: read_sort_key(cursor)))
+        return SetSortedBy(table, cursor.list_of(lambda: read_sort_key(cursor), may_end_in_comma=True))
+    if cursor.sees("("):
+        options = cursor.list_of(lambda: read_option(cursor), may_end_in_comma=True)
+        refuse_repeated(cursor, [name for name, _ in options])
+        return SetOptions(table, options)
     if cursor.word == "SCHEMA":
         raise cursor.error("a table cannot move to another schema. Create it there and move the data.")
-    raise cursor.error("expected PARTITIONED BY or SORTED BY.")
+    raise cursor.error("expected PARTITIONED BY, SORTED BY or options in parentheses.")
 
 
 def _read_reset(cursor: Cursor, table: QualifiedName) -> Statement:
@@ -173,4 +182,15 @@ def _read_reset(cursor: Cursor, table: QualifiedName) -> Statement:
         return SetPartitionedBy(table, ())
     if cursor.accept("SORTED", "BY"):
         return SetSortedBy(table, ())
-    raise cursor.error("expected PARTITIONED BY or SORTED BY.")
+    if cursor.sees("("):
+        names = cursor.list_of(lambda: _read_reset_option(cursor), may_end_in_comma=True)
+        refuse_repeated(cursor, names)
+        return ResetOptions(table, names)
+    raise cursor.error("expected PARTITIONED BY, SORTED BY or options in parentheses.")
+
+
+def _read_reset_option(cursor: Cursor) -> str:
+    name = read_option_name(cursor)
+    if cursor.sees("="):
+        raise cursor.error("RESET takes names of options only. To give a value, use SET.")
+    return name

@@ -76,10 +76,12 @@ def _read_table(cursor: Cursor, *, or_replace: bool) -> CreateTable:
 def _read_layout(cursor: Cursor, statement: CreateTable) -> CreateTable:
     while cursor.token is not None:
         if not statement.partition_by and cursor.accept("PARTITIONED", "BY"):
-            keys = cursor.list_of(lambda: read_partition_key(cursor))
+            keys = cursor.list_of(lambda: read_partition_key(cursor), may_end_in_comma=True)
             statement = replace(statement, partition_by=keys)
         elif not statement.sort_by and cursor.accept("SORTED", "BY"):
-            statement = replace(statement, sort_by=cursor.list_of(lambda: _read_plain_sort_key(cursor)))
+            statement = replace(
+                statement, sort_by=cursor.list_of(lambda: _read_plain_sort_key(cursor), may_end_in_comma=True)
+            )
         else:
             raise cursor.error(
                 "this does not belong here. Only PARTITIONED BY (…) and SORTED BY (…) may follow the columns."
@@ -107,7 +109,7 @@ def _read_columns(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
         seen.add(fold(column.name))
         return column
 
-    return cursor.list_of(read)
+    return cursor.list_of(read, may_end_in_comma=True)
 
 
 def _read_column(cursor: Cursor) -> ColumnDefinition:

@@ -163,11 +163,11 @@ class Cursor:
             )
         return QualifiedName.of(parts)
 
-    def list_of(self, read: Callable[[], Read]) -> tuple[Read, ...]:
+    def list_of(self, read: Callable[[], Read], *, may_end_in_comma: bool = False) -> tuple[Read, ...]:
         """Read one or more things between parentheses, with commas between them."""
         self.expect_symbol("(")
         items = [read()]
-        while self.accept_symbol(","):
+        while self.accept_symbol(",") and not (may_end_in_comma and self.sees(")")):
             items.append(read())
         self.expect_symbol(")")
         return tuple(items)

@@ -140,6 +140,25 @@ class SetSortedBy:
     expressions: tuple[str, ...]
 
 
+OptionValue: TypeAlias = str | bool | tuple[str, ...] | None  # numbers as written; None is NULL
+
+
+@dataclass(frozen=True, slots=True)
+class SetOptions:
+    """``ALTER TABLE … SET (option = value, …)``; names are folded."""
+
+    table: QualifiedName
+    options: tuple[tuple[str, OptionValue], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResetOptions:
+    """``ALTER TABLE … RESET (option, …)``; names are folded."""
+
+    table: QualifiedName
+    names: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class CommentOnTable:
     """``COMMENT ON TABLE``; None for ``IS NULL``."""
@@ -213,6 +232,8 @@ Statement: TypeAlias = (
     | DropNotNull
     | SetPartitionedBy
     | SetSortedBy
+    | SetOptions
+    | ResetOptions
     | CommentOnTable
     | CommentOnColumn
     | CommentOnView

@@ -74,7 +74,9 @@ class RestoreRows(OfAnyTable):
     def needs(self) -> Needs:
         table = existing(self.table)
         stats = (*(one.file.column_stats for one in self.files), *self.column_stats)
-        return Needs(statistics=table, bounded=with_bounds(table, stats), snapshots=(self.as_of,))
+        return Needs(
+            statistics=table, skips=table, bounded=with_bounds(table, stats), snapshots=(self.as_of,)
+        )
 
     def check(self, facts: LockedFacts) -> None:
         check_still_there(self.as_of, self.name, facts)
@@ -92,6 +94,7 @@ class NoteRestored(OfTable):
 
     stage: ClassVar[Stage] = Stage.MOVE_ROWS
     operation: ClassVar[Operation] = Operation.RESTORE
+    makes_snapshot: ClassVar[bool] = False
 
     @property
     def needs(self) -> Needs:

@@ -64,6 +64,7 @@ class AppendFiles(OfAnyTable):
         is_mapped = any(file.mapping is not None for file in self.files)
         return Needs(
             statistics=table,
+            skips=table,
             bounded=with_bounds(table, (file.column_stats for file in self.files)),
             mappings=table if is_mapped else (),
             paths=self.doubtful_paths,
@@ -131,7 +132,8 @@ class InlineRows(OfAnyTable):
     @property
     def needs(self) -> Needs:
         table = existing(self.table)
-        return Needs(statistics=table, bounded=with_bounds(table, self.column_stats), layouts=table)
+        bounded = with_bounds(table, self.column_stats)
+        return Needs(statistics=table, skips=table, bounded=bounded, layouts=table)
 
     @property
     def place(self) -> tuple[int, ...]:

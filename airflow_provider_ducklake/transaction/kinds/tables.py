@@ -10,6 +10,8 @@ from airflow_provider_ducklake.transaction.declared import Declared, OfAnyTable,
 from airflow_provider_ducklake.transaction.facts import Needs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId, TableId
     from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.spec.names.paths import CatalogPath
@@ -154,6 +156,21 @@ class SetSorting(OfAnyTable):
 
     stage: ClassVar[Stage] = Stage.DEFINE
     operation: ClassVar[Operation] = Operation.ALTER
+
+
+@dataclass(frozen=True, slots=True)
+class SetOptions(OfAnyTable):
+    """Options of a table by their keys, as the catalog spells them; None takes the table's own away.
+
+    ``skipped`` are the columns without bounds in statistics, if that option is among them.
+    """
+
+    options: Mapping[str, str | None]
+    skipped: frozenset[ColumnId] | None = None
+
+    stage: ClassVar[Stage] = Stage.COMMENT
+    operation: ClassVar[Operation] = Operation.ALTER
+    makes_snapshot: ClassVar[bool] = False  # options are not versioned
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ class MergeAdjacent(OfTable):
 
     @property
     def needs(self) -> Needs:
-        return Needs(sources=tuple((self.table_id, one) for one in self.sources))
+        return Needs(sources=tuple((self.table_id, one) for one in self.sources), skips=(self.table_id,))
 
     is_upkeep: ClassVar[bool] = True
 
@@ -108,7 +108,7 @@ class FlushInlined(OfTable):
     def needs(self) -> Needs:
         table = self.table_id
         read = tuple((table, one.schema_version, self.read_at) for one in self.layouts)
-        return Needs(layouts=(table,), flushed=read)
+        return Needs(layouts=(table,), flushed=read, skips=(table,))
 
     is_upkeep: ClassVar[bool] = True
 
@@ -156,7 +156,7 @@ class RewriteDeletes(OfTable):
 
     @property
     def needs(self) -> Needs:
-        return Needs(targets=tuple(self.targets), delete_counts=(self.table_id,))
+        return Needs(targets=tuple(self.targets), delete_counts=(self.table_id,), skips=(self.table_id,))
 
     is_upkeep: ClassVar[bool] = True
 

@@ -58,11 +58,15 @@ class DropView(Declared):
 
 @dataclass(frozen=True, slots=True)
 class RenameView(Declared):
-    """Another name for a view, in the same schema."""
+    """Another name for a view, in the same schema.
+
+    ``commented`` are the columns that the same transaction gives another comment.
+    """
 
     view_id: ViewId
     name: QualifiedName
     new_name: QualifiedName
+    commented: tuple[str, ...] = ()
 
     stage: ClassVar[Stage] = Stage.DEFINE
 

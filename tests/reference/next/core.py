@@ -20,6 +20,16 @@ class Core:
         """Run one or more statements and return the rows of the last."""
         return self.raw.execute(text, parameters).fetchall()
 
+    def parse_error(self, text: str) -> str | None:
+        """Run a statement, and return the parser's error; None if it could be parsed, whatever came of it."""
+        try:
+            self.raw.execute(text)
+        except duckdb.ParserException as error:
+            return str(error)
+        except duckdb.Error:
+            return None
+        return None
+
     def arrow(self, query: str) -> pa.Table:
         """Return a query's rows as an Arrow table; a VARIANT is its two buffers."""
         return self.raw.sql(query).to_arrow_table()

@@ -1,5 +1,6 @@
 """Statements that are read, with the values they become; the reference accepts each of them in this order."""
 
+from dataclasses import replace
 from decimal import Decimal
 
 from airflow_provider_ducklake.spec.defaults import SqlExpression
@@ -23,9 +24,11 @@ from airflow_provider_ducklake.sql.duckdb.statements import (
     RenameColumn,
     RenameTable,
     RenameView,
+    ResetOptions,
     SetColumnType,
     SetDefault,
     SetNotNull,
+    SetOptions,
     SetPartitionedBy,
     SetSortedBy,
     Truncate,
@@ -186,16 +189,82 @@ ACCEPTED = [
     ("TRUNCATE TABLE s.nested", Truncate(QualifiedName.of(("s", "nested")))),
     ("DROP SCHEMA IF EXISTS s CASCADE", DropSchema(SchemaPath(("s",)), if_exists=True, cascade=True)),
 ]
-# Read, although the reference refuses them, or keeps another text of the value.
-BEYOND_THE_REFERENCE = [
+_P = (column("a", "int32"), column("d", "date"))
+# DuckDB 2.0 reads them, and 1.5 does not.
+DUCKDB_2_0 = [
     (
         "CREATE TABLE p (a INT, d DATE) PARTITIONED BY (day(d), a) SORTED BY (a)",
-        table("p", column("a", "int32"), column("d", "date"), partition_by=("day(d)", "a"), sort_by=("a",)),
+        table("p", *_P, partition_by=("day(d)", "a"), sort_by=("a",)),
     ),
+    (
+        (
+            "CREATE TABLE IF NOT EXISTS p (a INT, d DATE,) SORTED BY (a, d,) "
+            "PARTITIONED BY (bucket(4, a), year(d), month(d), hour(d), epoch_year(d), epoch_month(d), "
+            "epoch_day(d), epoch_hour(d),)"
+        ),
+        replace(
+            table(
+                "p",
+                *_P,
+                partition_by=(
+                    "bucket(4, a)",
+                    "year(d)",
+                    "month(d)",
+                    "hour(d)",
+                    "epoch_year(d)",
+                    "epoch_month(d)",
+                    "epoch_day(d)",
+                    "epoch_hour(d)",
+                ),
+                sort_by=("a", "d"),
+            ),
+            if_not_exists=True,
+        ),
+    ),
+    (
+        "CREATE OR REPLACE TABLE p (a INT, d DATE) SORTED BY (a)",
+        replace(table("p", *_P, sort_by=("a",)), or_replace=True),
+    ),
+    (
+        (
+            "ALTER TABLE t SET (target_file_size = '64MB', Parquet_Compression = zstd, "
+            "hive_file_pattern = false, sort_on_insert, data_inlining_row_limit = 1_000, "
+            "rewrite_delete_threshold = 0.5)"
+        ),
+        SetOptions(
+            T,
+            (
+                ("target_file_size", "64MB"),
+                ("parquet_compression", "zstd"),
+                ("hive_file_pattern", False),
+                ("sort_on_insert", True),
+                ("data_inlining_row_limit", "1000"),
+                ("rewrite_delete_threshold", "0.5"),
+            ),
+        ),
+    ),
+    (
+        "ALTER TABLE s.t SET (\"skip_stats_columns\" = ['a', 'B c'], 'parquet_compression_level' = -1,)",
+        SetOptions(
+            QualifiedName.of(("s", "t")),
+            (("skip_stats_columns", ("a", "B c")), ("parquet_compression_level", "-1")),
+        ),
+    ),
+    ("ALTER TABLE t SET (skip_stats_columns = [])", SetOptions(T, (("skip_stats_columns", ()),))),
+    ("ALTER TABLE t SET (parquet_version = NULL)", SetOptions(T, (("parquet_version", None),))),
+    ("ALTER TABLE t RESET (target_file_size)", ResetOptions(T, ("target_file_size",))),
+    (
+        "ALTER TABLE t RESET (\"Sort_On_Insert\", 'parquet_version',)",
+        ResetOptions(T, ("sort_on_insert", "parquet_version")),
+    ),
+]
+# Read, although the reference refuses them, or keeps another text of the value.
+BEYOND_THE_REFERENCE = [
     (
         "ALTER TABLE t ADD COLUMN flag BOOLEAN DEFAULT false",
         AddColumn(T, "flag", parse_type("boolean"), default=False),
     ),
+    *DUCKDB_2_0,
     # The reference wants statistics of rows.
     ("ALTER TABLE t ALTER a SET NOT NULL", SetNotNull(T, "a")),
     ("ALTER TABLE t ALTER a SET DEFAULT .5", SetDefault(T, "a", Decimal("0.5"))),
