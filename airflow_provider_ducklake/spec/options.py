@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.versions import WriteVersion
 
 
-SKIP_STATS_COLUMNS = "skip_stats_columns"  # of a table: ids of columns that DuckDB 2.0 notes no bounds of
+SKIP_STATS_COLUMNS = "skip_stats_columns"  # of a table only: ids of columns without bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,6 @@ class OptionSpec:
 _SWITCH, _COUNT, _SIZE = "true or false", "a whole number", "a size such as '512MB'"
 _AGE = "an interval such as '7 days'"
 _CODECS = ("uncompressed", "snappy", "gzip", "zstd", "brotli", "lz4", "lz4_raw")
-SKIP_STATS_COLUMNS = "skip_stats_columns"  # of a table only; ids, set by names
 OPTIONS: Mapping[str, OptionSpec] = {
     "version": OptionSpec(str, None, scoped=False),
     "created_by": OptionSpec(str, None, scoped=False),

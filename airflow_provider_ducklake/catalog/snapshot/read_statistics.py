@@ -113,10 +113,9 @@ def which_skipped(
 
 
 def _skipped(rows: Iterable[Row[Any]]) -> dict[TableId, frozenset[int]]:
-    options = (
-        (TableId(row.scope_id), Options({SKIP_STATS_COLUMNS: row.value}).skipped_columns) for row in rows
-    )
-    return {table_id: columns for table_id, columns in options if columns}
+    return {
+        TableId(row.scope_id): Options({SKIP_STATS_COLUMNS: row.value or ""}).skipped_columns for row in rows
+    }
 
 
 def with_what_lies_in_them(
@@ -125,7 +124,7 @@ def with_what_lies_in_them(
     """Return columns of tables and all that ever lay in them, at any depth."""
     column = tables["column"]
     found: dict[TableId, frozenset[ColumnId]] = {}
-    for table_id, ids in columns.items():
+    for table_id, ids in ((one, ids) for one, ids in columns.items() if ids):
         query = select(column.c.column_id, column.c.parent_column).where(column.c.table_id == table_id)
         children: dict[int, set[int]] = {}
         for child, parent in connection.execute(query.distinct()):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import and_, exists, or_, select
 
 from airflow_provider_ducklake.catalog.snapshot.read import option_rows
+from airflow_provider_ducklake.catalog.snapshot.read_statistics import with_what_lies_in_them
 from airflow_provider_ducklake.planning.reading.bounds import (
     TextBounds,
     are_crossed,
@@ -17,8 +18,8 @@ from airflow_provider_ducklake.planning.reading.bounds import (
     has_bounds,
 )
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
-from airflow_provider_ducklake.spec.ids import ColumnId
-from airflow_provider_ducklake.spec.options import SKIP_STATS_COLUMNS
+from airflow_provider_ducklake.spec.ids import ColumnId, TableId
+from airflow_provider_ducklake.spec.options import SKIP_STATS_COLUMNS, Options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,23 +100,14 @@ class Known:
 
 def _skipped(look: Look) -> frozenset[tuple[int, int]]:
     """Return the columns (table, column) that statistics leave out, with the fields below them."""
-    column = look.tables["column"]
-    found = {
-        (row.scope_id, int(one))
-        for row in option_rows(look.connection, look.tables)
-        if row.key == SKIP_STATS_COLUMNS and row.scope == "table" and row.scope_id is not None
-        for one in (row.value or "").split(",")
-        if one.strip().isdigit()
+    rows = (row for row in option_rows(look.connection, look.tables) if row.key == SKIP_STATS_COLUMNS)
+    named = {
+        TableId(row.scope_id): Options({row.key: row.value or ""}).skipped_columns
+        for row in rows
+        if row.scope == "table" and row.scope_id is not None
     }
-    if not found:
-        return frozenset()
-    below = select(column.c.table_id, column.c.column_id, column.c.parent_column).order_by(
-        column.c.table_id, column.c.column_id
-    )
-    for row in look.connection.execute(below.where(column.c.parent_column.is_not(None))):
-        if (row.table_id, row.parent_column) in found:  # a field's id is above its parent's
-            found.add((row.table_id, row.column_id))
-    return frozenset(found)
+    found = with_what_lies_in_them(look.connection, look.tables, named)
+    return frozenset((table_id, column) for table_id, columns in found.items() for column in columns)
 
 
 def _missing(look: Look) -> Iterator[Finding]:
