@@ -10,11 +10,20 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
+from airflow_provider_ducklake.spec.options import OPTIONS
 from tests.airflow.dags import parse, sync_dag, xcom
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ddl.md").read_text()
+
+
+_OF_LAKES = {"require_commit_message", "delete_older_than", "expire_older_than"}
+
+
+def section(title: str) -> str:
+    """Return the part of the page under a heading that begins so."""
+    return next(part for part in re.split(r"^#+ ", PAGE, flags=re.MULTILINE) if part.startswith(title))
 
 
 def blocks(language: str) -> list[str]:
@@ -63,4 +72,14 @@ def test_each_argument_of_the_operator_is_explained():
     explained = set(re.findall(r":param (\w+):", DuckLakeDDLOperator.__doc__))
 
     assert explained == {"sql", "create_lake", "ducklake_conn_id", "commit_message"}
-    assert explained == set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))
+    assert explained == set(re.findall(r"^\| `(\w+)` \|", section("Change tables"), re.MULTILINE))
+
+
+def test_each_option_of_a_table_is_explained():
+    named = {
+        name
+        for row in re.findall(r"^\| (`.*?) \|", section("Options"), re.MULTILINE)
+        for name in re.findall(r"\w+", row)
+    }
+
+    assert named == OPTIONS.keys() - {"version", "created_by", "data_path", "encrypted", *_OF_LAKES}
