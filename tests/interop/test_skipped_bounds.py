@@ -9,6 +9,7 @@ from sqlalchemy import create_engine, text
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidOptionError, InvalidPartitionError
+from tests.interop.compacting import merge_adjacent, rewrite
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
@@ -102,8 +103,21 @@ def delete(lake: Lake, _folder) -> None:
         tx.delete_rows("t", "x = 1.0")
 
 
+def merge(lake: Lake, _folder) -> None:
+    lake.append_arrow("t", rows(1, 2))
+    lake.append_arrow("t", rows(3))
+    assert merge_adjacent(lake) is not None
+
+
+def rewrite_rows(lake: Lake, _folder) -> None:
+    lake.append_arrow("t", rows(1, 2, 3, 4))
+    with lake.transaction() as tx:
+        tx.delete_at("t", {0: [3]})
+    assert rewrite(lake) is not None
+
+
 WRITERS: dict[str, Callable[[Lake, object], None]] = {
-    one.__name__: one for one in (append, add_files, flush, restore, delete)
+    one.__name__: one for one in (append, add_files, flush, restore, delete, merge, rewrite_rows)
 }
 
 
