@@ -7,6 +7,10 @@ from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureErr
 from tests.interop.comparison import multiset
 from tests.reference import ducklakepy_lake
 from tests.reference.catalogs import CatalogDatabase
+from tests.reference.next.process import OracleError
+
+# What ducklakepy cannot read: defaults before year 1, and inlined columns with capitals in PostgreSQL.
+REFUSED = ("is not a valid date default", "is not a valid timestamp", "was created with other columns")
 
 
 def differences(catalog: CatalogDatabase) -> Iterator[str]:
@@ -23,6 +27,11 @@ def differences(catalog: CatalogDatabase) -> Iterator[str]:
                 ours = multiset(lake.read_arrow(name))
             except (StorageError, UnsupportedFeatureError):
                 continue
-            other = multiset(theirs.read(name.parts))
+            try:
+                other = multiset(theirs.read(name.parts))
+            except OracleError as error:
+                if any(text in str(error) for text in REFUSED):
+                    continue
+                raise
             if ours != other:
                 yield f"{name}: {ours[:3]} ({len(ours)} rows), not {other[:3]} ({len(other)} rows)"
