@@ -31,7 +31,7 @@ from tests.concurrency.verbs import (
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
-pytestmark = pytest.mark.both_versions
+pytestmark = pytest.mark.both_versions(without=["mariadb"])  # where DuckDB 1.5 cannot read 1.1
 
 KINDS = ("sqlite", "postgres", "mariadb")
 PAIRS = {"ci": 10, "full": 250}  # of about 4,500; others each day
@@ -190,8 +190,6 @@ def lakes(request, new_catalog, tmp_path) -> Iterator[Lakes]:
     files.mkdir()
     write_given(files)
     catalog = new_catalog(request.param)
-    if not catalog.is_for_the_reference:
-        pytest.skip("DuckDB 1.5 reads no lake of 1.1 through MariaDB")
     lakes = Lakes(catalog, files)
     yield lakes
     lakes.close()

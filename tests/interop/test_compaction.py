@@ -97,7 +97,8 @@ def test_histories_read_the_same_after_it(new_catalog, seed, size):
             done["rewritten"] += assert_compacted_without_a_trace(catalog, rewrite)
         except Exception as error:  # noqa: BLE001 - whatever it is, the statements show it again
             pytest.fail(f"--seed {seed}, history {number}: {error!r}\n" + ";\n".join(history.statements))
-    assert min(done["rewritten"], done["merged"]) >= count / 2, done
+    assert done.total() > 0
+    assert size == "ci" or min(done["rewritten"], done["merged"]) >= count / 2, done
 
 
 def test_scenarios_read_the_same_after_it(new_catalog, tmp_path, seed, size):
