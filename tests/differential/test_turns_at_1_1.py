@@ -3,12 +3,13 @@
 import random
 from collections import Counter
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import VariantVal
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
-from tests.differential.turns import DOCS, Names, TableModel, Turns, located, physical
+from tests.differential.turns import ARROW, DOCS, Names, TableModel, Turns, located, numbers_of, physical
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
@@ -96,6 +97,7 @@ def look_at_the_head(turns: Turns) -> None:
         row_ids(turns, name, table)
         feeds(turns, name)
         pruned(turns, name, table)
+        exact_answers(turns, name, table)
 
 
 def agree(turns: Turns, name: Names, table: TableModel, at: int | None) -> None:
@@ -133,10 +135,17 @@ def pruned(turns: Turns, name: Names, table: TableModel) -> None:
     expected = {id_ for id_, row in table.rows.items() if row["n"] == value}
     assert set(turns.lake.read_arrow(name, where=f"n = {value}")["id"].to_pylist()) == expected
     assert set(turns.theirs.read(name, None, [("n", "=", value)])["id"].to_pylist()) >= expected
-    for end in (min, max):
-        found = turns.lake.column_bounds(name, "n")
+
+
+def exact_answers(turns: Turns, name: Names, table: TableModel) -> None:
+    """Ask the catalog for the least and the greatest value of each column."""
+    for column, type_ in table.columns.items():
+        found = turns.lake.column_bounds(name, column)
+        values = {row[column] for row in table.rows.values()} - {None}
         if found is not None:
-            assert getattr(found, end.__name__).as_py() == end(values), name
+            ends = pa.array([found.min.as_py(), found.max.as_py()], ARROW[type_])
+            said = numbers_of(pa.chunked_array([ends]), type_)
+            assert said == ([min(values), max(values)] if values else [None, None]), (name, column)
             turns.counts["exact answers"] += 1
 
 

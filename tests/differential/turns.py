@@ -86,14 +86,15 @@ def _array(values: list[Any], type_: str) -> pa.Array:
 
 def physical(rows: pa.Table, columns: Mapping[str, str]) -> dict[int, dict[str, Any]]:
     """Return rows by their id, with values as the model has them."""
-    values = {name: _physical(rows[name], type_) for name, type_ in columns.items()}
+    values = {name: numbers_of(rows[name], type_) for name, type_ in columns.items()}
     found = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
     by_id = {row["id"]: row for row in found}
     assert len(by_id) == len(found), "a row is there twice"
     return by_id
 
 
-def _physical(column: pa.ChunkedArray, type_: str) -> list[Any]:
+def numbers_of(column: pa.ChunkedArray, type_: str) -> list[Any]:
+    """Return values in their physical form."""
     if type_ == "null":
         assert column.null_count == len(column)
         return [None] * len(column)
@@ -555,7 +556,7 @@ class Turns:
         """Write more or less into the catalog, or deletes as vectors or as Parquet."""
         name, value = self.draw.choice(
             (
-                ("data_inlining_row_limit", self.draw.choice((0, 4, 4))),
+                ("data_inlining_row_limit", self.draw.choice((0, 0, 4))),
                 ("write_deletion_vectors", self.draw.choice((True, True, False))),
             )
         )
