@@ -12,7 +12,6 @@ import duckdb
 import pyarrow as pa
 
 from tests.reference.catalogs import CatalogDatabase
-from tests.reference.lent import lent
 
 _SCANNERS = {"sqlite": "sqlite_scanner", "postgres": "postgres_scanner", "mysql": "mysql_scanner"}
 _CONFIG = {
@@ -76,6 +75,8 @@ def open_lake(
     loan = ExitStack()
     if isinstance(catalog, CatalogDatabase):
         data_path = data_path or catalog.data_path
+        from tests.reference.lent import lent  # noqa: PLC0415 - of our library, which a Spark job has in part
+
         catalog = loan.enter_context(lent(catalog)).attach_string
     options = {"data_path": data_path, **attach_options} if data_path else attach_options
     return DuckLakeConnection(catalog, options, loan)
