@@ -2,12 +2,15 @@
 
 from collections import Counter
 
+import pyarrow as pa
 import pytest
+from sqlalchemy import NullPool, create_engine, text
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from tests.golden.lakes_1_1.histories import HISTORIES
 from tests.golden.lakes_1_1.recorded import recorded_lake
 from tests.reference import ducklakepy_lake
+from tests.reference.catalogs import CatalogDatabase
 
 # An inlined insert takes no file id; a table has no bounds of blobs (`DEVIATIONS` in tests/reference).
 FOUND = {
@@ -61,3 +64,30 @@ def test_statistics_that_an_option_leaves_out_are_no_finding(catalog):
         assert codes(lake)["table-stats-narrow"] == 2
         lake.repair(lake.verify(), dry_run=False)
         assert set(codes(lake)) <= {"file-counter-stood"}
+
+
+def _two_numbered_files(catalog: CatalogDatabase, deleted: range) -> None:
+    """Leave files of rows 0 to 99 and 50 to 59, with rows of the first deleted."""
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version="1.1") as lake:
+        lake.set_option("data_inlining_row_limit", 0)
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64"})
+        lake.append_arrow("t", pa.table({"i": range(100)}))
+        lake.append_arrow("t", pa.table({"i": range(100, 110)}))
+        first = lake.scan("t").files[0].id
+        with lake.transaction() as tx:
+            tx.delete_at("t", {first: list(deleted)}, [])
+    engine = create_engine(catalog.sqlalchemy_url, poolclass=NullPool)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE ducklake_data_file SET row_id_start = 50 WHERE record_count = 10"))
+
+
+@pytest.mark.parametrize(
+    ("deleted", "found"),
+    [(range(10), True), (range(45, 55), True), (range(50, 60), False), (range(40, 70), False)],
+)
+def test_numbers_of_two_files_are_twice_unless_the_rows_are_deleted(sqlite_catalog, deleted, found):
+    """As many deletes elsewhere in the file do not excuse it."""
+    _two_numbered_files(sqlite_catalog, deleted)
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        assert ("row-ids-overlap" in codes(lake)) is found

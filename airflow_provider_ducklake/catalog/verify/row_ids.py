@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -10,25 +9,28 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import func, or_, select
 
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_marks
+from airflow_provider_ducklake.catalog.snapshot.read import select_all
+from airflow_provider_ducklake.catalog.snapshot.read_files import SINCE_0_2, live_delete_file
 from airflow_provider_ducklake.catalog.verify.file_rows import TRANSACTION_LOCAL
-from airflow_provider_ducklake.catalog.verify.paths import full_paths
+from airflow_provider_ducklake.catalog.verify.paths import full_paths, table_roots
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
-from airflow_provider_ducklake.spec.ids import TableId
+from airflow_provider_ducklake.spec.ids import DataFileId, TableId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.catalog.verify.contents import Locate
     from airflow_provider_ducklake.catalog.verify.look import Look
+    from airflow_provider_ducklake.spec.files import LiveDeleteFile
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedFile:
     """A live data file and the row ids that it has if it stores none: from ``start`` to before ``end``.
 
-    So many of its rows are ``deleted``.
+    The positions ``marks`` and those in ``deletes`` are of rows that are deleted.
     """
 
     id: int
@@ -37,7 +39,8 @@ class NumberedFile:
     path: str
     start: int
     end: int
-    deleted: int
+    marks: Sequence[int]
+    deletes: Sequence[LiveDeleteFile]
 
 
 def numbered_twice(look: Look, catalog: Catalog) -> list[NumberedFile]:
@@ -73,7 +76,11 @@ def numbered_twice(look: Look, catalog: Catalog) -> list[NumberedFile]:
         .order_by(rows.c.table_id, rows.c.first, rows.c.data_file_id)
     )
     found = list(look.all(query))
-    lost = _deleted_rows(look, catalog, {row.table_id for row in found})
+    marks: dict[DataFileId, list[int]] = {}
+    deletes: dict[int, list[LiveDeleteFile]] = {}
+    for table_id in {row.table_id for row in found}:
+        marks.update(inlined_delete_marks(look.connection, catalog, TableId(table_id), look.head.id))
+        deletes.update(_delete_files(look, table_id))
     return [
         NumberedFile(
             row.data_file_id,
@@ -82,23 +89,22 @@ def numbered_twice(look: Look, catalog: Catalog) -> list[NumberedFile]:
             row.path,
             row.first,
             row.behind,
-            lost[row.data_file_id],
+            marks.get(row.data_file_id, ()),
+            deletes.get(row.data_file_id, ()),
         )
         for row in found
     ]
 
 
-def _deleted_rows(look: Look, catalog: Catalog, tables: Iterable[int]) -> Counter[int]:
-    """Return how many rows each data file of the tables has lost."""
-    deletes = look.tables["delete_file"]
-    found: Counter[int] = Counter()
-    for table_id in tables:
-        query = select(deletes.c.data_file_id, deletes.c.delete_count).where(
-            deletes.c.table_id == table_id, deletes.c.end_snapshot.is_(None)
-        )
-        found.update({row.data_file_id: row.delete_count or 0 for row in look.all(query)})
-        marks = inlined_delete_marks(look.connection, catalog, TableId(table_id), look.head.id)
-        found.update({file_id: len(places) for file_id, places in marks.items()})
+def _delete_files(look: Look, table_id: int) -> dict[int, list[LiveDeleteFile]]:
+    """Return the live delete files of a table's data files."""
+    file, roots = look.tables["delete_file"], table_roots(look).subquery()
+    root = select(roots.c.root).where(roots.c.table_id == table_id)
+    directory = look.connection.execute(root).scalar_one_or_none() or ""
+    query = select_all(file, *SINCE_0_2).where(file.c.table_id == table_id, file.c.end_snapshot.is_(None))
+    found: dict[int, list[LiveDeleteFile]] = {}
+    for row in look.all(query):
+        found.setdefault(row.data_file_id, []).append(live_delete_file(row, directory))
     return found
 
 
@@ -115,18 +121,40 @@ def check_row_ids(files: Iterable[NumberedFile], locate: Locate) -> Iterator[Fin
 
     numbered = [file for file in in_threads(numbers, files) if file is not None]
     for _, of_table in groupby(numbered, key=lambda file: file.table_id):
-        yield from _overlaps(of_table)
+        yield from _overlaps(of_table, locate)
 
 
-def _overlaps(files: Iterator[NumberedFile]) -> Iterator[Finding]:
-    farthest = next(files)
+def _overlaps(files: Iterable[NumberedFile], locate: Locate) -> Iterator[Finding]:
+    """Yield each file that shares a live row's number with one before it, by their first numbers."""
+    before: list[NumberedFile] = []
     for file in files:
-        shared = min(file.end, farthest.end) - file.start
-        if shared > max(0, file.deleted, farthest.deleted):  # others may have the deleted rows
+        before = [one for one in before if one.end > file.start]
+        other = next((one for one in before if _share_a_live_row(one, file, locate)), None)
+        if other is not None:
             yield Finding(
                 FindingCode.ROW_IDS_OVERLAP,
-                f"Data files {farthest.id} and {file.id} of {file.table} both have rows from {file.start} to "
-                f"{min(file.end, farthest.end) - 1}.",
-                {"table_id": file.table_id, "first_id": farthest.id, "last_id": file.id},
+                f"Data files {other.id} and {file.id} of {file.table} both have rows from {file.start} to "
+                f"{min(file.end, other.end) - 1}.",
+                {"table_id": file.table_id, "first_id": other.id, "last_id": file.id},
             )
-        farthest = max(farthest, file, key=lambda one: one.end)
+        before.append(file)
+
+
+def _share_a_live_row(one: NumberedFile, other: NumberedFile, locate: Locate) -> bool:
+    """Whether a number of both is deleted in neither; a row that is updated may keep it in another file."""
+    first, end = max(one.start, other.start), min(one.end, other.end)
+    try:
+        gone = _deleted(one, first, end, locate) | _deleted(other, first, end, locate)
+    except (StorageError, UnsupportedFeatureError):
+        return False  # a finding of its own
+    return len(gone) < end - first
+
+
+def _deleted(file: NumberedFile, first: int, end: int, locate: Locate) -> set[int]:
+    """Return the numbers in a range that are those of a file's deleted rows."""
+    from airflow_provider_ducklake.storage.deletes.delete_files import deleted_rows  # noqa: PLC0415 - heavy
+
+    found = set(file.marks)
+    for one in file.deletes:
+        found.update(deleted_rows(locate(one.path), one.format, one.begin_snapshot)["pos"].to_pylist())
+    return {file.start + position for position in found if first <= file.start + position < end}
