@@ -146,6 +146,8 @@ class Turns:
         self._next = 0
         theirs.create_table(DOCS, {"id": "int64", "n": "int32", "doc": "variant"})
         theirs.set_option("data_inlining_row_limit", 1000, table=DOCS)
+        lake.set_option("data_inlining_row_limit", draw.choice((0, 4)))
+        lake.set_option("write_deletion_vectors", value=True)
         self.model.tables[DOCS] = TableModel(0, {"id": "int64", "n": "int32"})
         self.documents: dict[int, object] = {}
 
@@ -613,11 +615,11 @@ STEPS: dict[Callable[[Turns], bool], int] = {
     Turns.partition: 7,
     Turns.view: 5,
     Turns.insert: 24,
-    Turns.delete: 20,
+    Turns.delete: 24,
     Turns.update: 12,
     Turns.upsert: 6,
     Turns.variant: 6,
-    Turns.flush: 9,
+    Turns.flush: 16,
     Turns.merge: 4,
     Turns.rewrite: 4,
     Turns.option: 4,
