@@ -197,3 +197,8 @@ def test_bounds_that_others_do_not_cut_are_no_fault(sqlite_catalog, type_, value
 )
 def test_a_cut_covers_no_more_than_its_value(outer, inner, covered):
     assert covers(TextBounds(*outer), TextBounds(*inner), [parse_type("varchar")]) is covered
+
+
+def test_a_blob_s_bound_that_is_no_hexadecimal_is_compared_as_it_is():
+    for inner, covered in (("a", True), ("z\\x00", False)):
+        assert covers(TextBounds("\\x00", "b"), TextBounds(inner, inner), [parse_type("blob")]) is covered

@@ -7,6 +7,7 @@ reference writes (docs/sources.md, inserts).
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -172,9 +173,9 @@ def _cut(type_: DuckLakeType, bounds: TextBounds) -> TextBounds:
         case Kind.STRING | Kind.JSON:
             return TextBounds(*string_bounds(low.encode(), high.encode()))
         case Kind.BLOB:
-            return TextBounds(*blob_bounds(bytes.fromhex(low), bytes.fromhex(high)))
-        case _:
-            return bounds
+            with suppress(ValueError):  # of inlined rows the reference keeps another text
+                return TextBounds(*blob_bounds(bytes.fromhex(low), bytes.fromhex(high)))
+    return bounds
 
 
 def _readable(bounds: TextBounds, types: Collection[DuckLakeType]) -> list[DuckLakeType]:
