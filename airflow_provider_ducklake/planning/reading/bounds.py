@@ -169,12 +169,11 @@ def _cut(type_: DuckLakeType, bounds: TextBounds) -> TextBounds:
     low, high = bounds.low, bounds.high
     if low is None or high is None:
         return bounds
-    match type_.facts.kind:
-        case Kind.STRING | Kind.JSON:
-            return TextBounds(*string_bounds(low.encode(), high.encode()))
-        case Kind.BLOB:
-            with suppress(ValueError):  # of inlined rows the reference keeps another text
-                return TextBounds(*blob_bounds(bytes.fromhex(low), bytes.fromhex(high)))
+    if type_.facts.kind in (Kind.STRING, Kind.JSON):
+        return TextBounds(*string_bounds(low.encode(), high.encode()))
+    if type_.facts.kind is Kind.BLOB:
+        with suppress(ValueError):  # of inlined rows the reference keeps another text
+            return TextBounds(*blob_bounds(bytes.fromhex(low), bytes.fromhex(high)))
     return bounds
 
 
