@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from json import dumps
 from typing import Any
 
@@ -522,36 +523,21 @@ class Turns:
     # upkeep
 
     def flush(self) -> bool:
-        found = self._table(with_rows=True)
-        if found is None:
-            return False
-        before = self.head
-        if self.is_ours:
-            self.lake.flush_inlined_data(found[0])
-        else:
-            self.theirs.flush(found[0])
-        return self.head > before
+        return self._upkeep(self.lake.flush_inlined_data, self.theirs.flush)
 
     def merge(self) -> bool:
-        found = self._table(with_rows=True)
-        if found is None:
-            return False
-        before = self.head
-        if self.is_ours:
-            merge_adjacent(self.lake, found[0])
-        else:
-            self.theirs.merge(found[0])
-        return self.head > before
+        return self._upkeep(partial(merge_adjacent, self.lake), self.theirs.merge)
 
     def rewrite(self) -> bool:
+        return self._upkeep(partial(rewrite, self.lake), self.theirs.rewrite)
+
+    def _upkeep(self, ours: Callable[[Names], object], theirs: Callable[[Names], object]) -> bool:
+        """Work on the files of a table; return whether there was something to do."""
         found = self._table(with_rows=True)
         if found is None:
             return False
         before = self.head
-        if self.is_ours:
-            rewrite(self.lake, found[0])
-        else:
-            self.theirs.rewrite(found[0])
+        (ours if self.is_ours else theirs)(found[0])
         return self.head > before
 
     def option(self) -> bool:

@@ -290,7 +290,7 @@ FEATURES = (
 
 PAGES = tuple(Path(__file__).parents[2] / name for name in ("docs/features.md", "README.md"))
 _HEAD = (
-    "| | 1.0: this provider | 1.0: DuckDB 1.5 | 1.1: this provider | 1.1: DuckDB 2.0 |",
+    "| | 1.0: this provider | 1.0: DuckDB 1.5 | 1.1: this provider | 1.1: ducklakepy, for DuckDB 2.0 |",
     "|---|---|---|---|---|",
 )
 _TABLE = re.compile(r"(?<=<!-- features -->\n).*(?=<!-- end -->)", re.DOTALL)

@@ -96,7 +96,7 @@ def test_damaged_bytes_are_named(variants, catalog, bytes_, problem):
         damage = text(f"UPDATE {registered['table_name']} SET doc = :doc WHERE id = 3")
         connection.execute(damage, {"doc": bytes_})
 
-    with pytest.raises(CatalogError, match=rf"column doc that is no variant: .*{problem}"):
+    with pytest.raises(CatalogError, match=rf"does not fit column doc \(variant\): .*{problem}"):
         variants.read_arrow("t")
     assert variants.read_arrow("t", columns=["id"]).num_rows == len(VALUES) + 1
 

@@ -20,7 +20,6 @@ from airflow_provider_ducklake.spec.ids import DataFileId, TableId
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.catalog.verify.contents import Locate
     from airflow_provider_ducklake.catalog.verify.look import Look
     from airflow_provider_ducklake.spec.files import LiveDeleteFile
@@ -43,7 +42,7 @@ class NumberedFile:
     deletes: Sequence[LiveDeleteFile]
 
 
-def numbered_twice(look: Look, catalog: Catalog) -> list[NumberedFile]:
+def numbered_twice(look: Look) -> list[NumberedFile]:
     """Return the live files whose numbers others have too, by table and first number.
 
     Flushed files are among them: the catalog does not say that they store ids.
@@ -79,7 +78,7 @@ def numbered_twice(look: Look, catalog: Catalog) -> list[NumberedFile]:
     marks: dict[DataFileId, list[int]] = {}
     deletes: dict[int, list[LiveDeleteFile]] = {}
     for table_id in {row.table_id for row in found}:
-        marks.update(inlined_delete_marks(look.connection, catalog, TableId(table_id), look.head.id))
+        marks.update(inlined_delete_marks(look.connection, look.catalog, TableId(table_id), look.head.id))
         deletes.update(_delete_files(look, table_id))
     return [
         NumberedFile(

@@ -57,7 +57,7 @@ def verify(  # noqa: PLR0913 - three say what, three how
             return misleading  # what lies there is not to be opened, and the rest would go by it
         columns = Columns(look)
         found = list(_in_catalog(look, columns, with_notes=with_notes))
-        contents, numbered = Contents.of(look, columns), numbered_twice(look, catalog)
+        contents, numbered = Contents.of(look, columns), numbered_twice(look)
     log.info("Verified the catalog as of snapshot %d: %d findings", look.head.id, len(found))
     if sample > 0:
         found += check_row_ids(numbered, locate)

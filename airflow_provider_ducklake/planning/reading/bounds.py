@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from airflow_provider_ducklake.spec.stats import STRING_BOUND_BYTES, blob_bounds, string_bounds
 from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType, children_of, is_float
 from airflow_provider_ducklake.spec.types.literals import parse_scalar
-from airflow_provider_ducklake.spec.types.scalars import Exact, Kind
+from airflow_provider_ducklake.spec.types.scalars import TEXTS, Exact, Kind
 from airflow_provider_ducklake.spec.types.values import Physical, order_key, parse_physical
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _cut(type_: DuckLakeType, bounds: TextBounds) -> TextBounds:
     low, high = bounds.low, bounds.high
     if low is None or high is None:
         return bounds
-    if type_.facts.kind in (Kind.STRING, Kind.JSON):
+    if type_.facts.kind in TEXTS:
         return TextBounds(*string_bounds(low.encode(), high.encode()))
     if type_.facts.kind is Kind.BLOB:
         with suppress(ValueError):  # of inlined rows the reference keeps another text

@@ -74,7 +74,7 @@ def rows_of(rows: Iterable[Mapping[str, Any]], schema: TableSchema) -> pa.Table:
 
     Raises:
         UnsupportedFeatureError: a type whose values this release cannot read.
-        CatalogError: a cell is no value of its column's type; names the column.
+        CatalogError: a cell does not fit its column's type; names the column.
     """
     rows = list(rows)
     arrays = [_array(column, [row[column.name] for row in rows]) for column in schema.columns]
@@ -93,8 +93,8 @@ def _array(column: Column, cells: list[Any]) -> pa.Array:
         return array_of(column, [_parsed(column.type, cell) for cell in cells], target)
     except ValueError as error:
         raise CatalogError(
-            f"An inlined row has a value of column {column.name} that is no {column.type}: {error}. Leave "
-            "the column out, or correct the row in the catalog."
+            f"An inlined row has a value that does not fit column {column.name} ({column.type}): {error}. "
+            "Leave the column out, or correct the row in the catalog."
         ) from error
 
 
