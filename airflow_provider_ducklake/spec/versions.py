@@ -112,11 +112,14 @@ class WriteVersion:
         Raises:
             UnsupportedFeatureError: names the feature, the version and the first version that has it.
         """
-        if feature in self.features:
-            return
+        if feature not in self.features:
+            raise UnsupportedFeatureError(f"{where}{self.lacking(feature)}")
+
+    def lacking(self, feature: Feature) -> str:
+        """Return the refusal of what the version does not have, with the way to one that has it."""
         first = next(one.version for one in _WRITERS.values() if feature in one.features)
-        raise UnsupportedFeatureError(
-            f"{where}DuckLake {self.version.value} does not support {feature}. Nothing was changed. DuckLake "
+        return (
+            f"DuckLake {self.version.value} does not support {feature}. Nothing was changed. DuckLake "
             f"{first.value} does: migrate the lake with DuckLakeMigrateOperator(to_version={first.value!r}) "
             f"or Lake.migrate(to_version={first.value!r}), as soon as all its clients can open it: "
             f"{opened_by(first)}."

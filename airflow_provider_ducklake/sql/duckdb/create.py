@@ -15,7 +15,6 @@ from airflow_provider_ducklake.spec.names.identifiers import SchemaPath, fold
 from airflow_provider_ducklake.spec.names.quoting import written
 from airflow_provider_ducklake.spec.partitioning import TransformKind
 from airflow_provider_ducklake.sql.duckdb.column_types import read_column_type
-from airflow_provider_ducklake.sql.duckdb.cursor import ONE_SCHEMA
 from airflow_provider_ducklake.sql.duckdb.defaults import read_default
 from airflow_provider_ducklake.sql.duckdb.refusals import COLUMN_OPTIONS, CONSTRAINTS, refuse_object
 from airflow_provider_ducklake.sql.duckdb.statements import (
@@ -49,7 +48,7 @@ def schema_name(cursor: Cursor) -> SchemaPath:
     """Read the name of a schema."""
     parts = cursor.path("schema")
     if len(parts) > 1 and not cursor.has_nested_schemas:
-        raise cursor.error(f"give the name of a schema alone. {ONE_SCHEMA}", back=2)
+        raise cursor.error(f"give the name of a schema alone. {cursor.without_nested_schemas}", back=2)
     return SchemaPath(parts)
 
 

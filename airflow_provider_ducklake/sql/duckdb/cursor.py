@@ -38,12 +38,6 @@ def written_path(parts: tuple[str, ...]) -> str:
     return ".".join(map(written, parts))
 
 
-ONE_SCHEMA = (
-    "Leave the catalog out: the connection defines it. DuckLake 1.0 does not support nested schemas: if that "
-    "is what you want, migrate the lake with DuckLakeMigrateOperator(to_version='1.1')."
-)
-
-
 class Cursor:
     """Reads one statement from left to right; nothing is skipped, and ``end`` refuses what is left."""
 
@@ -58,6 +52,13 @@ class Cursor:
     def has_nested_schemas(self) -> bool:
         """Whether schemas can lie in each other, so that names have any number of parts."""
         return Feature.NESTED_SCHEMAS in self.writer.features
+
+    @property
+    def without_nested_schemas(self) -> str:
+        """What to say of a name with more parts than the lake's version allows."""
+        return "Leave the catalog out: the connection defines it. If it is a schema: " + self.writer.lacking(
+            Feature.NESTED_SCHEMAS
+        )
 
     @property
     def token(self) -> Token | None:
@@ -158,8 +159,7 @@ class Cursor:
         parts = self.path(kind)
         if len(parts) > 2 and not self.has_nested_schemas:  # noqa: PLR2004 - schema and name
             raise self.error(
-                f"name a {kind} with at most its schema. {ONE_SCHEMA}",
-                at=start,
+                f"name a {kind} with at most its schema. {self.without_nested_schemas}", at=start
             )
         return QualifiedName.of(parts)
 
