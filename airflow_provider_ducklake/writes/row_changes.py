@@ -21,10 +21,13 @@ from airflow_provider_ducklake.spark.job.request import (
     JobRequest,
     LakeSource,
     RowChangeSource,
+    condition_of,
     job_directory,
+    value_of,
 )
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, split_parts
 from airflow_provider_ducklake.sql.spark.conditions import readable_filter, unknown_column
+from airflow_provider_ducklake.sql.spark.expressions import check_expression, equal_columns, may_look_at
 from airflow_provider_ducklake.transaction.changes import AddDeletes, ReadRows
 from airflow_provider_ducklake.writes.arguments import TARGET_ALIAS
 from airflow_provider_ducklake.writes.verb import Write
@@ -118,8 +121,10 @@ def plan_change(verb: str, changes: RowChangeSource, engine: str) -> PlannedRowC
 
     Raises:
         ColumnNotFoundError: a text certainly names a column that there is not.
+        InvalidInputError: a text has a star or a subquery.
     """
     _check_names(changes)
+    changes = _read_before(changes)
     plan = changes.target
     has_rows = bool(plan.files) or any(part.rows for part in plan.inlined_rows)
     if not has_rows and not changes.not_matched:
@@ -138,6 +143,32 @@ def _check_names(changes: RowChangeSource) -> None:
         name = unknown_column(text or "", table.schema.names, alias=changes.target_alias, is_alone=is_alone)
         if name is not None:
             raise ColumnNotFoundError(name, str(table.name), table.schema.names, text or "")
+
+
+def _read_before(changes: RowChangeSource) -> RowChangeSource:
+    """Check the texts as far as their words tell, and note what they tell that saves the job work."""
+    check_expression(changes.on or "", "on")
+    for clause in changes.clauses:
+        check_expression(clause.condition or "", condition_of(clause, changes))
+        for text in (clause.values or {}).values():
+            check_expression(text, value_of(clause))
+    matched, others, left = (
+        tuple(replace(one, values_see_target=_sees_target(one, changes)) for one in clauses)
+        for clauses in (changes.matched, changes.not_matched, changes.not_matched_by_source)
+    )
+    return replace(
+        changes,
+        matched=matched,
+        not_matched=others,
+        not_matched_by_source=left,
+        on_equal=equal_columns(changes.on or ""),
+    )
+
+
+def _sees_target(clause: Clause, changes: RowChangeSource) -> bool:
+    columns = changes.target.table.schema.names
+    names = {"alias": changes.target_alias, "other": changes.source_alias}
+    return any(may_look_at(text, columns, **names) for text in (clause.values or {}).values())
 
 
 def _texts(clauses: Iterable[Clause]) -> Iterator[str | None]:

@@ -236,12 +236,13 @@ class Clause:
 
     ``values`` are Spark SQL expressions by the column that takes them, or by the dotted path of a field in
     one. Columns that are not named stay as they are, or take their defaults in a new row. None: all columns
-    take those of the source with their names.
+    take those of the source with their names. ``values_see_target``: they may need columns of the table.
     """
 
     action: Action
     condition: str | None = None
     values: Mapping[str, str] | None = field(default_factory=dict)
+    values_see_target: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +250,8 @@ class RowChangeSource:
     """A table whose rows are to change, and by what.
 
     Rows of ``target`` and of ``source`` match where ``on`` holds. Without a source no row of the table
-    matches one. Conditions and values are Spark SQL, in which the two go by their aliases.
+    matches one. Conditions and values are Spark SQL, in which the two go by their aliases. ``on_equal`` are
+    names, each by its parts, that ``on`` says are equal wherever it holds.
     """
 
     target: ScanPlan
@@ -260,11 +262,26 @@ class RowChangeSource:
     not_matched_by_source: tuple[Clause, ...] = ()
     target_alias: str = "target"
     source_alias: str = "source"
+    on_equal: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
 
     @property
     def clauses(self) -> tuple[Clause, ...]:
         """All clauses; a clause's place here is its number."""
         return (*self.matched, *self.not_matched, *self.not_matched_by_source)
+
+
+def condition_of(clause: Clause, changes: RowChangeSource) -> str:
+    """Return what errors call the clause's condition."""
+    return "where" if changes.source is None else f"The condition of {_called(clause)}"
+
+
+def value_of(clause: Clause) -> str:
+    """Return what errors call one of the clause's values."""
+    return f"A value of {_called(clause)}"
+
+
+def _called(clause: Clause) -> str:
+    return f"the clause {clause.action.value}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.planning.writing.write import WritePlan
     from airflow_provider_ducklake.spark.job.request import JobRequest
-    from airflow_provider_ducklake.spark.row_changes.checks import Frames
     from airflow_provider_ducklake.spark.row_changes.matching import Found
+    from airflow_provider_ducklake.spark.types.names import MatchNames
     from airflow_provider_ducklake.spec.files import DataFile
 
 
@@ -94,17 +94,17 @@ def _changed(
     spark: SparkSession, request: JobRequest, changes: RowChangeSource, source: DataFrame | None
 ) -> RowChanges:
     names = own_names(changes, source)
-    frames = check(spark, changes, source, names)
+    check(spark, changes, source, names)
     found_by, keep = source, None
     if source is not None:  # evaluated once: another time it might have other rows
         source = source.withColumn(names.source_id, f.monotonically_increasing_id()).localCheckpoint()
-        changes, found_by, keep = _narrowed(changes, frames, source)
+        changes, found_by, keep = _narrowed(changes, source, names)
     plan = replace(changes.target, columns=condition_columns(changes))
     log.info("Looking for rows of %s in %d data files", plan.table.name, len(plan.files))
     target = read_table(spark, plan, row_ids=True, positions=True, prefix=names.prefix, keep=keep)
     found = find(target, found_by, changes, names)
     try:
-        return _Writer(request, changes, found, ChangedRows(changes, source, frames, found)).write()
+        return _Writer(request, changes, found, ChangedRows(changes, source, found)).write()
     finally:
         found.close()
 
@@ -122,17 +122,14 @@ def _source_rows(
 
 
 def _narrowed(
-    changes: RowChangeSource, frames: Frames, source: DataFrame
+    changes: RowChangeSource, source: DataFrame, names: MatchNames
 ) -> tuple[RowChangeSource, DataFrame, Callable[[DataFrame], DataFrame] | None]:
     """Return the change without files that no row of the source can match, and the source for a join.
 
     Last, what leaves out rows without a match before they are joined.
     """
-    assert frames.source is not None
-    assert changes.on is not None
-    joined = frames.target.join(frames.source, f.expr(changes.on))
-    found = equal_columns(joined, frames.target, frames.source)
-    keys = comparable(source, found, changes.target)
+    own = [name for name in source.columns if name != names.source_id]
+    keys = comparable(source, equal_columns(changes, own), changes.target)
     count, bounds = bounds_of(source, keys, changes.target)
     keep = None
     if not changes.not_matched_by_source:

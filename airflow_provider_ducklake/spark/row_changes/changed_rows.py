@@ -9,7 +9,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.spark.read import read_table
-from airflow_provider_ducklake.spark.row_changes.checks import assignments, looks_at
+from airflow_provider_ducklake.spark.row_changes.checks import assignments
 from airflow_provider_ducklake.spark.row_changes.matching import broadcast_if_small
 from airflow_provider_ducklake.storage.rows import table_reader
 
@@ -17,19 +17,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from airflow_provider_ducklake.spark.job.request import RowChangeSource
-    from airflow_provider_ducklake.spark.row_changes.assigned_values import Assignment
-    from airflow_provider_ducklake.spark.row_changes.checks import Frames
     from airflow_provider_ducklake.spark.row_changes.matching import Found
     from airflow_provider_ducklake.spark.types.names import MatchNames
 
 
 @dataclass(frozen=True)
 class ChangedRows:
-    """What clauses write of the rows found; ``frames`` are those that the change was checked with."""
+    """What clauses write of the rows found."""
 
     changes: RowChangeSource
     source: DataFrame | None
-    frames: Frames
     found: Found
 
     def inserted(self, number: int) -> DataFrame:
@@ -45,7 +42,7 @@ class ChangedRows:
         """
         assigned = assignments(self.changes)[number]
         names, rows = self.found.names, self._places(number)
-        if assigned.needs_target or self._looks_at_target(assigned, number):
+        if assigned.needs_target or self.changes.clauses[number].values_see_target:
             same_row = f.col(names.file_id).eqNullSafe(f.col(names.found_file)) & (
                 _place(names) == f.col(names.found_place)
             )
@@ -64,11 +61,6 @@ class ChangedRows:
             f.col(names.source_id).alias(names.found_source),
         )
         return broadcast_if_small(rows, self.found.count([number]))
-
-    def _looks_at_target(self, assigned: Assignment, number: int) -> bool:
-        target = self.frames.target
-        seen = self.frames.pairs if number < len(self.changes.matched) else target
-        return any(looks_at(seen, text, target) for text in assigned.values.values())
 
     def _read_again(self, number: int) -> DataFrame:
         """Return all of the files, and of the rows in the catalog, that have rows to update."""

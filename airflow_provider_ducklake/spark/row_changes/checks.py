@@ -17,7 +17,7 @@ from pyspark.sql import types as t
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.planning.reading.named_columns import named_columns
 from airflow_provider_ducklake.spark.job.errors import message_of
-from airflow_provider_ducklake.spark.job.request import Action
+from airflow_provider_ducklake.spark.job.request import Action, condition_of, value_of
 from airflow_provider_ducklake.spark.read import read_table
 from airflow_provider_ducklake.spark.row_changes.assigned_values import Assignment
 from airflow_provider_ducklake.spark.types.names import MatchNames
@@ -26,6 +26,7 @@ from airflow_provider_ducklake.spark.writing.assignment import assign
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_provider_ducklake.spark.job.request import Clause, RowChangeSource
@@ -46,13 +47,12 @@ def check_value(rows: DataFrame, text: str, what: str) -> t.DataType:
     """Return the type of an expression over a row of ``rows``.
 
     Raises:
-        InvalidInputError: Spark cannot read it, or it is random, looks at other rows, or has a star.
+        InvalidInputError: Spark cannot read it, or it is random or looks at other rows.
     """
     try:
-        _check_has_no_star(rows, text, what)
         value = f.expr(text)
         found = rows.select(value.alias("value")).schema[0].dataType
-        _check_alone(rows.where(value.isNull()), text, what)
+        _check_alone(rows, value, text, what)
     except AnalysisException as error:
         raise InvalidInputError(
             f"{what}: {text!r} cannot be run. Correct it. Spark says: {message_of(error)}"
@@ -60,39 +60,18 @@ def check_value(rows: DataFrame, text: str, what: str) -> t.DataType:
     return found
 
 
-def _check_has_no_star(rows: DataFrame, text: str, what: str) -> None:
-    """Refuse ``struct(*)`` and the like: rows have our columns besides their own."""
-    if "*" not in text:
-        return
-    parser = rows.sparkSession._jsparkSession.sessionState().sqlParser()  # noqa: SLF001 - no public way
-    nodes = [parser.parseExpression(text)]
-    while nodes:
-        node = nodes.pop()
-        if node.nodeName().startswith("UnresolvedStar"):
-            raise InvalidInputError(f"{what}: {text!r} uses * for all columns. Name the columns.")
-        children = node.children()
-        nodes += [children.apply(place) for place in range(children.size())]
-
-
-def looks_at(rows: DataFrame, text: str, columns: DataFrame) -> bool:
-    """Whether an expression over a row of ``rows`` needs one of the columns that it has from ``columns``."""
-    needed = rows.select(f.expr(text))._jdf.queryExecution().analyzed().references()  # noqa: SLF001 - no public way
-    own = columns._jdf.queryExecution().analyzed().outputSet()  # noqa: SLF001
-    return not needed.intersect(own).isEmpty()
-
-
-def _check_alone(filtered: DataFrame, text: str, what: str) -> None:
-    """Refuse what cannot be computed again; a filter takes no aggregates, windows and generators anyway."""
-    plan = filtered._jdf.queryExecution().analyzed()  # noqa: SLF001 - no public way
-    jvm = filtered.sparkSession._jvm  # noqa: SLF001
-    assert jvm is not None
-    if not plan.deterministic():
+def _check_alone(rows: DataFrame, value: SparkColumn, text: str, what: str) -> None:
+    """Refuse what cannot be computed again: Spark takes neither that nor aggregates and windows in a join."""
+    alone = rows.sparkSession.createDataFrame([], "_ducklake_nothing int")
+    try:
+        _ = rows.join(alone, value.isNull()).schema
+    except AnalysisException as error:
+        if error.getCondition() != "INVALID_NON_DETERMINISTIC_EXPRESSIONS":
+            raise
         raise InvalidInputError(
             f"{what}: {text!r} is not deterministic. Compute it in the source, which is read once, or "
             "insert the rows from a query."
-        )
-    if jvm.org.apache.spark.sql.catalyst.expressions.SubqueryExpression.hasSubquery(plan.condition()):
-        raise InvalidInputError(f"{what}: {text!r} contains a subquery. Merge with that query as the source.")
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -152,18 +131,18 @@ def check(
     frames = _frames(spark, request, source, names.prefix)
     if request.on is not None:
         check_condition(frames.pairs, request.on, "on")
-    for clause, assigned, rows, name in _clauses(request, frames):
+    for clause, assigned, rows in _clauses(request, frames):
         if clause.condition is not None:
-            check_condition(rows, clause.condition, "where" if source is None else f"The condition of {name}")
+            check_condition(rows, clause.condition, condition_of(clause, request))
         if clause.action is not Action.DELETE:
             for text in assigned.values.values():
-                check_value(rows, text, f"A value of {name}")
+                check_value(rows, text, value_of(clause))
             columns = assigned.updated() if clause.action is Action.UPDATE else assigned.inserted()
             assign(rows.select(columns), assigned.schema, assigned.table)
     return frames
 
 
-def _clauses(request: RowChangeSource, frames: Frames) -> Iterator[tuple[Clause, Assignment, DataFrame, str]]:
+def _clauses(request: RowChangeSource, frames: Frames) -> Iterator[tuple[Clause, Assignment, DataFrame]]:
     """Yield clauses with the rows that they see."""
     source = frames.source if frames.source is not None else frames.target
     seen: list[tuple[Sequence[Clause], DataFrame]] = [
@@ -174,7 +153,7 @@ def _clauses(request: RowChangeSource, frames: Frames) -> Iterator[tuple[Clause,
     numbered = iter(assignments(request))
     for clauses, rows in seen:
         for clause in clauses:
-            yield clause, next(numbered), rows, f"the clause {clause.action.value}"
+            yield clause, next(numbered), rows
 
 
 def _frames(spark: SparkSession, request: RowChangeSource, source: DataFrame | None, prefix: str) -> Frames:

@@ -16,6 +16,7 @@ from pyspark.sql import types as t
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.planning.reading.named_columns import named_columns
 from airflow_provider_ducklake.spark.types.names import quoted
+from airflow_provider_ducklake.spark.types.sizes import bytes_of, row_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,10 +37,8 @@ def broadcast_if_small(rows: DataFrame, count: int) -> DataFrame:
 
 def is_small(rows: DataFrame, count: int) -> bool:
     """Whether Spark would send that many rows to each task of a join."""
-    session = rows.sparkSession
-    limit = session._jsparkSession.sessionState().conf().autoBroadcastJoinThreshold()  # noqa: SLF001 - no public way
-    row_bytes = rows._jdf.schema().defaultSize()  # noqa: SLF001
-    return bool(count * row_bytes <= limit)
+    limit = bytes_of(rows.sparkSession.conf.get("spark.sql.autoBroadcastJoinThreshold") or "-1")
+    return count * row_bytes(rows.schema) <= limit
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
@@ -13,59 +13,56 @@ from airflow_provider_ducklake.spark.types.frames import renamed
 from airflow_provider_ducklake.spark.types.local_times import number_of
 from airflow_provider_ducklake.spark.types.names import free_prefix, quoted
 from airflow_provider_ducklake.spark.types.spark_types import carrier_type, scalar_of_spark, why_not_native
+from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.spec.types.scalars import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame
 
     from airflow_provider_ducklake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.planning.reading.scan import ScanPlan
+    from airflow_provider_ducklake.spark.job.request import RowChangeSource
     from airflow_provider_ducklake.spec.schema import Column
 
 Keys = list[tuple[str, str]]  # (column of the table, column of the source)
 
 
-def equal_columns(joined: DataFrame, target: DataFrame, source: DataFrame) -> Keys:
-    """Return the columns that the condition of a join says are equal, of its left and its right side."""
-    sides = [_ids(one) for one in (target, source)]
-    keys: Keys = []
-    waiting = [joined._jdf.queryExecution().analyzed().condition().get()]  # noqa: SLF001 - no public way
-    while waiting:
-        node = waiting.pop()
-        if node.nodeName() == "And":
-            waiting += [node.left(), node.right()]
-        elif node.nodeName() == "EqualTo":
-            pair = (_id(node.left()), _id(node.right()))
-            keys += [
-                (sides[0][one], sides[1][other])
-                for one, other in (pair, pair[::-1])
-                if one in sides[0] and other in sides[1]
-            ]
-    return keys
+def equal_columns(changes: RowChangeSource, source_columns: Sequence[str]) -> Keys:
+    """Return the columns that the condition of a merge says are equal, of the table and of the source."""
+    sides = (
+        _Side(changes.target_alias, changes.target.table.schema.names),
+        _Side(changes.source_alias, source_columns),
+    )
+    found = [_on_sides(one, sides) for pair in changes.on_equal for one in (pair, pair[::-1])]
+    return [key for key in found if key is not None]
 
 
-def _ids(rows: DataFrame) -> dict[int | None, str]:
-    output = rows._jdf.queryExecution().analyzed().output()  # noqa: SLF001 - no public way
-    return {output.apply(place).exprId().id(): name for place, name in enumerate(rows.columns)}
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One side of a join: what it is called, and its columns."""
+
+    alias: str
+    columns: Sequence[str]
+
+    def named(self, name: tuple[str, ...], other: _Side) -> str | None:
+        """Return the column of this side that a name certainly means."""
+        *qualifiers, column = name
+        if [fold(one) for one in qualifiers] not in ([], [fold(self.alias)]):
+            return None
+        seen = self.columns if qualifiers else (*self.columns, *other.columns)
+        found = [one for one in seen if fold(one) == fold(column)]
+        return found[0] if len(found) == 1 and found[0] in self.columns else None
 
 
-def _id(node: Any) -> int | None:  # noqa: ANN401 - Spark's own, of the JVM
-    """Return the id of the column that an expression is, or is as a larger integer."""
-    while node.nodeName() == "Cast" and _is_widening(node):
-        node = node.child()
-    return int(node.exprId().id()) if node.nodeName() == "AttributeReference" else None
-
-
-_BY_SIZE = ("tinyint", "smallint", "int", "bigint")
-
-
-def _is_widening(cast: Any) -> bool:  # noqa: ANN401
-    """Whether a cast keeps every value apart from others: as dates, two times may be equal."""
-    before, after = (one.dataType().catalogString() for one in (cast.child(), cast))
-    return before in _BY_SIZE and after in _BY_SIZE[_BY_SIZE.index(before) :]
+def _on_sides(
+    pair: tuple[tuple[str, ...], tuple[str, ...]], sides: tuple[_Side, _Side]
+) -> tuple[str, str] | None:
+    target, source = sides
+    ours, theirs = target.named(pair[0], source), source.named(pair[1], target)
+    return None if ours is None or theirs is None else (ours, theirs)
 
 
 _KEYS = frozenset({Kind.INTEGER, Kind.STRING, Kind.DATE, Kind.TIMESTAMP})

@@ -19,6 +19,7 @@ from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.spark.job.errors import marked
 from airflow_provider_ducklake.spark.types.names import free_prefix, quoted
+from airflow_provider_ducklake.spark.types.sizes import row_bytes
 from airflow_provider_ducklake.spark.types.spark_types import FIELD_ID_KEY, carrier_type
 from airflow_provider_ducklake.spark.writing.row_order import ordered
 from airflow_provider_ducklake.spec.names.paths import hadoop_uri
@@ -82,13 +83,12 @@ def _folder(df: DataFrame, keys: Sequence[str]) -> SparkColumn:
 
 def _configured(writer: DataFrameWriter, df: DataFrame, settings: ParquetSettings) -> DataFrameWriter:
     codec = settings.compression.lower()
-    in_memory = int(df._jdf.schema().defaultSize())  # noqa: SLF001 - Spark's own estimate of a row, by types alone
-    row_bytes = max(1, int(in_memory * _COMPRESSED_SHARE))
+    stored_bytes = max(1, int(row_bytes(df.schema) * _COMPRESSED_SHARE))
     options = {
         "compression": _CODECS.get(codec, codec),
         "parquet.block.size": str(settings.row_group_bytes),
         "parquet.writer.version": settings.page_version.lower(),
-        "maxRecordsPerFile": str(max(1, settings.target_file_size_bytes // row_bytes)),
+        "maxRecordsPerFile": str(max(1, settings.target_file_size_bytes // stored_bytes)),
         "mapreduce.fileoutputcommitter.algorithm.version": "1",
         "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         # Cut bounds would pass for values of the column.

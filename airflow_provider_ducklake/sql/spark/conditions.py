@@ -138,14 +138,12 @@ def _means_the_same(values: Sequence[str], type_: DuckLakeType) -> bool:
 
 
 # Words that Spark takes for more than a column, where no column has the name.
-_FUNCTIONS = (
-    "current_catalog current_database current_date current_schema current_time current_timestamp "
-    "current_timezone current_user grouping__id localtimestamp now session_user user"
+FUNCTIONS = frozenset(
+    "current_catalog current_database current_date current_schema current_time current_timestamp "  # noqa: SIM905 - shorter
+    "current_timezone current_user grouping__id localtimestamp now session_user user".split()
 )
 _UNITS = "year quarter month week day hour minute second millisecond microsecond"
-_OTHERS = frozenset(
-    [*_FUNCTIONS.split(), *_UNITS.split(), *(f"{unit}s" for unit in _UNITS.split()), "dayofyear"]
-)
+_OTHERS = frozenset([*FUNCTIONS, *_UNITS.split(), *(f"{unit}s" for unit in _UNITS.split()), "dayofyear"])
 
 
 def unknown_column(expression: str, columns: Collection[str], *, alias: str, is_alone: bool) -> str | None:
