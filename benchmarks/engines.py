@@ -30,7 +30,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_ducklake.planning.writing.write import RowOrder, WritePlan
 from airflow_provider_ducklake.spark.job.request import job_directory
 from airflow_provider_ducklake.spark.jobs.insert import write
-from airflow_provider_ducklake.spark.types.session import prepare
+from airflow_provider_ducklake.spark.sessions.settings import prepare
 from airflow_provider_ducklake.spark.types.spark_types import fields_of_spark
 from airflow_provider_ducklake.spec.partitioning import parse_partition_by
 from airflow_provider_ducklake.spec.schema import new_columns

@@ -27,7 +27,7 @@ from airflow_provider_ducklake.planning.writing.write import WritePlan
 from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spark.job.request import JobRequest, job_directory, source_of
 from airflow_provider_ducklake.spark.jobs.insert import write
-from airflow_provider_ducklake.spark.types.session import prepare
+from airflow_provider_ducklake.spark.sessions.settings import prepare
 from airflow_provider_ducklake.spark.types.spark_types import fields_of_spark
 from airflow_provider_ducklake.spec.schema import new_columns
 

@@ -292,7 +292,7 @@ def start_spark(folder: Path) -> SparkSession:
     """Start a session that knows both formats and ours."""
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ducklake.spark.types.session import prepare
+    from airflow_provider_ducklake.spark.sessions.settings import prepare
 
     conf = {
         "spark.master": "local[2]",

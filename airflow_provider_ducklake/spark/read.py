@@ -18,9 +18,9 @@ from airflow_provider_ducklake.spark.reading.read_changes import read_changes
 from airflow_provider_ducklake.spark.reading.read_deletes import spark_path
 from airflow_provider_ducklake.spark.reading.read_files import Read, rows_of
 from airflow_provider_ducklake.spark.reading.row_filter import condition
+from airflow_provider_ducklake.spark.sessions.settings import prepare_reading
 from airflow_provider_ducklake.spark.types.frames import renamed, select
 from airflow_provider_ducklake.spark.types.names import ReadNames, quoted
-from airflow_provider_ducklake.spark.types.session import prepare_reading
 from airflow_provider_ducklake.spark.types.spark_types import is_converted, presented, read_type
 from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.storage.parquet.reader import unreadable

@@ -30,8 +30,9 @@ from airflow_provider_ducklake.spark.job.request import (
     StreamSource,
     TransformSource,
 )
+from airflow_provider_ducklake.spark.sessions.kind import kind_of
+from airflow_provider_ducklake.spark.sessions.object_store import require_file_system
 from airflow_provider_ducklake.spark.types.names import quoted
-from airflow_provider_ducklake.spark.types.object_store import require_file_system
 from airflow_provider_ducklake.spark.types.scalars import SPARK_SCALARS
 from airflow_provider_ducklake.spark.types.spark_types import carrier_type
 from airflow_provider_ducklake.spec.names.identifiers import fold
@@ -86,7 +87,7 @@ def show_as(df: DataFrame, name: str) -> None:
 
     A view of that name goes first: where Spark replaces one, it forgets what was cached of it.
     """
-    df.sparkSession._jsparkSession.sessionState().catalog().dropTempView(name)  # noqa: SLF001 - it just drops
+    kind_of(df.sparkSession).drop_view(name)
     df.createOrReplaceTempView(quoted(name))
 
 

@@ -380,7 +380,9 @@ class LakeSession:
         Raises:
             InvalidInputError: it belongs to another session.
         """
-        if df.sparkSession._jsparkSession != self._spark._jsparkSession:  # noqa: SLF001 - Python has many for one
+        from airflow_provider_ducklake.spark.sessions.kind import kind_of  # noqa: PLC0415 - PySpark
+
+        if not kind_of(self._spark).has_made(df):
             raise InvalidInputError(
                 "The DataFrame belongs to another SparkSession. Create it with this session's."
             )

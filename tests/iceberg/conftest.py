@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.spark.types.session import prepare
+from airflow_provider_ducklake.spark.sessions.settings import prepare
 from scripts import spark_peers
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 

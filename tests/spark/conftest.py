@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_ducklake.planning.writing.write import ParquetSettings, WritePlan
 from airflow_provider_ducklake.spark.job.request import job_directory
-from airflow_provider_ducklake.spark.types.session import prepare
+from airflow_provider_ducklake.spark.sessions.settings import prepare
 from airflow_provider_ducklake.spec.partitioning import parse_partition_by
 from airflow_provider_ducklake.spec.schema import TableSchema
 

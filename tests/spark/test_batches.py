@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spark.job.errors import typed
 from airflow_provider_ducklake.spark.job.request import source_of
-from airflow_provider_ducklake.spark.types.session import prepare
+from airflow_provider_ducklake.spark.sessions.settings import prepare
 from airflow_provider_ducklake.spark.types.spark_types import fields_of_spark
 from airflow_provider_ducklake.spark.writing import write_arrow
 from airflow_provider_ducklake.spec.schema import new_columns

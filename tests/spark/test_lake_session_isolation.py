@@ -259,7 +259,7 @@ def test_storage_options_of_the_user_come_back(spark, monkeypatch):
     monkeypatch.setitem(os.environ, VARIABLE, "the process's")
     monkeypatch.setitem(of_tasks, VARIABLE, "the tasks'")
 
-    with options_given(spark.sparkContext, {"key": "id"}):
+    with options_given(spark, {"key": "id"}):
         assert os.environ[VARIABLE] == of_tasks[VARIABLE] == '{"key": "id"}'
 
     assert (os.environ[VARIABLE], of_tasks[VARIABLE]) == ("the process's", "the tasks'")
@@ -270,7 +270,7 @@ def test_storage_options_of_jobs_at_once_do_not_mix(spark):
 
     def work(key: str) -> list[str | None]:
         together.wait()
-        with options_given(spark.sparkContext, {"key": key}):
+        with options_given(spark, {"key": key}):
             return [os.environ.get(VARIABLE), of_tasks.get(VARIABLE)]
 
     with ThreadPoolExecutor(2) as threads:

@@ -7,8 +7,8 @@ from pyspark import SparkConf
 
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.spark.jobs.run import unreadable_request
-from airflow_provider_ducklake.spark.types.object_store import reach_buckets, s3a_settings
-from airflow_provider_ducklake.spark.types.session import own_settings
+from airflow_provider_ducklake.spark.sessions.object_store import reach_buckets, s3a_settings
+from airflow_provider_ducklake.spark.sessions.start import own_settings
 from airflow_provider_ducklake.storage.files.process_options import as_environment
 
 PROVIDER = "org.apache.hadoop.fs.s3a."

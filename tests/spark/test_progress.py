@@ -3,7 +3,7 @@
 import logging
 import time
 
-from airflow_provider_ducklake.spark.output import progress
+from airflow_provider_ducklake.spark.sessions import progress
 
 
 def test_a_long_action_says_how_far_it_is_and_a_short_one_nothing(spark):
@@ -13,10 +13,10 @@ def test_a_long_action_says_how_far_it_is_and_a_short_one_nothing(spark):
     progress.log.addHandler(handler)
     progress.log.setLevel(logging.INFO)
     try:
-        with progress.progress_lines(spark.sparkContext, seconds=60):
+        with progress.progress_lines(spark, seconds=60):
             spark.range(1).count()
         assert lines == []
-        with progress.progress_lines(spark.sparkContext, seconds=0.2):
+        with progress.progress_lines(spark, seconds=0.2):
             spark.sparkContext.parallelize(range(16), 4).map(lambda _: time.sleep(0.1)).collect()
     finally:
         progress.log.removeHandler(handler)

@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.planning.writing.write import ParquetSettings, WritePlan
 from airflow_provider_ducklake.spark.jobs.insert import choose_engine, write
-from airflow_provider_ducklake.spark.output.progress import progress_lines
+from airflow_provider_ducklake.spark.sessions.progress import progress_lines
 from airflow_provider_ducklake.spec.options import Options
 from airflow_provider_ducklake.spec.schema import new_columns
 from tests.spark.conftest import make_plan
@@ -129,7 +129,7 @@ def test_the_bounds_of_floats_leave_nan_out(spark, new_plan, engine):
 def test_a_long_stage_says_how_far_it_is(spark):
     lines: list[str] = []
 
-    with progress_lines(spark.sparkContext, seconds=0.2, say=lines.append):
+    with progress_lines(spark, seconds=0.2, say=lines.append):
         spark.sparkContext.parallelize(range(4), 4).map(wait).collect()
 
     assert any("of 4 tasks done" in line for line in lines)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import secrets
+from contextlib import suppress
 from functools import cache
+from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException
 
 from airflow_provider_ducklake import errors
@@ -71,15 +72,31 @@ def is_of_wide_rows(error: Exception) -> bool:
 
 def _java_exceptions(error: Exception) -> list[str]:
     """Return what each exception of Java behind an error says of itself, its causes last."""
-    java = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    if type(error).__module__.startswith("pyspark.errors.exceptions.connect"):
+        return _of_server(error)
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     found: list[str] = []
-    try:
+    with suppress(Exception):  # there is no JVM any more: py4j's own, or the socket's
         while java is not None and len(found) < _MOST_CAUSES:
             found.append(java.toString())
             java = java.getCause()
-    except (Py4JError, OSError):  # there is no JVM any more
-        pass
     return found
+
+
+_PYTHON_WORKER = "org.apache.spark.api.python.PythonException"
+_FRAME = re.compile(r"\n\tat [^\n]*(?=\Z|\nCaused by: |\n\tat )")
+
+
+def _of_server(error: Any) -> list[str]:  # noqa: ANN401 - of Spark Connect, which may not be installed
+    """Return the same of an error that the server of Spark Connect sent, with its trace as one text."""
+    trace = getattr(error, "_stacktrace", None)
+    if not trace:
+        text = str(error)
+        start = text.find("Traceback (most recent call last):")
+        return [text if start < 0 else f"{_PYTHON_WORKER}: {text[start:]}"]
+    first, *causes = re.split(r"(?<=\))\nCaused by: ", trace)
+    root = first.split("\n", 1)[0]
+    return [f"{root}: {error}", *(_FRAME.sub("", cause) for cause in causes)][:_MOST_CAUSES]
 
 
 def _made(class_: type[DuckLakeError], message: str) -> DuckLakeError:

@@ -24,9 +24,9 @@ from airflow_provider_ducklake.spark.job.codec import Json, decode, encode
 from airflow_provider_ducklake.spark.job.compaction_io import directory_of, file_path, write_record
 from airflow_provider_ducklake.spark.job.errors import marked, secret
 from airflow_provider_ducklake.spark.job.request import CompactionSource
-from airflow_provider_ducklake.spark.output.progress import progress_lines
 from airflow_provider_ducklake.spark.reading.read_arrow import carrier_types, from_tasks
-from airflow_provider_ducklake.spark.types.frames import BatchFunction, map_in_arrow
+from airflow_provider_ducklake.spark.sessions.kind import BatchFunction, kind_of, map_in_arrow
+from airflow_provider_ducklake.spark.sessions.progress import progress_lines
 from airflow_provider_ducklake.spark.types.names import free_prefix
 from airflow_provider_ducklake.spark.writing.row_order import clustered, ordered
 from airflow_provider_ducklake.spark.writing.write_arrow import runs
@@ -64,7 +64,7 @@ def compact(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]
         *(compaction.file_count, compaction.table.name, compaction.file_size_bytes, len(compaction.bins)),
     )
     started = time.monotonic()
-    with progress_lines(spark.sparkContext):
+    with progress_lines(spark):
         is_sorted = plan.row_order != RowOrder()
         count = compact_sorted(spark, source, plan) if is_sorted else _compact_in_order(spark, source, plan)
     log.info("Wrote %d rows", count)
@@ -74,7 +74,7 @@ def compact(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]
 
 def _compact_in_order(spark: SparkSession, source: CompactionSource, plan: WritePlan) -> int:
     documents = [json.dumps(one) for one in _one_by_one(source.compaction)]
-    return int(spark.sparkContext.parallelize(documents, len(documents)).map(_task(plan, source)).sum())
+    return kind_of(spark).sum_of_tasks(documents, _task(plan, source))
 
 
 def _one_by_one(compaction: Compaction) -> list[Json]:

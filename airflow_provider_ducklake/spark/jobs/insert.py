@@ -16,9 +16,9 @@ from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteRes
 from airflow_provider_ducklake.spark import sources
 from airflow_provider_ducklake.spark.job.errors import is_of_wide_rows
 from airflow_provider_ducklake.spark.output.causes import TOO_WIDE
-from airflow_provider_ducklake.spark.output.progress import progress_lines
-from airflow_provider_ducklake.spark.types.object_store import why_unreachable
-from airflow_provider_ducklake.spark.types.session import measure_batches, measures_batches, prepare
+from airflow_provider_ducklake.spark.sessions.object_store import why_unreachable
+from airflow_provider_ducklake.spark.sessions.progress import progress_lines
+from airflow_provider_ducklake.spark.sessions.settings import measure_batches, measures_batches, prepare
 from airflow_provider_ducklake.spark.types.spark_types import fields_of_spark, why_not_native, without_nothing
 from airflow_provider_ducklake.spark.writing import write_arrow, write_native
 from airflow_provider_ducklake.spark.writing.assignment import assign, fits, only_matching
@@ -64,7 +64,7 @@ def write(df: DataFrame, plan: WritePlan, engine: str = "auto") -> WriteResult:
     engine, reason = choose_engine(df.sparkSession, engine, plan)
     prepared, keys = _prepared(df, plan)
     log.info("Writing %s with the %s engine: %s", plan.table, engine, reason)
-    with progress_lines(df.sparkSession.sparkContext):
+    with progress_lines(df.sparkSession):
         files, count = _written(prepared, keys, plan, engine)
     _warn_of_many_partitions(plan, files)
     details = _details(df.sparkSession, reason, time.monotonic() - started)
@@ -140,7 +140,7 @@ def _details(spark: SparkSession, reason: str, seconds: float) -> dict[str, str 
     return {
         "reason": reason,
         "seconds": round(seconds, 3),
-        "application_id": spark.sparkContext.applicationId,
+        "application_id": spark.conf.get("spark.app.id"),
         "spark_version": spark.version,
     }
 

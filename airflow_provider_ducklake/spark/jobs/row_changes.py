@@ -40,7 +40,7 @@ from airflow_provider_ducklake.spark.row_changes.source_bounds import (
     files_that_may_match,
     only_matching,
 )
-from airflow_provider_ducklake.spark.types.session import exact_filters, prepare_reading
+from airflow_provider_ducklake.spark.sessions.settings import exact_filters, prepare_reading
 from airflow_provider_ducklake.spark.writing import write_deletes
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.spec.types.ducklake_types import is_float

@@ -15,8 +15,8 @@ from airflow_provider_ducklake.spark.jobs.insert import insert
 from airflow_provider_ducklake.spark.jobs.row_changes import change_rows, overwrite
 from airflow_provider_ducklake.spark.jobs.sql import run_sql
 from airflow_provider_ducklake.spark.jobs.stream import run_stream
-from airflow_provider_ducklake.spark.types.object_store import reach_buckets
-from airflow_provider_ducklake.spark.types.session import start_session
+from airflow_provider_ducklake.spark.sessions.object_store import reach_buckets
+from airflow_provider_ducklake.spark.sessions.start import start_session
 from airflow_provider_ducklake.storage.files.filesystem import split_scheme
 from airflow_provider_ducklake.storage.files.process_options import process_options
 

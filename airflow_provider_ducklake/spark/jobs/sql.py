@@ -14,8 +14,8 @@ from airflow_provider_ducklake.spark import sources
 from airflow_provider_ducklake.spark.job.request import LakeSource
 from airflow_provider_ducklake.spark.jobs.insert import write
 from airflow_provider_ducklake.spark.read import read_changes, read_error, read_table
+from airflow_provider_ducklake.spark.sessions.settings import prepare_reading
 from airflow_provider_ducklake.spark.types.names import free_prefix, quoted
-from airflow_provider_ducklake.spark.types.session import prepare_reading
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 
 if TYPE_CHECKING:

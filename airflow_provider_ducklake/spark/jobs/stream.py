@@ -23,8 +23,8 @@ from airflow_provider_ducklake.spark.job import stream_io
 from airflow_provider_ducklake.spark.job.errors import message_of
 from airflow_provider_ducklake.spark.job.request import StreamSource, job_directory
 from airflow_provider_ducklake.spark.jobs.insert import write
-from airflow_provider_ducklake.spark.types.object_store import require_file_system
-from airflow_provider_ducklake.spark.types.session import adaptive_as_in, prepare
+from airflow_provider_ducklake.spark.sessions.object_store import require_file_system
+from airflow_provider_ducklake.spark.sessions.settings import adaptive_as_in, prepare
 from airflow_provider_ducklake.spark.writing.assignment import assign
 from airflow_provider_ducklake.spec.names.paths import hadoop_uri
 from airflow_provider_ducklake.storage.files.filesystem import delete_tree

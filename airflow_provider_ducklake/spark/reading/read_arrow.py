@@ -18,7 +18,7 @@ from airflow_provider_ducklake.errors import DuckLakeError
 from airflow_provider_ducklake.planning.reading.scan import ScanPlan, columns_to_read
 from airflow_provider_ducklake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.spark.job.errors import marked, secret
-from airflow_provider_ducklake.spark.types.frames import map_in_arrow
+from airflow_provider_ducklake.spark.sessions.kind import map_in_arrow
 from airflow_provider_ducklake.spark.types.spark_types import read_type
 from airflow_provider_ducklake.spec.files import LiveDataFile
 from airflow_provider_ducklake.spec.schema import TableSchema

@@ -18,8 +18,8 @@ from airflow_provider_ducklake.planning.reading.scan import END_SNAPSHOT, Change
 from airflow_provider_ducklake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.spark.reading.read_arrow import carrier_types, from_tasks
 from airflow_provider_ducklake.spark.reading.read_files import Read, rows_of
+from airflow_provider_ducklake.spark.sessions.settings import prepare_reading
 from airflow_provider_ducklake.spark.types.names import ReadNames, quoted
-from airflow_provider_ducklake.spark.types.session import prepare_reading
 from airflow_provider_ducklake.spark.types.spark_types import presented, read_type
 from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.storage.parquet.carriers import carrier_schema, in_carriers

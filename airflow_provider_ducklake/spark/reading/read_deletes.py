@@ -18,7 +18,7 @@ from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.spark.job.errors import marked
-from airflow_provider_ducklake.spark.types.object_store import hadoop_path
+from airflow_provider_ducklake.spark.sessions.object_store import hadoop_path
 from airflow_provider_ducklake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.storage.rows.table_reader import gone_positions, ordinals
 

@@ -22,9 +22,9 @@ from pyspark.sql import types as t
 from airflow_provider_ducklake.spark.reading import read_arrow
 from airflow_provider_ducklake.spark.reading.read_deletes import numbered, place, spark_path
 from airflow_provider_ducklake.spark.reading.read_layout import layouts
+from airflow_provider_ducklake.spark.sessions.object_store import hadoop_path, require_file_system
 from airflow_provider_ducklake.spark.types.frames import renamed, select
 from airflow_provider_ducklake.spark.types.names import quoted
-from airflow_provider_ducklake.spark.types.object_store import hadoop_path, require_file_system
 from airflow_provider_ducklake.spark.types.spark_types import FIELD_ID_KEY, literal, read_type
 from airflow_provider_ducklake.spec.types.ducklake_types import ListType, MapType, StructType
 from airflow_provider_ducklake.spec.types.literals import parse_scalar

@@ -20,6 +20,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.spark.sessions.kind import kind_of
 from airflow_provider_ducklake.spark.types.local_times import SECOND, is_infinite, number_of
 from airflow_provider_ducklake.spark.types.names import free_prefix, quoted
 from airflow_provider_ducklake.spark.types.scalars import uuid_text
@@ -276,6 +277,6 @@ def gathered(df: DataFrame, keys: Sequence[str], target_file_size_bytes: int) ->
 
 def _set_task_size(df: DataFrame, target_file_size_bytes: int) -> None:
     spark = df.sparkSession
-    if not spark.sparkContext.getConf().contains(_ADVISORY_SIZE):
+    if _ADVISORY_SIZE not in kind_of(spark).configured():
         size = min(max(target_file_size_bytes // 4, 64 * 2**20), 256 * 2**20)
         spark.conf.set(_ADVISORY_SIZE, f"{size}b")

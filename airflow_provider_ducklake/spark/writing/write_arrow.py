@@ -20,7 +20,7 @@ from pyspark.sql import types as t
 
 from airflow_provider_ducklake.planning.writing.write import WritePlan
 from airflow_provider_ducklake.spark.job.codec import decode, encode
-from airflow_provider_ducklake.spark.types.frames import BatchFunction, map_in_arrow
+from airflow_provider_ducklake.spark.sessions.kind import BatchFunction, map_in_arrow
 from airflow_provider_ducklake.spark.writing.row_order import ordered
 from airflow_provider_ducklake.spec.files import DataFile
 from airflow_provider_ducklake.storage.parquet.partition_split import values_of_row

@@ -16,7 +16,7 @@ from pyspark.sql import types as t
 
 from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes
 from airflow_provider_ducklake.spark.job.codec import decode, encode
-from airflow_provider_ducklake.spark.types.frames import map_in_arrow
+from airflow_provider_ducklake.spark.sessions.kind import kind_of, map_in_arrow
 from airflow_provider_ducklake.spec.ids import DataFileId
 from airflow_provider_ducklake.storage.deletes.delete_files import write_delete_file
 from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from airflow_provider_ducklake.spark.types.frames import BatchFunction
+    from airflow_provider_ducklake.spark.sessions.kind import BatchFunction
 
 FILE_ID, POSITION = "file_id", "position"
 _RESULT = t.StructType([t.StructField("file", t.StringType(), nullable=False)])
@@ -44,7 +44,7 @@ def write(rows: DataFrame, count: int, paths: Mapping[int, str], directory: str)
     """
     if count <= _FEW_ROWS:
         return _write_here(rows, paths, directory)
-    cores = rows.sparkSession.sparkContext.defaultParallelism
+    cores = kind_of(rows.sparkSession).cores()
     tasks = max(1, min(len(paths), cores * _TASKS_PER_CORE))
     sorted_rows = (
         rows.select(FILE_ID, POSITION)

@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.spark.sessions.kind import kind_of
 from airflow_provider_ducklake.spec.names.paths import hadoop_uri
 from airflow_provider_ducklake.storage.files.filesystem import arrow_s3_options, split_scheme
 
@@ -38,13 +39,9 @@ _PACKAGES = {
 def why_unreachable(spark: SparkSession, path: str) -> str | None:
     """Return why the JVM cannot open a path at all, None if it can."""
     scheme = split_scheme(hadoop_uri(path))[0]
-    jvm = spark._jvm  # noqa: SLF001 - no public way
-    assert jvm is not None
-    try:
-        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, spark._jsc.hadoopConfiguration())  # noqa: SLF001
-    except Exception:  # noqa: BLE001 - py4j wraps whatever the JVM throws
-        return f"Spark has no file system for {scheme}:// on its classpath"
-    return None
+    if kind_of(spark).has_file_system(scheme):
+        return None
+    return f"Spark has no file system for {scheme}:// on its classpath"
 
 
 def require_file_system(spark: SparkSession, path: str) -> None:
@@ -57,9 +54,7 @@ def require_file_system(spark: SparkSession, path: str) -> None:
     if reason is None:
         return
     package = _PACKAGES.get(split_scheme(hadoop_uri(path))[0])
-    jvm = spark._jvm  # noqa: SLF001 - no public way
-    assert jvm is not None
-    version = jvm.org.apache.hadoop.util.VersionInfo.getVersion()
+    version = kind_of(spark).hadoop_version()
     cure = f'packages="{package.format(hadoop=version)}"' if package else "packages or jars that bring it"
     raise InvalidInputError(
         f"Cannot read {path}: {reason}. Give the task {cure}, or install the jar with Spark."
@@ -103,13 +98,15 @@ def _named(given: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]
 def reach_buckets(spark: SparkSession, paths: Iterable[str], storage_options: Mapping[str, Any]) -> None:
     """Have Spark open the buckets of ``paths`` with the options, except where the user has set S3A up."""
     buckets = {bucket for bucket in map(_bucket, paths) if bucket is not None}
-    settings = s3a_settings(storage_options)
-    hadoop = spark._jsc.hadoopConfiguration()  # noqa: SLF001 - no public way
+    settings = [group for group in s3a_settings(storage_options) if group]
+    if not buckets or not settings:
+        return
+    kind = kind_of(spark)
+    configured = kind.configured()
     for bucket in buckets:
         for group in settings:
-            if not _is_set(spark, bucket, group):
-                for name, value in group.items():
-                    hadoop.set(f"fs.s3a.bucket.{bucket}.{name}", value)
+            if not _is_set(configured, bucket, group):
+                kind.set_hadoop({f"fs.s3a.bucket.{bucket}.{name}": value for name, value in group.items()})
 
 
 def _bucket(path: str) -> str | None:
@@ -117,10 +114,9 @@ def _bucket(path: str) -> str | None:
     return rest.split("/", 1)[0] if scheme == "s3a" else None
 
 
-def _is_set(spark: SparkSession, bucket: str, names: Collection[str]) -> bool:
-    conf = spark.sparkContext.getConf()
+def _is_set(configured: Collection[str], bucket: str, names: Collection[str]) -> bool:
     return any(
-        conf.contains(f"spark.hadoop.fs.s3a.{where}{name}")
+        f"spark.hadoop.fs.s3a.{where}{name}" in configured
         for where in ("", f"bucket.{bucket}.")
         for name in names
     )
