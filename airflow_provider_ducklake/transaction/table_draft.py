@@ -52,6 +52,7 @@ from airflow_provider_ducklake.transaction.changes import (
     ReadRows,
     SchemaRef,
     SetOptions,
+    SetPartitioning,
     TableRef,
     Truncate,
 )
@@ -433,7 +434,11 @@ class TableDraft:
         if self.base is None:
             yield self._creation()
         before = Definition.of(self.base) if self.base is not None else None
-        yield from definition_changes(self.ref, before, self._definition())
+        for change in definition_changes(self.ref, before, self._definition()):
+            if isinstance(change, SetPartitioning):
+                yield replace(change, bounded=SKIP_STATS_COLUMNS not in self.options_set)
+            else:
+                yield change
         if self.options_set:
             yield SetOptions(self.ref, self.name, self.options_set, self._skipped())
         yield from self.deletes

@@ -37,7 +37,8 @@ from tests.airflow import streams
 from tests.airflow.dags import parse
 from tests.airflow.spark_submit import ROOT, recorded
 from tests.airflow.unlucky import loses_the_answer
-from tests.reference.catalogs import CatalogDatabase
+from tests.reference import ducklakepy_lake
+from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.conftest import spark  # noqa: F401 - a fixture
 
@@ -193,6 +194,25 @@ def test_each_batch_becomes_a_snapshot_and_the_next_run_goes_on(stream):
     )
     assert json.loads(extra)["stream"]["batch_id"] == 3
     assert json.loads(extra)["airflow"]["task_id"] == "stream"
+
+
+def test_a_stream_goes_to_a_table_of_nested_schemas(stream, tmp_path, connect):
+    catalog = file_catalog("sqlite", tmp_path / "nested")
+    table = "sales.europe.events"
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version="1.1") as lake:
+        with lake.transaction() as tx:
+            tx.create_schema("sales")
+            tx.create_schema("sales.europe")
+            tx.create_table(table, {"id": "int32", "kind": "varchar"})
+        connect(catalog)
+        stream.add([(1, "a"), (2, "b")], [(3, "a")])
+        summary = stream.run(table=table)
+
+        assert (summary["table"], summary["batches"], summary["rows_added"]) == (table, 2, 3)
+        assert sorted(lake.read_arrow(table)["id"].to_pylist()) == [1, 2, 3]
+        assert lake.verify() == []
+    with ducklakepy_lake.open_lake(catalog) as theirs:
+        assert theirs.count(("sales", "europe", "events")) == 3
 
 
 def test_what_a_killed_worker_had_staged_is_committed_by_the_next_try(stream):

@@ -8,7 +8,11 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidOptionError, InvalidPartitionError
+from airflow_provider_ducklake.errors import (
+    InvalidOptionError,
+    InvalidPartitionError,
+    TransactionConflictError,
+)
 from tests.interop.compacting import merge_adjacent, rewrite
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
@@ -243,6 +247,37 @@ def test_a_skipped_column_cannot_become_a_partition_key(lake):
     with lake.transaction() as tx:
         tx.reset_option("t", "skip_stats_columns")
         tx.set_partitioned_by("t", ["bucket(4, k)"])
+
+
+def test_a_column_skipped_since_cannot_become_a_partition_key(lake, catalog):
+    """No snapshot tells of the option, so it is looked at when the keys are committed."""
+    with (  # noqa: PT012 - the commit is what fails
+        pytest.raises(TransactionConflictError, match="set its option skip_stats_columns to a key"),
+        lake.transaction() as tx,
+    ):
+        tx.set_partitioned_by("t", ["bucket(4, k)"])
+        with Lake.connect(catalog.sqlalchemy_url) as other:
+            other.set_option("skip_stats_columns", ["id", "k"], table="t")
+
+    with lake.transaction() as tx:
+        tx.set_option("t", "skip_stats_columns", ["x"])
+        tx.set_partitioned_by("t", ["bucket(4, k)"])
+        with Lake.connect(catalog.sqlalchemy_url) as other:
+            other.set_option("skip_stats_columns", ["s"], table="t")
+
+    assert lake.options("t").skipped_columns == {X}
+
+
+def test_a_partition_key_set_since_cannot_be_skipped(lake, catalog):
+    with (  # noqa: PT012 - the commit is what fails
+        pytest.raises(TransactionConflictError, match="altered it"),
+        lake.transaction() as tx,
+    ):
+        tx.set_option("t", "skip_stats_columns", ["k"])
+        with Lake.connect(catalog.sqlalchemy_url) as other, other.transaction() as first:
+            first.set_partitioned_by("t", ["bucket(4, k)"])
+
+    assert lake.options("t").skipped_columns == frozenset()
 
 
 def test_duckdb_1_5_works_on_a_lake_with_the_option(sqlite_catalog):

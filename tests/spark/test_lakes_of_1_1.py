@@ -62,6 +62,26 @@ def test_every_verb_writes_there(spark, lake, sqlite_catalog):
     assert kinds == {"insert", "delete", "update_preimage", "update_postimage"}
 
 
+def test_no_job_writes_bounds_of_skipped_columns(spark, sqlite_catalog):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
+        lake.set_option("data_inlining_row_limit", 0)
+        with lake.transaction() as tx:
+            tx.create_table("t", {"id": "int64", "note": "varchar", "s": "struct(x int32, y int32)"})
+            tx.set_option("t", "skip_stats_columns", ["note", "s"])
+        session = LakeSession(spark, lake)
+        rows = spark.sql("SELECT id, 'n' || id AS note, struct(1 AS x, int(id) AS y) AS s FROM range(100)")
+        for engine in ("arrow", "native"):
+            session.insert("t", rows, engine=engine)
+        session.update("t", {"note": "'other'"}, "id = 7")
+
+        for kind in ("file", "table"):
+            found = dump_catalog(sqlite_catalog)[f"ducklake_{kind}_column_stats"]
+            assert {one["column_id"] for one in found if one["min_value"] is not None} == {1}, kind
+        assert lake.read_arrow("t", where="note = 'other'").num_rows == 2
+        assert (lake.row_count("t"), lake.column_bounds("t", "note")) == (200, None)
+        assert lake.verify() == []
+
+
 def test_deletes_become_vectors_where_the_lake_wants_them(spark, sqlite_catalog):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
         lake.set_option("data_inlining_row_limit", 0)

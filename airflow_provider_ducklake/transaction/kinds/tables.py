@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from airflow_provider_ducklake.spec.options import SKIP_STATS_COLUMNS
 from airflow_provider_ducklake.transaction.conflicts import Claim, Operation, claim_of_new
-from airflow_provider_ducklake.transaction.declared import Declared, OfAnyTable, OfTable, Stage, check_name
-from airflow_provider_ducklake.transaction.facts import Needs
+from airflow_provider_ducklake.transaction.declared import (
+    Declared,
+    OfAnyTable,
+    OfTable,
+    Stage,
+    check_name,
+    existing,
+)
+from airflow_provider_ducklake.transaction.facts import Needs, nothing_needed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -138,14 +146,26 @@ class ChangeColumns(OfTable):
 class SetPartitioning(OfAnyTable):
     """The partition keys of a table from now on; none: unpartitioned.
 
-    ``partition_id`` is given where the table had these keys before: files name them by it.
+    ``partition_id`` is given where the table had these keys before: files name them by it. ``bounded``: no
+    key may be a column that the table's option takes the bounds of, even if that was set since.
     """
 
     fields: tuple[PartitionField, ...]
     partition_id: PartitionId | None = None
+    bounded: bool = False
 
     stage: ClassVar[Stage] = Stage.DEFINE
     operation: ClassVar[Operation] = Operation.ALTER
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(skips=existing(self.table)) if self.bounded else nothing_needed()
+
+    def check(self, facts: LockedFacts) -> None:
+        """Compare with an option that was set since: no snapshot tells of it."""
+        skipped = {one for table in existing(self.table) for one in facts.skipped.get(table, ())}
+        if self.bounded and any(key.column_id in skipped for key in self.fields):
+            raise facts.conflict("partition it", f"set its option {SKIP_STATS_COLUMNS} to a key", self.name)
 
 
 @dataclass(frozen=True, slots=True)
