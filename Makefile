@@ -3,8 +3,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 RUN := scripts/run
 ARGS ?=
+AUDIT ?=
 
-.PHONY: help setup demo test test-fast test-full install-test iceberg check format bench docs changelog clean distclean
+.PHONY: help setup demo test test-fast test-full install-test iceberg check audit format bench docs changelog clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -34,6 +35,10 @@ iceberg: ## Have Iceberg read our files, in an environment of its own; needs Mav
 
 check: ## Lock, format, lint, layer contracts, types
 	@$(RUN) scripts/check
+
+audit: ## Look the locked dependencies up among known vulnerabilities; needs api.osv.dev, or AUDIT="--service-url …"
+	@$(RUN) uv audit --locked $(AUDIT)
+	@$(RUN) uv audit --locked --project tests/reference/next $(AUDIT)
 
 format: ## Format the code and apply the safe lint fixes
 	@$(RUN) ruff format

@@ -116,17 +116,18 @@ class CatalogUnavailableError(CatalogError):
 class CatalogRefusedError(CatalogError):
     """The catalog database refused a statement: it is read-only, full, lacks a privilege, …; nothing landed.
 
-    ``statement`` is the beginning of the refused statement, without values.
+    ``statement`` is the beginning of the refused statement, without values, ``way_out`` what to do.
     """
 
     catalog: str
     reason: str
     statement: str
+    way_out: str = "Fix the database or the privileges of its user"
 
     def __str__(self) -> str:
         return (
             f"The catalog database {self.catalog} refused ({self.reason}), at: {self.statement}. Nothing "
-            "was committed. Fix the database or the privileges of its user, then run this again."
+            f"was committed. {self.way_out}, then run this again."
         )
 
 

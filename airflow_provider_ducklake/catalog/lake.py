@@ -186,7 +186,7 @@ class Lake:
             raise NotADuckLakeError(shown(parsed), "does not exist: there is no such file")
         dialect = dialect_of(open_engine(parsed), metadata_schema)
         try:
-            with translated(parsed):
+            with translated(dialect):
                 stored = read.stored_catalog(dialect, metadata_schema)
             version = _version(stored.options, shown(parsed), to_migrate=to_migrate)
             check_newest(version, newest, shown(parsed))
@@ -240,7 +240,7 @@ class Lake:
         check_directory(parsed)
         dialect = dialect_of(open_engine(parsed), metadata_schema)
         try:
-            with translated(parsed):
+            with translated(dialect):
                 bootstrap.bootstrap(dialect, catalog_tables(chosen, metadata_schema), data_path)
         finally:
             dialect.engine.dispose()
@@ -321,6 +321,7 @@ class Lake:
     delete_orphaned_files = _of_maintenance(Maintenance.delete_orphaned_files)
     verify = _of_maintenance(Maintenance.verify)
     repair = _of_maintenance(Maintenance.repair)
+    grants = _of_maintenance(Maintenance.grants)
 
 
 def _version(options: Sequence[OptionRow], catalog: str, *, to_migrate: bool) -> SpecVersion:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog.committing.planned import PlannedCommit, Stage
+from airflow_provider_ducklake.catalog.database.roles import DEFAULT_NAMES, Role, RoleNames
 from airflow_provider_ducklake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.catalog.ledger.jobs import STAGE_TTL
 from airflow_provider_ducklake.catalog.migrations.migrate import Files, MigrationResult, migrate
@@ -22,6 +23,7 @@ from airflow_provider_ducklake.catalog.upkeep.compaction import (
     find_rewrite,
 )
 from airflow_provider_ducklake.catalog.upkeep.flush import Flush, FlushRule
+from airflow_provider_ducklake.catalog.upkeep.grants import grants
 from airflow_provider_ducklake.catalog.upkeep.orphans import OrphanRule
 from airflow_provider_ducklake.catalog.verify import verification
 from airflow_provider_ducklake.catalog.verify.repair import RepairResult, repair
@@ -381,6 +383,30 @@ class Maintenance:
             sample=sample,
             with_notes=with_notes,
         )
+
+    def grants(
+        self,
+        role: str,
+        *,
+        reader: str = DEFAULT_NAMES.reader,
+        writer: str = DEFAULT_NAMES.writer,
+        maintainer: str = DEFAULT_NAMES.maintainer,
+    ) -> list[str]:
+        """Return the SQL that gives a database user what a role of the lake needs, and nothing else.
+
+        ``role`` is ``"reader"``, ``"writer"`` or ``"maintainer"``; the others are what the database calls the
+        user, or the role, that has each. Nothing is run: an administrator of the database reads it and runs
+        it, the maintainer's first, once all three exist; and again after a migration or a new release of the
+        provider. In MySQL ``name@host`` is an account, in PostgreSQL one name.
+
+        Raises:
+            InvalidInputError: there is no such role, or two of the names are the same.
+            InvalidNameError: the database could not take a name.
+            UnsupportedFeatureError: the catalog is a SQLite or DuckDB file, which has no users.
+        """
+        names, wanted = RoleNames(reader, writer, maintainer), Role.of(role)
+        with self._lake.translated():
+            return grants(self._lake.catalog, wanted, names)
 
     def repair(self, findings: Sequence[Finding], *, dry_run: bool = True) -> RepairResult:
         """Repair those findings of ``verify`` that can be repaired without losing anything, all or none.

@@ -42,6 +42,10 @@ At = int | datetime | None
 _CHECK = (
     "Check that the database runs, and check the connection's address and login; the next try connects again."
 )
+_GRANTS = (
+    "An administrator of the database can give its user a role: DuckLakeHook.grants(role) returns the "
+    "statements for a reader, a writer or a maintainer, and docs/security.md says what each may do. Run them"
+)
 _SHOWN = 120  # characters of a statement in an error
 
 
@@ -96,13 +100,13 @@ class OpenLake:
     @contextmanager
     def translated(self) -> Iterator[None]:
         """Turn an error of the database into ours."""
-        with translated(self.url):
+        with translated(self.catalog.dialect):
             yield
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Open a connection for questions that see one state of the catalog."""
-        with translated(self.url), self.catalog.dialect.reading() as connection:
+        with translated(self.catalog.dialect), self.catalog.dialect.reading() as connection:
             yield connection
 
     def snapshot(self, connection: Connection, at: At) -> Snapshot:
@@ -156,15 +160,27 @@ class OpenLake:
 
 
 @contextmanager
-def translated(url: URL) -> Iterator[None]:
+def translated(dialect: CatalogDialect) -> Iterator[None]:
     """Turn an error of the database into ours, whose text names the database but no secret and no value."""
     try:
         yield
     except DBAPIError as error:
-        reason = str(error.orig).strip().splitlines()[0]
+        catalog, reason = shown(dialect.engine.url), str(error.orig).strip().splitlines()[0]
         if error.connection_invalidated or _is_connection_error(error):
-            raise CatalogUnavailableError(shown(url), f"{reason.rstrip('. ')}. {_CHECK}") from None
-        raise CatalogRefusedError(shown(url), reason, (error.statement or "")[:_SHOWN]) from None
+            hint = _GRANTS if dialect.is_missing_right(error) else _CHECK
+            raise CatalogUnavailableError(catalog, f"{reason.rstrip('. ')}. {hint}") from None
+        statement = (error.statement or "")[:_SHOWN]
+        if not dialect.is_missing_right(error):
+            raise CatalogRefusedError(catalog, reason, statement) from None
+        lacking = _lacking(dialect, error)
+        raise CatalogRefusedError(catalog, reason, statement, f"{lacking} {_GRANTS}".lstrip()) from None
+
+
+def _lacking(dialect: CatalogDialect, error: DBAPIError) -> str:
+    try:
+        return dialect.lacking_rights(error)
+    except DBAPIError:  # the error itself is what matters
+        return ""
 
 
 def _is_connection_error(error: DBAPIError) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
+from airflow_provider_ducklake.catalog.database.roles import DEFAULT_NAMES
 from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
     CatalogUnavailableError,
@@ -221,6 +222,21 @@ class DuckLakeHook(BaseHook):
         from airflow_provider_ducklake.hooks.connection_settings import attach_statement  # noqa: PLC0415 - not always
 
         return attach_statement(self.settings(), alias)
+
+    def grants(
+        self,
+        role: str,
+        *,
+        reader: str = DEFAULT_NAMES.reader,
+        writer: str = DEFAULT_NAMES.writer,
+        maintainer: str = DEFAULT_NAMES.maintainer,
+    ) -> list[str]:
+        """Return the SQL that gives a user of the catalog database what a role of the lake needs.
+
+        ``role`` is ``"reader"``, ``"writer"`` or ``"maintainer"``; the others are what the database calls
+        them. Nothing is run: an administrator of the database reads it and runs it.
+        """
+        return self.lake().grants(role, reader=reader, writer=writer, maintainer=maintainer)
 
     def get_df(
         self,

@@ -22,7 +22,7 @@ from airflow_provider_ducklake.catalog.database.column_types import (
 from airflow_provider_ducklake.spec.versions import SpecVersion, write_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import ItemsView, Iterator
 
     from sqlalchemy.types import TypeEngine
 
@@ -352,6 +352,10 @@ class CatalogTables:
     def __getitem__(self, name: str) -> Table:
         """Return the table of that name, without its ``ducklake_`` prefix; of one renamed, of its newest."""
         return self._tables[name]
+
+    def items(self) -> ItemsView[str, Table]:
+        """Return all tables by those names."""
+        return self._tables.items()
 
     def __contains__(self, name: str) -> bool:
         """Whether the version has that table."""

@@ -14,6 +14,7 @@ from sqlalchemy.schema import CreateSchema
 
 from airflow_provider_ducklake.catalog.database.questions import Question, parameters, values_of
 from airflow_provider_ducklake.catalog.dialects.effect import Writer
+from airflow_provider_ducklake.errors import UnsupportedFeatureError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Table
     from sqlalchemy.exc import DBAPIError
 
+    from airflow_provider_ducklake.catalog.dialects.grants import Wanted
     from airflow_provider_ducklake.spec.inlined_form import InlinedForm
     from airflow_provider_ducklake.spec.schema import TableSchema
 
@@ -135,6 +137,10 @@ class CatalogDialect(ABC):
         """Whether the database says that its user may not do this, by the driver's error code."""
         return False
 
+    def lacking_rights(self, error: DBAPIError) -> str:  # noqa: ARG002 - MySQL's error says it
+        """Return a sentence about the rights that the user lacks, where such an error leaves it open."""
+        return ""
+
     def create_metadata_schema(self, connection: Connection, name: str | None) -> None:
         """Create the database schema that holds the catalog's tables, where the database has such a thing."""
         if name is not None:
@@ -149,6 +155,21 @@ class CatalogDialect(ABC):
         It may end the connection's transaction, which changed nothing.
         """
         return None
+
+    def schema_of(self, connection: Connection, table: Table) -> str:  # noqa: ARG002 - a server knows its default
+        """Return the schema that a table of the catalog is in, by its own name."""
+        return table.schema or ""
+
+    def grants(self, connection: Connection, wanted: Wanted, schema: str) -> list[str]:  # noqa: ARG002 - as well
+        """Return the statements that give a role its rights on the catalog's tables in a schema.
+
+        Raises:
+            UnsupportedFeatureError: the catalog is a file.
+        """
+        raise UnsupportedFeatureError(
+            f"A catalog in {self.name} is a file, and has no users: whoever may write the file and its "
+            "directory is a maintainer, and whoever may read it a reader. Set the permissions of the file."
+        )
 
     @staticmethod
     @abstractmethod

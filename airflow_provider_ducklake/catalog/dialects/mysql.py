@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from airflow_provider_ducklake.catalog.database.column_types import CatalogTimestamp
 from airflow_provider_ducklake.catalog.database.connect import LOCK_TIMEOUT_SECONDS
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+from airflow_provider_ducklake.catalog.dialects.grants import Wanted, mysql_grants
 from airflow_provider_ducklake.errors import DuckLakeError
 
 if TYPE_CHECKING:
@@ -33,7 +34,14 @@ _LOST_RACE = {
     _LOCK_WAIT_TIMEOUT,
     1213,  # ER_LOCK_DEADLOCK
 }
-_MISSING_RIGHT = 1142  # ER_TABLEACCESS_DENIED_ERROR: "ALTER command denied to user …"
+_MISSING_RIGHT = {
+    1044,  # ER_DBACCESS_DENIED_ERROR
+    1142,  # ER_TABLEACCESS_DENIED_ERROR: "ALTER command denied to user …"
+    1143,  # ER_COLUMNACCESS_DENIED_ERROR
+    1227,  # ER_SPECIFIC_ACCESS_DENIED_ERROR
+}
+# Of MySQL alone: names of databases in GRANT are no patterns then.
+_EXACT_NAMES = text("SHOW VARIABLES LIKE 'partial\\_revokes'")
 _GET_LOCK = text("SELECT GET_LOCK(:name, :seconds)")
 
 
@@ -125,11 +133,21 @@ class MySqlDialect(CatalogDialect):
         except DBAPIError as error:
             if not self.is_missing_right(error):
                 raise
-            return "GRANT the user ALTER, CREATE, DROP and INSERT on the database."
+            return (
+                "GRANT the user ALTER, CREATE, DROP and INSERT on the database: "
+                'DuckLakeHook.grants("maintainer") returns the statements.'
+            )
         return None
+
+    def schema_of(self, connection: Connection, table: Table) -> str:
+        return table.schema or str(connection.execute(select(func.database())).scalar_one())
+
+    def grants(self, connection: Connection, wanted: Wanted, schema: str) -> list[str]:
+        is_exact = connection.execute(_EXACT_NAMES).first()
+        return list(mysql_grants(wanted, schema, has_patterns=is_exact is None or is_exact[1] != "ON"))
 
     def is_lost_race(self, error: DBAPIError) -> bool:
         return bool(error.orig and error.orig.args and error.orig.args[0] in _LOST_RACE)
 
     def is_missing_right(self, error: DBAPIError) -> bool:
-        return bool(error.orig and error.orig.args and error.orig.args[0] == _MISSING_RIGHT)
+        return bool(error.orig and error.orig.args and error.orig.args[0] in _MISSING_RIGHT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from airflow_provider_ducklake.catalog.database.column_types import CatalogTimes
 from airflow_provider_ducklake.catalog.database.questions import Question
 from airflow_provider_ducklake.catalog.dialects.batches import Batches, BatchWriter, is_busy
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+from airflow_provider_ducklake.catalog.dialects.grants import postgres_grants
 from airflow_provider_ducklake.spec.inlined_form import InlinedForm
 from airflow_provider_ducklake.spec.types.scalars import BYTES, Kind
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
 
     from airflow_provider_ducklake.catalog.dialects.effect import Writer
+    from airflow_provider_ducklake.catalog.dialects.grants import Wanted
 
 _LOST_RACE = {
     "23505",  # unique_violation: somebody else has the snapshot id
@@ -82,6 +85,19 @@ _OWNER = text(
     " FROM pg_class WHERE oid = CAST(:name AS regclass)"
 )
 
+_TABLE_OF_LAKE = re.compile(r"\b(airflow_)?ducklake_\w+")
+_LACKING = text(
+    "SELECT current_user, string_agg(wanted, ', ' ORDER BY number) FROM pg_class c"
+    " JOIN pg_namespace n ON n.oid = relnamespace,"
+    " unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) WITH ORDINALITY AS of_table(wanted, number)"
+    " WHERE relname = :name AND NOT has_table_privilege(c.oid, wanted)"
+    " AND CASE WHEN CAST(:schema AS text) IS NULL THEN pg_table_is_visible(c.oid) ELSE nspname = :schema END"
+)
+_OWNERS = text(
+    "SELECT relname, pg_get_userbyid(relowner) AS owner FROM pg_class"
+    " JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = :schema"
+)
+
 
 class PostgresDialect(CatalogDialect):
     """A catalog in one schema of a PostgreSQL database."""
@@ -101,6 +117,7 @@ class PostgresDialect(CatalogDialect):
 
     def __init__(self, engine: Engine, metadata_schema: str | None) -> None:
         super().__init__(engine)
+        self._metadata_schema = metadata_schema
         digest = hashlib.sha256(f"ducklake commit {metadata_schema or 'public'}".encode()).digest()
         self.lock_key = int.from_bytes(digest[:8], "big", signed=True)
         # A statement of its own: together with the head, the waiter would read the state before its wait.
@@ -201,13 +218,42 @@ class PostgresDialect(CatalogDialect):
     def why_not_alter(self, connection: Connection, table: Table) -> str | None:
         name = connection.dialect.identifier_preparer.format_table(table)
         owner = connection.execute(_OWNER, {"name": name}).scalar_one()
-        return None if owner is None else f"Run it as their owner, {owner}, or as a member of that role."
+        if owner is None:
+            return None
+        return (
+            f"Run it as their owner, {owner}, or as a member of that role, or make the user the owner: "
+            'DuckLakeHook.grants("maintainer") returns the statements.'
+        )
+
+    def schema_of(self, connection: Connection, table: Table) -> str:
+        if table.schema is not None:
+            return table.schema
+        found = select(_NAMESPACE.c.nspname).join_from(
+            _CLASS, _NAMESPACE, _NAMESPACE.c.oid == _CLASS.c.relnamespace
+        )
+        is_it = (_CLASS.c.relname == table.name) & func.pg_table_is_visible(_CLASS.c.oid)
+        return str(connection.execute(found.where(is_it)).scalar_one())
+
+    def grants(self, connection: Connection, wanted: Wanted, schema: str) -> list[str]:
+        database = str(connection.execute(select(func.current_database())).scalar_one())
+        owners = {row.relname: row.owner for row in connection.execute(_OWNERS, {"schema": schema})}
+        return list(postgres_grants(wanted, database, schema, owners))
 
     def is_lost_race(self, error: DBAPIError) -> bool:
         return getattr(error.orig, "sqlstate", None) in _LOST_RACE
 
     def is_missing_right(self, error: DBAPIError) -> bool:
         return getattr(error.orig, "sqlstate", None) == _MISSING_RIGHT
+
+    def lacking_rights(self, error: DBAPIError) -> str:
+        """Ask which rights the user lacks on the table that the error names: it does not say which."""
+        named = _TABLE_OF_LAKE.search(str(error.orig))
+        if named is None:
+            return ""
+        values = {"name": named[0], "schema": self._metadata_schema}
+        with self._connection() as connection:
+            user, rights = connection.execute(_LACKING, values).one()
+        return f"The user {user} lacks {rights} on {named[0]}." if rights else ""
 
     def is_refusal(self, error: DBAPIError) -> bool:
         """Whether the server answered: the statements come with the COMMIT, and so do their errors."""

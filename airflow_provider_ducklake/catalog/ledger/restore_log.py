@@ -54,12 +54,15 @@ def prepare(catalog: Catalog, *, dry_run: bool) -> None:
         own_tables.ensure_table(
             catalog,
             restore_table(schema),
-            first_rows=lambda connection: [
-                _columns(*astuple(one)) for one in noted_restores(connection, catalog.tables)
-            ],
+            first_rows=lambda connection: first_rows(connection, catalog),
         )
     elif not _has_table(catalog):
         catalog.dialect.try_to_create_table(schema)
+
+
+def first_rows(connection: Connection, catalog: Catalog) -> list[dict[str, int]]:
+    """Return what a new table begins with: the restores that snapshots tell of."""
+    return [_columns(*astuple(one)) for one in noted_restores(connection, catalog.tables)]
 
 
 def _has_table(catalog: Catalog) -> bool:

@@ -28,9 +28,10 @@ def check_creates_tables(url: str | URL, metadata_schema: str | None = None) -> 
     parsed = parse_url(url)
     dialect = dialect_of(open_engine(parsed), metadata_schema)
     try:
-        with translated(parsed):
+        with translated(dialect):
             dialect.try_to_create_table(metadata_schema)
     except CatalogRefusedError as error:
-        raise CatalogRefusedError(shown(parsed), f"{error.reason}; {_WHY}", error.statement) from None
+        reason = f"{error.reason}; {_WHY}"
+        raise CatalogRefusedError(shown(parsed), reason, error.statement, error.way_out) from None
     finally:
         dialect.engine.dispose()

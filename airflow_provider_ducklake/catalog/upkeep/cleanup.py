@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Text, case, or_, select, true, type_coerce
+from sqlalchemy import Text, case, false, or_, select, true, type_coerce
 
 from airflow_provider_ducklake.catalog.database.column_types import time_of
 from airflow_provider_ducklake.catalog.database.questions import in_parts
@@ -115,6 +115,7 @@ def cleanup(
     if dry_run or not free:
         return CleanupResult(tuple(free), named=left, failures=tuple(refused.items()), dry_run=dry_run)
     _check_reachable(catalog, storage_options)
+    _check_rights(catalog)
     progress = _Progress(len(free), failures=list(refused.items()))
     for part in in_parts(free, FILES_AT_ONCE):
         done = delete_files(part, storage_options)
@@ -208,6 +209,17 @@ def _check_reachable(catalog: Catalog, storage_options: Mapping[str, Any]) -> No
             f"The data path {catalog.data_path} does not exist here. Check that its disk is mounted. "
             "Nothing was deleted."
         )
+
+
+def _check_rights(catalog: Catalog) -> None:
+    """Delete no row, so that a user who may not delete them is refused before the files are gone."""
+
+    def attempt() -> None:
+        with catalog.dialect.writing() as connection:
+            connection.execute(catalog.tables["files_scheduled_for_deletion"].delete().where(false()))
+            connection.rollback()
+
+    with_retries(catalog.dialect, DEFAULT_RETRY, attempt)
 
 
 def _forget(catalog: Catalog, rows: Sequence[_Scheduled]) -> None:
