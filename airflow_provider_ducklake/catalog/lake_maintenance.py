@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog.committing.planned import PlannedCommit, Stage
-from airflow_provider_ducklake.catalog.database.roles import DEFAULT_NAMES, Role, RoleNames
 from airflow_provider_ducklake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.catalog.ledger.jobs import STAGE_TTL
 from airflow_provider_ducklake.catalog.migrations.migrate import Files, MigrationResult, migrate
@@ -35,6 +34,7 @@ from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule, Rewr
 from airflow_provider_ducklake.planning.upkeep.expiry import ExpiryRule
 from airflow_provider_ducklake.planning.upkeep.retention import NO_FLOOR
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
+from airflow_provider_ducklake.spec.roles import DEFAULT_NAMES, Role, RoleNames
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
 from airflow_provider_ducklake.spec.versions import (
     DEFAULT,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-from airflow_provider_ducklake.catalog.database.roles import DEFAULT_NAMES
 from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
     CatalogUnavailableError,
@@ -30,6 +29,7 @@ from airflow_provider_ducklake.hooks.version_pins import (
     newest_version,
     version_of_new_lake,
 )
+from airflow_provider_ducklake.spec.roles import DEFAULT_NAMES
 from airflow_provider_ducklake.spec.versions import READABLE, WRITABLE, opened_by
 
 if TYPE_CHECKING:

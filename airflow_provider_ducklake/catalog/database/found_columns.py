@@ -42,8 +42,8 @@ def check_complete(found: Mapping[str, Sequence[str]], tables: CatalogTables, ca
             f"{catalog} says that it has DuckLake {version}, and lacks {', '.join(missing)}. A migration by "
             "other means that did not finish may have left it so. Restore the catalog from a backup, or set "
             f"its version in ducklake_metadata to {tables.writer.unfinished.value!r} and complete it with "
-            f"DuckLakeMigrateOperator(to_version={version!r}). MySQL and MariaDB also hide tables from users who "
-            "have no rights on them: grant again what DuckLakeHook.grants(role) returns after a migration."
+            f"DuckLakeMigrateOperator(to_version={version!r}). MySQL and MariaDB also hide tables from "
+            "users without rights on them: grant again, by DuckLakeHook.grants(role)."
         )
 
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.schema import CreateTable
 
-from airflow_provider_ducklake.catalog.database.roles import Role, rights_on, rights_on_inlined
+from airflow_provider_ducklake.catalog.database.role_rights import rights_on, rights_on_inlined
 from airflow_provider_ducklake.catalog.dialects.added_columns import AddColumn
 from airflow_provider_ducklake.catalog.dialects.grants import Wanted
 from airflow_provider_ducklake.catalog.ledger import commit_keys, consumers, jobs, restore_log
 from airflow_provider_ducklake.catalog.upkeep import data_path_mark
+from airflow_provider_ducklake.spec.roles import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Table
     from sqlalchemy.sql.elements import CompilerElement
 
-    from airflow_provider_ducklake.catalog.database.roles import RoleNames
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.spec.roles import RoleNames
 
 # The provider's own tables, and what a writer does to them.
 _OWN: tuple[tuple[Callable[[str | None], Table], tuple[str, ...]], ...] = (
