@@ -112,7 +112,7 @@ class OptionSpec:
     expects: str = "another value"
 
 
-_SWITCH, _COUNT, _SIZE = "true or false", "a whole number", "a size such as '512MB'"
+_SWITCH, _COUNT, _SIZE = "true or false", "a whole number, {} or more", "a size such as '512MB'"
 _AGE = "an interval such as '7 days'"
 _CODECS = ("uncompressed", "snappy", "gzip", "zstd", "brotli", "lz4", "lz4_raw")
 OPTIONS: Mapping[str, OptionSpec] = {
@@ -120,11 +120,11 @@ OPTIONS: Mapping[str, OptionSpec] = {
     "created_by": OptionSpec(str, None, scoped=False),
     "data_path": OptionSpec(str, None, scoped=False),
     "encrypted": OptionSpec(_boolean, "false", scoped=False),
-    "data_inlining_row_limit": OptionSpec(_natural, "10", expects=_COUNT),
+    "data_inlining_row_limit": OptionSpec(_natural, "10", expects=_COUNT.format(0)),
     "parquet_compression": OptionSpec(_one_of(*_CODECS), None, expects=f"one of {', '.join(_CODECS)}"),
     "parquet_version": OptionSpec(_parquet_version, None, expects="1 or 2"),
-    "parquet_compression_level": OptionSpec(int, None, expects=_COUNT),
-    "parquet_row_group_size": OptionSpec(_positive, "122880", expects=_COUNT),
+    "parquet_compression_level": OptionSpec(int, None, expects="a whole number"),
+    "parquet_row_group_size": OptionSpec(_positive, "122880", expects=_COUNT.format(1)),
     "parquet_row_group_size_bytes": OptionSpec(parse_bytes, None, expects=_SIZE),
     "target_file_size": OptionSpec(parse_bytes, "512000000", expects=_SIZE),
     "hive_file_pattern": OptionSpec(_boolean, "true", expects=_SWITCH),
@@ -151,7 +151,7 @@ def check_option(key: str, of: str = "") -> str:
     """
     if key not in OPTIONS or key in _FIXED:
         known = ", ".join(sorted(OPTIONS.keys() - _FIXED))
-        raise InvalidOptionError(f"{key!r} is not an option that can be set{of}; the options are: {known}.")
+        raise InvalidOptionError(f"{key!r} is not an option{of} that can be set; the options are: {known}.")
     return key
 
 

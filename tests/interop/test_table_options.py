@@ -139,14 +139,14 @@ def test_a_lake_that_demands_messages_demands_none_of_options(lake, catalog):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("SET (nope = 1)", r"'nope' .* of main\.t; the options are: "),
-        ("RESET (nope)", r"'nope' .* of main\.t; the options are: "),
-        ("SET (version = '1.1')", r"'version' .* of main\.t; the options are: "),
+        ("SET (nope = 1)", r"'nope' not an option of main\.t that can be set; the options"),
+        ("RESET (nope)", r"'nope' not an option of main\.t that can be set; the options"),
+        ("SET (version = '1.1')", r"'version' not an option of main\.t that can be set; the options"),
         ("SET (target_file_size = 'large')", r"target_file_size of main\.t cannot be 'large'\. Give a size"),
         ("SET (target_file_size = NULL)", r"target_file_size of main\.t cannot be None\. Give a size"),
         ("SET (hive_file_pattern = 'maybe')", r"hive_file_pattern of main\.t .*'maybe'\. Give true or false"),
         ("SET (rewrite_delete_threshold = 1.5)", r"'1\.5'\. Give a number from 0 to 1"),
-        ("SET (data_inlining_row_limit = -1)", r"'-1'\. Give a whole number"),
+        ("SET (data_inlining_row_limit = -1)", r"'-1'\. Give a whole number, 0 or more"),
         ("SET (parquet_compression = lzma)", r"'lzma'\. Give one of uncompressed, snappy"),
         ("SET (auto_compact = ['x'])", r"auto_compact of main\.t cannot be \('x',\)\. Give true or false"),
         ("SET (skip_stats_columns = NULL)", r"skip_stats_columns cannot be None\. Give a column's name"),

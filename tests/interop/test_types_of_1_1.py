@@ -3,8 +3,15 @@
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ducklake.catalog.drafting.ddl import apply_ddl
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import SchemaMismatchError, UnsupportedFeatureError
+from airflow_provider_ducklake.errors import (
+    InvalidStatementError,
+    SchemaMismatchError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.spec.versions import write_version
+from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
 from tests.golden.lakes_1_1.recorded import recorded_lake, rows_of
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
@@ -110,6 +117,26 @@ def test_no_digit_is_lost_on_the_way(lake):
         tx.create_table("u", {"z": "timestamptz"})
     with pytest.raises(SchemaMismatchError, match="z"):
         lake.append_arrow("u", pa.table({"z": pa.array([1], NANOSECONDS)}))
+
+
+def test_sql_names_them_as_duckdb_does(sqlite_catalog):
+    table = 'CREATE TABLE t (i INT, n "NULL", s STRUCT(a "null", b INT), l "NULL"[], z TIMESTAMPTZ_NS)'
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
+        with lake.transaction() as tx:
+            apply_ddl(tx, parse_ddl(table, write_version(lake.version)))
+        types = [str(one.type) for one in lake.table_snapshot("t").schema.columns]
+        with open_core() as core:
+            core.sql(table.replace("TABLE", "TEMP TABLE", 1))
+        with pytest.raises(InvalidStatementError, match='has quotes: "NULL"'):
+            parse_ddl(table.replace('"NULL"', "NULL"), write_version(lake.version))
+
+    assert types == ["int32", "null", "struct(a null, b int32)", "null[]", "timestamptz_ns"]
+    with (
+        Lake.create(f"{sqlite_catalog.sqlalchemy_url}.1_0", sqlite_catalog.data_path) as older,
+        pytest.raises(UnsupportedFeatureError, match="does not support the NULL type"),
+        older.transaction() as tx,
+    ):
+        apply_ddl(tx, parse_ddl(table))
 
 
 @pytest.mark.parametrize("type_", ["null", "timestamptz_ns", "struct(a null)", "timestamptz_ns[]"])

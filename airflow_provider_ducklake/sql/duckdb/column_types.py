@@ -32,6 +32,7 @@ SCALAR_SPELLINGS = {word: row.name for row in SCALARS.values() for word in row.s
 DECIMAL_SPELLINGS = frozenset({"decimal", "dec", "numeric"})
 STRUCT_SPELLINGS = frozenset({"struct", "row"})
 _DEFAULT_DECIMAL = (18, 3)
+_NULL = '"null"'  # the one type whose name needs quotes
 NOT_IN_THE_FORMAT = {
     "enum": "DuckLake has no enum types. Use VARCHAR.",
     "union": "DuckLake has no union types. Use a STRUCT with a field for each kind.",
@@ -41,7 +42,7 @@ NOT_IN_THE_FORMAT = {
     "varint": "DuckLake has no numbers of unlimited length. Use DECIMAL(38, 0) or VARCHAR.",
     "array": "write a list with the type of its elements: INTEGER[].",
     "list": "write a list with the type of its elements: INTEGER[].",
-    "null": "DuckLake has no type for a column of only NULLs. Name a type.",
+    "null": 'the type of a column of only NULLs has quotes: "NULL". DuckLake has it since 1.1.',
     "type": "DuckLake cannot store types as values. Use VARCHAR.",
     "serial": "DuckLake has no sequences. Use BIGINT.",
     "bigserial": "DuckLake has no sequences. Use BIGINT.",
@@ -73,6 +74,9 @@ def read_type(cursor: Cursor) -> DuckLakeType:
 
 
 def _read_element(cursor: Cursor) -> DuckLakeType:
+    if cursor.token is not None and fold(cursor.token.text) == _NULL:
+        cursor.advance()
+        return ScalarType("null")
     word = cursor.word.lower()
     if not word or word in NOT_IN_THE_FORMAT:
         raise cursor.error(NOT_IN_THE_FORMAT.get(word, "expected a type, such as BIGINT or VARCHAR."))
