@@ -139,9 +139,9 @@ def test_a_lake_that_demands_messages_demands_none_of_options(lake, catalog):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("SET (nope = 1)", r"'nope' not an option of main\.t that can be set; the options"),
-        ("RESET (nope)", r"'nope' not an option of main\.t that can be set; the options"),
-        ("SET (version = '1.1')", r"'version' not an option of main\.t that can be set; the options"),
+        ("SET (nope = 1)", r"'nope' is not an option of main\.t that can be set; the options"),
+        ("RESET (nope)", r"'nope' is not an option of main\.t that can be set; the options"),
+        ("SET (version = '1.1')", r"'version' is not an option of main\.t that can be set; the options"),
         ("SET (target_file_size = 'large')", r"target_file_size of main\.t cannot be 'large'\. Give a size"),
         ("SET (target_file_size = NULL)", r"target_file_size of main\.t cannot be None\. Give a size"),
         ("SET (hive_file_pattern = 'maybe')", r"hive_file_pattern of main\.t .*'maybe'\. Give true or false"),
