@@ -23,6 +23,7 @@ from airflow_provider_ducklake.catalog.upkeep.compaction import (
 )
 from airflow_provider_ducklake.catalog.upkeep.flush import Flush, FlushRule
 from airflow_provider_ducklake.catalog.upkeep.grants import grants
+from airflow_provider_ducklake.catalog.upkeep.may_delete import check_may_delete
 from airflow_provider_ducklake.catalog.upkeep.orphans import OrphanRule
 from airflow_provider_ducklake.catalog.verify import verification
 from airflow_provider_ducklake.catalog.verify.repair import RepairResult, repair
@@ -102,6 +103,15 @@ class Maintenance:
             if where is not None:
                 files = find_files(connection, self._lake.catalog, found, where)
             return find_merge(connection, self._lake.catalog, found, rule, files)
+
+    def check_may_merge(self) -> None:
+        """Check that the database's user may remove the rows of merged files, before a job writes any.
+
+        Raises:
+            CatalogRefusedError: the user may not.
+        """
+        with self._lake.translated():
+            check_may_delete(self._lake.catalog, "data_file")
 
     def plan_rewrite(self, table: TableName, rule: RewriteRule | None = None) -> Compaction:
         """Return which files of a table should be rewritten without their deleted rows.

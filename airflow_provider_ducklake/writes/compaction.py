@@ -171,6 +171,7 @@ def compact(
 
     Raises:
         InvalidInputError, NotFoundError: bad input; no job was started.
+        CatalogRefusedError: the database's user may not do this; no job was started.
         SparkJobError: the job failed; what was complete is committed.
     """
     known = lake.registered_jobs(attempts)
@@ -180,6 +181,8 @@ def compact(
     submitter.ready()
     request = verb.plan(lake, staging_id)
     if request is not None:
+        if isinstance(verb.rule, MergeRule):  # a rewrite takes no rows away
+            lake.maintenance.check_may_merge()
         check(lake, request, submitter)
         committed += _compacted(verb, lake, submitter, request, info)
     return _summary(verb.table, committed)

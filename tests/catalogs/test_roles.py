@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import duckdb
 import pyarrow as pa
@@ -21,7 +22,10 @@ from airflow_provider_ducklake.errors import (
     InvalidNameError,
     UnsupportedFeatureError,
 )
+from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.writes.compaction import Compact, compact
 from tests.catalogs.database_roles import ROLES, Users, as_user, drop_roles, run, users
+from tests.concurrency.arrow_jobs import ArrowSubmitter
 from tests.concurrency.test_concurrent_verbs import Lakes
 from tests.concurrency.verbs import STATEMENTS, VERBS, Pair, PausingLake, write_given
 from tests.interop.job_columns import as_before
@@ -377,13 +381,78 @@ def quote(kind: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "name", ["", "a\0b", "a\nb", "public", "PUBLIC", "none", "pg_read_all_data", "x" * 64]
-)
-def test_names_that_the_database_takes_for_something_else_are_refused(new_catalog, kind, name):
+def test_names_that_the_database_takes_for_something_else_are_refused(new_catalog, kind):
     catalog = new_catalog(kind)
-    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake, pytest.raises(InvalidNameError):
-        lake.grants("reader", reader=name)
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        for name in ("", "a\0b", "a\nb", "public", "PUBLIC", "none", "pg_read_all_data", "x" * 64, "\ud800"):
+            with pytest.raises(InvalidNameError):
+                lake.grants("reader", reader=name)
+
+
+class RanError(Exception):
+    """A job was started."""
+
+
+class Job(ArrowSubmitter):
+    def run(self, *_: object) -> NoReturn:
+        raise RanError
+
+
+def test_a_merge_that_would_be_refused_starts_no_job(given, files):
+    pair = new_pair(given.of("writer"), files)
+    verb = Compact.merging(f"{pair.schema}.t")
+    ends = {"reader": CatalogRefusedError, "writer": CatalogRefusedError, "maintainer": RanError}
+    for role, error in ends.items():
+        with Lake.connect(given.of(role).sqlalchemy_url) as lake, pytest.raises(error):
+            compact(verb, lake, Job(), CommitInfo())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_user_without_any_right_is_told_what_to_do(new_catalog, kind):
+    catalog = new_catalog(kind)
+    Lake.create(catalog.sqlalchemy_url, catalog.data_path).close()
+    with users(catalog) as made:
+        with pytest.raises(CatalogError, match=r"(?i)denied.*DuckLakeHook\.grants\(role\)"):
+            Lake.connect(made.of("reader").sqlalchemy_url)
+        made.grant()
+        if kind == "postgres":
+            run(catalog, f"REVOKE SELECT ON ducklake_column FROM {made.names['reader']}")
+            with (
+                Lake.connect(made.of("reader").sqlalchemy_url) as lake,
+                pytest.raises(CatalogRefusedError, match=r"lacks SELECT, .* on ducklake_column\."),
+            ):
+                lake.verify()
+
+
+def test_roles_in_a_schema_of_the_catalogs_own(postgres_catalog):
+    schema, url = 'the "lake" of % us', postgres_catalog.sqlalchemy_url
+    with Lake.create(url, postgres_catalog.data_path, metadata_schema=schema) as lake:
+        lake.set_option("data_inlining_row_limit", 10)
+    with users(postgres_catalog) as made:
+        with Lake.connect(url, metadata_schema=schema) as lake:
+            statements = [one for role in ROLES for one in lake.grants(role, **made.names)]
+        run(postgres_catalog, *statements)
+
+        def opened(role: str) -> Lake:
+            return Lake.connect(made.of(role).sqlalchemy_url, metadata_schema=schema)
+
+        with opened("writer") as lake:
+            with lake.transaction() as tx:
+                tx.create_table("t", {"id": "int64", "n": "int32", "part": "varchar"})
+                tx.append_arrow("t", given_rows())
+            with pytest.raises(CatalogError, match="may not alter the catalog's tables"):
+                lake.migrate("1.1")
+        with opened("reader") as lake:
+            assert lake.read_arrow("t").num_rows == 1
+            with pytest.raises(
+                CatalogRefusedError, match="lacks INSERT, UPDATE, DELETE on ducklake_snapshot"
+            ):
+                lake.append_arrow("t", given_rows())
+        with opened("maintainer") as lake:
+            assert lake.flush_inlined_data()
+            lake.migrate("1.1")
+        with opened("reader") as lake:
+            assert lake.read_arrow("t").num_rows == 1
 
 
 def test_a_database_whose_name_looks_like_another_ones_is_not_granted(mariadb_catalog):

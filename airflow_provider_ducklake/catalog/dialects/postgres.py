@@ -79,20 +79,17 @@ def _pass_begin(_: Connection, cursor: psycopg.Cursor[Any], statement: str, *_re
         cursor.nextset()
 
 
-# NULL: the user has the owner's rights
-_OWNER = text(
-    "SELECT CASE WHEN NOT pg_has_role(relowner, 'USAGE') THEN pg_get_userbyid(relowner) END"
-    " FROM pg_class WHERE oid = CAST(:name AS regclass)"
-)
-
-_TABLE_OF_LAKE = re.compile(r"\b(airflow_)?ducklake_\w+")
-_LACKING = text(
-    "SELECT current_user, string_agg(wanted, ', ' ORDER BY number) FROM pg_class c"
-    " JOIN pg_namespace n ON n.oid = relnamespace,"
-    " unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) WITH ORDINALITY AS of_table(wanted, number)"
-    " WHERE relname = :name AND NOT has_table_privilege(c.oid, wanted)"
+# ``owner`` is NULL where the user has the owner's rights, ``lacking`` where it has them all
+_RIGHTS = text(
+    "SELECT current_user AS person,"
+    " CASE WHEN NOT pg_has_role(relowner, 'USAGE') THEN pg_get_userbyid(relowner) END AS owner,"
+    " (SELECT string_agg(wanted, ', ' ORDER BY number)"
+    " FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) WITH ORDINALITY AS rights(wanted, number)"
+    " WHERE NOT has_table_privilege(c.oid, wanted)) AS lacking"
+    " FROM pg_class c JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE relname = :name"
     " AND CASE WHEN CAST(:schema AS text) IS NULL THEN pg_table_is_visible(c.oid) ELSE nspname = :schema END"
 )
+_TABLE_OF_LAKE = re.compile(r"\b(airflow_)?ducklake_\w+")
 _OWNERS = text(
     "SELECT relname, pg_get_userbyid(relowner) AS owner FROM pg_class"
     " JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = :schema"
@@ -216,8 +213,8 @@ class PostgresDialect(CatalogDialect):
             connection.rollback()
 
     def why_not_alter(self, connection: Connection, table: Table) -> str | None:
-        name = connection.dialect.identifier_preparer.format_table(table)
-        owner = connection.execute(_OWNER, {"name": name}).scalar_one()
+        values = {"name": table.name, "schema": table.schema}
+        owner = connection.execute(_RIGHTS, values).one().owner
         if owner is None:
             return None
         return (
@@ -252,8 +249,10 @@ class PostgresDialect(CatalogDialect):
             return ""
         values = {"name": named[0], "schema": self._metadata_schema}
         with self._connection() as connection:
-            user, rights = connection.execute(_LACKING, values).one()
-        return f"The user {user} lacks {rights} on {named[0]}." if rights else ""
+            found = connection.execute(_RIGHTS, values).first()
+        if found is None or found.lacking is None:
+            return ""
+        return f"The user {found.person} lacks {found.lacking} on {named[0]}."
 
     def is_refusal(self, error: DBAPIError) -> bool:
         """Whether the server answered: the statements come with the COMMIT, and so do their errors."""

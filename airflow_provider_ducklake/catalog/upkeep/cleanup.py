@@ -13,12 +13,13 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Text, case, false, or_, select, true, type_coerce
+from sqlalchemy import Text, case, or_, select, true, type_coerce
 
 from airflow_provider_ducklake.catalog.database.column_types import time_of
 from airflow_provider_ducklake.catalog.database.questions import in_parts
 from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.catalog.snapshot.file_paths import named_files
+from airflow_provider_ducklake.catalog.upkeep.may_delete import check_may_delete
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.planning.upkeep.retention import cut_off
 from airflow_provider_ducklake.spec.names.paths import CatalogPath, path_key, why_not_deletable
@@ -115,7 +116,7 @@ def cleanup(
     if dry_run or not free:
         return CleanupResult(tuple(free), named=left, failures=tuple(refused.items()), dry_run=dry_run)
     _check_reachable(catalog, storage_options)
-    _check_rights(catalog)
+    check_may_delete(catalog, "files_scheduled_for_deletion")
     progress = _Progress(len(free), failures=list(refused.items()))
     for part in in_parts(free, FILES_AT_ONCE):
         done = delete_files(part, storage_options)
@@ -209,17 +210,6 @@ def _check_reachable(catalog: Catalog, storage_options: Mapping[str, Any]) -> No
             f"The data path {catalog.data_path} does not exist here. Check that its disk is mounted. "
             "Nothing was deleted."
         )
-
-
-def _check_rights(catalog: Catalog) -> None:
-    """Delete no row, so that a user who may not delete them is refused before the files are gone."""
-
-    def attempt() -> None:
-        with catalog.dialect.writing() as connection:
-            connection.execute(catalog.tables["files_scheduled_for_deletion"].delete().where(false()))
-            connection.rollback()
-
-    with_retries(catalog.dialect, DEFAULT_RETRY, attempt)
 
 
 def _forget(catalog: Catalog, rows: Sequence[_Scheduled]) -> None:
