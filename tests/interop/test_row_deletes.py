@@ -4,10 +4,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_ducklake.catalog.drafting import given_rows
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError, TransactionConflictError
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.transaction.changes import Truncate
+from tests.interop.compacting import merge_adjacent
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.duckdb_lake import open_lake
 
@@ -267,3 +269,28 @@ def test_a_row_marked_while_we_empty_the_table_is_a_conflict(catalog, lake):
 
     with open_lake(catalog) as duck:
         assert [len(values(duck, f"AT (VERSION => {at})")) for at in (2, 3, 4, 5)] == [20, 19, 18, 0]
+
+
+def test_files_merged_while_rows_are_looked_for_are_a_conflict(catalog, lake, monkeypatch):
+    """A merge takes the files out of the base snapshot as well."""
+    with lake.transaction() as tx:
+        tx.create_table("m", {"i": "int32"})
+        tx.set_option("m", "data_inlining_row_limit", 0)
+    for start in (0, 10):
+        lake.append_arrow("m", pa.table({"i": pa.array(range(start, start + 10), pa.int32())}))
+    look = given_rows.matching_positions
+
+    def look_and_merge(*arguments: object) -> object:
+        found = look(*arguments)
+        with Lake.connect(catalog.sqlalchemy_url) as other:
+            merge_adjacent(other, "m")
+        return found
+
+    monkeypatch.setattr(given_rows, "matching_positions", look_and_merge)
+    with pytest.raises(TransactionConflictError, match="no longer has data file"), lake.transaction() as tx:
+        tx.delete_rows("m", "i IN (3, 13)")
+    monkeypatch.undo()
+
+    with lake.transaction() as tx:
+        assert tx.delete_rows("m", "i IN (3, 13)") == 2
+    assert lake.row_count("m") == 18

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog.drafting.row_changes import (
-    check_present,
     delete_changes,
     positions_files,
     read_targets,
@@ -58,7 +57,7 @@ def changes_of_condition(
     Raises:
         InvalidInputError: it would read more than ``MOST_BYTES_READ``.
         StorageError: a file is missing or damaged.
-        TransactionConflictError: a file in which the job found rows is gone.
+        TransactionConflictError: a file in which rows were found is gone.
     """
     from airflow_provider_ducklake.catalog.drafting.given_rows import (  # noqa: PLC0415 - heavy
         matching_positions,
@@ -78,7 +77,6 @@ def changes_of_condition(
     if positions or row_ids:
         with reading() as connection:
             targets = read_targets(connection, catalog, plan.table, positions, row_ids)
-        check_present(targets, () if found is None else found.deletes)
         yield from delete_changes(targets, positions, row_ids, locate)
 
 

@@ -152,7 +152,6 @@ def changes_of_job(targets: Targets, changes: RowChanges, locate: Locate) -> Sta
         StorageError: a delete file cannot be read.
     """
     table = targets.table
-    check_present(targets, changes.deletes)
     made = [
         *([ReadRows(table.table_id, table.name)] if changes.inserted.data_files else []),
         *delete_changes(targets, positions_files(changes.deletes), changes.inlined, locate),
@@ -182,14 +181,9 @@ def unused_files(changes: Iterable[Change], deletes: Iterable[NewDeletes]) -> tu
     return tuple(one.path for one in deletes if one.data_file_id not in used)
 
 
-def check_present(targets: Targets, deletes: Iterable[NewDeletes]) -> None:
-    """Refuse to delete what a table no longer has.
-
-    Raises:
-        TransactionConflictError: a file, or a row in the catalog, is gone.
-    """
-    wanted = [one.data_file_id for one in deletes]
-    gone = [f"data file {file_id}" for file_id in wanted if file_id not in targets.files]
+def _check_present(targets: Targets, file_ids: Iterable[DataFileId]) -> None:
+    """Refuse to delete what a table no longer has: a compaction takes files out of old snapshots, too."""
+    gone = [f"data file {file_id}" for file_id in file_ids if file_id not in targets.files]
     gone += [f"inlined row {row_id}" for row_id in targets.missing_row_ids]
     if gone:
         table = targets.table
@@ -207,9 +201,11 @@ def delete_changes(
     """Yield what deletes live rows at positions of data files, and inlined rows by their ids.
 
     Raises:
+        TransactionConflictError: a file, or a row in the catalog, is gone.
         StorageError: a delete file cannot be read.
         InvalidInputError: a file would lose more rows than it has.
     """
+    _check_present(targets, positions)
     from airflow_provider_ducklake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
 
     def loss(file_id: DataFileId) -> FileLoss:

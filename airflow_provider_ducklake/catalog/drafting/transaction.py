@@ -250,6 +250,7 @@ class LakeTransaction:
             InvalidInputError: more bytes would have to be read, or the transaction has already changed the
             table.
             StorageError: a file is missing or damaged.
+            TransactionConflictError: the rows were moved in the meantime.
         """
         from airflow_provider_ducklake.catalog.drafting import given_rows  # noqa: PLC0415 - heavy
 
