@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import TransactionConflictError
 from tests.golden.old_lakes.record import rows_at_every_snapshot
 from tests.interop.old_lakes import OLD_VERSIONS, OldLake, copy_lake, old_lake
 from tests.reference.catalog_dump import KEYS, assert_catalogs_equal, dump_catalog, dump_schema
@@ -140,3 +141,24 @@ def test_we_go_on(version, tmp_path):
     with open_lake(old.catalog) as reference:
         assert reference.sql("SELECT count(*), count(more) FROM t") == [(before - 3, before - 3)]
         assert reference.sql("SELECT count(*) FROM m") == [(62,)]
+
+
+def test_who_opened_the_lake_before_a_migration_commits_nothing_after_it(sqlite_catalog):
+    """To a client of 1.0 a nested schema is one beside the others, perhaps of the same name."""
+    url = sqlite_catalog.sqlalchemy_url
+    with Lake.create(url, sqlite_catalog.data_path) as lake, Lake.connect(url) as other:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int32"})
+        with (  # noqa: PT012 - the commit is what fails
+            pytest.raises(TransactionConflictError, match=r"as DuckLake 1\.0"),
+            other.transaction() as tx,
+        ):
+            tx.create_schema("a")
+            lake.migrate("1.1", backup=False)
+        with pytest.raises(TransactionConflictError, match=r"is of DuckLake 1\.1 by now"):
+            other.set_option("skip_stats_columns", "i", table="t")
+        with lake.transaction() as tx:
+            tx.create_schema("a")
+        with Lake.connect(url) as again, again.transaction() as tx:
+            tx.create_schema("a.b")
+        assert lake.verify() == []

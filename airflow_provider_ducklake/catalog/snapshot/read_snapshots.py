@@ -226,13 +226,18 @@ def which_progress(
 ) -> Question[Progress]:
     """Ask what came after a snapshot; ``clock`` is the server's, where it has one.
 
-    The answer raises a TransactionConflictError where the newest snapshot is older: a backup was restored.
+    The answer raises a TransactionConflictError where the newest snapshot is older (a backup was restored),
+    and where the lake was migrated since it was opened: names may mean other schemas by now.
     """
 
     def progress(rows: Sequence[Row[Any]]) -> Progress:
         if not rows:
             theirs = "is newer than any snapshot in the catalog, as if a backup had been restored"
             raise TransactionConflictError("commit on top of it", theirs, "the lake", since)
+        if (version := rows[-1].version) != tables.version.value:
+            ours = f"write it as DuckLake {tables.version.value}"
+            theirs = f"is of DuckLake {version} by now"
+            raise TransactionConflictError(ours, theirs, "the lake", SnapshotId(rows[-1].snapshot_id))
         newer = _recorded(row for row in rows if row.snapshot_id > since)
         return Progress(_snapshot(rows[-1]), newer, None if clock is None else rows[-1].now)
 
@@ -242,7 +247,10 @@ def which_progress(
 @lru_cache
 def _progress(tables: CatalogTables, clock: ColumnElement[datetime] | None) -> Select[Any]:
     ids = tables["snapshot"].c.snapshot_id
+    metadata = tables["metadata"]
+    version = select(func.max(metadata.c.value)).where(metadata.c.key == "version").scalar_subquery()
     query = _with_changes(tables).where(ids >= bindparam("since", type_=BigInteger))
+    query = query.add_columns(version.label("version"))
     return query if clock is None else query.add_columns(clock.label("now"))
 
 
