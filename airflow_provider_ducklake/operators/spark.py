@@ -11,6 +11,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
 from airflow_provider_ducklake.hooks.spark_submitter import SparkSubmitter, Submission
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors, verbs_logged_by
 from airflow_provider_ducklake.spec.commit_key import OnClear
@@ -37,6 +38,10 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
 
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param spark_conn_id: the connection of the Spark cluster; ``conn_id`` means the same.
+    :param spark_connect_conn_id: the connection of a Spark Connect server (type ``spark_connect``). The job
+        runs on that server, without ``spark-submit`` and without a Java on the worker; ``spark_conn_id`` and
+        what else is for ``spark-submit`` alone are not used. ``conf`` is set for the job's own session,
+        ``py_files`` are sent to the server. (templated)
     :param commit_message: the commit message of the snapshot; default: the ids of the DAG and the task.
         (templated)
     :param application: the file to submit instead of the provider's own launcher, such as
@@ -55,6 +60,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
 
     template_fields: Sequence[str] = (
         "ducklake_conn_id",
+        "spark_connect_conn_id",
         "commit_message",
         *(field for field in SparkSubmitOperator.template_fields if field != "application_args"),
     )
@@ -67,6 +73,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         *,
         ducklake_conn_id: str = DuckLakeHook.default_conn_name,
         spark_conn_id: str | None = None,
+        spark_connect_conn_id: str | None = None,
         conn_id: str | None = None,
         commit_message: str | None = None,
         application: str | None = None,
@@ -88,12 +95,21 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         self.durable = False
         self.ducklake_conn_id = ducklake_conn_id
         self.spark_conn_id = spark_conn_id
+        self.spark_connect_conn_id = spark_connect_conn_id
         self.commit_message = commit_message
         self.own_deploy_mode = deploy_mode
         self._submission = Submission()
+        self._connect: SparkConnectSubmitter | None = None
 
     def _get_hook(self) -> SparkSubmitHook:
         return self._submission.prepare(super()._get_hook())
+
+    def on_kill(self) -> None:
+        """End the job, however it got to Spark."""
+        if self._connect is not None:
+            self._connect.kill()
+        else:
+            super().on_kill()
 
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the parent returns nothing
@@ -108,6 +124,9 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
 
     def submitter(self, context: Context) -> Submitter:
         """Return how this operator's jobs get to Spark."""
+        if self.spark_connect_conn_id:
+            self._connect = SparkConnectSubmitter(self, self.spark_connect_conn_id)
+            return self._connect
         return SparkSubmitter(
             self, context, self._submission, conn_id=self.spark_conn_id, deploy_mode=self.own_deploy_mode
         )

@@ -197,7 +197,7 @@ def _current(lake: Lake, table: TableSnapshot) -> TableSnapshot:
 def stage(verb: Insert, lake: Lake, submitter: Submitter) -> Summary:
     """Run the job and write down what its files are for; nothing of them is visible.
 
-    The submitter has to leave the job's documents: whoever commits reads them.
+    Whoever commits reads the job's documents: they are written where the submitter left none.
 
     Raises:
         InvalidInputError, NotFoundError, SparkJobError: as ``run``.
@@ -211,6 +211,7 @@ def stage(verb: Insert, lake: Lake, submitter: Submitter) -> Summary:
     lake.close()  # no idle connection during the job; the next use opens one again
     try:
         (result,) = submitter.run(request, lake.storage_options).of_plans
+        job_io.complete_results(request, (result,), lake.storage_options)
         staged = StagedWrite(request.job_id, request.directory, request.verb, planned.target, result)
         uri = job_io.write_stage(staged, lake.storage_options)
     except BaseException:

@@ -132,6 +132,14 @@ def write_results(
     write_document(request.directory + DONE, done, storage_options)
 
 
+def complete_results(
+    request: JobRequest, results: Sequence[WriteResult], storage_options: StorageOptions = None
+) -> None:
+    """Write what ``write_results`` does, unless the job has done so itself."""
+    if not exists(request.directory + DONE, storage_options):
+        write_results(request, results, storage_options)
+
+
 def write_row_changes(
     request: JobRequest, changes: RowChanges, storage_options: StorageOptions = None
 ) -> None:

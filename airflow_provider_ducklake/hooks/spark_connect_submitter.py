@@ -1,0 +1,230 @@
+"""Jobs through Spark Connect: this process says what is to be done, on a server that runs already.
+
+No JVM is started and nothing submitted. Commands go to the server, files are written by its tasks, and what
+they leave is read here.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+import warnings
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
+
+from airflow_provider_ducklake.errors import InvalidInputError, SparkJobError, UnsupportedFeatureError
+from airflow_provider_ducklake.hooks import before_submit
+from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+    from pyspark.sql import SparkSession
+
+    from airflow_provider_ducklake.spark.job.request import JobRequest
+    from airflow_provider_ducklake.writes.verb import Results
+
+_DEFAULT_PORT = 15002
+_SECONDS_TO_CONNECT = 10.0
+_MODE = "SPARK_CONNECT_MODE_ENABLED"  # by which PySpark's functions know that there is no JVM
+_ZONE = "spark.sql.session.timeZone"
+_HADOOP = "spark.hadoop."
+# A server that is gone for longer has lost the session: 50 ms, four times as long each time, at most 15 s.
+_RETRIES = {"max_retries": 8, "max_backoff": 15_000}
+
+
+class SparkConnectSubmitter:
+    """The ``Submitter`` of an operator with a ``spark_connect_conn_id``."""
+
+    def __init__(self, operator: SparkSubmitOperator, conn_id: str) -> None:
+        self._operator = operator
+        self._conn_id = conn_id
+        self._session: SparkSession | None = None
+
+    def ready(self) -> None:
+        """Refuse a server that does not answer; see ``Submitter``."""
+        host, port = self._address()
+        try:
+            socket.create_connection((host, port), _SECONDS_TO_CONNECT).close()
+        except OSError as error:
+            raise SparkJobError(
+                f"No Spark Connect server answers at {host}:{port}, the address of the connection "
+                f"{self._conn_id!r}: {error}. Start it, or correct the connection."
+            ) from error
+
+    def resolve(self, source: Any) -> Any:  # noqa: ANN401 - as users give it
+        """Complete a jdbc source by the Airflow connection that it names; see ``Submitter``."""
+        passwords = JdbcPasswords()
+        resolved = passwords.resolve(source)
+        if passwords:
+            raise InvalidInputError(
+                "A jdbc source with a password cannot be read through Spark Connect: the server's pages and "
+                "events would show it. Leave spark_connect_conn_id out, or keep the password where the "
+                "server reads it (a Hadoop credential store, or the reader's connectionProvider option)."
+            )
+        return resolved
+
+    def check(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
+        """Look for what the job would fail at; see ``Submitter``."""
+        if request.verb == "stream":
+            raise UnsupportedFeatureError(
+                "A stream cannot run through Spark Connect: its batches would be written by a process of the "
+                "server's, which has neither this package nor the store's credentials. Leave "
+                "spark_connect_conn_id out."
+            )
+        host, _ = self._address()
+        master = "local" if host in ("localhost", "127.0.0.1", "::1") else "sc"
+        before_submit.check_sources(request, master, storage_options)
+
+    def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
+        """Run the job's own code on a session of its own; see ``Submitter``."""
+        from airflow_provider_ducklake.writes.verb import Results  # noqa: PLC0415 - no DAG file needs it
+
+        with _remote_mode(), self._started() as spark:
+            from airflow_provider_ducklake.spark.jobs.here import run_here  # noqa: PLC0415 - PySpark
+
+            self._log_start(spark)
+            results = Results.of(run_here(spark, request, storage_options, {}, is_ours=True))
+        _check_disk(request, results)
+        return results
+
+    def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
+        """Do nothing: there are no documents; see ``Submitter``."""
+
+    def kill(self) -> None:
+        """End what runs on the server: a task that is killed must not write on."""
+        if self._session is not None:
+            with suppress(Exception):  # the server may be gone
+                self._session.interruptAll()
+
+    @contextmanager
+    def _started(self) -> Iterator[SparkSession]:
+        spark = self._session = self._create()
+        try:
+            self._configure(spark)
+            yield spark
+        except BaseException:  # a time-out, say: the server would go on
+            self.kill()
+            raise
+        finally:
+            self._session = None
+            spark.stop()
+
+    def _create(self) -> SparkSession:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)  # of a pandas that is newer than PySpark knows
+                from pyspark.sql.connect.client.retries import DefaultPolicy
+                from pyspark.sql.connect.session import SparkSession
+        except ImportError as error:
+            raise InvalidInputError(
+                f"Spark Connect needs more than is installed where the task runs: {error}. Install "
+                "airflow-provider-ducklake-spark[pyspark], or pyspark-client in the version of the server."
+            ) from error
+        spark = SparkSession.builder.remote(self._url()).create()
+        spark.client.set_retry_policies([DefaultPolicy(**_RETRIES)])  # type: ignore[arg-type]
+        return spark  # type: ignore[return-value]  # of the same kind, but not of the same class
+
+    def _configure(self, spark: SparkSession) -> None:
+        from pyspark.errors import PySparkException
+
+        given = {str(name): str(value) for name, value in (self._operator.conf or {}).items()}
+        if _ZONE not in given and _ZONE not in spark.conf.getAll:
+            given[_ZONE] = "UTC"
+        for name, value in given.items():
+            try:
+                spark.conf.set(name.removeprefix(_HADOOP), value)
+            except PySparkException as error:
+                raise InvalidInputError(
+                    f"conf {name!r} cannot be set for one session of Spark Connect. Set it where the server "
+                    f"is started. Spark says: {error.getCondition()}"
+                ) from error
+        for file in _files(self._operator.py_files):
+            spark.addArtifacts(file, pyfile=True)
+
+    def _log_start(self, spark: SparkSession) -> None:
+        host, port = self._address()
+        self._operator.log.info(
+            "Spark %s at %s:%d, session %s", spark.version, host, port, getattr(spark, "session_id", "")
+        )
+
+    def _url(self) -> str:
+        """Return the server's address with user and token; it is never logged."""
+        from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook  # noqa: PLC0415 - loads wtforms
+
+        try:
+            BaseHook.get_connection(self._conn_id)
+        except AirflowNotFoundException:
+            raise InvalidInputError(
+                f"The Spark Connect connection {self._conn_id!r} does not exist. Create it (type "
+                "spark_connect, host and port of the server) or leave spark_connect_conn_id out."
+            ) from None
+        return SparkConnectHook(self._conn_id).get_connection_url()
+
+    def _address(self) -> tuple[str, int]:
+        parts = urlsplit(self._url())
+        if not parts.hostname:
+            raise InvalidInputError(
+                f"The Spark Connect connection {self._conn_id!r} has no host. Give the server's."
+            )
+        return parts.hostname, parts.port or _DEFAULT_PORT
+
+
+@contextmanager
+def _remote_mode() -> Iterator[None]:
+    """Have PySpark's functions make columns of Spark Connect, and keep its stack traces out of the log."""
+    before = os.environ.get(_MODE)
+    os.environ[_MODE] = "1"
+    logger = logging.getLogger("SQLQueryContextLogger")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        if before is None:
+            os.environ.pop(_MODE, None)
+        else:
+            os.environ[_MODE] = before
+
+
+def _files(py_files: str | None) -> Iterable[str]:
+    """Return the files that tasks get, and have this process find their modules, too: functions run here.
+
+    Raises:
+        InvalidInputError: one is not a file on this machine.
+    """
+    files = [one.strip() for one in (py_files or "").split(",") if one.strip()]
+    for file in files:
+        if not Path(file).is_file():
+            raise InvalidInputError(
+                f"py_files: {file!r} is not a file where the task runs, which sends it to the Spark Connect "
+                "server."
+            )
+        place = str(Path(file).parent) if file.endswith(".py") else file
+        if place not in sys.path:
+            sys.path.append(place)
+    return files
+
+
+def _check_disk(request: JobRequest, results: Results) -> None:
+    """Look for the first file that the job says it wrote, where the lake is on a disk.
+
+    Raises:
+        SparkJobError: it is on another machine's.
+    """
+    if "://" in request.directory:
+        return
+    file = next((file for result in results.of_plans for file in result.data_files), None)
+    if file is not None and not Path(file.path).exists():
+        raise SparkJobError(
+            f"The Spark Connect server wrote {file.path} on a disk of its own. The lake's data path must be "
+            "the same location for the task and for the server's tasks: a shared folder or an object store."
+        )

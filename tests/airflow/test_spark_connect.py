@@ -1,0 +1,166 @@
+"""Operators through Spark Connect: the verbs of `spark-submit`, on a server that runs, without a JVM here."""
+
+import os
+import re
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError
+from airflow_provider_ducklake.operators.compact import (
+    DuckLakeSparkMergeAdjacentFilesOperator,
+    DuckLakeSparkRewriteDataFilesOperator,
+)
+from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
+from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
+from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
+from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
+from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
+from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
+from tests.airflow.dags import FakeTaskInstance
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.connect_server import ConnectServer, connect_server
+from tests.reference.duckdb_lake import open_lake
+
+CONNECT = {"spark_connect_conn_id": "connect"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    with connect_server(tmp_path_factory.mktemp("connect")) as one:
+        yield one
+
+
+@pytest.fixture
+def lake(connect, set_connection, sqlite_catalog: CatalogDatabase, server, monkeypatch) -> Iterator[Lake]:
+    """A lake whose tasks find no `spark-submit` and no Java."""
+    connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
+    set_connection("connect", conn_type="spark_connect", host="127.0.0.1", port=server.port)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with open_lake(sqlite_catalog) as theirs:
+        theirs.sql("CREATE TABLE orders (id BIGINT, name VARCHAR, price DOUBLE)")
+        theirs.sql("CREATE TABLE totals (name VARCHAR, total DOUBLE)")
+    lake = Lake.connect(sqlite_catalog.sqlalchemy_url)
+    yield lake
+    lake.close()
+
+
+_numbers = count()
+
+
+def run(operator: type, **arguments: Any) -> Any:
+    name = f"task_{next(_numbers)}"
+    task = operator(task_id=name, **CONNECT, **arguments)
+    return task.execute({"ti": FakeTaskInstance(name), "logical_date": None})
+
+
+def test_each_verb_does_what_it_does_by_spark_submit(lake, sqlite_catalog, tmp_path):
+    (tmp_path / "orders.csv").write_text("id,name,price\n1,a,1.5\n2,b,2.5\n3,c,3.5\n")
+    (tmp_path / "changes.csv").write_text("id,name,price\n3,c,30\n4,d,40\n")
+    before = dict(os.environ)
+
+    for _ in range(2):
+        done = run(DuckLakeSparkInsertOperator, table="orders", source=str(tmp_path / "orders.csv"))
+    assert done["rows_added"] == 3
+    deleted = run(DuckLakeSparkDeleteOperator, table="orders", where="id = 2")
+    assert deleted["rows_deleted"] == 2
+    updated = run(DuckLakeSparkUpdateOperator, table="orders", set={"price": "price + 1"}, where="id = 1")
+    assert updated["rows_updated"] == 2
+    merged = run(
+        DuckLakeSparkMergeOperator,
+        table="orders",
+        on=["id"],
+        source=str(tmp_path / "changes.csv"),
+        when_matched=[{"update": {"price": "CAST(source.price AS DOUBLE)"}}],
+        when_not_matched=[
+            {"insert": {"id": "CAST(source.id AS BIGINT)", "price": "CAST(source.price AS DOUBLE)"}}
+        ],
+    )
+    assert (merged["rows_updated"], merged["rows_inserted"]) == (2, 1)
+    run(DuckLakeSparkSQLOperator, sql="INSERT INTO totals SELECT name, sum(price) FROM orders GROUP BY name")
+    rewritten = run(DuckLakeSparkRewriteDataFilesOperator, table="orders", delete_threshold=0.01)
+    compacted = run(DuckLakeSparkMergeAdjacentFilesOperator, table="orders")
+    assert rewritten["files_compacted"] + compacted["files_compacted"] > 2
+
+    with open_lake(sqlite_catalog) as theirs:
+        assert theirs.sql("FROM orders ORDER BY ALL") == [
+            *[(1, "a", 2.5)] * 2,
+            *[(3, "c", 30.0)] * 2,
+            (4, None, 40.0),
+        ]
+        assert theirs.sql("FROM totals ORDER BY ALL") == [("a", 5.0), ("c", 60.0), (None, 40.0)]
+    assert lake.verify() == []
+    assert not [name for name in os.environ if name not in before]
+
+
+def test_a_staged_write_leaves_what_its_commit_reads(lake, tmp_path):
+    from airflow_provider_ducklake.operators.commit import DuckLakeCommitOperator  # noqa: PLC0415
+
+    (tmp_path / "orders.csv").write_text("id,name,price\n1,a,1.5\n")
+    staged = run(
+        DuckLakeSparkInsertOperator, table="orders", source=str(tmp_path / "orders.csv"), stage_only=True
+    )
+
+    commit = DuckLakeCommitOperator(task_id="commit", staged=[staged])
+    commit.execute({"ti": FakeTaskInstance("commit"), "logical_date": None})
+
+    assert lake.row_count("orders") == 1
+    left = [path.name for path in Path(lake.table_snapshot("orders").root).rglob("*.json")]
+    assert left == []
+
+
+@pytest.mark.parametrize(
+    ("operator", "arguments", "message"),
+    [
+        (DuckLakeSparkDeleteOperator, {"where": "nowhere = 1"}, "nowhere"),
+        (DuckLakeSparkDeleteOperator, {"where": "rand() > 0.5"}, "not deterministic"),
+        (DuckLakeSparkDeleteOperator, {"where": "id = (SELECT 1)"}, "subquery"),
+        (DuckLakeSparkDeleteOperator, {"where": "id ="}, "cannot be run"),
+        (DuckLakeSparkInsertOperator, {"source": "/nowhere/at/all.csv"}, "/nowhere/at/all.csv"),
+        (DuckLakeSparkInsertOperator, {"sql": "SELECT 'x' AS id"}, "id"),
+        (DuckLakeSparkInsertOperator, {"sql": "SELECT no FROM nothing"}, "nothing"),
+        (DuckLakeSparkDeleteOperator, {"where": "true", "conf": {"spark.cores.max": "1"}}, "spark.cores.max"),
+        (DuckLakeSparkDeleteOperator, {"where": "true", "py_files": "/nowhere.zip"}, "/nowhere.zip"),
+    ],
+)
+def test_errors_have_the_classes_that_spark_submit_gives_them(
+    lake, sqlite_catalog, operator, arguments, message
+):
+    with open_lake(sqlite_catalog) as theirs:
+        theirs.sql("INSERT INTO orders VALUES (1, 'a', 1.5)")
+
+    with pytest.raises((AirflowFailException, DuckLakeError), match=re.escape(message)) as caught:
+        run(operator, table="orders", **arguments)
+
+    error = caught.value if isinstance(caught.value, DuckLakeError) else caught.value.__cause__
+    assert isinstance(error, DuckLakeError)
+    assert type(error) is not SparkJobError
+    assert lake.current_snapshot().id == 3
+    assert not list(Path(lake.table_snapshot("orders").root).rglob("ducklake-*-*/*"))
+
+
+@pytest.mark.usefixtures("lake")
+def test_what_it_cannot_do_is_refused_by_name(set_connection, tmp_path):
+    with pytest.raises(AirflowFailException, match="A stream cannot run through Spark Connect"):
+        run(DuckLakeSparkStreamOperator, table="orders", transform="m:f", checkpoint=str(tmp_path / "point"))
+    set_connection("shop", conn_type="postgres", host="db", login="u", password="hunter2")
+    source = {"format": "jdbc", "conn_id": "shop", "options": {"dbtable": "orders"}}
+    with pytest.raises(AirflowFailException, match="with a password cannot be read through Spark Connect"):
+        run(DuckLakeSparkInsertOperator, table="orders", source=source)
+
+
+def test_a_server_that_is_not_there_is_told_at_once(lake, set_connection):
+    set_connection("connect", conn_type="spark_connect", host="127.0.0.1", port=9)
+    with pytest.raises(SparkJobError, match=r"No Spark Connect server answers at 127\.0\.0\.1:9"):
+        run(DuckLakeSparkDeleteOperator, table="orders", where="true")
+    with pytest.raises(AirflowFailException, match="'elsewhere' does not exist"):
+        DuckLakeSparkDeleteOperator(
+            task_id="t", table="orders", where="true", spark_connect_conn_id="elsewhere"
+        ).execute({"ti": FakeTaskInstance("t"), "logical_date": None})
+    assert lake.current_snapshot().id == 2
