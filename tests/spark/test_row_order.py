@@ -103,7 +103,7 @@ def test_what_cannot_be_clustered_by_is_refused(spark, sqlite_catalog):
 
 
 def test_tasks_write_files_of_their_own_unless_the_option_gathers_them(spark, sqlite_catalog):
-    rows = spark.range(0, 1000, 1, 4).selectExpr("id")
+    rows = spark.range(0, 20_000, 1, 4).selectExpr("id")
     counts = []
     with new_lake(sqlite_catalog, "CREATE TABLE t (id BIGINT)") as lake:
         for value in (None, True, False):

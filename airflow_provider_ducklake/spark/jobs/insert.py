@@ -22,6 +22,7 @@ from airflow_provider_ducklake.spark.sessions.settings import measure_batches, m
 from airflow_provider_ducklake.spark.types.spark_types import fields_of_spark, why_not_native, without_nothing
 from airflow_provider_ducklake.spark.writing import write_arrow, write_native
 from airflow_provider_ducklake.spark.writing.assignment import assign, fits, only_matching
+from airflow_provider_ducklake.spark.writing.few_rows import few_rows
 from airflow_provider_ducklake.spark.writing.partitions import with_keys
 from airflow_provider_ducklake.spark.writing.row_order import placed
 from airflow_provider_ducklake.spec.partitioning import parse_partition_by
@@ -85,8 +86,11 @@ def _written(df: DataFrame, keys: list[str], plan: WritePlan, engine: str) -> tu
 
 
 def _written_once(df: DataFrame, keys: list[str], plan: WritePlan, engine: str) -> tuple[list[DataFile], int]:
+    few = few_rows(df, keys, plan) if engine == "arrow" else None
+    if few is not None:
+        return write_arrow.write_here(few, keys, plan), few.num_rows
     rows = Observation()
-    observed = df.observe(rows, f.count(f.lit(1)).alias("count"))
+    observed = placed(df, keys, plan).observe(rows, f.count(f.lit(1)).alias("count"))
     files = (write_native if engine == "native" else write_arrow).write(observed, keys, plan)
     return files, _checked_count(plan, files, int(rows.get["count"]))
 
@@ -106,8 +110,7 @@ def _prepared(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, list[str]]:
     assigned = assign(df, plan.target, plan.table, fills=plan.evolution is not None)
     if plan.where is not None:
         assigned = only_matching(assigned, plan.where, plan.target)
-    keyed, keys = with_keys(assigned, plan.target, plan.partition_fields)
-    return placed(keyed, keys, plan), keys
+    return with_keys(assigned, plan.target, plan.partition_fields)
 
 
 def _warn_of_many_partitions(plan: WritePlan, files: list[DataFile]) -> None:

@@ -40,6 +40,10 @@ class Classic:
         arguments = udf(*(df[quoted(name)] for name in df.columns))
         return DataFrame(df._jdf.mapInArrow(arguments._jc, False, None), self._spark)  # noqa: FBT003
 
+    def explained(self, df: DataFrame) -> str:
+        """See ``Kind``."""
+        return str(self._jvm.PythonSQLUtils.explainString(df._jdf.queryExecution(), "cost"))
+
     def sum_of_tasks(self, documents: Sequence[str], function: Callable[[str], int]) -> int:
         """See ``Kind``."""
         return int(self._context.parallelize(documents, len(documents)).map(function).sum())

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spark.sessions.kind import BatchFunction
 
 
+_SENT = "_ducklake_package_is_sent"
+
+
 class Connect:
     """See ``Kind``."""
 
@@ -33,7 +36,12 @@ class Connect:
 
     def map_in_arrow(self, df: DataFrame, function: BatchFunction, schema: t.StructType) -> DataFrame:
         """See ``Kind``. The options travel in the function: the server has no environment for one session."""
+        self._send_package()
         return df.mapInArrow(_with_options(function, process_options()), schema)
+
+    def explained(self, df: DataFrame) -> str:
+        """See ``Kind``."""
+        return str(df._explain_string(mode="cost"))  # type: ignore[operator]  # noqa: SLF001 - no public way
 
     def sum_of_tasks(self, documents: Sequence[str], function: Callable[[str], int]) -> int:
         """See ``Kind``. A range of one number for each task: there are no RDDs."""
@@ -127,9 +135,15 @@ class Connect:
         return RemoteDataFrame(df._plan, self._spark)  # type: ignore[arg-type]  # noqa: SLF001 - no public way
 
     def give_package(self) -> None:
-        """See ``Kind``: the session's tasks get it, whatever the server has installed."""
+        """Do nothing: what needs no function in tasks needs no package there, and is done sooner."""
+
+    def _send_package(self) -> None:
+        """Have the session's tasks know this package, whatever the server has installed."""
+        if getattr(self._spark, _SENT, False):
+            return
         with tempfile.TemporaryDirectory(prefix="ducklake-") as folder:
             self._spark.addArtifacts(str(package_zip(folder)), pyfile=True)
+        setattr(self._spark, _SENT, True)
 
 
 def _with_options(function: BatchFunction, options: Mapping[str, object]) -> BatchFunction:

@@ -37,6 +37,9 @@ class Kind(Protocol):
     def map_in_arrow(self, df: DataFrame, function: BatchFunction, schema: t.StructType) -> DataFrame:
         """Return what a function makes of batches, in tasks that know the lake's storage options."""
 
+    def explained(self, df: DataFrame) -> str:
+        """Return Spark's plan with its estimates, as ``DataFrame.explain("cost")`` prints it."""
+
     def sum_of_tasks(self, documents: Sequence[str], function: Callable[[str], int]) -> int:
         """Return the sum of what a function returns for each document, a task for each."""
 

@@ -56,6 +56,14 @@ def write(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> list[DataFile]
     return [decode(json.loads(row.file), DataFile) for row in rows]
 
 
+def write_here(rows: pa.Table, keys: Sequence[str], plan: WritePlan) -> list[DataFile]:
+    """Write rows that are there, sorted by ``keys``, with the errors of ``write``."""
+    files, bad = write_batches(iter(rows.combine_chunks().to_batches()), plan, len(keys))
+    if bad:
+        raise error_of(bad, plan.table)
+    return files
+
+
 def _task(plan: WritePlan, key_count: int) -> BatchFunction:
     """Return the function that a task runs; it carries plain JSON and imports the rest from the job's zip."""
     document = encode(plan, WritePlan)
