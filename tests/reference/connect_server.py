@@ -52,6 +52,7 @@ def connect_server(
         "spark.driver.memory": "1g",
         "spark.ui.enabled": "false",
         "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
         "spark.eventLog.dir": f"file://{folder}/events",
         "spark.log.level": "WARN",
         "spark.sql.shuffle.partitions": "4",

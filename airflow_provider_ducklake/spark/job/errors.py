@@ -96,7 +96,8 @@ def _of_server(error: Any) -> list[str]:  # noqa: ANN401 - of Spark Connect, whi
         return [text if start < 0 else f"{_PYTHON_WORKER}: {text[start:]}"]
     first, *causes = re.split(r"(?<=\))\nCaused by: ", trace)
     root = first.split("\n", 1)[0]
-    return [f"{root}: {error}", *(_FRAME.sub("", cause) for cause in causes)][:_MOST_CAUSES]
+    said = str(error).removeprefix(f"({root}) ")
+    return [f"{root}: {said}", *(_FRAME.sub("", cause) for cause in causes)][:_MOST_CAUSES]
 
 
 def _made(class_: type[DuckLakeError], message: str) -> DuckLakeError:

@@ -121,6 +121,14 @@ OF_EXCEPTIONS: Sequence[Cause] = (
         "and conf spark.executor.memoryOverhead, or split the rows into more tasks.",
     ),
     _cause(
+        r"(?:java\.lang\.RuntimeException: )?java\.lang\.ClassNotFoundException: "
+        r"Class (?:org\.apache\.hadoop\.fs\.|com\.google\.cloud\.hadoop\.fs\.)\S+ not found"
+        r"|org\.apache\.hadoop\.fs\.UnsupportedFileSystemException: No FileSystem for scheme ",
+        "Spark has no file system for the store. Start it, or the server of Spark Connect, with the package "
+        "that brings one: org.apache.hadoop:hadoop-aws in the version of Spark's Hadoop for s3, "
+        "org.apache.hadoop:hadoop-azure for abfs, com.google.cloud.bigdataoss:gcs-connector for gs.",
+    ),
+    _cause(
         r"org\.apache\.hadoop\.fs\.s3a\.auth\.(?:NoAuthWithAWS|NoAwsCredentials)Exception\b"
         r"|java\.nio\.file\.AccessDeniedException: (?!/|file:)\S+: .*(?:s3a|awssdk|amazonaws)",
         "Spark has no access to a bucket: its credentials are missing or wrong.",
