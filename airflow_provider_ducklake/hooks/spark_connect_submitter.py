@@ -6,11 +6,8 @@ they leave is read here.
 
 from __future__ import annotations
 
-import logging
-import os
 import socket
 import sys
-import warnings
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,18 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-    from pyspark.sql import SparkSession
 
     from airflow_provider_ducklake.spark.job.request import JobRequest
+    from airflow_provider_ducklake.spark.jobs.here import SparkSession
     from airflow_provider_ducklake.writes.verb import Results
 
 _DEFAULT_PORT = 15002
 _SECONDS_TO_CONNECT = 10.0
-_MODE = "SPARK_CONNECT_MODE_ENABLED"  # by which PySpark's functions know that there is no JVM
-_ZONE = "spark.sql.session.timeZone"
-_HADOOP = "spark.hadoop."
-# A server that is gone for longer has lost the session: 50 ms, four times as long each time, at most 15 s.
-_RETRIES = {"max_retries": 8, "max_backoff": 15_000}
 
 
 class SparkConnectSubmitter:
@@ -85,13 +77,18 @@ class SparkConnectSubmitter:
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
         """Run the job's own code on a session of its own; see ``Submitter``."""
+        from airflow_provider_ducklake.spark.job.errors import typed  # noqa: PLC0415 - PySpark
+        from airflow_provider_ducklake.spark.sessions.remote import remote_mode  # noqa: PLC0415 - PySpark
         from airflow_provider_ducklake.writes.verb import Results  # noqa: PLC0415 - no DAG file needs it
 
-        with _remote_mode(), self._started() as spark:
-            from airflow_provider_ducklake.spark.jobs.here import run_here  # noqa: PLC0415 - PySpark
+        try:
+            with remote_mode(), self._started() as spark:
+                from airflow_provider_ducklake.spark.jobs.here import run_here  # noqa: PLC0415 - PySpark
 
-            self._log_start(spark)
-            results = Results.of(run_here(spark, request, storage_options, {}, is_ours=True))
+                self._log_start(spark)
+                results = Results.of(run_here(spark, request, storage_options, {}, is_ours=True))
+        except Exception as error:  # of a session that could not be made, or ended meanwhile
+            raise typed(error) from error
         _check_disk(request, results)
         return results
 
@@ -106,9 +103,13 @@ class SparkConnectSubmitter:
 
     @contextmanager
     def _started(self) -> Iterator[SparkSession]:
-        spark = self._session = self._create()
+        from airflow_provider_ducklake.spark.sessions import remote  # noqa: PLC0415 - PySpark
+
+        conf = {str(name): str(value) for name, value in (self._operator.conf or {}).items()}
+        py_files = _files(self._operator.py_files)
+        spark = self._session = remote.create(self._url())
         try:
-            self._configure(spark)
+            remote.configure(spark, conf, py_files)
             yield spark
         except BaseException:  # a time-out, say: the server would go on
             self.kill()
@@ -116,38 +117,6 @@ class SparkConnectSubmitter:
         finally:
             self._session = None
             spark.stop()
-
-    def _create(self) -> SparkSession:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", FutureWarning)  # of a pandas that is newer than PySpark knows
-                from pyspark.sql.connect.client.retries import DefaultPolicy
-                from pyspark.sql.connect.session import SparkSession
-        except ImportError as error:
-            raise InvalidInputError(
-                f"Spark Connect needs more than is installed where the task runs: {error}. Install "
-                "airflow-provider-ducklake-spark[pyspark], or pyspark-client in the version of the server."
-            ) from error
-        spark = SparkSession.builder.remote(self._url()).create()
-        spark.client.set_retry_policies([DefaultPolicy(**_RETRIES)])  # type: ignore[arg-type]
-        return spark  # type: ignore[return-value]  # of the same kind, but not of the same class
-
-    def _configure(self, spark: SparkSession) -> None:
-        from pyspark.errors import PySparkException
-
-        given = {str(name): str(value) for name, value in (self._operator.conf or {}).items()}
-        if _ZONE not in given and _ZONE not in spark.conf.getAll:
-            given[_ZONE] = "UTC"
-        for name, value in given.items():
-            try:
-                spark.conf.set(name.removeprefix(_HADOOP), value)
-            except PySparkException as error:
-                raise InvalidInputError(
-                    f"conf {name!r} cannot be set for one session of Spark Connect. Set it where the server "
-                    f"is started. Spark says: {error.getCondition()}"
-                ) from error
-        for file in _files(self._operator.py_files):
-            spark.addArtifacts(file, pyfile=True)
 
     def _log_start(self, spark: SparkSession) -> None:
         host, port = self._address()
@@ -175,24 +144,6 @@ class SparkConnectSubmitter:
                 f"The Spark Connect connection {self._conn_id!r} has no host. Give the server's."
             )
         return parts.hostname, parts.port or _DEFAULT_PORT
-
-
-@contextmanager
-def _remote_mode() -> Iterator[None]:
-    """Have PySpark's functions make columns of Spark Connect, and keep its stack traces out of the log."""
-    before = os.environ.get(_MODE)
-    os.environ[_MODE] = "1"
-    logger = logging.getLogger("SQLQueryContextLogger")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-        if before is None:
-            os.environ.pop(_MODE, None)
-        else:
-            os.environ[_MODE] = before
 
 
 def _files(py_files: str | None) -> Iterable[str]:
