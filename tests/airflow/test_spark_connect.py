@@ -2,6 +2,11 @@
 
 import os
 import re
+import signal
+import socket
+import sys
+import threading
+import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -22,11 +27,14 @@ from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
 from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
-from tests.airflow.dags import FakeTaskInstance
+from airflow_provider_ducklake.spark.sessions import remote
+from tests.airflow.dags import FakeTaskInstance, parse, sync_dag, xcom
+from tests.airflow.spark_submit import ROOT
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.connect_server import ConnectServer, connect_server
 from tests.reference.duckdb_lake import open_lake
 
+EXAMPLE = ROOT / "example_dags" / "example_ducklake_spark_connect.py"
 CONNECT = {"spark_connect_conn_id": "connect"}
 
 
@@ -164,3 +172,51 @@ def test_a_server_that_is_not_there_is_told_at_once(lake, set_connection):
             task_id="t", table="orders", where="true", spark_connect_conn_id="elsewhere"
         ).execute({"ti": FakeTaskInstance("t"), "logical_date": None})
     assert lake.current_snapshot().id == 2
+
+
+@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")  # until the teardown
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.usefixtures("airflow_db")
+def test_the_example_runs_ten_inserts_on_one_server(connect, set_connection, sqlite_catalog, monkeypatch):
+    connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    set_connection("spark_connect_default", conn_type="spark_connect", host="127.0.0.1", port=port)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+
+    run = sync_dag(parse(EXAMPLE)).test()
+
+    assert run.state == "success"
+    assert xcom(run, "count_readings") == 10_000
+    with pytest.raises(ConnectionRefusedError):
+        wait_until_refused(port)
+
+
+def wait_until_refused(port: int) -> None:
+    for _ in range(100):
+        socket.create_connection(("127.0.0.1", port), 1).close()
+        time.sleep(0.2)
+
+
+def test_a_server_that_dies_leaves_nothing(connect, set_connection, sqlite_catalog, tmp_path, monkeypatch):
+    """The job waits for input that never comes; its server is killed, and comes back."""
+    connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
+    monkeypatch.setattr(remote, "_RETRIES", 2)
+    with open_lake(sqlite_catalog) as theirs:
+        theirs.sql("CREATE TABLE orders (id BIGINT)")
+    slow = "SELECT count(*) AS id FROM range(1e12) AS a WHERE hash(a.id) = 0"
+    with connect_server(tmp_path / "first") as first:
+        set_connection("connect", conn_type="spark_connect", host="127.0.0.1", port=first.port)
+        killer = threading.Timer(5, os.killpg, [first.process_id, signal.SIGKILL])
+        killer.start()
+        with pytest.raises(SparkJobError, match="The Spark Connect server stopped answering"):
+            run(DuckLakeSparkInsertOperator, table="orders", sql=slow)
+        killer.join()
+
+    lake = Lake.connect(sqlite_catalog.sqlalchemy_url)
+    assert lake.row_count("orders") == 0
+    assert lake.verify() == []
+    assert not list(Path(lake.table_snapshot("orders").root).rglob("ducklake-*-*/*"))
+    lake.close()

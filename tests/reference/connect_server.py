@@ -21,6 +21,7 @@ class ConnectServer:
 
     port: int
     folder: Path
+    process_id: int
 
     @property
     def url(self) -> str:
@@ -71,7 +72,7 @@ def connect_server(
         )
         try:
             _wait_for(port, process, folder)
-            yield ConnectServer(port, folder)
+            yield ConnectServer(port, folder, process.pid)
         finally:
             process.terminate()
             try:

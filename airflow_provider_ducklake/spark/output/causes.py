@@ -67,6 +67,12 @@ _OF_WORKER = (
 )
 # What exceptions of Java say of themselves: their class and, behind a colon, their message.
 OF_EXCEPTIONS: Sequence[Cause] = (
+    _cause(
+        r"<_\w+ of RPC that terminated with:\n\tstatus = StatusCode\.UNAVAILABLE\n"
+        r"|(?:[\w.$]+: )?\[INVALID_HANDLE\.SESSION_(?:NOT_FOUND|CLOSED|CHANGED)\]",
+        "The Spark Connect server stopped answering, or was started anew: the job's session is lost. Nothing "
+        "was committed; run the task again when the server is back.",
+    ),
     _cause(r"java\.lang\.UnsupportedClassVersionError: org/apache/spark/", _OLD_JAVA),
     _cause(
         r"org\.apache\.spark\.SparkException: (?:Invalid master URL|Could not parse Master URL)", _NO_MASTER

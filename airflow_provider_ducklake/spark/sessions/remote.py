@@ -31,7 +31,9 @@ def remote_mode() -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")  # the error says it
+            yield
     finally:
         logger.setLevel(level)
         if before is None:
