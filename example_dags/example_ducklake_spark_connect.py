@@ -58,7 +58,7 @@ def stop_server(pid: int) -> None:
 @task
 def count_readings() -> int:
     """Count the rows of all inserts; no Spark is needed for that."""
-    return DuckLakeHook().read_arrow("sensors.readings", columns=["hour"]).num_rows
+    return int(DuckLakeHook().read_arrow("sensors.readings", columns=["hour"]).num_rows)
 
 
 with DAG(
