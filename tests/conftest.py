@@ -55,6 +55,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="lakes of tests that run at both versions; default: at 1.0, and one in "
         f"{ONE_IN}, by the seed, at 1.1 too; at full size all",
     )
+    group.addoption(
+        "--spark",
+        choices=["classic", "connect"],
+        default="classic",
+        help="sessions of tests/spark: with a JVM beside them, or of a Spark Connect server",
+    )
     group.addoption("--catalog", choices=[*CATALOG_KINDS, "all"], default="all", help="databases to test")
 
 
@@ -64,6 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "both_versions(without): run with lakes of 1.0 and, but in some databases, of 1.1"
     )
     config.addinivalue_line("markers", "only_1_0(reason): run with lakes of 1.0, whatever the file does")
+    config.addinivalue_line("markers", "classic_only(reason): needs a session with a JVM beside it")
     config.addinivalue_line("markers", "every_catalog: run over all kinds of catalogs, not the usual two")
     os.environ["TZ"] = "UTC"
     time.tzset()

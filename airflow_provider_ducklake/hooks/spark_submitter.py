@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Connection, Context
 
+    from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
     from airflow_provider_ducklake.spark.job.request import JobRequest
     from airflow_provider_ducklake.writes.verb import Results
 
@@ -34,6 +35,19 @@ class Submission:
 
     job_log: JobLog = field(default_factory=JobLog)
     secrets: dict[str, str] = field(default_factory=dict)
+    connected: SparkConnectSubmitter | None = None
+
+    def through(self, connected: SparkConnectSubmitter) -> SparkConnectSubmitter:
+        """Note that jobs go through Spark Connect."""
+        self.connected = connected
+        return connected
+
+    def kill(self) -> bool:
+        """End a job that went through Spark Connect; return whether there is such a thing."""
+        if self.connected is None:
+            return False
+        self.connected.kill()
+        return True
 
     def prepare(self, hook: SparkSubmitHook) -> SparkSubmitHook:
         """Have the hook's lines go through our log, and its driver get our secrets."""

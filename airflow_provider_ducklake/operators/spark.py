@@ -99,16 +99,13 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         self.commit_message = commit_message
         self.own_deploy_mode = deploy_mode
         self._submission = Submission()
-        self._connect: SparkConnectSubmitter | None = None
 
     def _get_hook(self) -> SparkSubmitHook:
         return self._submission.prepare(super()._get_hook())
 
     def on_kill(self) -> None:
         """End the job, however it got to Spark."""
-        if self._connect is not None:
-            self._connect.kill()
-        else:
+        if not self._submission.kill():
             super().on_kill()
 
     @no_retry_on_user_errors()
@@ -125,8 +122,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     def submitter(self, context: Context) -> Submitter:
         """Return how this operator's jobs get to Spark."""
         if self.spark_connect_conn_id:
-            self._connect = SparkConnectSubmitter(self, self.spark_connect_conn_id)
-            return self._connect
+            return self._submission.through(SparkConnectSubmitter(self, self.spark_connect_conn_id))
         return SparkSubmitter(
             self, context, self._submission, conn_id=self.spark_conn_id, deploy_mode=self.own_deploy_mode
         )

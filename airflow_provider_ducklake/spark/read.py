@@ -104,6 +104,7 @@ def _check_free(plan: ScanPlan, added: Sequence[str]) -> None:
         )
 
 
+_MISSING = ("FILE_NOT_EXIST", "FileNotFoundException", "PATH_NOT_FOUND")
 _WITHOUT_IDS = "expects field Ids"
 
 
@@ -125,7 +126,7 @@ def read_error(error: Exception, plans: Iterable[ScanPlan]) -> DuckLakeError:
 
 
 def _unreadable(table: TableSnapshot, file: LiveDataFile, text: str) -> DuckLakeError:
-    if "FILE_NOT_EXIST" in text or "FileNotFoundException" in text:
+    if any(word in text for word in _MISSING):
         reason = "the file does not exist."
     elif _WITHOUT_IDS in text:
         reason = "its columns have no field ids, and it has no name mapping."

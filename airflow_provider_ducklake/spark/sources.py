@@ -32,6 +32,7 @@ from airflow_provider_ducklake.spark.job.request import (
 )
 from airflow_provider_ducklake.spark.sessions.kind import kind_of
 from airflow_provider_ducklake.spark.sessions.object_store import require_file_system
+from airflow_provider_ducklake.spark.types.frames import analysed
 from airflow_provider_ducklake.spark.types.names import quoted
 from airflow_provider_ducklake.spark.types.scalars import SPARK_SCALARS
 from airflow_provider_ducklake.spark.types.spark_types import carrier_type
@@ -98,7 +99,7 @@ def query(spark: SparkSession, sql: str) -> DataFrame:
         InvalidInputError: Spark cannot run it.
     """
     try:
-        return spark.sql(sql)
+        return analysed(spark.sql(sql))
     except AnalysisException as error:
         raise InvalidInputError(f"sql failed: {message_of(error)}") from error
 
@@ -141,12 +142,12 @@ def read_dataset(spark: SparkSession, dataset: Dataset, name: str, target: Table
     reader = spark.read.format(dataset.format).options(**options)
     try:
         if dataset.format == "jdbc":
-            return _with_password(reader, dataset, name).load()
+            return analysed(_with_password(reader, dataset, name).load())
         if schema is not None:
             reader = reader.schema(schema)
         elif target is not None and _is_typed_by_target(dataset):
             reader = _typed_by_target(reader, dataset, target)
-        return reader.load(_location(dataset))
+        return analysed(reader.load(_location(dataset)))
     except AnalysisException as error:
         if error.getCondition() in _MISSING:
             raise SourceNotFoundError(name, str(dataset.path)) from error

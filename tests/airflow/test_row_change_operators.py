@@ -198,7 +198,7 @@ def test_files_are_left_out_by_what_spark_and_we_read_alike(lake, where, files):
     assert (0 if found is None else len(found.target.files)) == files
     if found is not None:
         assert found.target.where is None
-        assert found.not_matched_by_source == (Clause(Action.DELETE, where),)
+        assert found.not_matched_by_source == (Clause(Action.DELETE, where, values_see_target=False),)
 
 
 def test_nothing_that_can_be_hit_needs_no_job(lake):
@@ -223,10 +223,10 @@ def test_what_a_merge_asks_for(lake):
     assert found is not None
     assert found.on == "`old`.`id` = `source`.`id`"
     assert found.matched == (
-        Clause(Action.DELETE, "target.id > 3"),
-        Clause(Action.UPDATE, None, {"s.a": "5"}),
+        Clause(Action.DELETE, "target.id > 3", values_see_target=False),
+        Clause(Action.UPDATE, None, {"s.a": "5"}, values_see_target=False),
     )
-    assert found.not_matched == (Clause(Action.INSERT, None, None),)
+    assert found.not_matched == (Clause(Action.INSERT, None, None, values_see_target=False),)
     assert {len(file.column_stats) for file in found.target.files} == {1}
     assert found.source is not None
     (view,) = found.source.tables

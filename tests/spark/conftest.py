@@ -5,6 +5,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_ducklake.planning.writing.write import ParquetSettings, WritePlan
 from airflow_provider_ducklake.spark.job.request import job_directory
+from airflow_provider_ducklake.spark.sessions import remote
 from airflow_provider_ducklake.spark.sessions.settings import prepare
 from airflow_provider_ducklake.spec.partitioning import parse_partition_by
 from airflow_provider_ducklake.spec.schema import TableSchema
+from tests.reference.connect_server import connect_server
 
 NewPlan = Callable[..., WritePlan]
 
@@ -33,19 +36,50 @@ LOCAL_CONF = {
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     root = tmp_path_factory.mktemp("spark")
+    start = _remote if request.config.option.spark == "connect" else _classic
+    with start(root) as session:
+        prepare(session)
+        logging.getLogger("py4j").setLevel(logging.WARNING)  # at exit it would log to what pytest has closed
+        yield session
+
+
+@contextmanager
+def _classic(root: Path) -> Iterator[SparkSession]:
     builder = SparkSession.builder.config("spark.sql.warehouse.dir", str(root / "warehouse"))
     for key, value in LOCAL_CONF.items():
         builder = builder.config(key, value)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the installed pandas is newer than pyspark knows
         session = builder.getOrCreate()
-    prepare(session)
-    logging.getLogger("py4j").setLevel(logging.WARNING)  # at exit it would log to what pytest has closed
     yield session
     session.stop()
+
+
+@contextmanager
+def _remote(root: Path) -> Iterator[SparkSession]:
+    conf = {key: value for key, value in LOCAL_CONF.items() if not key.startswith("spark.ui")}
+    with connect_server(root / "server", conf) as server, remote.remote_mode():
+        session = remote.create(server.url)
+        yield session
+        session.stop()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what a session of Spark Connect does not have, and files that start Sparks of their own."""
+    if config.option.spark != "connect":
+        return
+    left_out = [
+        item
+        for item in items
+        if "spark" not in getattr(item, "fixturenames", ())
+        or item.get_closest_marker("classic_only") is not None
+    ]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
 
 
 def make_plan(

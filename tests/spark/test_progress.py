@@ -3,9 +3,12 @@
 import logging
 import time
 
+import pytest
+
 from airflow_provider_ducklake.spark.sessions import progress
 
 
+@pytest.mark.classic_only("RDDs")
 def test_a_long_action_says_how_far_it_is_and_a_short_one_nothing(spark):
     lines: list[str] = []
     handler = logging.Handler()

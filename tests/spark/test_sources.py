@@ -147,6 +147,7 @@ def test_a_transform_is_called_with_the_datasets(spark, tmp_path, monkeypatch):
     assert df.collect() == [(2,)]
 
 
+@pytest.mark.classic_only("a server says itself that it has no file system")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -96,6 +96,7 @@ def test_a_second_run_of_the_same_job_counts_its_own_files_only(spark, new_plan)
     assert not {file.path for file in first.data_files} & {file.path for file in second.data_files}
 
 
+@pytest.mark.classic_only("a server says itself that it has no file system")
 @pytest.mark.parametrize(
     ("settings", "directory", "reason"),
     [
@@ -126,6 +127,7 @@ def test_the_bounds_of_floats_leave_nan_out(spark, new_plan, engine):
         assert (stats.value_count, stats.null_count) == (3, 1)
 
 
+@pytest.mark.classic_only("RDDs")
 def test_a_long_stage_says_how_far_it_is(spark):
     lines: list[str] = []
 

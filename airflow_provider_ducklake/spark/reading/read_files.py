@@ -23,7 +23,7 @@ from airflow_provider_ducklake.spark.reading import read_arrow
 from airflow_provider_ducklake.spark.reading.read_deletes import numbered, place, spark_path
 from airflow_provider_ducklake.spark.reading.read_layout import layouts
 from airflow_provider_ducklake.spark.sessions.object_store import hadoop_path, require_file_system
-from airflow_provider_ducklake.spark.types.frames import renamed, select
+from airflow_provider_ducklake.spark.types.frames import analysed, renamed, select
 from airflow_provider_ducklake.spark.types.names import quoted
 from airflow_provider_ducklake.spark.types.spark_types import FIELD_ID_KEY, literal, read_type
 from airflow_provider_ducklake.spec.types.ducklake_types import ListType, MapType, StructType
@@ -129,7 +129,7 @@ def _scanned(read: Read, group: Group, files: list[LiveDataFile]) -> DataFrame:
     reserved = [] if group.layout.is_mapped else _reserved(read, group)
     paths = [file.path for file in files]
     try:
-        rows = scan(read.spark, paths, group.layout, read.columns, reserved)
+        rows = analysed(scan(read.spark, paths, group.layout, read.columns, reserved))
     except AnalysisException as error:
         raise _not_found(read, files, error) from error
     if group.hides_later:

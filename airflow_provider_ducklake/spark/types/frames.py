@@ -25,6 +25,16 @@ def select(rows: DataFrame, expressions: Sequence[Expression]) -> DataFrame:
     return rows.select(*(f.expr(one) if isinstance(one, str) else one for one in expressions))
 
 
+def analysed(df: DataFrame) -> DataFrame:
+    """Return the DataFrame when Spark has looked at it: with Spark Connect it waits until it is asked.
+
+    Raises:
+        AnalysisException: Spark cannot make sense of it, or a file that it names is missing.
+    """
+    _ = df.schema
+    return df
+
+
 def renamed(name: str, new: str) -> str:
     """Return the SQL of a column under another name.
 

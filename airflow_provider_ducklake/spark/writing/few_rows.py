@@ -10,11 +10,12 @@ import logging
 import re
 from typing import TYPE_CHECKING
 
+from pyspark.sql import types as t
+
 from airflow_provider_ducklake.errors import SparkJobError
 from airflow_provider_ducklake.spark.job.errors import typed
 from airflow_provider_ducklake.spark.sessions.kind import kind_of
 from airflow_provider_ducklake.spark.writing.row_order import ordered
-from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,7 @@ _UNKNOWN = re.compile(
     r"|CoGroup|CollectMetrics)\b",
     re.MULTILINE,
 )
-_UNFETCHED = frozenset({"variant", "geometry"})  # PySpark cannot fetch them, where they are NULL
+_VARIANT = t.VariantType().json()  # PySpark cannot fetch one that is NULL
 
 
 def few_rows(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> pa.Table | None:
@@ -48,7 +49,7 @@ def few_rows(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> pa.Table | 
     Raises:
         InvalidInputError: a value does not fit its column.
     """
-    if plan.row_order.zorder_by or _has_unfetched(plan):
+    if plan.row_order.zorder_by or _VARIANT in df.schema.json():
         return None
     if not is_small(kind_of(df.sparkSession).explained(df)):
         return None
@@ -60,11 +61,6 @@ def few_rows(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> pa.Table | 
         log.debug("The rows cannot be fetched; tasks write them", exc_info=error)
         return None
     return rows if rows.num_rows <= MOST_ROWS else None
-
-
-def _has_unfetched(plan: WritePlan) -> bool:
-    leaves = (leaf for column in plan.target.columns for leaf in column.leaves())
-    return any(isinstance(leaf.type, ScalarType) and leaf.type.name in _UNFETCHED for leaf in leaves)
 
 
 def is_small(explained: str) -> bool:
