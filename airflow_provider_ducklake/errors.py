@@ -4,6 +4,7 @@ DuckLakeError
 ├─ CatalogError
 │  ├─ NotADuckLakeError
 │  ├─ UnsupportedVersionError
+│  ├─ CatalogMigratedError
 │  ├─ CatalogUnavailableError
 │  └─ CatalogRefusedError
 ├─ NotFoundError
@@ -40,8 +41,8 @@ DuckLakeError
 
 A ``CommitError`` says that nothing landed; a ``CommitStateUnknownError`` says that it may have. No retry
 cures an ``InvalidInputError``, a ``NotFoundError``, a ``CatalogError`` other than
-``CatalogUnavailableError`` and ``CatalogRefusedError``, an ``UnsupportedFeatureError``, or an
-``UntrustedValueError``.
+``CatalogMigratedError``, ``CatalogUnavailableError`` and ``CatalogRefusedError``, an
+``UnsupportedFeatureError``, or an ``UntrustedValueError``.
 """
 
 from __future__ import annotations
@@ -98,6 +99,20 @@ class UnsupportedVersionError(CatalogError):
         return (
             f"{self.catalog or 'The catalog'} has DuckLake version {self.found!r}; this operation supports "
             f"{', '.join(self.supported)}. {self.what_to_do}".rstrip()
+        )
+
+
+@dataclass(eq=False, repr=False)
+class CatalogMigratedError(CatalogError):
+    """The lake was migrated since it was opened: names mean other things at its new version."""
+
+    opened: str
+    version: str
+
+    def __str__(self) -> str:
+        return (
+            f"The lake was opened as DuckLake {self.opened} and migrated to {self.version} since then. "
+            "Nothing was read or committed; run this again, on a lake that is opened again."
         )
 
 

@@ -15,6 +15,7 @@ from airflow_provider_ducklake.catalog.drafting.row_changes import changes_of_jo
 from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.catalog.ledger import commit_keys, consumers, jobs
 from airflow_provider_ducklake.catalog.snapshot import read
+from airflow_provider_ducklake.catalog.snapshot.read_snapshots import check_version
 from airflow_provider_ducklake.errors import SnapshotNotFoundError, TransactionConflictError
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
@@ -77,6 +78,7 @@ class LakeWrites:
 
             def attempt() -> None:
                 with self._lake.catalog.dialect.writing() as connection:
+                    check_version(connection, self._lake.catalog.tables)
                     scope, scope_id = self._reads.option_scope(connection, schema, table)
                     write_option(connection, self._lake.catalog.tables, OptionRow(key, text, scope, scope_id))
                     connection.commit()

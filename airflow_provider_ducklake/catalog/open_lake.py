@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,7 +27,7 @@ from airflow_provider_ducklake.spec.versions import READABLE, WRITABLE, refused
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Engine
     from sqlalchemy.engine import URL
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
@@ -65,6 +67,12 @@ class Definitions:
         return self if self.schema_version == schema_version else Definitions(schema_version)
 
 
+def _close_idle(engine: Engine, process: int) -> None:
+    """Close the connections of a lake that nobody closed; a fork's are its parent's."""
+    if os.getpid() == process:
+        engine.dispose()
+
+
 class OpenLake:
     """What the parts of a ``Lake`` share."""
 
@@ -87,6 +95,7 @@ class OpenLake:
         self.catalog = Catalog(dialect, tables, self.data_path, foreign_files)
         self.storage_options = dict(storage_options or {})
         self.definitions = Definitions()
+        weakref.finalize(self, _close_idle, dialect.engine, os.getpid())
 
     def close(self) -> None:
         """Close the connections to the catalog."""

@@ -14,6 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
     CatalogError,
+    CatalogMigratedError,
     CatalogRefusedError,
     CatalogUnavailableError,
     InvalidInputError,
@@ -51,7 +52,7 @@ def no_retry_on_user_errors() -> Iterator[None]:
     """
     try:
         yield
-    except (CatalogUnavailableError, CatalogRefusedError):
+    except (CatalogUnavailableError, CatalogRefusedError, CatalogMigratedError):
         raise
     except _INCURABLE as error:
         where = getattr(error, "__notes__", ())  # which statement, say

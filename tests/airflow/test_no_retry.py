@@ -17,6 +17,7 @@ FOR_GOOD = [
     errors.ZombieCommitError(1, 2, 7),
 ]
 WORTH_ANOTHER_TRY = [
+    errors.CatalogMigratedError("1.0", "1.1"),
     errors.CatalogUnavailableError("postgresql://db/lake", "connection refused"),
     errors.CatalogRefusedError("postgresql://db/lake", "disk full", "INSERT INTO t"),
     errors.TransactionConflictError("append", "dropped it", "sales.orders", 7),

@@ -1,10 +1,13 @@
 """A migrated catalog is one of 1.0 for everybody: its tables, what DuckDB does next, what we do next."""
 
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
 import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import TransactionConflictError
+from airflow_provider_ducklake.errors import CatalogMigratedError, TransactionConflictError
 from tests.golden.old_lakes.record import rows_at_every_snapshot
 from tests.interop.old_lakes import OLD_VERSIONS, OldLake, copy_lake, old_lake
 from tests.reference.catalog_dump import KEYS, assert_catalogs_equal, dump_catalog, dump_schema
@@ -143,22 +146,62 @@ def test_we_go_on(version, tmp_path):
         assert reference.sql("SELECT count(*) FROM m") == [(62,)]
 
 
-def test_who_opened_the_lake_before_a_migration_commits_nothing_after_it(sqlite_catalog):
+_VERBS: dict[str, Callable[[Lake, int], object]] = {
+    "tables": lambda lake, _: lake.tables(),
+    "schema": lambda lake, _: lake.schema("b"),
+    "table": lambda lake, _: lake.table_snapshot("b.t"),
+    "rows": lambda lake, _: lake.read_arrow("t"),
+    "rows then": lambda lake, then: lake.read_arrow("t", at=then),
+    "rows at a time": lambda lake, _: lake.read_arrow("t", at=datetime.now(UTC)),
+    "count": lambda lake, _: lake.row_count("t"),
+    "files": lambda lake, _: lake.files("t"),
+    "table_info": lambda lake, _: lake.table_info("t"),
+    "bounds": lambda lake, _: lake.column_bounds("t", "i"),
+    "changes": lambda lake, then: lake.changes("t", then, then),
+    "snapshot": lambda lake, _: lake.current_snapshot(),
+    "sensor": lambda lake, then: lake.table_changes("t", then, ("insert",)),
+    "health": lambda lake, _: lake.table_health(),
+    "verify": lambda lake, _: lake.verify(),
+    "expiry": lambda lake, _: lake.expire_snapshots(keep_last=1, dry_run=True),
+    "expiry, wet": lambda lake, _: lake.expire_snapshots(keep_last=1),
+    "cleanup": lambda lake, _: lake.cleanup_old_files(older_than=timedelta(0)),
+    "orphans": lambda lake, _: lake.delete_orphaned_files(older_than=timedelta(0), dry_run=True),
+    "flush": lambda lake, _: lake.flush_inlined_data(dry_run=True),
+    "restore": lambda lake, then: lake.restore("t", at=then),
+    "options": lambda lake, _: lake.options("t"),
+    "set_option": lambda lake, _: lake.set_option("data_inlining_row_limit", 5),
+    "repair": lambda lake, _: lake.repair([]),
+}
+
+
+def test_who_opened_the_lake_before_a_migration_does_nothing_after_it(sqlite_catalog):
     """To a client of 1.0 a nested schema is one beside the others, perhaps of the same name."""
     url = sqlite_catalog.sqlalchemy_url
     with Lake.create(url, sqlite_catalog.data_path) as lake, Lake.connect(url) as other:
         with lake.transaction() as tx:
+            tx.create_table("gone", {"i": "int32"})
+        lake.append_arrow("gone", pa.table({"i": pa.array(range(50), pa.int32())}))
+        with lake.transaction() as tx:
+            tx.drop_table("gone")
             tx.create_table("t", {"i": "int32"})
+        lake.expire_snapshots(keep_last=1)  # a file waits for its deletion
+        with lake.transaction() as tx:
+            tx.comment_on_table("t", "new")
+        then = lake.current_snapshot().id
         with (  # noqa: PT012 - the commit is what fails
             pytest.raises(TransactionConflictError, match=r"as DuckLake 1\.0"),
             other.transaction() as tx,
         ):
             tx.create_schema("a")
             lake.migrate("1.1", backup=False)
-        with pytest.raises(TransactionConflictError, match=r"is of DuckLake 1\.1 by now"):
+        with pytest.raises(CatalogMigratedError, match="migrated"):
             other.set_option("skip_stats_columns", "i", table="t")
         with lake.transaction() as tx:
             tx.create_schema("a")
         with Lake.connect(url) as again, again.transaction() as tx:
             tx.create_schema("a.b")
+            tx.create_table("a.b.t", {"i": "int32"})
+        for do in _VERBS.values():
+            with pytest.raises(CatalogMigratedError, match=r"as DuckLake 1\.0 and migrated to 1\.1"):
+                do(other, then)
         assert lake.verify() == []

@@ -9,6 +9,7 @@ import pytest
 from airflow_provider_ducklake import errors
 from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
+    CatalogMigratedError,
     CatalogRefusedError,
     CatalogUnavailableError,
     ChangesExpiredError,
@@ -42,6 +43,7 @@ CLASSES = [
 WITH_FIELDS = [
     NotADuckLakeError("sqlite:///x"),
     UnsupportedVersionError("0.3", ["1.0"]),
+    CatalogMigratedError("1.0", "1.1"),
     CatalogUnavailableError("postgresql://h/d", "no route"),
     CatalogRefusedError("postgresql://h/d", "disk full", "INSERT INTO t"),
     SchemaNotFoundError("s", 3),

@@ -51,7 +51,7 @@ from airflow_provider_ducklake.catalog.migrations.merged_files import (
     read_merged_files,
 )
 from airflow_provider_ducklake.catalog.snapshot import read
-from airflow_provider_ducklake.catalog.snapshot.read_snapshots import head
+from airflow_provider_ducklake.catalog.snapshot.read_snapshots import head_of_any_version
 from airflow_provider_ducklake.errors import (
     CatalogError,
     StorageError,
@@ -216,7 +216,7 @@ def _plan(connection: Connection, catalog: Catalog, target: SpecVersion) -> _Pla
     schema = catalog.tables.metadata_schema
     version = min(SpecVersion.parse(text) for text in read.stored_versions(connection, catalog.tables))
     old, new = catalog_tables(version, schema), catalog_tables(target, schema)
-    snapshot_id = head(connection, old).id
+    snapshot_id = head_of_any_version(connection, old).id
     if version >= target:
         return _Plan(version, target, snapshot_id)
     found = found_layout(connection, catalog.dialect, schema)
@@ -384,7 +384,7 @@ class _Migration:
     def _schedule(self, connection: Connection, paths: list[CatalogPath]) -> None:
         """Hand files to the clean-up, each under a new id: DuckDB's forgets all rows of an id at once."""
         snapshot = self._tables["snapshot"]
-        newest = head(connection, self._tables)
+        newest = head_of_any_version(connection, self._tables)
         now = self._catalog.dialect.server_time(connection)
         rows = [
             {

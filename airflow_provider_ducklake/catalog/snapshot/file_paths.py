@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import or_, select, union_all
 
 from airflow_provider_ducklake.catalog.database.questions import streamed
+from airflow_provider_ducklake.catalog.snapshot.read_snapshots import check_version
 from airflow_provider_ducklake.errors import UntrustedValueError
 from airflow_provider_ducklake.spec.names.paths import CatalogPath
 
@@ -41,8 +42,10 @@ def named_files(connection: Connection, catalog: Catalog, since: int = 0) -> Ite
     It is none where the table of a file is unknown. ``since``: only those with that file id or a higher one.
 
     Raises:
+        CatalogMigratedError: the lake was migrated since it was opened.
         UntrustedValueError: one is not a string.
     """
+    check_version(connection, catalog.tables)
     roots = table_directories(connection, catalog)
     data, deletes = catalog.tables["data_file"], catalog.tables["delete_file"]
     query = union_all(

@@ -21,6 +21,7 @@ from sqlalchemy import (
 
 from airflow_provider_ducklake.catalog.database.questions import AT, Question, in_parts
 from airflow_provider_ducklake.errors import (
+    CatalogMigratedError,
     SnapshotNotFoundError,
     TransactionConflictError,
 )
@@ -36,14 +37,32 @@ if TYPE_CHECKING:
 
 
 def head(connection: Connection, tables: CatalogTables) -> Snapshot:
-    """Return the newest snapshot."""
+    """Return the newest snapshot.
+
+    Raises:
+        CatalogMigratedError: the lake was migrated since it was opened; so does whatever asks for a snapshot.
+    """
     return which_head(tables).ask(connection)
+
+
+def check_version(connection: Connection, tables: CatalogTables) -> None:
+    """Refuse what needs no snapshot, but the lake's version.
+
+    Raises:
+        CatalogMigratedError: the lake was migrated since it was opened.
+    """
+    head(connection, tables)
+
+
+def head_of_any_version(connection: Connection, tables: CatalogTables) -> Snapshot:
+    """Return the newest snapshot of a lake that is being migrated."""
+    return _snapshot(connection.execute(_by_id(tables, is_newest=True)).one())
 
 
 @lru_cache
 def which_head(tables: CatalogTables) -> Question[Snapshot]:
     """Ask for the newest snapshot."""
-    return Question(_by_id(tables, is_newest=True), lambda rows: _snapshot(rows[0]))
+    return Question(_by_id(tables, is_newest=True), lambda rows: _of_version(tables, rows)[0])
 
 
 At: TypeAlias = int | datetime | None
@@ -64,17 +83,40 @@ def which_snapshot(catalog: Catalog, at: At) -> Question[list[Snapshot]]:
     """Ask for ``snapshot_at``: few snapshots, of which ``chosen`` returns it."""
     if isinstance(at, datetime):
         return _which_near(catalog, at, newest=True)
+    tables = catalog.tables
     return Question(
-        _by_id(catalog.tables, is_newest=at is None), _snapshots, {} if at is None else {"at": at}
+        _by_id(tables, is_newest=at is None),
+        lambda rows: _of_version(tables, rows),
+        {} if at is None else {"at": at},
     )
 
 
 @lru_cache
 def _by_id(tables: CatalogTables, *, is_newest: bool) -> Select[Any]:
     snapshot = tables["snapshot"]
+    query = select(snapshot, _version(tables))
     if is_newest:
-        return select(snapshot).order_by(snapshot.c.snapshot_id.desc()).limit(1)
-    return select(snapshot).where(snapshot.c.snapshot_id == AT)
+        return query.order_by(snapshot.c.snapshot_id.desc()).limit(1)
+    return query.where(snapshot.c.snapshot_id == AT)
+
+
+def _version(tables: CatalogTables) -> ColumnElement[Any]:
+    """Return the version of the lake as it is now, beside each row."""
+    metadata = tables["metadata"]
+    version = select(func.max(metadata.c.value)).where(metadata.c.key == "version")
+    return version.scalar_subquery().label("version")
+
+
+def _of_version(tables: CatalogTables, rows: Sequence[Row[Any]]) -> list[Snapshot]:
+    """Return snapshots of a lake of the version that it was opened at: in others names mean other things.
+
+    Raises:
+        CatalogMigratedError: the lake was migrated meanwhile.
+    """
+    for row in rows:
+        if row.version != tables.version.value:
+            raise CatalogMigratedError(tables.version.value, row.version)
+    return [_snapshot(row) for row in rows]
 
 
 def chosen(connection: Connection, tables: CatalogTables, at: At, found: Sequence[Snapshot]) -> Snapshot:
@@ -128,11 +170,8 @@ def _which_near(catalog: Catalog, time: datetime, *, newest: bool) -> Question[l
         .limit(1)
         .scalar_subquery()
     )
-    return Question(select(snapshot).where(or_(ids == nearest, ~is_comparable)), _snapshots)
-
-
-def _snapshots(rows: Iterable[Row[Any]]) -> list[Snapshot]:
-    return [_snapshot(row) for row in rows]
+    query = select(snapshot, _version(catalog.tables)).where(or_(ids == nearest, ~is_comparable))
+    return Question(query, lambda rows: _of_version(catalog.tables, rows))
 
 
 def _not_found(
@@ -247,10 +286,8 @@ def which_progress(
 @lru_cache
 def _progress(tables: CatalogTables, clock: ColumnElement[datetime] | None) -> Select[Any]:
     ids = tables["snapshot"].c.snapshot_id
-    metadata = tables["metadata"]
-    version = select(func.max(metadata.c.value)).where(metadata.c.key == "version").scalar_subquery()
     query = _with_changes(tables).where(ids >= bindparam("since", type_=BigInteger))
-    query = query.add_columns(version.label("version"))
+    query = query.add_columns(_version(tables))
     return query if clock is None else query.add_columns(clock.label("now"))
 
 

@@ -105,6 +105,7 @@ def _expire_part(catalog: Catalog, planned: Collection[Snapshot], *, dry_run: bo
 def _expire(catalog: Catalog, planned: Collection[Snapshot], *, dry_run: bool) -> ExpireResult:
     dialect, tables = catalog.dialect, catalog.tables
     with dialect.writing() as connection:
+        read_snapshots.check_version(connection, tables)
         snapshot = tables["snapshot"]
         ids = list(
             connection.execute(select(snapshot.c.snapshot_id).order_by(snapshot.c.snapshot_id)).scalars()

@@ -1,5 +1,6 @@
 """Opening catalogs that are none, too old, too new, out of reach, or behind a password."""
 
+import gc
 import logging
 import shutil
 import sqlite3
@@ -312,3 +313,16 @@ def test_an_open_lake_follows_its_file(sqlite_catalog, tmp_path):
             with pytest.raises(CatalogUnavailableError, match="no longer exists"):
                 lake.current_snapshot()
         assert not file.exists()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_lake_that_nobody_closes_leaves_no_connection(catalog):
+    lake = Lake.create(catalog.sqlalchemy_url, catalog.data_path)
+    assert lake.current_snapshot().id == 0
+    pool = lake._lake.catalog.dialect.engine.pool
+    assert pool.checkedin() == 1
+
+    del lake
+    gc.collect()
+
+    assert pool.checkedin() == 0
