@@ -13,17 +13,17 @@ from airflow_provider_ducklake.planning.writing.write import ParquetSettings
 from airflow_provider_ducklake.spec.files import LiveDataFile
 from airflow_provider_ducklake.spec.ids import DataFileId, SnapshotId
 from airflow_provider_ducklake.spec.schema import new_columns
+from airflow_provider_ducklake.storage.files.deletion import delete_tree
 from airflow_provider_ducklake.storage.files.filesystem import (
     Location,
-    OutputFile,
     check_writable,
     delete_file,
-    delete_tree,
     exists,
     open_filesystem,
     read_bytes,
     write_bytes,
 )
+from airflow_provider_ducklake.storage.files.output_file import OutputFile
 from airflow_provider_ducklake.storage.parquet.footer import read_footer
 from airflow_provider_ducklake.storage.parquet.reader import read_data_file
 from airflow_provider_ducklake.storage.parquet.writer import RollingWriter

@@ -52,10 +52,9 @@ from airflow_provider_ducklake.spark.job.results import (
     summary,
 )
 from airflow_provider_ducklake.spec.names.paths import job_directory
+from airflow_provider_ducklake.storage.files.deletion import delete_by_name, delete_tree
 from airflow_provider_ducklake.storage.files.filesystem import (
-    delete_by_name,
     delete_file,
-    delete_tree,
     exists,
     file_sizes,
     read_bytes,

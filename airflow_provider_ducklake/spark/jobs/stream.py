@@ -27,7 +27,7 @@ from airflow_provider_ducklake.spark.sessions.object_store import require_file_s
 from airflow_provider_ducklake.spark.sessions.settings import adaptive_as_in, prepare
 from airflow_provider_ducklake.spark.writing.assignment import assign
 from airflow_provider_ducklake.spec.names.paths import hadoop_uri
-from airflow_provider_ducklake.storage.files.filesystem import delete_tree
+from airflow_provider_ducklake.storage.files.deletion import delete_tree
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

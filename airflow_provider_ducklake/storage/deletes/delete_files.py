@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.storage.deletes.deletion_vectors import deletion_vector
-from airflow_provider_ducklake.storage.files.filesystem import OutputFile, naming_errors, open_input
+from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
+from airflow_provider_ducklake.storage.files.output_file import OutputFile
 from airflow_provider_ducklake.storage.parquet.footer import footer_length
 
 if TYPE_CHECKING:

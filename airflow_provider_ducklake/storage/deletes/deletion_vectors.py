@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.storage.deletes.puffin import MAGIC, container_of, footer_bytes, vectors_of
 from airflow_provider_ducklake.storage.deletes.roaring import bitmap_of, positions
-from airflow_provider_ducklake.storage.files.filesystem import OutputFile, naming_errors, open_input
+from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
+from airflow_provider_ducklake.storage.files.output_file import OutputFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,12 +7,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.storage.files.filesystem import (
-    OutputFile,
-    fsspec_of,
-    naming_errors,
-    open_input,
-)
+from airflow_provider_ducklake.storage.files.filesystem import fsspec_of, naming_errors, open_input
+from airflow_provider_ducklake.storage.files.output_file import OutputFile
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.storage.files.filesystem import Location

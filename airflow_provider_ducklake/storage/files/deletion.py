@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
 
 from airflow_provider_ducklake.errors import StorageError
-from airflow_provider_ducklake.storage.files.filesystem import Location, fsspec_of, open_filesystem, reason_of
+from airflow_provider_ducklake.storage.files.filesystem import (
+    Location,
+    file_sizes,
+    fsspec_of,
+    naming_errors,
+    open_filesystem,
+    remover_of,
+)
 from airflow_provider_ducklake.storage.files.parallel import in_threads
+from airflow_provider_ducklake.storage.files.refusals import reason_of, reason_of_code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from airflow_provider_ducklake.storage.files.filesystem import StorageOptions
 
-_PATTERN = frozenset("*?[")  # with one of these in a path, fsspec would delete what the path matches
+_AT_ONCE = 1000  # objects in one request to S3
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,42 +56,85 @@ def _open(path: str, storage_options: StorageOptions | None) -> Location | Delet
         return Deletion(path, error=str(error))
 
 
+def delete_by_name(path: str, prefix: str, storage_options: StorageOptions | None = None) -> None:
+    """Delete all files below a directory whose names begin with ``prefix``; it is listed for that.
+
+    Raises:
+        StorageError: one could not be deleted.
+    """
+    names = (name for name in file_sizes(path, storage_options) if name.rpartition("/")[2].startswith(prefix))
+    _check_gone(delete_files([path + name for name in names], storage_options))
+
+
+def delete_tree(path: str, storage_options: StorageOptions | None = None) -> None:
+    """Delete a directory or prefix with all that it holds; nothing there is fine.
+
+    Raises:
+        StorageError: something could not be deleted.
+    """
+    location = open_filesystem(path, storage_options)
+    directory = location.path.rstrip("/")
+    if "/" not in directory.strip("/"):
+        raise StorageError(f"Refusing to delete {path}: it is a whole bucket or a top-level directory.")
+    if _is_s3(location):
+        root = path.rstrip("/") + "/"
+        names = file_sizes(root, storage_options)
+        _check_gone(delete_files([root + name for name in names], storage_options))
+        return
+    with naming_errors(path, "delete"):
+        if location.filesystem.get_file_info(directory).type == pafs.FileType.Directory:
+            location.filesystem.delete_dir(directory)
+
+
+def _check_gone(deletions: Iterable[Deletion]) -> None:
+    failed = next((one for one in deletions if one.error is not None), None)
+    if failed is not None:
+        raise StorageError(f"Cannot delete {failed.path}: {failed.error}.")
+
+
 def _delete(locations: Sequence[Location]) -> dict[str, Deletion]:
-    remote = [one for one in locations if fsspec_of(one) is not None and not _PATTERN & set(one.path)]
-    done = _delete_together(remote)
+    done: dict[str, Deletion] = {}
+    for members in _by_bucket(locations):
+        for start in range(0, len(members), _AT_ONCE):
+            with suppress(Exception):  # one by one will say why
+                done |= _delete_together(members[start : start + _AT_ONCE])
     rest = [one for one in locations if one.uri not in done]
     return done | {one.path: one for one in in_threads(_delete_one, rest)}
 
 
-def _delete_together(locations: Sequence[Location]) -> dict[str, Deletion]:
-    """Delete with one call of each file system; what the calls do not take, one by one will say why."""
-    by_filesystem: dict[int, tuple[Any, list[Location]]] = {}
+def _is_s3(location: Location) -> bool:
+    """Whether it is s3fs that reaches a place; it alone is silent about what it could not delete."""
+    return hasattr(fsspec_of(location), "call_s3")
+
+
+def _by_bucket(locations: Iterable[Location]) -> Iterable[list[Location]]:
+    """Return those in buckets of S3, together where they are in one."""
+    found: dict[tuple[int, str], list[Location]] = {}
     for one in locations:
-        filesystem = fsspec_of(one)
-        by_filesystem.setdefault(id(filesystem), (filesystem, []))[1].append(one)
-    done: dict[str, Deletion] = {}
-    for filesystem, members in by_filesystem.values():
-        with suppress(Exception):
-            filesystem.rm([one.path for one in members])
-            done |= {one.uri: Deletion(one.uri) for one in members}
+        if _is_s3(one):
+            found.setdefault((id(fsspec_of(one)), one.path.partition("/")[0]), []).append(one)
+    return found.values()
+
+
+def _delete_together(members: Sequence[Location]) -> dict[str, Deletion]:
+    """Delete files of one bucket by one request. Its answer names those that stay, which s3fs leaves out."""
+    uris = {one.path.partition("/")[2]: one.uri for one in members}
+    bucket = members[0].path.partition("/")[0]
+    objects = {"Objects": [{"Key": key} for key in uris], "Quiet": True}
+    answer = fsspec_of(members[0]).call_s3("delete_objects", Bucket=bucket, Delete=objects)
+    done = {uri: Deletion(uri) for uri in uris.values()}
+    for one in answer.get("Errors", ()):
+        uri = uris[one["Key"]]
+        reason = reason_of_code(one.get("Code", ""), one.get("Message", ""), "DeleteObjects")
+        done[uri] = Deletion(uri, error=reason)
     return done
 
 
 def _delete_one(location: Location) -> Deletion:
-    delete = _how_to_delete(location)
     try:
-        delete(location.path)
+        remover_of(location)(location.path)
     except FileNotFoundError:
         return Deletion(location.uri, was_there=False)
     except Exception as error:  # noqa: BLE001 - each store has its own; the caller names them all
         return Deletion(location.uri, error=reason_of(error))
     return Deletion(location.uri, was_there=True)
-
-
-def _how_to_delete(location: Location) -> Callable[[str], object]:
-    filesystem = fsspec_of(location)
-    if filesystem is not None:
-        return filesystem.rm_file  # type: ignore[no-any-return]
-    if isinstance(location.filesystem, pafs.LocalFileSystem):
-        return os.unlink
-    return location.filesystem.delete_file  # type: ignore[no-any-return]

@@ -13,7 +13,7 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ import pyarrow.fs as pafs
 
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.storage.files.process_options import process_options
+from airflow_provider_ducklake.storage.files.refusals import explained
 
 log = logging.getLogger(__name__)
 
@@ -125,17 +126,7 @@ def naming_errors(path: str, verb: str) -> Iterator[None]:
     except StorageError:
         raise
     except Exception as error:
-        reason = reason_of(error).rstrip(". ")
-        raise StorageError(
-            f"Cannot {verb} {path}: {reason}. Check the path, and your permissions for it."
-        ) from error
-
-
-def reason_of(error: Exception) -> str:
-    """Return what an error of a file system says, in a line."""
-    if isinstance(error, FileNotFoundError):
-        return "there is no such file, directory or bucket"
-    return str(error).strip().split("\n")[0] or type(error).__name__
+        raise StorageError(f"Cannot {verb} {path}: {explained(error)}.") from error
 
 
 def child(location: Location, name: str) -> Location:
@@ -163,7 +154,7 @@ def read_bytes(path: str, storage_options: StorageOptions | None = None) -> byte
         StorageError: it does not exist or cannot be read.
     """
     location = open_filesystem(path, storage_options)
-    with naming_errors(path, "read"), location.filesystem.open_input_stream(location.path) as stream:
+    with naming_errors(path, "read"), _open_input(location) as stream:
         content: bytes = stream.readall()
         return content
 
@@ -231,8 +222,16 @@ def delete_file_at(location: Location) -> bool:
     with naming_errors(location.uri, "delete"):
         if location.filesystem.get_file_info(location.path).type == pafs.FileType.NotFound:
             return False
-        location.filesystem.delete_file(location.path)
+        remover_of(location)(location.path)
         return True
+
+
+def remover_of(location: Location) -> Callable[[str], object]:
+    """Return what deletes one file of a file system; fsspec's for several may keep silent about failures."""
+    filesystem = fsspec_of(location)
+    if filesystem is not None:
+        return filesystem.rm_file  # type: ignore[no-any-return]
+    return os.unlink if location.is_local else location.filesystem.delete_file
 
 
 def move_file(source: str, target: str, storage_options: StorageOptions | None = None) -> None:
@@ -246,32 +245,6 @@ def move_file(source: str, target: str, storage_options: StorageOptions | None =
         if end.is_local:
             Path(end.path).parent.mkdir(parents=True, exist_ok=True)
         start.filesystem.move(start.path, end.path)
-
-
-def delete_by_name(path: str, prefix: str, storage_options: StorageOptions | None = None) -> None:
-    """Delete all files below a directory whose names begin with ``prefix``; it is listed for that.
-
-    Raises:
-        StorageError: one could not be deleted.
-    """
-    for name in file_sizes(path, storage_options):
-        if name.rpartition("/")[2].startswith(prefix):
-            delete_file(path + name, storage_options)
-
-
-def delete_tree(path: str, storage_options: StorageOptions | None = None) -> None:
-    """Delete a directory or prefix with all that it holds; nothing there is fine.
-
-    Raises:
-        StorageError: something could not be deleted.
-    """
-    location = open_filesystem(path, storage_options)
-    directory = location.path.rstrip("/")
-    if "/" not in directory.strip("/"):
-        raise StorageError(f"Refusing to delete {path}: it is a whole bucket or a top-level directory.")
-    with naming_errors(path, "delete"):
-        if location.filesystem.get_file_info(directory).type == pafs.FileType.Directory:
-            location.filesystem.delete_dir(directory)
 
 
 def file_sizes(path: str, storage_options: StorageOptions | None = None) -> dict[str, int]:
@@ -327,88 +300,18 @@ def open_input(location: Location) -> pa.NativeFile:
         StorageError: it does not exist or cannot be opened.
     """
     with naming_errors(location.uri, "read"):
+        return _open_input(location)
+
+
+def _open_input(location: Location) -> pa.NativeFile:
+    """Open a file; Arrow would first ask fsspec whether there is one, which says no to every error."""
+    filesystem = fsspec_of(location)
+    if filesystem is None:
         return location.filesystem.open_input_file(location.path)
-
-
-class OutputFile:
-    """A new file that appears complete or, after ``abort``, not at all as far as the store allows.
-
-    ``size`` counts the bytes written, ``tail`` keeps the last few. pyarrow takes it for a Python file object.
-    """
-
-    def __init__(self, location: Location) -> None:
-        self._location = location
-        self.closed = False
-        self.size = 0
-        self.tail = b""
-        self._stream: Any = _open_output(location)
-
-    def write(self, data: bytes | memoryview) -> int:
-        """Append bytes."""
-        if self.closed:
-            raise StorageError(f"{self._location.uri} was given up.")
-        written = bytes(data)
-        self._stream.write(written)
-        self.size += len(written)
-        self.tail = (
-            (self.tail + written)[-_TAIL_BYTES:] if len(written) < _TAIL_BYTES else written[-_TAIL_BYTES:]
-        )
-        return len(written)
-
-    def tell(self) -> int:
-        """Return the number of bytes written."""
-        return self.size
-
-    def flush(self) -> None:
-        """Do nothing: only ``finish`` makes the file visible."""
-
-    def close(self) -> None:
-        """Do nothing: a Parquet writer that closes its file may do so because of an error."""
-
-    def finish(self) -> None:
-        """Make the file complete and lasting."""
-        self.closed = True
-        if self._location.is_local:
-            self._stream.flush()
-            os.fsync(self._stream.fileno())
-        self._stream.close()
-
-    def abort(self) -> None:
-        """Drop the file. A store that published it half written is asked to delete it."""
-        self.closed = True
-        stream, self._stream = self._stream, None
-        with suppress(Exception):
-            _discard(stream)
-        with suppress(StorageError):
-            delete_file_at(self._location)
-
-
-_TAIL_BYTES = 8
-
-
-def _open_output(location: Location) -> Any:  # noqa: ANN401
-    if location.is_local:
-        path = Path(location.path)
-        try:
-            return path.open("xb")
-        except FileNotFoundError:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            return path.open("xb")
-    fsspec_filesystem = fsspec_of(location)
-    if fsspec_filesystem is not None:
-        return fsspec_filesystem.open(location.path, "wb")
-    return location.filesystem.open_output_stream(location.path)
+    return pa.PythonFile(filesystem.open(location.path, "rb"), mode="r")
 
 
 def fsspec_of(location: Location) -> Any:  # noqa: ANN401
     """Return the fsspec file system of a location; None: it is Arrow's own."""
     handler = getattr(location.filesystem, "handler", None)
     return handler.fs if isinstance(handler, pafs.FSSpecHandler) else None
-
-
-def _discard(stream: Any) -> None:  # noqa: ANN401
-    if hasattr(stream, "discard"):  # fsspec: cancels the upload
-        stream.discard()
-        stream.closed = True  # else it uploads when it is collected
-    else:  # Arrow cannot cancel an upload, and its destructor would publish it after we deleted it
-        stream.close()

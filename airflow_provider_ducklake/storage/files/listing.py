@@ -15,8 +15,8 @@ from airflow_provider_ducklake.storage.files.filesystem import (
     fsspec_of,
     naming_errors,
     open_filesystem,
-    reason_of,
 )
+from airflow_provider_ducklake.storage.files.refusals import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.storage.files.filesystem import OutputFile, naming_errors, open_input
+from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
+from airflow_provider_ducklake.storage.files.output_file import OutputFile
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field
 from airflow_provider_ducklake.storage.parquet.footer import TAIL_BYTES, footer_length
 from airflow_provider_ducklake.storage.parquet.reshape import field_id

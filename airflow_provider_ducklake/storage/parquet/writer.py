@@ -17,12 +17,8 @@ import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.planning.writing.write import ParquetSettings
 from airflow_provider_ducklake.spec.files import DataFile
-from airflow_provider_ducklake.storage.files.filesystem import (
-    Location,
-    OutputFile,
-    naming_errors,
-    open_filesystem,
-)
+from airflow_provider_ducklake.storage.files.filesystem import Location, naming_errors, open_filesystem
+from airflow_provider_ducklake.storage.files.output_file import OutputFile
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field, cast_leaf, stored_type
 from airflow_provider_ducklake.storage.parquet.footer import (
     ChunkFacts,

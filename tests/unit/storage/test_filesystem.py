@@ -5,11 +5,10 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import StorageError
+from airflow_provider_ducklake.storage.files.deletion import delete_tree
 from airflow_provider_ducklake.storage.files.filesystem import (
-    OutputFile,
     check_writable,
     delete_file,
-    delete_tree,
     exists,
     fsspec_of,
     open_filesystem,
@@ -17,6 +16,7 @@ from airflow_provider_ducklake.storage.files.filesystem import (
     split_scheme,
     write_bytes,
 )
+from airflow_provider_ducklake.storage.files.output_file import OutputFile
 from airflow_provider_ducklake.storage.files.process_options import as_environment, process_options
 
 ODD = "a b/%20/ü#?=&"
