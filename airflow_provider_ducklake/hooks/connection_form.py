@@ -90,6 +90,13 @@ STORAGE_OPTIONS = ExtraField(
     '{"key": "…", "secret": "…", "endpoint_url": "https://…"} for S3.',
     {"type": ["object", "null"]},
 )
+STORAGE_CONN_ID = ExtraField(
+    "storage_conn_id",
+    "Storage connection",
+    "Id of an Airflow connection of type aws, google_cloud_platform, wasb or adls, whose credentials open "
+    "the lake's files. What stands in the storage options counts before it.",
+    {"type": ["string", "null"]},
+)
 COMMIT_NAMESPACE = ExtraField(
     "commit_namespace",
     "Commit namespace",
@@ -123,6 +130,7 @@ EXTRA_FIELDS = (
     METADATA_SCHEMA,
     DATA_PATH,
     STORAGE_OPTIONS,
+    STORAGE_CONN_ID,
     COMMIT_NAMESPACE,
     FOREIGN_FILES,
     DUCKLAKE_VERSION,

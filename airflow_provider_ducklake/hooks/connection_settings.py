@@ -31,10 +31,12 @@ from airflow_provider_ducklake.hooks.connection_form import (
     MAX_VERSION,
     METADATA_SCHEMA,
     PORT,
+    STORAGE_CONN_ID,
     STORAGE_OPTIONS,
     ExtraField,
     StandardField,
 )
+from airflow_provider_ducklake.hooks.storage_connection import merged, options_of
 from airflow_provider_ducklake.spec.names.paths import directory_path
 from airflow_provider_ducklake.spec.names.quoting import written
 from airflow_provider_ducklake.spec.versions import WRITABLE, SpecVersion
@@ -82,7 +84,7 @@ def read_settings(connection: Connection, named: str | None = None) -> Connectio
     named = named or f"Connection {connection.conn_id!r}"
     _check_type(connection, named)
     extra = _extra(connection, named)
-    storage_options = _storage_options(named, extra.get(STORAGE_OPTIONS.name))
+    storage_options = _storage_options(named, extra)
     catalog_type = _catalog_type(named, extra.get(CATALOG_TYPE.name))
     ducklake_version, max_version = _versions(named, extra)
     return ConnectionSettings(
@@ -262,7 +264,25 @@ def _data_path(named: str, value: object) -> str | None:
     return directory_path(value)
 
 
-def _storage_options(named: str, value: object) -> dict[str, Any]:
+def _storage_options(named: str, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the lake's own options over those of its storage connection; every secret is masked."""
+    own = _own_storage_options(named, extra.get(STORAGE_OPTIONS.name))
+    options = merged(_of_storage_connection(named, extra.get(STORAGE_CONN_ID.name)), own)
+    for secret in _secrets(options):
+        _mask(secret)
+    return options
+
+
+def _of_storage_connection(named: str, conn_id: object) -> dict[str, Any]:
+    if conn_id is None:
+        return {}
+    try:
+        return options_of(str(conn_id))
+    except InvalidOptionError as error:
+        raise _invalid(named, STORAGE_CONN_ID, str(error)) from None
+
+
+def _own_storage_options(named: str, value: object) -> dict[str, Any]:
     """Read a JSON object, or its text: forms of Airflow 3.1 and URIs cannot hold an object in a field."""
     options = value or {}
     if isinstance(options, str):
@@ -275,8 +295,6 @@ def _storage_options(named: str, value: object) -> dict[str, Any]:
         raise _invalid(
             named, STORAGE_OPTIONS, 'is not a valid JSON object. Write it as {"key": "…", "secret": "…"}.'
         )
-    for secret in _secrets(options):
-        _mask(secret)
     return options
 
 
