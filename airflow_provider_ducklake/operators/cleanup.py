@@ -149,11 +149,11 @@ class DuckLakeDeleteOrphanedFilesOperator(DuckLakeOperator):
                 dry_run=parse_flag("dry_run", self.is_dry_run),
             )
         self.log.info(
-            "%s %d orphaned files (%d bytes); %d stay because of their age, %d because of running jobs, %d "
-            "failed",
+            "%s %d orphaned files (%d bytes) and %d unfinished uploads; %d stay because of their age, %d "
+            "because of running jobs, %d failed",
             "Dry run, would delete" if result.dry_run else "Deleted",
-            len(result.deleted),
-            *(result.bytes, result.young, result.protected),
+            *(len(result.deleted), result.bytes, len(result.uploads)),
+            *(result.young, result.protected),
             len(result.failures),
         )
         if result.evidence is not None:
@@ -164,6 +164,7 @@ class DuckLakeDeleteOrphanedFilesOperator(DuckLakeOperator):
             "bytes": result.bytes,
             "young": result.young,
             "protected": result.protected,
+            "uploads": len(result.uploads),
             "dry_run": result.dry_run,
             **_listed(result.deleted, is_dry_run=result.dry_run),
             **({"refused": result.evidence} if result.dry_run else {}),

@@ -68,7 +68,7 @@ def test_orphans_go(orders):
 
     done = run(DuckLakeDeleteOrphanedFilesOperator, older_than=datetime.now(UTC))
 
-    assert done == {"files": 1, "bytes": 4, "young": 0, "protected": 0, "dry_run": False}
+    assert done == {"files": 1, "bytes": 4, "young": 0, "protected": 0, "uploads": 0, "dry_run": False}
     assert not (orders / "orphan.parquet").exists()
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import boto3
 import pyarrow as pa
 import pytest
 
@@ -91,3 +92,26 @@ def test_a_lake_is_cleaned_up(options, tmp_path, request):
         assert not exists(old, options)
         assert lake.read_arrow("t").num_rows == 20
         assert lake.delete_orphaned_files(older_than=timedelta(0)).deleted == ()
+
+
+def test_unfinished_uploads_are_dropped(endpoint, monkeypatch, tmp_path):
+    options = s3.storage_options(endpoint, "fsspec", monkeypatch)
+    keys = {"aws_access_key_id": "id", "aws_secret_access_key": s3.SECRET, "region_name": "us-east-1"}
+    client = boto3.client("s3", endpoint_url=endpoint, **keys)
+    root = f"s3://{BUCKET}/uploads/"
+    for name in ("uploads/main/t/big.parquet", "uploads/main/t/notes.txt", "elsewhere/big.parquet"):
+        begun = client.create_multipart_upload(Bucket=BUCKET, Key=name)
+        part = {"Bucket": BUCKET, "Key": name, "UploadId": begun["UploadId"], "PartNumber": 1}
+        client.upload_part(**part, Body=b"x" * 5 * 2**20)
+    with Lake.create(f"sqlite:///{tmp_path}/lake.sqlite", root, storage_options=options) as lake:
+        time.sleep(1.1)  # S3 counts whole seconds
+
+        young = lake.delete_orphaned_files(older_than=timedelta(days=20 * 365))  # moto's began in 2010
+        planned = lake.delete_orphaned_files(older_than=timedelta(0), dry_run=True)
+        done = lake.delete_orphaned_files(older_than=timedelta(0))
+
+        assert young.uploads == ()
+        assert planned.uploads == done.uploads == (f"{root}main/t/big.parquet",)
+        assert lake.delete_orphaned_files(older_than=timedelta(0)).uploads == ()
+    left = {one["Key"] for one in client.list_multipart_uploads(Bucket=BUCKET)["Uploads"]}
+    assert left == {"uploads/main/t/notes.txt", "elsewhere/big.parquet"}

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.storage.files.uploads import Upload
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,8 @@ class OrphansResult:
 
     ``young`` and ``protected`` count the files that nobody names and that stay: for their age, and for the
     sake of jobs that may still commit. ``failures`` are (path, reason) of files and directories.
-    ``evidence`` says why a dry run would be refused.
+    ``evidence`` says why a dry run would be refused. ``uploads`` are the files of unfinished uploads,
+    whose parts S3 dropped.
     """
 
     deleted: tuple[str, ...]
@@ -79,6 +81,7 @@ class OrphansResult:
     failures: tuple[tuple[str, str], ...]
     evidence: str | None
     dry_run: bool
+    uploads: tuple[str, ...] = ()
 
 
 def delete_orphans(
@@ -93,12 +96,14 @@ def delete_orphans(
         UntrustedValueError: a schema or table has a path that leads elsewhere than it says.
     """
     from airflow_provider_ducklake.storage.files.listing import list_files  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.storage.files.uploads import unfinished_uploads  # noqa: PLC0415 - heavy
 
     with catalog.dialect.reading() as connection:
         now = catalog.dialect.server_time(connection)
     cut_off(rule.older_than, now, rule.floor)  # before anything is done
     mark = None if dry_run else leave_mark(catalog, storage_options)
     listing = list_files(catalog.data_path, storage_options)
+    begun = unfinished_uploads(catalog.data_path, storage_options)
     stored = [
         StoredFile(catalog.data_path + one.name, one.name, one.size, one.changed_at) for one in listing.files
     ]
@@ -111,20 +116,49 @@ def delete_orphans(
     if evidence is None and not rule.sole_owner:
         evidence = foreign_evidence(orphans, lake)
     failures = list(listing.unreadable.items())
+    given_up = _given_up(begun, catalog.data_path, lake, limit)
     if dry_run:
         size = sum(one.size for one in orphans.files)
         paths = tuple(one.path for one in orphans.files)
+        uploads = tuple(catalog.data_path + one.name for one in given_up)
         return OrphansResult(
-            paths, size, orphans.young, orphans.protected, tuple(failures), evidence, dry_run
+            paths, size, orphans.young, orphans.protected, tuple(failures), evidence, dry_run, uploads
         )
     if evidence is not None:
         raise SharedDataPathError(catalog.data_path, evidence)
     assert mark is not None
     check_mark(catalog, mark, storage_options)
     deleted = _delete(catalog, orphans.files, next_file_id, storage_options, failures)
+    uploads = _abort(given_up, catalog.data_path, storage_options, failures)
     size = sum(one.size for one in deleted)
     paths = tuple(one.path for one in deleted)
-    return OrphansResult(paths, size, orphans.young, orphans.protected, tuple(failures), None, dry_run)
+    return OrphansResult(
+        paths, size, orphans.young, orphans.protected, tuple(failures), None, dry_run, uploads
+    )
+
+
+def _given_up(begun: Sequence[Upload], data_path: str, lake: LakeFiles, limit: datetime) -> list[Upload]:
+    """Return the uploads whose files would be orphans."""
+    by_file = {StoredFile(data_path + one.name, one.name, 0, one.began_at): one for one in begun}
+    return [by_file[one] for one in find_orphans(by_file, lake, limit).files]
+
+
+def _abort(
+    uploads: Sequence[Upload],
+    data_path: str,
+    storage_options: Mapping[str, Any],
+    failures: list[tuple[str, str]],
+) -> tuple[str, ...]:
+    from airflow_provider_ducklake.storage.files.uploads import abort_upload  # noqa: PLC0415 - heavy
+
+    aborted = []
+    for one in uploads:
+        problem = abort_upload(data_path, one, storage_options)
+        if problem is None:
+            aborted.append(data_path + one.name)
+        else:
+            failures.append((data_path + one.name, problem))
+    return tuple(aborted)
 
 
 def _limit(rule: OrphanRule, now: datetime, marked_at: datetime | None) -> datetime:
