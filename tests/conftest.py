@@ -1,5 +1,6 @@
 """Options, the clock's zone and the catalogs that every test folder shares."""
 
+import argparse
 import importlib.metadata
 import os
 import sys
@@ -70,6 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "both_versions(without): run with lakes of 1.0 and, but in some databases, of 1.1"
     )
     config.addinivalue_line("markers", "only_1_0(reason): run with lakes of 1.0, whatever the file does")
+    config.addinivalue_line("markers", "drawn(one_in): run on so many days only, at CI's size")
     config.addinivalue_line("markers", "classic_only(reason): needs a session with a JVM beside it")
     config.addinivalue_line("markers", "every_catalog: run over all kinds of catalogs, not the usual two")
     os.environ["TZ"] = "UTC"
@@ -121,10 +123,22 @@ def _is_for_both(item: pytest.Item) -> bool:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     chosen = config.option.spec_version
-    left_out = [item for item in items if not _is_chosen(item, chosen, config.option.seed)]
+    left_out = [
+        item
+        for item in items
+        if not (_is_chosen(item, chosen, config.option.seed) and _is_drawn(item, config.option))
+    ]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in set(left_out)]
+
+
+def _is_drawn(item: pytest.Item, option: argparse.Namespace) -> bool:
+    """Whether a test of those that CI runs on some days is one of today's, or its file was asked for."""
+    marker = item.get_closest_marker("drawn")
+    if marker is None or option.size == "full" or any(item.path.name in one for one in option.file_or_dir):
+        return True
+    return draws(option.seed, item.nodeid, marker.kwargs["one_in"])
 
 
 def _is_chosen(item: pytest.Item, chosen: str, seed: int) -> bool:

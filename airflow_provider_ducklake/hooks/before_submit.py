@@ -87,6 +87,28 @@ def missing_package(directory: str, packages: Iterable[object], elsewhere: Itera
     )
 
 
+def unlike_here(directory: str, deploy_mode: str, storage_options: Mapping[str, Any]) -> str | None:
+    """Return what a driver on another machine needs of its own; None where that is nothing.
+
+    It reads the job's request in ``directory`` before all else.
+    """
+    if deploy_mode == "client":
+        return None
+    if "://" not in directory:
+        return (
+            "In cluster mode the driver runs on another machine. It reads and writes the lake's files at "
+            f"{directory}, so that directory must be the same there, and the driver must run as the user of "
+            f"this task (uid {os.geteuid()}), who alone may read a job's documents."
+        )
+    if not storage_options:
+        return None
+    return (
+        "In cluster mode the driver runs on another machine, and gets none of the connection's storage "
+        f"options, since they would be seen on the way. It opens {directory} with credentials of its own: "
+        "the role of its machine or pod, or variables such as AWS_ACCESS_KEY_ID in its environment."
+    )
+
+
 def _is_installed(jar: str) -> bool:
     """Whether the Spark of this machine has the jar."""
     installed = find_spec("pyspark")

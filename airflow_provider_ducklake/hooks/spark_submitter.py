@@ -110,8 +110,11 @@ class SparkSubmitter:
         one, conf = self._operator, self._operator.conf or {}
         packages = (one.packages, one.jars, conf.get("spark.jars.packages"), conf.get("spark.jars"))
         elsewhere = (one.properties_file, one.driver_class_path, conf.get("spark.driver.extraClassPath"))
-        warning = before_submit.missing_package(request.directory, packages, elsewhere)
-        if warning is not None:
+        warnings = (
+            before_submit.missing_package(request.directory, packages, elsewhere),
+            before_submit.unlike_here(request.directory, self._deploy_mode(), storage_options),
+        )
+        for warning in filter(None, warnings):
             one.log.warning(warning)
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:

@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_provider_ducklake.hooks import before_submit
-from airflow_provider_ducklake.hooks.before_submit import missing_package
+from airflow_provider_ducklake.hooks.before_submit import missing_package, unlike_here
 
 S3 = "s3://lake/files/main/t/ducklake-1/"
 
@@ -45,3 +45,25 @@ def test_only_what_this_process_sees_as_spark_does_is_looked_for(tmp_path):
     assert not seen("hdfs://lake/landing/", S3, "local[2]")
     for spelling in ("file:/data/in.csv", "hdfs:/in.csv", "s3a:/lake/in.csv", "in.csv"):
         assert not seen(spelling, S3, "local[2]")
+
+
+@pytest.mark.parametrize(
+    ("directory", "deploy_mode", "options", "said"),
+    [
+        (S3, "client", {"key": "id"}, None),
+        (S3, "cluster", {}, None),
+        (
+            S3,
+            "cluster",
+            {"key": "id"},
+            "It opens s3://lake/files/main/t/ducklake-1/ with credentials of its own",
+        ),
+        ("/data/files/main/t/", "client", {}, None),
+        ("/data/files/main/t/", "cluster", {}, "the same there, and the driver must run as the user of"),
+    ],
+)
+def test_what_a_driver_elsewhere_needs_is_said(directory, deploy_mode, options, said):
+    notice = unlike_here(directory, deploy_mode, options)
+
+    assert (notice is None) == (said is None)
+    assert said is None or said in notice

@@ -14,6 +14,7 @@ from airflow_provider_ducklake.storage.files.deletion import Deletion, delete_fi
 from airflow_provider_ducklake.storage.files.filesystem import exists, write_bytes
 from airflow_provider_ducklake.storage.files.listing import list_files
 from tests.reference import s3
+from tests.reference.s3_proxy import Fault, Refuse, Request, proxy
 
 BUCKET = "cleanup-bucket"
 
@@ -115,3 +116,23 @@ def test_unfinished_uploads_are_dropped(endpoint, monkeypatch, tmp_path):
         assert lake.delete_orphaned_files(older_than=timedelta(0)).uploads == ()
     left = {one["Key"] for one in client.list_multipart_uploads(Bucket=BUCKET)["Uploads"]}
     assert left == {"uploads/main/t/notes.txt", "elsewhere/big.parquet"}
+
+
+def test_who_may_not_list_uploads_still_deletes_orphans(endpoint, monkeypatch, tmp_path, caplog):
+    options = s3.storage_options(endpoint, "fsspec", monkeypatch)
+    root = f"s3://{BUCKET}/unlisted/"
+
+    def refuse(request: Request) -> Fault:
+        return Refuse(403, "AccessDenied") if request.operation == "ListMultipartUploads" else None
+
+    with proxy(endpoint, refuse) as url:
+        options["endpoint_url"] = url
+        with Lake.create(f"sqlite:///{tmp_path}/lake.sqlite", root, storage_options=options) as lake:
+            write_bytes(f"{root}main/t/orphan.parquet", b"PAR1", options)
+            time.sleep(1.1)  # S3 counts whole seconds
+
+            done = lake.delete_orphaned_files(older_than=timedelta(0))
+
+    assert done.deleted == (f"{root}main/t/orphan.parquet",)
+    assert "Cannot list uploads below" in caplog.text
+    assert "s3:ListBucketMultipartUploads" in caplog.text

@@ -29,6 +29,8 @@ class Request:
     @property
     def operation(self) -> str:
         """S3's name of it, of those that a lake uses."""
+        if "uploads" in self.query and self.method == "GET":
+            return "ListMultipartUploads"
         match self.method, bool(self.key):
             case "GET" | "HEAD", False:
                 return "ListObjectsV2"

@@ -24,7 +24,7 @@ from airflow_provider_ducklake.catalog.snapshot.file_paths import (
     table_directories,
 )
 from airflow_provider_ducklake.catalog.upkeep.data_path_mark import check_mark, leave_mark, mark_names
-from airflow_provider_ducklake.errors import SharedDataPathError
+from airflow_provider_ducklake.errors import SharedDataPathError, StorageError
 from airflow_provider_ducklake.planning.upkeep.orphans import (
     LakeFiles,
     StoredFile,
@@ -96,14 +96,13 @@ def delete_orphans(
         UntrustedValueError: a schema or table has a path that leads elsewhere than it says.
     """
     from airflow_provider_ducklake.storage.files.listing import list_files  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.storage.files.uploads import unfinished_uploads  # noqa: PLC0415 - heavy
 
     with catalog.dialect.reading() as connection:
         now = catalog.dialect.server_time(connection)
     cut_off(rule.older_than, now, rule.floor)  # before anything is done
     mark = None if dry_run else leave_mark(catalog, storage_options)
     listing = list_files(catalog.data_path, storage_options)
-    begun = unfinished_uploads(catalog.data_path, storage_options)
+    begun = _begun_uploads(catalog.data_path, storage_options)
     stored = [
         StoredFile(catalog.data_path + one.name, one.name, one.size, one.changed_at) for one in listing.files
     ]
@@ -135,6 +134,17 @@ def delete_orphans(
     return OrphansResult(
         paths, size, orphans.young, orphans.protected, tuple(failures), None, dry_run, uploads
     )
+
+
+def _begun_uploads(data_path: str, storage_options: Mapping[str, Any]) -> list[Upload]:
+    """Return the uploads under way; none where the store, or the user's rights, do not let them be listed."""
+    from airflow_provider_ducklake.storage.files.uploads import unfinished_uploads  # noqa: PLC0415 - heavy
+
+    try:
+        return unfinished_uploads(data_path, storage_options)
+    except StorageError as error:
+        log.warning("Unfinished uploads are left to the store's own rules: %s", error)
+        return []
 
 
 def _given_up(begun: Sequence[Upload], data_path: str, lake: LakeFiles, limit: datetime) -> list[Upload]:

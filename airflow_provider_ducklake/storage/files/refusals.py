@@ -83,6 +83,7 @@ _RIGHTS = {
     "HeadBucket": "s3:ListBucket",
     "ListObjects": "s3:ListBucket",
     "ListObjectsV2": "s3:ListBucket",
+    "ListMultipartUploads": "s3:ListBucketMultipartUploads",
     "DeleteObjects": "s3:DeleteObject",
     "CreateMultipartUpload": "s3:PutObject",
     "UploadPart": "s3:PutObject",

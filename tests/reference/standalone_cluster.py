@@ -1,0 +1,162 @@
+"""A standalone Spark cluster of this machine: a master and workers, as processes of their own.
+
+Where the tests run as root, the workers run as another user, who reads everything and writes nothing but
+their own folders: what a task needs to write lies in the store, as on machines that share no disk.
+"""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_MASTER = "org.apache.spark.deploy.master.Master"
+_WORKER = "org.apache.spark.deploy.worker.Worker"
+_SECONDS_TO_START = 120
+NOBODY = 65534
+_AS_NOBODY = (
+    *("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"),
+    *("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"),
+)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster that runs: the master's URL, and the folder of each worker."""
+
+    url: str
+    folder: Path
+    workers: tuple[Path, ...]
+    processes: list[int] = field(default_factory=list)
+
+    @property
+    def logs(self) -> str:
+        """All that master, workers and executors have printed."""
+        files = [*self.folder.glob("*.log"), *self.folder.glob("*/work/*/*/std*")]
+        return "".join(file.read_text(errors="replace") for file in sorted(files))
+
+    def executors(self) -> list[int]:
+        """The process ids of the executors that run."""
+        return [
+            one
+            for one, line in command_lines()
+            if "CoarseGrainedExecutorBackend" in line and self.url_of(line)
+        ]
+
+    def url_of(self, line: str) -> bool:
+        """Whether an executor's command line names one of this cluster's workers."""
+        return any(f":{port}" in line for port in self.ports)
+
+    @property
+    def ports(self) -> list[str]:
+        return [
+            re.findall(r"Starting Spark worker [\d.]+:(\d+)", (one.parent / f"{one.name}.log").read_text())[0]
+            for one in self.workers
+        ]
+
+
+def command_lines() -> list[tuple[int, str]]:
+    """Return what `ps` shows of every process of this machine."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            found.append((int(entry.name), line.replace(b"\0", b" ").decode(errors="replace")))
+    return found
+
+
+@contextmanager
+def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
+    """Start a master and workers of one core each, wait until they know each other, and end them."""
+    folder.mkdir(parents=True)
+    port = _free_port()
+    url = f"spark://127.0.0.1:{port}"
+    places = tuple(folder / f"worker{number}" for number in range(workers))
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                _process(
+                    folder / "master.log",
+                    [_MASTER, "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"],
+                )
+            )
+        ]
+        _wait_for(folder / "master.log", "I have been elected leader", 1)
+        for place in places:
+            place.mkdir()
+            (place / "tmp").mkdir()
+            arguments = [
+                _WORKER,
+                "--host",
+                "127.0.0.1",
+                "--webui-port",
+                "0",
+                "--cores",
+                "1",
+                "--memory",
+                "1g",
+            ]
+            arguments += ["--work-dir", str(place / "work"), url]
+            processes.append(stack.enter_context(_process(folder / f"{place.name}.log", arguments, place)))
+        _wait_for(folder / "master.log", "Registering worker", workers)
+        yield Cluster(url, folder, places, processes)
+
+
+@contextmanager
+def _process(log: Path, arguments: Sequence[str], place: Path | None = None) -> Iterator[int]:
+    """Run a class of Spark's; a worker as another user, who may write below ``place`` alone."""
+    program = shutil.which("spark-class", path=str(Path(sys.executable).parent)) or "spark-class"
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_NO_DAEMONIZE": "1"}
+    environment.pop("DUCKLAKE_STORAGE_SECRETS", None)
+    prefix: Sequence[str] = ()
+    if place is not None:
+        environment |= {
+            "SPARK_LOCAL_DIRS": str(place / "tmp"),
+            "TMPDIR": str(place / "tmp"),
+            "HOME": str(place),
+        }
+        if os.geteuid() == 0:
+            prefix = _AS_NOBODY
+            for one in (place, place / "tmp"):
+                os.chown(one, NOBODY, NOBODY)
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [*prefix, program, *arguments],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd=place or log.parent,
+            start_new_session=True,
+        )
+    try:
+        yield process.pid
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_for(log: Path, words: str, times: int) -> None:
+    end = time.monotonic() + _SECONDS_TO_START
+    while log.read_text().count(words) < times:
+        if time.monotonic() > end:
+            raise TimeoutError(f"{words!r} is not in {log}:\n{log.read_text()}")
+        time.sleep(0.1)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
