@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 _MASTER = "org.apache.spark.deploy.master.Master"
@@ -33,7 +33,6 @@ class Cluster:
     url: str
     folder: Path
     workers: tuple[Path, ...]
-    processes: list[int] = field(default_factory=list)
 
     @property
     def logs(self) -> str:
@@ -43,22 +42,28 @@ class Cluster:
 
     def executors(self) -> list[int]:
         """The process ids of the executors that run."""
+        ports = [f"Worker@127.0.0.1:{port}" for port in self._ports()]
         return [
             one
             for one, line in command_lines()
-            if "CoarseGrainedExecutorBackend" in line and self.url_of(line)
+            if "CoarseGrainedExecutorBackend" in line and any(port in line for port in ports)
         ]
 
-    def url_of(self, line: str) -> bool:
-        """Whether an executor's command line names one of this cluster's workers."""
-        return any(f":{port}" in line for port in self.ports)
-
-    @property
-    def ports(self) -> list[str]:
+    def drivers(self) -> list[int]:
+        """The process ids of the drivers in client mode: of their JVMs."""
         return [
-            re.findall(r"Starting Spark worker [\d.]+:(\d+)", (one.parent / f"{one.name}.log").read_text())[0]
-            for one in self.workers
+            one
+            for one, line in command_lines()
+            if "org.apache.spark.deploy.SparkSubmit" in line and self.url in line
         ]
+
+    def shuffle_files(self) -> list[Path]:
+        """What executors have written for later stages."""
+        return [file for one in self.workers for file in one.glob("tmp/**/shuffle_*")]
+
+    def _ports(self) -> list[str]:
+        logs = [(self.folder / f"{one.name}.log").read_text() for one in self.workers]
+        return [port for log in logs for port in re.findall(r"Starting Spark worker [\d.]+:(\d+)", log)]
 
 
 def command_lines() -> list[tuple[int, str]]:
@@ -75,45 +80,34 @@ def command_lines() -> list[tuple[int, str]]:
 
 
 @contextmanager
-def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
-    """Start a master and workers of one core each, wait until they know each other, and end them."""
+def standalone_cluster(folder: Path, *, shares_disk: bool = False) -> Iterator[Cluster]:
+    """Start a master and two workers of one core each, wait until they know each other, and end them.
+
+    With ``shares_disk`` the workers run as the user of the tests.
+    """
     folder.mkdir(parents=True)
     port = _free_port()
     url = f"spark://127.0.0.1:{port}"
-    places = tuple(folder / f"worker{number}" for number in range(workers))
+    places = tuple(folder / f"worker{number}" for number in range(2))
     with ExitStack() as stack:
-        processes = [
-            stack.enter_context(
-                _process(
-                    folder / "master.log",
-                    [_MASTER, "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"],
-                )
-            )
-        ]
+        master = [_MASTER, "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
+        stack.enter_context(_process(folder / "master.log", master))
         _wait_for(folder / "master.log", "I have been elected leader", 1)
         for place in places:
-            place.mkdir()
-            (place / "tmp").mkdir()
-            arguments = [
-                _WORKER,
-                "--host",
-                "127.0.0.1",
-                "--webui-port",
-                "0",
-                "--cores",
-                "1",
-                "--memory",
-                "1g",
-            ]
-            arguments += ["--work-dir", str(place / "work"), url]
-            processes.append(stack.enter_context(_process(folder / f"{place.name}.log", arguments, place)))
-        _wait_for(folder / "master.log", "Registering worker", workers)
-        yield Cluster(url, folder, places, processes)
+            (place / "tmp").mkdir(parents=True)
+            worker = [_WORKER, "--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g"]
+            worker += ["--work-dir", str(place / "work"), url]
+            log = folder / f"{place.name}.log"
+            stack.enter_context(_process(log, worker, place, as_other=not shares_disk))
+        _wait_for(folder / "master.log", "Registering worker", len(places))
+        yield Cluster(url, folder, places)
 
 
 @contextmanager
-def _process(log: Path, arguments: Sequence[str], place: Path | None = None) -> Iterator[int]:
-    """Run a class of Spark's; a worker as another user, who may write below ``place`` alone."""
+def _process(
+    log: Path, arguments: Sequence[str], place: Path | None = None, *, as_other: bool = False
+) -> Iterator[None]:
+    """Run a class of Spark's in a folder; perhaps as another user, who may write there alone."""
     program = shutil.which("spark-class", path=str(Path(sys.executable).parent)) or "spark-class"
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_NO_DAEMONIZE": "1"}
     environment.pop("DUCKLAKE_STORAGE_SECRETS", None)
@@ -124,7 +118,7 @@ def _process(log: Path, arguments: Sequence[str], place: Path | None = None) -> 
             "TMPDIR": str(place / "tmp"),
             "HOME": str(place),
         }
-        if os.geteuid() == 0:
+        if as_other and os.geteuid() == 0:
             prefix = _AS_NOBODY
             for one in (place, place / "tmp"):
                 os.chown(one, NOBODY, NOBODY)
@@ -138,7 +132,7 @@ def _process(log: Path, arguments: Sequence[str], place: Path | None = None) -> 
             start_new_session=True,
         )
     try:
-        yield process.pid
+        yield
     finally:
         process.terminate()
         try:

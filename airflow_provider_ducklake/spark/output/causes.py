@@ -53,6 +53,12 @@ LOST_MASTER = _cause(
     r"Reason: All masters are unresponsive!",
     _NO_MASTER,
 )
+NO_EXECUTORS = _cause(
+    r"\S+ \S+ ERROR StandaloneSchedulerBackend: Application has been killed\. "
+    r"Reason: Master removed our application: FAILED",
+    "The cluster could start no executors for the job: each one failed at its start. The logs of the workers "
+    "say why.",
+)
 # A batch of rows has more bytes than one buffer may have.
 TOO_WIDE = _cause(
     r"org\.apache\.arrow\.[\w.]*(?:OversizedAllocation|OutOfMemory)Exception\b",
@@ -137,7 +143,30 @@ OF_EXCEPTIONS: Sequence[Cause] = (
     _cause(
         r"org\.apache\.hadoop\.fs\.s3a\.auth\.(?:NoAuthWithAWS|NoAwsCredentials)Exception\b"
         r"|java\.nio\.file\.AccessDeniedException: (?!/|file:)\S+: .*(?:s3a|awssdk|amazonaws)",
-        "Spark has no access to a bucket: its credentials are missing or wrong.",
+        "Spark has no access to a bucket: its credentials are missing or wrong, or lack a right.",
+    ),
+    _cause(
+        r"org\.apache\.hadoop\.fs\.s3a\.UnknownStoreException\b",
+        "A bucket does not exist. Correct the path, or create the bucket.",
+    ),
+    _cause(
+        r"org\.apache\.hadoop\.fs\.s3a\.AWSRedirectException\b",
+        "A bucket is in another region than Spark's. Set it: conf {'spark.hadoop.fs.s3a.bucket.<name>."
+        "endpoint.region': '…'}, or for the lake's own bucket in storage_options.",
+    ),
+    _cause(
+        r"org\.apache\.hadoop\.fs\.s3a\.AWSBadRequestException\b",
+        "A store refuses Spark's requests: temporary credentials have expired, or the bucket is in another "
+        "region. The next try takes the connection's credentials anew.",
+    ),
+    _cause(
+        r"org\.apache\.hadoop\.fs\.s3a\.AWSServiceThrottledException\b",
+        "A store is overloaded. Run the task again later, or with fewer tasks at once.",
+    ),
+    _cause(
+        r"org\.apache\.hadoop\.fs\.s3a\.(?:HttpChannelEOF|AWSClientIO|AWSApiCallTimeout)Exception\b"
+        r"|java\.net\.(?:ConnectException|UnknownHostException|SocketTimeoutException): .*\bs3a://",
+        "A store does not answer Spark. Check its endpoint, and that driver and executors can reach it.",
     ),
 )
 KILLED = (

@@ -12,6 +12,7 @@ from airflow_provider_ducklake.spark.output.causes import (
     KILLED,
     KILLED_CODES,
     LOST_MASTER,
+    NO_EXECUTORS,
     OF_EXCEPTIONS,
     OF_LAUNCH,
     told_by,
@@ -80,7 +81,7 @@ class JobLog:
 
     def _note(self, line: str) -> None:
         self._has_driver = self._has_driver or _OF_DRIVER.match(line) is not None
-        self._lost_master = self._lost_master or told_by([line], [LOST_MASTER])
+        self._lost_master = self._lost_master or told_by([line], [LOST_MASTER, NO_EXECUTORS])
         if not self._has_driver:
             self._launch = self._launch or _cause_of_launch(line)
         self._note_error(line)
@@ -107,7 +108,7 @@ class JobLog:
         return (found and told_by([said[found.end() :]], OF_EXCEPTIONS)) or said
 
     def lost_master(self) -> str | None:
-        """Return that the master went, which the error of a job that was stopped for it does not say."""
+        """Return that the master went or gave up: the error of a job that it stopped does not say so."""
         return self._lost_master
 
     def end(self, hook_error: str) -> str:

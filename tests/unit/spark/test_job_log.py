@@ -86,6 +86,14 @@ def test_a_master_that_cannot_be_reached_is_told_before_the_context_that_it_stop
     assert [record for record in TOLD if heard(record).lost_master()] == ["no_master"]
 
 
+def test_a_cluster_that_starts_no_executors_is_told():
+    log = JobLog()
+    said = "Application has been killed. Reason: Master removed our application: FAILED"
+    list(log.shown([DRIVER, f"26/11/23 21:50:49 ERROR StandaloneSchedulerBackend: {said}\n"]))
+
+    assert log.lost_master().startswith("The cluster could start no executors")
+
+
 DRIVER = "15:16:03 INFO Reading what to do from /opt/job/request.json\n"
 LOST = "ExecutorLostFailure (executor 2 exited caused by one of the running tasks) Reason: "
 OF_OTHERS = [
@@ -178,6 +186,26 @@ VALUE = (
         (
             "org.apache.hadoop.fs.s3a.auth.NoAuthWithAWSException: No AWS Credentials",
             "has no access to a bucket",
+        ),
+        (
+            "org.apache.hadoop.fs.s3a.UnknownStoreException: `s3a://gone/x': getFileStatus on s3a://gone/x",
+            "A bucket does not exist",
+        ),
+        (
+            "org.apache.hadoop.fs.s3a.AWSRedirectException: Received permanent redirect response",
+            "A bucket is in another region",
+        ),
+        (
+            "org.apache.hadoop.fs.s3a.AWSBadRequestException: getFileStatus on s3a://b/x: Bad Request",
+            "have expired, or the bucket is in another region",
+        ),
+        (
+            "org.apache.hadoop.fs.s3a.AWSServiceThrottledException: getFileStatus on s3a://b/x: 503",
+            "is overloaded",
+        ),
+        (
+            "org.apache.hadoop.fs.s3a.HttpChannelEOFException: getFileStatus on s3a://b/x: failed to respond",
+            "does not answer Spark",
         ),
         ("org.apache.arrow.vector.util.OversizedAllocationException: Memory required", "maxBytesPerBatch"),
         ("org.apache.spark.SparkException: Could not parse Master URL: 'x'", "No Spark master"),
