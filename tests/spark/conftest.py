@@ -46,6 +46,20 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield session
 
 
+@pytest.fixture
+def own(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session of its own, so that no test finds the settings and views of another."""
+    if _URL not in os.environ:
+        yield spark.newSession()
+        return
+    session = remote.create(os.environ[_URL])
+    yield session
+    session.stop()
+
+
+_URL = "URL_OF_THE_TESTS_CONNECT_SERVER"
+
+
 @contextmanager
 def _classic(root: Path) -> Iterator[SparkSession]:
     builder = SparkSession.builder.config("spark.sql.warehouse.dir", str(root / "warehouse"))
@@ -62,9 +76,11 @@ def _classic(root: Path) -> Iterator[SparkSession]:
 def _remote(root: Path) -> Iterator[SparkSession]:
     conf = {key: value for key, value in LOCAL_CONF.items() if not key.startswith("spark.ui")}
     with connect_server(root / "server", conf) as server, remote.remote_mode():
+        os.environ[_URL] = server.url
         session = remote.create(server.url)
         yield session
         session.stop()
+        del os.environ[_URL]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -32,6 +32,7 @@ def write_wide_rows(spark: SparkSession, root: Path) -> int:
     return sum(file.record_count for file in write_arrow.write(df, (), plan))
 
 
+@pytest.mark.classic_only("makes an exception of Java")
 def test_rows_too_wide_for_a_batch_name_the_option_that_helps(spark: SparkSession) -> None:
     made = spark._jvm.java.util.concurrent.CompletableFuture
     class_ = spark._jvm.org.apache.arrow.vector.util.OversizedAllocationException

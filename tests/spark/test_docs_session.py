@@ -10,6 +10,7 @@ from tests.reference.duckdb_lake import open_lake
 PAGE = Path(__file__).parents[2] / "docs" / "session.md"
 
 
+@pytest.mark.classic_only("the page starts a session of a JVM")
 @pytest.mark.usefixtures("spark")  # which the page gets
 def test_the_examples_run_and_print_what_they_say(tmp_path, capsys):
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)

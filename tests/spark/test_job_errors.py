@@ -20,6 +20,7 @@ def said_of(spark, java_exception) -> str:
     return str(found)
 
 
+@pytest.mark.classic_only("makes exceptions of Java")
 def test_exceptions_behind_the_error_tell_the_cause_and_spark_is_quoted(spark):
     text = said_of(spark, spark._jvm.java.lang.OutOfMemoryError("Java heap space"))
 
@@ -31,6 +32,7 @@ def test_exceptions_behind_the_error_tell_the_cause_and_spark_is_quoted(spark):
     assert OUT_OF_MEMORY in said
 
 
+@pytest.mark.classic_only("RDDs")
 def test_a_worker_of_python_that_died_is_told(spark):
     with pytest.raises(Exception, match="Python worker exited unexpectedly") as caught:
         spark.sparkContext.range(1).foreach(lambda _: os._exit(1))
@@ -53,6 +55,7 @@ def test_values_of_rows_tell_no_cause(spark, value):
         assert "ran out of memory" not in str(typed(caught.value))
 
 
+@pytest.mark.classic_only("makes exceptions of Java")
 def test_files_and_programs_of_others_tell_no_cause(spark):
     jvm = spark._jvm
 

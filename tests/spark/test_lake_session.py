@@ -160,7 +160,7 @@ def test_the_session_is_as_before(session, spark):
         spark.catalog.dropTempView("orders")
 
 
-def test_errors_are_those_of_the_operators(session, spark, lake, tmp_path):
+def test_errors_are_those_of_the_operators(session, spark, own, lake, tmp_path):
     before = lake.current_snapshot().id
     with pytest.raises(SchemaMismatchError, match="extra"):
         session.insert("main.t", rows(spark, 1).selectExpr("*", "1 AS extra"))
@@ -171,7 +171,7 @@ def test_errors_are_those_of_the_operators(session, spark, lake, tmp_path):
     with pytest.raises(InvalidInputError, match="connections belong to Airflow"):
         session.insert("main.t", {"format": "jdbc", "conn_id": "erp"})
     with pytest.raises(InvalidInputError, match="another SparkSession"):
-        session.insert("main.t", spark.newSession().range(3))
+        session.insert("main.t", own.range(3))
     with pytest.raises(InvalidInputError, match="incremental and consumer are given together"):
         session.sql("INSERT INTO main.t SELECT * FROM main.t", incremental=True)
     for name in ("target_file_size", "max_file_size", "max_input_files", "commit_every"):

@@ -34,12 +34,6 @@ def ids_of(frame) -> list[int]:
     return sorted(row.id for row in frame.collect())
 
 
-@pytest.fixture
-def own(spark) -> SparkSession:
-    """A session of its own, so that no test finds the settings and views of another."""
-    return spark.newSession()
-
-
 NAMES = ("Orders", "t", "a.b", "a`b", "mine")
 
 
@@ -76,6 +70,7 @@ def test_views_of_the_user_stay_whatever_they_are_called_and_whatever_fails(own,
     assert [ids_of(own.table(f"`{name.replace('`', '``')}`")) for name in NAMES] == [[5]] * len(NAMES)
 
 
+@pytest.mark.classic_only("a cached view that a source hides is no longer cached")
 def test_what_a_user_cached_stays_cached(own, lake):
     session = LakeSession(own, lake)
     cached = rows(own, 1, 2).cache()
@@ -226,6 +221,7 @@ def test_a_table_takes_rows_of_itself(own, lake, sqlite_catalog):
     assert ids_of(itself) == [1, 2]
 
 
+@pytest.mark.classic_only("metrics go to the session that the job runs in")
 def test_what_a_user_observes_is_told(own, lake):
     seen, told = Observation("seen"), []
     df = rows(own, 1, 2, 3).observe(seen, f.count(f.lit(1)).alias("count"))
@@ -238,6 +234,7 @@ def test_what_a_user_observes_is_told(own, lake):
     assert told == [{"count": 3}]
 
 
+@pytest.mark.classic_only("RDDs")
 def test_the_session_is_still_the_one_that_pyspark_takes(own, lake):
     LakeSession(own, lake).insert("main.t", rows(own, 1))
     LakeSession(own, lake).delete("main.t", "id = 1")
@@ -246,6 +243,7 @@ def test_the_session_is_still_the_one_that_pyspark_takes(own, lake):
     assert own.sparkContext.parallelize([(1,)]).toDF(["id"]).sparkSession is own
 
 
+@pytest.mark.classic_only("sessions of a JVM")
 def test_a_frame_of_the_same_session_by_another_object_is_taken(own, lake):
     same = SparkSession(own.sparkContext, own._jsparkSession)
 
@@ -254,6 +252,7 @@ def test_a_frame_of_the_same_session_by_another_object_is_taken(own, lake):
     assert lake.row_count("main.t") == 1
 
 
+@pytest.mark.classic_only("the environment of a JVM's tasks")
 def test_storage_options_of_the_user_come_back(spark, monkeypatch):
     of_tasks = spark.sparkContext.environment
     monkeypatch.setitem(os.environ, VARIABLE, "the process's")
@@ -265,6 +264,7 @@ def test_storage_options_of_the_user_come_back(spark, monkeypatch):
     assert (os.environ[VARIABLE], of_tasks[VARIABLE]) == ("the process's", "the tasks'")
 
 
+@pytest.mark.classic_only("the environment of a JVM's tasks")
 def test_storage_options_of_jobs_at_once_do_not_mix(spark):
     of_tasks, together = spark.sparkContext.environment, Barrier(2)
 

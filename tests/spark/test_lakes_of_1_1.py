@@ -226,7 +226,9 @@ def compare(session: LakeSession, lake: Lake, snapshots: list[int], draw: random
 def of_spark(rows: DataFrame) -> pa.Table:
     """Collect rows, with variants as JSON: PySpark 4.2 cannot make an Arrow table of one that is NULL."""
     variants = [field.name for field in rows.schema if field.dataType == VariantType()]
-    return rows.withColumns({name: f.to_json(name) for name in variants}).toArrow()
+    if variants:
+        rows = rows.withColumns({name: f.to_json(name) for name in variants})
+    return rows.toArrow()
 
 
 def comparable(rows: pa.Table) -> list[str]:

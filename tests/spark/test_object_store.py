@@ -64,6 +64,7 @@ def test_options_of_fsspec_have_their_names_in_s3a(options, settings):
     assert flat(options) == settings
 
 
+@pytest.mark.classic_only("looks at settings of the JVM")
 def test_only_the_lakes_own_buckets_are_set_up_and_no_setting_of_spark_shows_it(spark):
     options = {"key": "a-key", "secret": "a-s3cret", "endpoint_url": "http://minio:9000"}
 
