@@ -36,7 +36,6 @@ from airflow_provider_ducklake.hooks.connection_form import (
     ExtraField,
     StandardField,
 )
-from airflow_provider_ducklake.hooks.storage_connection import merged, options_of
 from airflow_provider_ducklake.spec.names.paths import directory_path
 from airflow_provider_ducklake.spec.names.quoting import written
 from airflow_provider_ducklake.spec.versions import WRITABLE, SpecVersion
@@ -266,18 +265,19 @@ def _data_path(named: str, value: object) -> str | None:
 
 def _storage_options(named: str, extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return the lake's own options over those of its storage connection; every secret is masked."""
-    own = _own_storage_options(named, extra.get(STORAGE_OPTIONS.name))
-    options = merged(_of_storage_connection(named, extra.get(STORAGE_CONN_ID.name)), own)
+    options = _own_storage_options(named, extra.get(STORAGE_OPTIONS.name))
+    if (conn_id := extra.get(STORAGE_CONN_ID.name)) is not None:
+        options = _with_storage_connection(named, str(conn_id), options)
     for secret in _secrets(options):
         _mask(secret)
     return options
 
 
-def _of_storage_connection(named: str, conn_id: object) -> dict[str, Any]:
-    if conn_id is None:
-        return {}
+def _with_storage_connection(named: str, conn_id: str, own: Mapping[str, Any]) -> dict[str, Any]:
+    from airflow_provider_ducklake.hooks.storage_connection import merged, options_of  # noqa: PLC0415 - not for DAG files
+
     try:
-        return options_of(str(conn_id))
+        return merged(options_of(conn_id), own)
     except InvalidOptionError as error:
         raise _invalid(named, STORAGE_CONN_ID, str(error)) from None
 
