@@ -14,7 +14,7 @@ from tests.airflow.conftest import SetConnection
 from tests.reference import s3
 
 BUCKET = "storage-connection"
-KEYFILE = {"type": "service_account", "private_key": "-----BEGIN", "client_email": "etl@example.com"}
+KEYFILE = {"type": "service_account", "private_key": "pem-of-this-test", "client_email": "etl@example.com"}
 OPTIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "amazon": (
         {
