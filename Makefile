@@ -18,12 +18,14 @@ demo: ## Run the main job through a real DAG run: SQLite catalog, local files, l
 
 test: ## Run every test at CI sizes; more arguments by ARGS="-k insert"
 	@$(RUN) pytest -n 2 --dist worksteal $(ARGS)
+	$(if $(ARGS),,@$(RUN) pytest -n 2 --dist worksteal --spark=connect --one-in=8 tests/spark)
 
 test-fast: ## Run the unit and property tests only
 	@$(RUN) pytest tests/unit tests/properties $(ARGS)
 
 test-full: ## Run every test at full sizes, those with Iceberg, and the installed wheel
 	@$(RUN) pytest -n 2 --dist worksteal --size=full $(ARGS)
+	@$(RUN) pytest -n 2 --dist worksteal --size=full --spark=connect tests/spark
 	@$(MAKE) iceberg ARGS=
 	@$(MAKE) install-test
 

@@ -56,6 +56,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="lakes of tests that run at both versions; default: at 1.0, and one in "
         f"{ONE_IN}, by the seed, at 1.1 too; at full size all",
     )
+    group.addoption("--one-in", type=int, default=1, help="run one of so many tests, drawn by the seed")
     group.addoption(
         "--spark",
         choices=["classic", "connect"],
@@ -135,6 +136,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_drawn(item: pytest.Item, option: argparse.Namespace) -> bool:
     """Whether a test of those that CI runs on some days is one of today's, or its file was asked for."""
+    if not draws(option.seed, item.nodeid, option.one_in):
+        return False
     marker = item.get_closest_marker("drawn")
     if marker is None or option.size == "full" or any(item.path.name in one for one in option.file_or_dir):
         return True

@@ -5,7 +5,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -47,14 +47,24 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture
-def own(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session of its own, so that no test finds the settings and views of another."""
-    if _URL not in os.environ:
-        yield spark.newSession()
-        return
-    session = remote.create(os.environ[_URL])
-    yield session
-    session.stop()
+def new_session(spark: SparkSession) -> Iterator[Callable[[], SparkSession]]:
+    """Make sessions of their own, so that no test finds the settings and views of another."""
+    with ExitStack() as stack:
+
+        def make() -> SparkSession:
+            if _URL not in os.environ:
+                return spark.newSession()
+            session = remote.create(os.environ[_URL])
+            stack.callback(session.stop)
+            return session
+
+        yield make
+
+
+@pytest.fixture
+def own(new_session: Callable[[], SparkSession]) -> SparkSession:
+    """A session of its own."""
+    return new_session()
 
 
 _URL = "URL_OF_THE_TESTS_CONNECT_SERVER"

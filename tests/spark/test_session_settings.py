@@ -1,7 +1,7 @@
 """Jobs under the settings of users' sessions, in zones with summer time: rows and partitions are DuckDB's."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -97,9 +97,9 @@ ROUNDS = {"ci": 1, "full": 12}
 
 
 @contextmanager
-def session_with(spark: SparkSession, settings: dict[str, str]) -> Iterator[SparkSession]:
+def session_with(new_session: Callable[[], SparkSession], settings: dict[str, str]) -> Iterator[SparkSession]:
     """Give a session of the user's settings, prepared as a job prepares its own."""
-    session = spark.newSession()
+    session = new_session()
     for key, value in settings.items():
         session.conf.set(key, value)
     prepare(session)
@@ -222,15 +222,16 @@ VALUES_OF_ROWS = """SELECT id, partition_key_index, partition_value
     JOIN (SELECT id, parse_filename(filename) AS name FROM t) ON path LIKE '%' || name"""
 
 
+@pytest.mark.filterwarnings("ignore:The SQL config:UserWarning")  # a server warns of what the user set
 @pytest.mark.parametrize("zone", NIGHTS)
-def test_what_jobs_write_does_not_depend_on_the_session(spark, tmp_path, zone, seed, size):
+def test_what_jobs_write_does_not_depend_on_the_session(new_session, tmp_path, zone, seed, size):
     for number in range(ROUNDS[size]):
         folder = tmp_path / str(number)
         folder.mkdir()
         choose = random.Random(f"{seed} {zone} {number}")
         settings = {"spark.sql.session.timeZone": zone, **drawn_settings(choose)}
         print(f"--seed {seed}, round {number}: {settings}")  # noqa: T201 - shown where it fails
-        with Twins(folder, 0) as twins, session_with(spark, settings) as session:
+        with Twins(folder, 0) as twins, session_with(new_session, settings) as session:
             drawn = Round(twins, session, zone, choose)
             drawn.make_table()
             drawn.insert(20)

@@ -95,13 +95,13 @@ def facts_of(files) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("engine", ["native", "arrow"])
-def test_a_session_set_by_a_user_changes_neither_rows_nor_files(spark, new_plan, engine):
+def test_a_session_set_by_a_user_changes_neither_rows_nor_files(spark, new_plan, engine, new_session):
     schema = new_columns(COLUMNS)
     usual = facts_of(write(spark.sql(QUERY), new_plan(schema), engine).data_files)
     assert usual["rows"] == [ROW]
     changed = {}
     for key, value in SETTINGS.items():
-        session = spark.newSession()
+        session = new_session()
         df = session.sql(QUERY)
         session.conf.set(key, value)
         found = facts_of(write(df, new_plan(schema), engine).data_files)
@@ -109,11 +109,11 @@ def test_a_session_set_by_a_user_changes_neither_rows_nor_files(spark, new_plan,
     assert changed == {}
 
 
-def test_a_session_of_the_users_own_is_prepared(spark, new_plan):
+def test_a_session_of_the_users_own_is_prepared(spark, new_plan, new_session):
     schema = new_columns(COLUMNS)
     usual = facts_of(write(spark.sql(QUERY), new_plan(schema)).data_files)
 
-    assert facts_of(write(spark.newSession().sql(QUERY), new_plan(schema)).data_files) == usual
+    assert facts_of(write(new_session().sql(QUERY), new_plan(schema)).data_files) == usual
 
 
 FUNCTIONS = """
@@ -141,18 +141,18 @@ def functions(tmp_path: Path, monkeypatch) -> str:
     return "setting_sessions"
 
 
-def test_a_transform_that_sets_the_session_writes_the_dates_that_it_has(spark, new_plan, functions):
+def test_a_transform_that_sets_the_session_writes_the_dates_that_it_has(new_plan, functions, new_session):
     plan = new_plan(new_columns({"d": "date"}))
     job_id = plan.directory.rstrip("/").rpartition("ducklake-")[2]
     request = JobRequest(job_id, TransformSource(f"{functions}:legacy", {}), (plan,), engine="native")
 
-    (result,) = insert(spark.newSession(), request)
+    (result,) = insert(new_session(), request)
 
     assert [pq.read_table(file.path).to_pylist() for file in result.data_files] == [[{"d": date(1500, 1, 1)}]]
 
 
 def test_tables_of_the_lake_are_read_right_whatever_a_function_sets_after_it_got_them(
-    spark, sqlite_catalog, functions
+    sqlite_catalog, functions, new_session
 ):
     made = (
         "CREATE TABLE t (old TIMESTAMP_NS)",
@@ -166,13 +166,13 @@ def test_tables_of_the_lake_are_read_right_whatever_a_function_sets_after_it_got
         source = LakeSource({"main.t": lake.scan("t")}, function=f"{functions}:no_nanoseconds")
         request = JobRequest(job_id, source, (plan,), verb="sql")
 
-        (result,) = run_sql(spark.newSession(), request)
+        (result,) = run_sql(new_session(), request)
 
     files = [pq.read_table(file.path)["renamed"].cast(pa.int64()) for file in result.data_files]
     assert sorted(value for file in files for value in file.to_pylist()) == [*range(100)]
 
 
-def test_a_merge_finds_nan_whatever_its_source_sets(spark, sqlite_catalog, functions, tmp_path):
+def test_a_merge_finds_nan_whatever_its_source_sets(sqlite_catalog, functions, tmp_path, new_session):
     file = tmp_path / "numbers.parquet"
     pq.write_table(pa.table({"v": [0.1, float("nan")]}), file)  # whose bounds leave NaN out
     with new_lake(sqlite_catalog, "CREATE TABLE t (v DOUBLE)") as lake:
@@ -189,18 +189,18 @@ def test_a_merge_finds_nan_whatever_its_source_sets(spark, sqlite_catalog, funct
             target_alias="t",
         )
 
-        found = change_rows(spark.newSession(), JobRequest(job_id, changes, plans, verb="merge"))
+        found = change_rows(new_session(), JobRequest(job_id, changes, plans, verb="merge"))
 
     assert found.rows_gone == 1
 
 
-def test_rows_with_deletes_are_read_whatever_version_of_sources_the_user_wants(spark, sqlite_catalog):
+def test_rows_with_deletes_are_read_whatever_version_of_sources_the_user_wants(sqlite_catalog, new_session):
     made = (
         "CREATE TABLE t (i BIGINT)",
         "INSERT INTO t SELECT range FROM range(100)",
         "DELETE FROM t WHERE i < 90",
     )
-    session = spark.newSession()
+    session = new_session()
     session.conf.set("spark.sql.sources.useV1SourceList", "")
     with new_lake(sqlite_catalog, *made) as lake:
         rows = read_table(session, lake.scan("t"), row_ids=True).collect()

@@ -40,6 +40,7 @@ from airflow_provider_ducklake.spark.row_changes.source_bounds import (
     files_that_may_match,
     only_matching,
 )
+from airflow_provider_ducklake.spark.sessions.kind import kind_of
 from airflow_provider_ducklake.spark.sessions.settings import exact_filters, prepare_reading
 from airflow_provider_ducklake.spark.writing import write_deletes
 from airflow_provider_ducklake.spec.schema import TableSchema
@@ -97,7 +98,8 @@ def _changed(
     check(spark, changes, source, names)
     found_by, keep = source, None
     if source is not None:  # evaluated once: another time it might have other rows
-        source = source.withColumn(names.source_id, f.monotonically_increasing_id()).localCheckpoint()
+        numbered = source.withColumn(names.source_id, f.monotonically_increasing_id())
+        source = kind_of(spark).checkpointed(numbered)
         changes, found_by, keep = _narrowed(changes, source, names)
     plan = replace(changes.target, columns=condition_columns(changes))
     log.info("Looking for rows of %s in %d data files", plan.table.name, len(plan.files))

@@ -44,6 +44,10 @@ class Classic:
         """See ``Kind``."""
         return str(self._jvm.PythonSQLUtils.explainString(df._jdf.queryExecution(), "cost"))
 
+    def checkpointed(self, df: DataFrame) -> DataFrame:
+        """See ``Kind``."""
+        return df.localCheckpoint()
+
     def sum_of_tasks(self, documents: Sequence[str], function: Callable[[str], int]) -> int:
         """See ``Kind``."""
         return int(self._context.parallelize(documents, len(documents)).map(function).sum())

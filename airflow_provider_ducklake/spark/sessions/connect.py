@@ -43,6 +43,16 @@ class Connect:
         """See ``Kind``."""
         return str(df._explain_string(mode="cost"))  # type: ignore[operator]  # noqa: SLF001 - no public way
 
+    def checkpointed(self, df: DataFrame) -> DataFrame:
+        """See ``Kind``. What PySpark 4.2 returns is of the thread's active session, whosever ``df`` is."""
+        active = RemoteSession._active_session  # noqa: SLF001 - no public way
+        before = getattr(active, "session", None)
+        active.session = self._spark
+        try:
+            return df.localCheckpoint()
+        finally:
+            active.session = before
+
     def sum_of_tasks(self, documents: Sequence[str], function: Callable[[str], int]) -> int:
         """See ``Kind``. A range of one number for each task: there are no RDDs."""
         listed = self._spark.createDataFrame(
@@ -116,13 +126,9 @@ class Connect:
         """See ``Kind``."""
         self._spark.conf.get("spark.app.id")  # the server knows no session that has not asked it anything yet
         session = self._spark.cloneSession()  # type: ignore[attr-defined]  # since Spark 4.1, Connect only
-        active = RemoteSession._active_session  # noqa: SLF001 - what a checkpoint returns is of that one
-        before = getattr(active, "session", None)
-        active.session = session
         try:
             yield session
         finally:
-            active.session = before
             session.release_session_on_close = True  # Spark 4.2 forgets it in a clone, and cannot stop it
             session.stop()
 

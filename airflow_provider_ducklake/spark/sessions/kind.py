@@ -40,6 +40,9 @@ class Kind(Protocol):
     def explained(self, df: DataFrame) -> str:
         """Return Spark's plan with its estimates, as ``DataFrame.explain("cost")`` prints it."""
 
+    def checkpointed(self, df: DataFrame) -> DataFrame:
+        """Return the rows that a DataFrame has now; it is evaluated once."""
+
     def sum_of_tasks(self, documents: Sequence[str], function: Callable[[str], int]) -> int:
         """Return the sum of what a function returns for each document, a task for each."""
 
