@@ -1,0 +1,172 @@
+"""What has to work with every version of Airflow, Spark and Python, over every catalog.
+
+``scripts/matrix.py`` runs this file in environments of other versions than the locked ones, so it takes
+nothing from Airflow's inside that only some versions have.
+"""
+
+import gc
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
+from airflow.sdk import DAG
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.hooks.connection_form import EXTRA_FIELDS
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjacentFilesOperator
+from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
+from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
+from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
+from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
+from tests.airflow.any_version import CAN_RESCHEDULE_IN_PROCESS, DagBag
+from tests.airflow.conftest import SetConnection
+from tests.airflow.dags import reschedule_count, sync_dag, xcom
+from tests.airflow.processes import run_python
+from tests.airflow.spark_submit import ROOT, recorded
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake, opens_1_0
+
+EXAMPLES = ROOT / "example_dags"
+ROWS = 2_000  # of an insert: more than are kept in the catalog
+
+
+def test_every_module_imports():
+    imported = run_python(
+        """
+        import importlib, pkgutil
+        import airflow_provider_ducklake as package
+        names = [one.name for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+        for name in names:
+            if not name.endswith(".main"):  # a program
+                importlib.import_module(name)
+        print(*names)
+        """,
+        timeout=600,
+    )
+
+    assert "airflow_provider_ducklake.spark.jobs.insert" in imported.split()
+
+
+def test_airflow_shows_every_field_of_the_connection():
+    (shown,) = [meta for meta in HookMetaService.hook_meta_data() if meta.connection_type == "ducklake"]
+
+    assert shown.hook_name == "DuckLake"
+    assert list(shown.extra_fields) == [field.name for field in EXTRA_FIELDS]
+    assert shown.standard_fields.url_schema.title == "Database"
+
+
+def test_all_examples_parse():
+    bag = DagBag(str(EXAMPLES))
+
+    assert bag.import_errors == {}
+    assert len(bag.dags) == len(list(EXAMPLES.glob("*.py")))
+
+
+@pytest.mark.every_catalog
+def test_the_connection_can_be_tested(catalog: CatalogDatabase, connect: Callable[..., str]):
+    Lake.create(catalog.sqlalchemy_url, catalog.data_path).close()
+
+    is_fine, message = DuckLakeHook(connect(catalog)).test_connection()
+
+    assert is_fine, message
+
+
+@pytest.mark.every_catalog
+@pytest.mark.drawn(one_in=4)
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
+@pytest.mark.usefixtures("airflow_db")
+def test_jobs_and_sensors_of_one_dag(
+    catalog: CatalogDatabase,
+    connect: Callable[..., str],
+    set_connection: SetConnection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    connect(catalog, data_path=catalog.data_path)
+    set_connection("spark_default", conn_type="spark", host="local[2]")
+    recorded(tmp_path / "bin", monkeypatch)
+
+    run = sync_dag(readings_dag(tmp_path)).test()
+
+    assert run.state == "success"
+    merged = xcom(run, "merge")
+    assert (merged["files_compacted"], merged["files_created"]) == (2, 1)
+    assert [xcom(run, task)["changes"] for task in ("wait", "look")] == [["delete"], ["insert"]]
+    assert (reschedule_count(run, "wait") >= 1) is CAN_RESCHEDULE_IN_PROCESS
+    assert_odd_readings(catalog)
+    gc.collect()
+
+
+def readings_dag(folder: Path) -> DAG:
+    """Rows of two tasks are made one file, and half of them are deleted, which a sensor waits for."""
+    with DAG("readings", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None) as dag:
+        create = DuckLakeDDLOperator(
+            task_id="create",
+            sql="CREATE TABLE readings (id BIGINT, place VARCHAR, seen TIMESTAMPTZ, value DECIMAL(9, 2))",
+            create_lake=True,
+        )
+        insert = DuckLakeSparkInsertOperator(
+            task_id="insert", table="readings", source=written(rows(0), folder / "readings.parquet")
+        )
+        append = dag.task(appended, task_id="append")()
+        merge = DuckLakeSparkMergeAdjacentFilesOperator(task_id="merge", table="readings")
+        delete = DuckLakeSparkDeleteOperator(task_id="delete", table="readings", where="id % 2 = 0")
+        wait = DuckLakeSnapshotSensor(
+            task_id="wait",
+            table="readings",
+            changes=("delete",),
+            mode="reschedule",
+            poke_interval=0,
+            timeout=600,
+        )
+        look = DuckLakeSnapshotSensor(
+            task_id="look", table="readings", changes=("insert",), mode="poke", poke_interval=1, timeout=60
+        )
+        create >> insert >> append >> merge >> delete
+        append >> look
+        (create if CAN_RESCHEDULE_IN_PROCESS else delete) >> wait
+    return dag
+
+
+def rows(first: int) -> pa.Table:
+    ids = range(first, first + ROWS)
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "place": [f"ü {one % 7}" for one in ids],
+            "seen": pa.array([datetime(2026, 1, 1, tzinfo=UTC)] * ROWS, pa.timestamp("us", "UTC")),
+            "value": pa.array([Decimal(one) for one in ids], pa.decimal128(9, 2)),
+        }
+    )
+
+
+def written(table: pa.Table, path: Path) -> str:
+    pq.write_table(table, path)
+    return str(path)
+
+
+def appended() -> None:
+    """Append rows without Spark, as a task."""
+    hook = DuckLakeHook()
+    hook.append_arrow("readings", rows(ROWS))
+    hook.close()
+
+
+def assert_odd_readings(catalog: CatalogDatabase) -> None:
+    """See that we read the odd ones, and DuckDB too, if this version opens lakes of 1.0."""
+    odd = list(range(1, 2 * ROWS, 2))
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        read = lake.read_arrow("readings").sort_by("id").to_pydict()
+    assert read["id"] == odd
+    assert read["place"] == [f"ü {one % 7}" for one in odd]
+    assert [int(one) for one in read["value"]] == odd
+    if opens_1_0():
+        with open_lake(catalog.attach_string, read_only=True) as reference:
+            counted = reference.sql("SELECT count(*), sum(id), sum(value)::BIGINT, min(place) FROM readings")
+        assert counted == [(ROWS, sum(odd), sum(odd), "ü 0")]
