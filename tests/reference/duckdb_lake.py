@@ -82,6 +82,11 @@ def open_lake(
     return DuckLakeConnection(catalog, options, loan)
 
 
+def opens_1_0() -> bool:
+    """Whether the installed DuckDB opens lakes of 1.0; older ones make lakes of 0.3."""
+    return tuple(map(int, duckdb.__version__.split(".")[:2])) >= (1, 5)
+
+
 def load_extension(connection: duckdb.DuckDBPyConnection, name: str) -> None:
     """Load an extension from its package's own file.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pymysql
 
+from tests.reference.catalogs import CatalogDatabase
 from tests.reference.postgres import free_port
 
 PACKAGE = "mariadb-server-core mariadb-client-core"
@@ -93,3 +94,10 @@ def admin(port: int, database: str | None = None) -> Iterator[pymysql.cursors.Cu
     )
     with closing(connection), connection.cursor() as cursor:
         yield cursor
+
+
+def is_mysql(catalog: CatalogDatabase) -> bool:
+    """Whether the server is MySQL itself, on which tests of MariaDB run too."""
+    with admin(int(catalog.server["port"])) as cursor:
+        cursor.execute("SELECT version()")
+        return "MariaDB" not in cursor.fetchone()[0]

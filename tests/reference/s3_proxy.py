@@ -25,6 +25,7 @@ class Request:
     bucket: str
     key: str
     query: dict[str, list[str]]
+    copied: str | None = None  # the object that is to be copied
 
     @property
     def operation(self) -> str:
@@ -93,7 +94,10 @@ def proxy(upstream: str, fault: Callable[[Request], Fault]) -> Iterator[str]:
         store = urlsplit(upstream).netloc
         fault_of = staticmethod(fault)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 128  # of connections that wait; a few more would be refused
+
+    server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -116,7 +120,13 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         bucket, _, key = parts.path.lstrip("/").partition("/")
         fault = self.fault_of(
-            Request(self.command, bucket, key, parse_qs(parts.query, keep_blank_values=True))
+            Request(
+                self.command,
+                bucket,
+                key,
+                parse_qs(parts.query, keep_blank_values=True),
+                self.headers.get("x-amz-copy-source"),
+            )
         )
         match fault:
             case Refuse(status, code, message):
