@@ -296,6 +296,7 @@ class Lake:
     registered_jobs = _of_writes(LakeWrites.registered_jobs)
     snapshot_of_job = _of_writes(LakeWrites.snapshot_of_job)
     protected_prefixes = _of_writes(LakeWrites.protected_prefixes)
+    planned_on = _of_writes(LakeWrites.planned_on)
     replacing_where = _of_writes(LakeWrites.replacing_where)
     too_large_to_read = _of_writes(LakeWrites.too_large_to_read)
     replacing_partitions = _of_writes(LakeWrites.replacing_partitions)

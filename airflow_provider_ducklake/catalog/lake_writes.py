@@ -16,7 +16,6 @@ from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransacti
 from airflow_provider_ducklake.catalog.ledger import commit_keys, consumers, jobs
 from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.catalog.snapshot.read_snapshots import check_version
-from airflow_provider_ducklake.errors import SnapshotNotFoundError, TransactionConflictError
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.options import SKIP_STATS_COLUMNS, OptionRow, option_text
@@ -24,6 +23,7 @@ from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapsh
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from datetime import timedelta
 
     import pyarrow as pa
@@ -224,12 +224,8 @@ class LakeWrites:
             TransactionConflictError: a file in which rows were found is gone, or rows came to another, or
                 the snapshot has expired.
         """
-        try:
+        with self._lake.planned_on(table.snapshot.id):
             plan = self._reads.plan_read(table.name, table.snapshot.id, (), where, ())
-        except SnapshotNotFoundError as error:
-            theirs = "follows the one this commit was planned on, which has expired in the meantime"
-            head = self._reads.current_snapshot().id
-            raise TransactionConflictError("replace rows of it", theirs, str(table.name), head) from error
         changes = overwrite.changes_of_condition(
             self._lake.reading, self._lake.catalog, plan, self._lake.locate, found
         )
@@ -240,8 +236,10 @@ class LakeWrites:
 
         Raises:
             InvalidPredicateError, ColumnNotFoundError: the condition cannot be read.
+            TransactionConflictError: the snapshot has expired.
         """
-        plan = self._reads.plan_read(table.name, table.snapshot.id, (), where, ())
+        with self._lake.planned_on(table.snapshot.id):
+            plan = self._reads.plan_read(table.name, table.snapshot.id, (), where, ())
         return overwrite.too_large_to_read(self._lake.reading, self._lake.catalog, plan)
 
     def replacing_partitions(
@@ -256,6 +254,14 @@ class LakeWrites:
             self._lake.reading, self._lake.catalog, table, partitions, self._lake.locate
         )
         return tuple(changes)
+
+    def planned_on(self, base: SnapshotId) -> AbstractContextManager[None]:
+        """Turn a failure to find something into a conflict if the snapshot it was looked up at has expired.
+
+        Raises:
+            TransactionConflictError: it has.
+        """
+        return self._lake.planned_on(base)
 
     def next_column_id(self, table: TableSnapshot) -> int:
         """Return a column id that the table never had."""
@@ -294,8 +300,9 @@ class LakeWrites:
 
         Raises:
             StorageError: a file that may hold such rows and others cannot be read.
+            TransactionConflictError: the snapshot has expired.
         """
-        with self._lake.reading() as connection:
+        with self._lake.planned_on(at), self._lake.reading() as connection:
             snapshot = self._lake.snapshot(connection, at)
             found = find_earlier_rows(connection, self._lake.catalog, snapshot, replay.replaced)
         return tuple(change for one in found for change in replaced_rows(one, self._lake.locate))

@@ -15,9 +15,12 @@ from airflow_provider_ducklake.catalog.database.connect import shown
 from airflow_provider_ducklake.catalog.dialects.opened import Catalog
 from airflow_provider_ducklake.catalog.snapshot import read_snapshots
 from airflow_provider_ducklake.errors import (
+    CatalogError,
     CatalogRefusedError,
     CatalogUnavailableError,
     InvalidInputError,
+    NotFoundError,
+    TransactionConflictError,
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.spec.names.paths import is_absolute
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+    from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.names.identifiers import FoldedName
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
     from airflow_provider_ducklake.spec.versions import SpecVersion
@@ -127,6 +131,38 @@ class OpenLake:
         moment = aware(at) if isinstance(at, datetime) else at
         return read_snapshots.snapshot_at(connection, self.catalog, moment)
 
+    def check_base(self, connection: Connection, base: SnapshotId) -> None:
+        """Check that the snapshot a commit is planned on is still there, and so all that it shows.
+
+        Raises:
+            TransactionConflictError: it has expired.
+        """
+        if not read_snapshots.existing(connection, self.catalog.tables, [base]):
+            head = read_snapshots.head(connection, self.catalog.tables)
+            raise TransactionConflictError(
+                f"change it as snapshot {base} shows it",
+                "follows that one, which has expired in the meantime",
+                "the lake",
+                head.id,
+            )
+
+    @contextmanager
+    def planned_on(self, base: SnapshotId) -> Iterator[None]:
+        """Turn a failure to find something into a conflict if the snapshot it was looked up at has expired.
+
+        Raises:
+            TransactionConflictError: it has.
+        """
+        try:
+            yield
+        except (NotFoundError, InvalidInputError) as error:
+            with self.reading() as connection:
+                try:
+                    self.check_base(connection, base)
+                except TransactionConflictError as conflict:
+                    raise conflict from error
+            raise
+
     def locate(self, path: str) -> Location:
         """Return where a lake path lies, with this lake's storage options."""
         from airflow_provider_ducklake.storage.files.filesystem import open_filesystem  # noqa: PLC0415 - heavy
@@ -173,12 +209,17 @@ def translated(dialect: CatalogDialect) -> Iterator[None]:
     """Turn an error of the database into ours, whose text names the database but no secret and no value."""
     try:
         yield
+    except OverflowError as error:
+        raise CatalogError(
+            f"A number in the catalog {shown(dialect.engine.url)} is at or beyond the end of 64 bits "
+            f"({error}). DuckLakeVerifyOperator lists rows that are wrong; restore the catalog from a backup."
+        ) from error
     except DBAPIError as error:
         catalog, reason = shown(dialect.engine.url), str(error.orig).strip().splitlines()[0]
-        if error.connection_invalidated or _is_connection_error(error):
+        if error.connection_invalidated or (_is_connection_error(error) and not dialect.is_refusal(error)):
             hint = _GRANTS if dialect.is_missing_right(error) else _CHECK
             raise CatalogUnavailableError(catalog, f"{reason.rstrip('. ')}. {hint}") from None
-        statement = (error.statement or "")[:_SHOWN]
+        statement = (error.statement or "COMMIT")[:_SHOWN]
         if not dialect.is_missing_right(error):
             raise CatalogRefusedError(catalog, reason, statement) from None
         lacking = _lacking(dialect, error)
@@ -193,7 +234,7 @@ def _lacking(dialect: CatalogDialect, error: DBAPIError) -> str:
 
 
 def _is_connection_error(error: DBAPIError) -> bool:
-    """Whether connecting itself failed; such an error has no statement."""
+    """Whether connecting itself failed; such an error has no statement, as one of COMMIT."""
     return error.statement is None or "file is not a database" in str(error.orig)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import InvalidInputError, SourceNotFoundError, StorageError
@@ -13,7 +11,7 @@ from airflow_provider_ducklake.spark.job.request import datasets_of
 from airflow_provider_ducklake.spec.names.paths import hadoop_uri
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from airflow_provider_ducklake.spark.job.request import JobRequest
 
@@ -22,16 +20,28 @@ _WILDCARDS = frozenset("*?[]{}\\")
 
 
 def check_master(master: str, deploy_mode: str) -> None:
-    """Refuse what Spark would refuse.
+    """Refuse what Spark, or Airflow's hook of it, would refuse.
 
     Raises:
-        InvalidInputError: this master runs no Python job in cluster mode.
+        InvalidInputError: this master runs no Python job in cluster mode, or needs a package here.
     """
+    if master.startswith("k8s://") and not _has_kubernetes():
+        raise InvalidInputError(
+            f"The master is {master}, and Airflow submits to Kubernetes only with its provider for that. "
+            "Install apache-airflow-providers-cncf-kubernetes where the task runs."
+        )
     if deploy_mode == "cluster" and master.startswith(("local", "spark://")):
         raise InvalidInputError(
             f"deploy_mode is 'cluster', but the master {master} runs Python jobs in client mode only. Set "
             "deploy_mode='client' in the task or its Spark connection."
         )
+
+
+def _has_kubernetes() -> bool:
+    try:
+        return find_spec("airflow.providers.cncf.kubernetes.kube_client") is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def check_sources(request: JobRequest, master: str, storage_options: Mapping[str, Any]) -> None:
@@ -65,55 +75,6 @@ def _is_seen(path: str, lake: str, master: str) -> bool:
 
 def _bucket(path: str) -> str:
     return "/".join(hadoop_uri(path).split("/")[:3])
-
-
-def missing_package(directory: str, packages: Iterable[object], elsewhere: Iterable[object]) -> str | None:
-    """Return a warning where it looks as if Spark could not open S3, where the job works.
-
-    ``packages`` may name the jar; what is ``elsewhere`` cannot be looked into.
-    """
-    named = any("aws" in str(one) for one in packages)
-    if (
-        not hadoop_uri(directory).startswith("s3a://")
-        or named
-        or any(elsewhere)
-        or _is_installed("hadoop-aws")
-    ):
-        return None
-    return (
-        f"The job works in {directory}, and none of this task's Spark settings names hadoop-aws. Unless the "
-        "cluster has it, inserts are slower and reading the lake fails. Add "
-        'packages="org.apache.hadoop:hadoop-aws:<the version of Spark\'s Hadoop>".'
-    )
-
-
-def unlike_here(directory: str, deploy_mode: str, storage_options: Mapping[str, Any]) -> str | None:
-    """Return what a driver on another machine needs of its own; None where that is nothing.
-
-    It reads the job's request in ``directory`` before all else.
-    """
-    if deploy_mode == "client":
-        return None
-    if "://" not in directory:
-        return (
-            "In cluster mode the driver runs on another machine. It reads and writes the lake's files at "
-            f"{directory}, so that directory must be the same there, and the driver must run as the user of "
-            f"this task (uid {os.geteuid()}), who alone may read a job's documents."
-        )
-    if not storage_options:
-        return None
-    return (
-        "In cluster mode the driver runs on another machine, and gets none of the connection's storage "
-        f"options, since they would be seen on the way. It opens {directory} with credentials of its own: "
-        "the role of its machine or pod, or variables such as AWS_ACCESS_KEY_ID in its environment."
-    )
-
-
-def _is_installed(jar: str) -> bool:
-    """Whether the Spark of this machine has the jar."""
-    installed = find_spec("pyspark")
-    homes = [os.environ.get("SPARK_HOME"), *((installed and installed.submodule_search_locations) or ())]
-    return any(next(Path(home, "jars").glob(f"{jar}-*.jar"), None) for home in homes if home)
 
 
 def mismatch() -> str | None:

@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 
-from airflow.providers.common.compat.sdk import mask_secret
+from airflow.sdk.log import mask_secret
 
 from airflow_provider_ducklake.errors import InvalidOptionError
 from airflow_provider_ducklake.hooks.connection_form import (

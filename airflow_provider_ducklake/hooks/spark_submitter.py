@@ -13,8 +13,9 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException, BaseHook
 
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError, StorageError
-from airflow_provider_ducklake.hooks import before_submit
+from airflow_provider_ducklake.hooks import before_submit, cluster_driver, spark_store
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
+from airflow_provider_ducklake.hooks.submit_settings import submit_settings
 from airflow_provider_ducklake.spark.job.package_zip import application_file, package_zip
 from airflow_provider_ducklake.spark.output.log import JobLog
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection, Context
 
     from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
+    from airflow_provider_ducklake.hooks.submit_settings import SubmitSettings
     from airflow_provider_ducklake.spark.job.request import JobRequest
     from airflow_provider_ducklake.writes.verb import Results
 
@@ -106,16 +108,15 @@ class SparkSubmitter:
     def check(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
         """Look for what the job would fail at, and say what may be wrong; see ``Submitter``."""
         _check_deploy_mode(self._passwords, self._deploy_mode())
-        before_submit.check_sources(request, _master_of(self._connection()), storage_options)
-        one, conf = self._operator, self._operator.conf or {}
-        packages = (one.packages, one.jars, conf.get("spark.jars.packages"), conf.get("spark.jars"))
-        elsewhere = (one.properties_file, one.driver_class_path, conf.get("spark.driver.extraClassPath"))
-        warnings = (
-            before_submit.missing_package(request.directory, packages, elsewhere),
-            before_submit.unlike_here(request.directory, self._deploy_mode(), storage_options),
-        )
+        settings = self._settings()
+        before_submit.check_sources(request, settings.master, storage_options)
+        cluster_driver.check_submission(settings, self._operator.application)
+        warnings = [
+            *spark_store.check_store(request, settings, storage_options),
+            cluster_driver.needs_of_driver(request.directory, settings, storage_options),
+        ]
         for warning in filter(None, warnings):
-            one.log.warning(warning)
+            self._operator.log.warning(warning)
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
         """Submit the job and read what it left; see ``Submitter``."""
@@ -157,17 +158,24 @@ class SparkSubmitter:
         one.application = one.application or str(application_file())
         one.application_args = arguments
         one.py_files = ",".join(filter(None, [zip_file, one.py_files]))
-        one.conf = {"spark.log.level": "WARN", **(one.conf or {})}
+        settings = self._settings()
+        given = cluster_driver.told_on_the_way(request.directory, settings, storage_options)
+        one.conf = {"spark.log.level": "WARN", **given, **(one.conf or {})}
         one._hook = None  # noqa: SLF001 - the hook of an earlier job would submit that one
         submission.job_log = JobLog()
-        submission.secrets = self._secrets(request, storage_options)
+        submission.secrets = self._secrets(request, settings, storage_options)
 
-    def _secrets(self, request: JobRequest, storage_options: Mapping[str, Any]) -> dict[str, str]:
-        """Return what a driver on this machine is to know and nobody else is to see."""
+    def _settings(self) -> SubmitSettings:
+        return submit_settings(self._operator, _master_of(self._connection()), self._deploy_mode())
+
+    def _secrets(
+        self, request: JobRequest, settings: SubmitSettings, storage_options: Mapping[str, Any]
+    ) -> dict[str, str]:
+        """Return what ``spark-submit`` on this machine is to know and nobody else is to see."""
         from airflow_provider_ducklake.storage.files.process_options import as_environment  # noqa: PLC0415 - not for DAG files
 
-        if self._deploy_mode() != "client":
-            return {}
+        if not settings.has_driver_here:
+            return cluster_driver.secrets_of_upload(request.directory, settings, storage_options)
         is_remote = "://" in request.directory
         return self._passwords.variables | (as_environment(storage_options) if is_remote else {})
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from airflow_provider_ducklake.errors import CatalogError
 from airflow_provider_ducklake.spec.types.scalars import Kind
-from airflow_provider_ducklake.spec.types.values import order_key
+from airflow_provider_ducklake.spec.types.values import OrderKey, order_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -138,10 +139,20 @@ def _extreme(type_: DuckLakeType, left: _Bound, right: _Bound, *, largest: bool)
     """Return the bound that covers both, with what is known of it; of equal ones, what is known of both."""
     if left[0] is None or right[0] is None:
         return left if right[0] is None else right
-    left_key, right_key = order_key(type_, left[0]), order_key(type_, right[0])
+    left_key, right_key = _key(type_, left[0]), _key(type_, right[0])
     if left_key == right_key:
         return left[0], _both(left[1], right[1])
     return right if (right_key > left_key if largest else right_key < left_key) else left
+
+
+def _key(type_: DuckLakeType, text: str) -> OrderKey:
+    try:
+        return order_key(type_, text)
+    except (ValueError, ArithmeticError) as error:
+        raise CatalogError(
+            f"The bound {text!r:.80} in the catalog is no {type_}. DuckLakeVerifyOperator names its column; "
+            "correct the row, or restore the catalog from a backup."
+        ) from error
 
 
 def _both(left: bool | None, right: bool | None) -> bool | None:  # noqa: FBT001 - two of the same fact

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.spark.job.request import GivenSource
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
+    from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.names.identifiers import TableName
     from airflow_provider_ducklake.writes.arguments import GivenRows
     from airflow_provider_ducklake.writes.row_changes import PlannedRowChange
@@ -73,7 +74,7 @@ class Merge:
             check_columns(target, clause.values or ())
         changes = RowChangeSource(
             target,
-            self._source(lake, resolve, int(target.table.snapshot.id)),
+            self._source(lake, resolve, target.table.snapshot.id),
             on,
             matched,
             not_matched,
@@ -92,9 +93,10 @@ class Merge:
             raise InvalidInputError("on is empty; name the columns that must match.")
         return " AND ".join(equal)
 
-    def _source(self, lake: Lake, resolve: Resolve, at: int) -> LakeSource | GivenSource:
+    def _source(self, lake: Lake, resolve: Resolve, at: SnapshotId) -> LakeSource | GivenSource:
         if self.source_table is not None:
-            return _lake_source(lake, self.source_table, at)
+            with lake.planned_on(at):
+                return _lake_source(lake, self.source_table, at)
         return self.rows.resolved(resolve)
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002

@@ -201,7 +201,8 @@ def find_target(
             condition, found.schema, str(found.name), alias=aliases[0], others=aliases[1:]
         )
     names = named_columns([stats_of], [column.name for column in found.schema.columns if not column.children])
-    return replace(lake.scan(table, found.snapshot.id, where=where, stats_of=names), where=None)
+    with lake.planned_on(found.snapshot.id):
+        return replace(lake.scan(table, found.snapshot.id, where=where, stats_of=names), where=None)
 
 
 def check_columns(plan: ScanPlan, paths: Iterable[str]) -> None:

@@ -102,7 +102,8 @@ class Sql:
         if replaces:
             announce_replaced(lake, commit.seen)
         head = lake.current_snapshot()
-        found = {name.folded: find_target(lake, name, mode, head) for name, mode in modes.items()}
+        with lake.planned_on(head.id):
+            found = {name.folded: find_target(lake, name, mode, head) for name, mode in modes.items()}
         again = consumed.again() if consumed is not None and repeats else None
         reads = Reads(
             lake,
@@ -115,7 +116,8 @@ class Sql:
         )
         targets = tuple(target for target in found.values() if target is not None)
         plan = PlannedSql(self, statements, head, targets, reads, replaces=replaces)
-        return plan.with_request(self._request(lake, plan, resolve))
+        with lake.planned_on(reads.at.id):
+            return plan.with_request(self._request(lake, plan, resolve))
 
     def _statements(self, lake: Lake) -> tuple[SparkStatement, ...]:
         if self.sql is None:

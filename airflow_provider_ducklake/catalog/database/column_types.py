@@ -11,9 +11,22 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Boolean, DateTime, Dialect, Text, TypeDecorator, Uuid
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Dialect,
+    MetaData,
+    Table,
+    Text,
+    TypeDecorator,
+    Uuid,
+)
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import VARCHAR, TypeEngine
+
+from airflow_provider_ducklake.errors import CatalogError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +48,7 @@ class _Storage:
     boolean: TypeEngine[Any] = field(default_factory=Boolean)
     timestamp: TypeEngine[Any] = field(default_factory=lambda: DateTime(timezone=True))
     flag: Callable[[bool], Any] = bool
+    keeps_types: bool = True  # a column holds values of its type only
     time: Callable[[datetime], Any] = lambda value: value
 
 
@@ -42,21 +56,60 @@ def _storage(dialect: Dialect) -> _Storage:
     return _STORAGE[dialect.name]
 
 
-class CatalogText(TypeDecorator[str]):
+class _Checked:
+    """A column's type that refuses values of another: SQLite keeps any value in any column."""
+
+    wanted: type | tuple[type, ...]
+    called: str
+    place = "a column of the catalog"  # that has this type, such as ducklake_table.table_name
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
+        read = super().result_processor(dialect, coltype)  # type: ignore[misc]  # of SQLAlchemy's type
+        return read if _storage(dialect).keeps_types else self._checking(read)
+
+    def _checking(self, read: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+        wanted = self.wanted
+
+        def checked(value: Any) -> Any:  # noqa: ANN401 - a row's
+            if value is not None and not isinstance(value, wanted):
+                raise self._no_such(value)
+            return value if read is None else read(value)
+
+        return checked
+
+    def _no_such(self, value: object) -> CatalogError:
+        return CatalogError(
+            f"{value!r:.80} in {self.place} is not {self.called}. SQLite takes any value in any column: "
+            "correct that row, or restore the catalog from a backup."
+        )
+
+
+class CatalogInteger(_Checked, BigInteger):
+    """A whole number of 64 bits."""
+
+    wanted = int
+    called = "an integer"
+
+
+class CatalogText(_Checked, TypeDecorator[str]):
     """Text of any length."""
 
     impl = VARCHAR
     cache_ok = True
+    wanted = str
+    called = "a string"
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         return dialect.type_descriptor(_storage(dialect).text)
 
 
-class CatalogBoolean(TypeDecorator[bool]):
+class CatalogBoolean(_Checked, TypeDecorator[bool]):
     """A boolean."""
 
     impl = Boolean
     cache_ok = True
+    wanted = int
+    called = "a boolean"
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         return dialect.type_descriptor(_storage(dialect).boolean)
@@ -68,21 +121,25 @@ class CatalogBoolean(TypeDecorator[bool]):
         return None if value is None else bool(value)
 
 
-class CatalogUuid(TypeDecorator[str]):
+class CatalogUuid(_Checked, TypeDecorator[str]):
     """A UUID as text; native where the database has the type."""
 
     impl = VARCHAR
     cache_ok = True
+    wanted = str
+    called = "a UUID"
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         return dialect.type_descriptor(_storage(dialect).uuid)
 
 
-class CatalogTimestamp(TypeDecorator[datetime]):
+class CatalogTimestamp(_Checked, TypeDecorator[datetime]):
     """An aware UTC time."""
 
     impl = DateTime
     cache_ok = True
+    wanted = (str, datetime)
+    called = "a time"
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         return dialect.type_descriptor(_storage(dialect).timestamp)
@@ -91,7 +148,10 @@ class CatalogTimestamp(TypeDecorator[datetime]):
         return None if value is None else _storage(dialect).time(value.astimezone(UTC))
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ANN401, ARG002
-        return time_of(value)
+        try:
+            return time_of(value)
+        except (ValueError, OverflowError) as error:  # on the edge of the calendar, a zone leads beyond it
+            raise self._no_such(value) from error
 
 
 def time_of(value: str | datetime | None) -> datetime | None:
@@ -105,6 +165,15 @@ def time_of(value: str | datetime | None) -> datetime | None:
     if isinstance(value, str):
         return parse_time(value)
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def catalog_table(name: str, metadata: MetaData, *columns: Column[Any], **options: Any) -> Table:  # noqa: ANN401
+    """Return a table whose columns' types say in errors where they are."""
+    table = Table(name, metadata, *columns, **options)
+    for column in table.columns:
+        if isinstance(column.type, _Checked):
+            column.type.place = f"{table.name}.{column.name}"
+    return table
 
 
 CATALOG_TYPES = (BigInteger, CatalogText, CatalogBoolean, CatalogUuid, CatalogTimestamp)
@@ -125,7 +194,9 @@ _STORAGE = {
     "postgresql": _Storage(VARCHAR(), Uuid(as_uuid=False)),
     "duckdb": _Storage(VARCHAR(), Uuid(as_uuid=False)),
     # a boolean is 0 or 1, a time the text 2026-11-21 02:44:53.395591+00
-    "sqlite": _Storage(VARCHAR(), VARCHAR(), BigInteger(), VARCHAR(), flag=int, time=format_time),
+    "sqlite": _Storage(
+        VARCHAR(), VARCHAR(), BigInteger(), VARCHAR(), flag=int, keeps_types=False, time=format_time
+    ),
     # no VARCHAR without a length, and TEXT ends at 64 KiB; times are UTC without a zone
     "mysql": _Storage(
         mysql.LONGTEXT(),

@@ -10,20 +10,23 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Column, MetaData, Table
+from sqlalchemy import Column, MetaData
 
 from airflow_provider_ducklake.catalog.database.column_types import (
     TABLE_OPTIONS,
     CatalogBoolean,
+    CatalogInteger,
     CatalogText,
     CatalogTimestamp,
     CatalogUuid,
+    catalog_table,
 )
 from airflow_provider_ducklake.spec.versions import SpecVersion, write_version
 
 if TYPE_CHECKING:
     from collections.abc import ItemsView, Iterator
 
+    from sqlalchemy import Table
     from sqlalchemy.types import TypeEngine
 
 
@@ -54,11 +57,11 @@ class _Table:
 
 
 def _int(name: str, *, since: SpecVersion | None = None) -> _Column:
-    return _Column(name, BigInteger, since=since)
+    return _Column(name, CatalogInteger, since=since)
 
 
 def _key(name: str) -> _Column:
-    return _Column(name, BigInteger, primary_key=True, nullable=False)
+    return _Column(name, CatalogInteger, primary_key=True, nullable=False)
 
 
 def _text(
@@ -331,7 +334,7 @@ class CatalogTables:
             if table.since is None or table.since <= self.version:
                 yield (
                     table.name.removeprefix("ducklake_"),
-                    Table(
+                    catalog_table(
                         table.name_in(self.version),
                         self.metadata,
                         *(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Select
     from sqlalchemy.exc import DBAPIError
 
-_BUSY, _LOCKED = 5, 6
+_BUSY, _LOCKED, _FULL = 5, 6, 13
 _CONSTRAINT_PRIMARY_KEY, _CONSTRAINT_UNIQUE = 1555, 2067
 
 _OWN_FORM = "____-__-__ __:__:__%+00"  # LIKE patterns; texts of this form are in the order of their times
@@ -75,3 +75,7 @@ class SqliteDialect(CatalogDialect):
     def is_lost_race(self, error: DBAPIError) -> bool:
         code = getattr(error.orig, "sqlite_errorcode", 0)
         return code & 0xFF in (_BUSY, _LOCKED) or code in (_CONSTRAINT_PRIMARY_KEY, _CONSTRAINT_UNIQUE)
+
+    def is_refusal(self, error: DBAPIError) -> bool:
+        """Whether the disk is full: a COMMIT that says so has written no end of its transaction."""
+        return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF == _FULL

@@ -59,6 +59,7 @@ class CatalogBase(BaseLake):
         self.snapshot_id = snapshot.id
         self._catalog = lake.catalog
         self._snapshot = snapshot
+        self._lake = lake
         self._reading = lake.reading
         self._definitions = lake.definitions
         self._option_rows = options
@@ -87,6 +88,8 @@ class CatalogBase(BaseLake):
         if name.folded not in known:
             with self._reading() as connection:
                 found = read.find_schema(connection, self._catalog.tables, self.snapshot_id, name)
+                if found is None:
+                    self._lake.check_base(connection, self.snapshot_id)
             known[name.folded] = None if found is None else self._draft_of(found)
         return known[name.folded]
 
@@ -113,6 +116,7 @@ class CatalogBase(BaseLake):
         tables = self._catalog.tables
         with self._reading() as connection:
             if not read.table_rows(connection, tables, self.snapshot_id, name):
+                self._lake.check_base(connection, self.snapshot_id)
                 return None
             table = load_table(connection, self._catalog, self._snapshot, name, with_files=False)
             return table, read.next_column_id(connection, tables, table.table_id)
@@ -132,6 +136,8 @@ class CatalogBase(BaseLake):
         """Return the definition of a view that is there."""
         with self._reading() as connection:
             found = read.find_view(connection, self._catalog.tables, self.snapshot_id, view)
+            if found is None:
+                self._lake.check_base(connection, self.snapshot_id)
         assert found is not None
         return found[1]
 
@@ -148,6 +154,7 @@ class CatalogBase(BaseLake):
     def views_in(self, schema: SchemaDraft) -> list[BaseView]:
         with self._reading() as connection:
             rows = read.view_names(connection, self._catalog.tables, self.snapshot_id, _id(schema))
+            self._lake.check_base(connection, self.snapshot_id)
         return [BaseView(view_id, QualifiedName(schema.name, name)) for view_id, name in rows]
 
     def macros_in(self, schema: SchemaDraft) -> list[BaseMacro]:

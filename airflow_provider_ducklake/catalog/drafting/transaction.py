@@ -235,8 +235,9 @@ class LakeTransaction:
         draft = self._table(table)
         base = _base_of(draft)
         chosen = {DataFileId(file_id): places for file_id, places in (positions or {}).items()}
-        targets = self._base.rows.targets(base, chosen, row_ids)
-        changes = given_rows.changes_of_given_rows(targets, chosen, row_ids, self._lake.locate)
+        with self._lake.planned_on(base.snapshot.id):
+            targets = self._base.rows.targets(base, chosen, row_ids)
+            changes = given_rows.changes_of_given_rows(targets, chosen, row_ids, self._lake.locate)
         self._draft.put(draft.with_deletes(tuple(changes)))
 
     def delete_rows(self, table: TableName, where: str, *, max_bytes: int = 256 * 2**20) -> int:
@@ -260,7 +261,7 @@ class LakeTransaction:
             raise InvalidInputError(
                 f"Delete rows of {draft.name} before the transaction adds rows to it or alters it."
             )
-        with self._lake.translated():
+        with self._lake.planned_on(base.snapshot.id), self._lake.translated():
             plan = find_scan(self._lake.catalog, base.name, base.snapshot.id, Wanted((), where))
         given_rows.check_size(plan, max_bytes)
         chosen = given_rows.matching_positions(plan, self._lake.locate)

@@ -8,9 +8,14 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Column, MetaData, Row, Select, String, Table, bindparam, func, select
+from sqlalchemy import Column, MetaData, Row, Select, String, Table, bindparam, func, select
 
-from airflow_provider_ducklake.catalog.database.column_types import TABLE_OPTIONS, CatalogTimestamp
+from airflow_provider_ducklake.catalog.database.column_types import (
+    TABLE_OPTIONS,
+    CatalogInteger,
+    CatalogTimestamp,
+    catalog_table,
+)
 from airflow_provider_ducklake.catalog.database.questions import Question
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
@@ -36,15 +41,15 @@ _DIGEST_LENGTH = 64
 @lru_cache
 def commit_table(metadata_schema: str | None) -> Table:
     """Return the table; its primary key allows one commit of each generation to each table."""
-    return Table(
+    return catalog_table(
         NAME,
         MetaData(schema=metadata_schema),
         Column("commit_key", String(_DIGEST_LENGTH), primary_key=True),
-        Column("generation", BigInteger, primary_key=True, autoincrement=False),
-        Column("table_id", BigInteger, primary_key=True, autoincrement=False),
-        Column("snapshot_id", BigInteger, nullable=False),
-        Column("row_id_start", BigInteger, nullable=False),
-        Column("row_count", BigInteger, nullable=False),
+        Column("generation", CatalogInteger, primary_key=True, autoincrement=False),
+        Column("table_id", CatalogInteger, primary_key=True, autoincrement=False),
+        Column("snapshot_id", CatalogInteger, nullable=False),
+        Column("row_id_start", CatalogInteger, nullable=False),
+        Column("row_count", CatalogInteger, nullable=False),
         Column("committed_at", CatalogTimestamp, nullable=False),
         **TABLE_OPTIONS,
     )

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Column, MetaData, Row, Select, String, Table, bindparam, func, select
+from sqlalchemy import Column, MetaData, Row, Select, String, Table, bindparam, func, select
 
 from airflow_provider_ducklake.catalog.database.column_types import (
     TABLE_OPTIONS,
+    CatalogInteger,
     CatalogText,
     CatalogTimestamp,
+    catalog_table,
 )
 from airflow_provider_ducklake.catalog.database.questions import Question
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
@@ -52,16 +54,16 @@ class Consumed:
 @lru_cache
 def consumer_table(metadata_schema: str | None) -> Table:
     """Return the table."""
-    return Table(
+    return catalog_table(
         NAME,
         MetaData(schema=metadata_schema),
         Column("consumer", String(_DIGEST_LENGTH), primary_key=True),
-        Column("table_id", BigInteger, primary_key=True, autoincrement=False),
-        Column("snapshot_id", BigInteger, primary_key=True, autoincrement=False),
-        Column("after_snapshot_id", BigInteger),
+        Column("table_id", CatalogInteger, primary_key=True, autoincrement=False),
+        Column("snapshot_id", CatalogInteger, primary_key=True, autoincrement=False),
+        Column("after_snapshot_id", CatalogInteger),
         Column("consumer_name", CatalogText, nullable=False),
         Column("commit_key", String(_DIGEST_LENGTH), nullable=False),
-        Column("generation", BigInteger, nullable=False),
+        Column("generation", CatalogInteger, nullable=False),
         Column("consumed_at", CatalogTimestamp, nullable=False),
         **TABLE_OPTIONS,
     )

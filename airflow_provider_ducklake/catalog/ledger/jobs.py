@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Column, MetaData, Row, String, Table, func, literal, select, union_all
+from sqlalchemy import Column, MetaData, Row, String, Table, func, literal, select, union_all
 
 from airflow_provider_ducklake.catalog.database.column_types import (
     TABLE_OPTIONS,
+    CatalogInteger,
     CatalogText,
     CatalogTimestamp,
+    catalog_table,
 )
 from airflow_provider_ducklake.catalog.database.connect import shown
 from airflow_provider_ducklake.catalog.database.questions import Question, in_parts
@@ -58,7 +60,7 @@ class RegisteredJob:
 
 def job_table(metadata_schema: str | None) -> Table:
     """Return the table."""
-    return Table(
+    return catalog_table(
         NAME,
         MetaData(schema=metadata_schema),
         Column("job_id", String(_ID_LENGTH), primary_key=True),
@@ -73,7 +75,7 @@ def job_table(metadata_schema: str | None) -> Table:
 def _target_columns() -> tuple[Column[Any], ...]:
     """Return the columns that the first releases did not have; those leave them NULL."""
     return (
-        Column("table_id", BigInteger),
+        Column("table_id", CatalogInteger),
         Column("root", CatalogText),
         Column("target_digest", String(_ID_LENGTH)),
     )

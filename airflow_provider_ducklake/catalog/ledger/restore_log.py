@@ -10,9 +10,13 @@ from dataclasses import astuple
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy import BigInteger, Column, MetaData, Table, select
+from sqlalchemy import Column, MetaData, Table, select
 
-from airflow_provider_ducklake.catalog.database.column_types import TABLE_OPTIONS
+from airflow_provider_ducklake.catalog.database.column_types import (
+    TABLE_OPTIONS,
+    CatalogInteger,
+    catalog_table,
+)
 from airflow_provider_ducklake.catalog.database.questions import in_parts
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.ledger import own_tables
@@ -36,13 +40,13 @@ NAME = "airflow_ducklake_restore"
 @lru_cache
 def restore_table(metadata_schema: str | None) -> Table:
     """Return the table."""
-    return Table(
+    return catalog_table(
         NAME,
         MetaData(schema=metadata_schema),
-        Column("table_id", BigInteger, primary_key=True, autoincrement=False),
-        Column("snapshot_id", BigInteger, primary_key=True, autoincrement=False),
-        Column("source_table_id", BigInteger, nullable=False),
-        Column("as_of_snapshot_id", BigInteger, nullable=False),
+        Column("table_id", CatalogInteger, primary_key=True, autoincrement=False),
+        Column("snapshot_id", CatalogInteger, primary_key=True, autoincrement=False),
+        Column("source_table_id", CatalogInteger, nullable=False),
+        Column("as_of_snapshot_id", CatalogInteger, nullable=False),
         **TABLE_OPTIONS,
     )
 

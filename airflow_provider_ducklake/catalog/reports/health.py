@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, and_, case, column, func, literal, select, table, union_all
+from sqlalchemy import and_, case, column, func, literal, select, table, true, union_all
 
 from airflow_provider_ducklake.catalog.reports.table_info import inlined_row_counts
 from airflow_provider_ducklake.catalog.snapshot import read, read_snapshots
-from airflow_provider_ducklake.catalog.snapshot.inlined_tables import inlined_delete_table
+from airflow_provider_ducklake.catalog.snapshot.inlined_tables import inlined_delete_name
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import find_table
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import datetime
 
-    from sqlalchemy import Connection, RowMapping
+    from sqlalchemy import ColumnElement, Connection, RowMapping, Table
 
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.spec.names.identifiers import TableName
@@ -80,12 +80,14 @@ def health(connection: Connection, catalog: Catalog, names: Collection[TableName
         TableNotFoundError: no such table.
     """
     tables, head = catalog.tables, read_snapshots.head(connection, catalog.tables)
-    rows = read.table_rows(connection, tables, head.id)
-    if names is not None:
-        wanted = {find_table(connection, tables, head, QualifiedName.of(one)).id for one in names}
-        rows = [row for row in rows if row.id in wanted]
+    if names is None:
+        rows = read.table_rows(connection, tables, head.id)
+    else:
+        named = (find_table(connection, tables, head, QualifiedName.of(one)) for one in names)
+        rows = sorted({row.id: row for row in named}.values(), key=lambda row: row.qualified)
     ids = {int(row.id) for row in rows}
-    data, deletes = _data_files(connection, catalog), _delete_files(connection, catalog)
+    only = ids if names is not None and len(ids) <= _AT_ONCE else None
+    data, deletes = _data_files(connection, catalog, only), _delete_files(connection, catalog, only)
     marks = _inlined_deletes(connection, catalog, ids)
     inlined = inlined_row_counts(connection, catalog, ids, head.id)
     snapshot, scheduled = tables["snapshot"], tables["files_scheduled_for_deletion"]
@@ -133,7 +135,10 @@ def _of_table(
     )
 
 
-def _data_files(connection: Connection, catalog: Catalog) -> dict[int, dict[str, int]]:
+def _data_files(
+    connection: Connection, catalog: Catalog, only: Collection[int] | None
+) -> dict[int, dict[str, int]]:
+    """Return the numbers of live data files of each of the tables (None: of all) that has any."""
     file = catalog.tables["data_file"]
     size, limits = file.c.file_size_bytes, list(SIZE_BANDS.values())
     bands = []
@@ -144,28 +149,39 @@ def _data_files(connection: Connection, catalog: Catalog) -> dict[int, dict[str,
         select(
             file.c.table_id,
             func.count().label("files"),
-            func.sum(size, type_=BigInteger).label("bytes"),
-            func.sum(file.c.record_count, type_=BigInteger).label("rows"),
+            _sum(size).label("bytes"),
+            _sum(file.c.record_count).label("rows"),
             *bands,
         )
-        .where(file.c.end_snapshot.is_(None))
+        .where(file.c.end_snapshot.is_(None), _is_of(file, only))
         .group_by(file.c.table_id)
     )
     return {row["table_id"]: _numbers(row) for row in connection.execute(query).mappings()}
 
 
-def _delete_files(connection: Connection, catalog: Catalog) -> dict[int, dict[str, int]]:
+def _sum(column: ColumnElement[int]) -> ColumnElement[int]:
+    """Return the sum as a number of the column's own type: of an expression, databases give others."""
+    return func.sum(column, type_=column.type)
+
+
+def _is_of(file: Table, only: Collection[int] | None) -> ColumnElement[bool]:
+    return true() if only is None else file.c.table_id.in_(only)
+
+
+def _delete_files(
+    connection: Connection, catalog: Catalog, only: Collection[int] | None
+) -> dict[int, dict[str, int]]:
     """Return the numbers of live delete files of live data files: others count for nobody."""
     file, delete = catalog.tables["data_file"], catalog.tables["delete_file"]
     query = (
         select(
             delete.c.table_id,
             func.count().label("files"),
-            func.sum(delete.c.file_size_bytes, type_=BigInteger).label("bytes"),
-            func.sum(delete.c.delete_count, type_=BigInteger).label("rows"),
+            _sum(delete.c.file_size_bytes).label("bytes"),
+            _sum(delete.c.delete_count).label("rows"),
         )
         .join(file, file.c.data_file_id == delete.c.data_file_id)
-        .where(delete.c.end_snapshot.is_(None), file.c.end_snapshot.is_(None))
+        .where(delete.c.end_snapshot.is_(None), file.c.end_snapshot.is_(None), _is_of(delete, only))
         .group_by(delete.c.table_id)
     )
     return {row["table_id"]: _numbers(row) for row in connection.execute(query).mappings()}
@@ -181,7 +197,7 @@ def _inlined_deletes(connection: Connection, catalog: Catalog, table_ids: Collec
     existing = catalog.dialect.table_names(connection, schema)
     queries = []
     for table_id in sorted(table_ids):
-        name = inlined_delete_table(table_id, schema).name
+        name = inlined_delete_name(table_id)
         if name in existing:
             marks = table(name, column("file_id"), schema=schema)
             query = select(literal(table_id).label("table_id"), func.count().label("marks"))

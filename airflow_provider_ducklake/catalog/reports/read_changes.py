@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import func, or_, select, true
 
 from airflow_provider_ducklake.catalog.snapshot import read_snapshots
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_snapshots, inlined_history
@@ -23,9 +23,9 @@ from airflow_provider_ducklake.spec.ids import DataFileId
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
     from airflow_provider_ducklake.transaction.changes_made import ChangeRecord
+
+
+_FEW_FILES = 1000  # that a statement names
 
 
 def find_changes(
@@ -75,16 +78,18 @@ def _histories(
 ) -> Iterator[FileHistory]:
     file, end = catalog.tables["data_file"], table.snapshot.id
     marks = inlined_delete_snapshots(connection, catalog, table.table_id, end)
-    deletes = _delete_files(connection, catalog, table)
+    marked = [one for one, positions in marks.items() if max(positions.values()) >= start]
     rows = connection.execute(
         select_all(file, *SINCE_0_2)
         .where(
             file.c.table_id == table.table_id,
             file.c.begin_snapshot <= end,
             or_(file.c.end_snapshot.is_(None), file.c.end_snapshot >= start),
+            _may_hold_changes(catalog.tables, table.table_id, start, marked),
         )
         .order_by(file.c.data_file_id)
     ).all()
+    deletes = _delete_files(connection, catalog, table, [row.data_file_id for row in rows])
     is_mapped = any(row.mapping_id is not None for row in rows)
     mappings = name_mappings(connection, catalog.tables, table.table_id) if is_mapped else {}
     for row in rows:
@@ -96,13 +101,34 @@ def _histories(
             yield history
 
 
+def _may_hold_changes(
+    tables: CatalogTables, table_id: int, start: int, marked: Collection[int]
+) -> ColumnElement[bool]:
+    """Return what the database can tell of ``may_hold_changes``: it may be true of too many files."""
+    if len(marked) > _FEW_FILES:
+        return true()
+    file, delete = tables["data_file"], tables["delete_file"]
+    late = or_(*(delete.c[one] >= start for one in ("begin_snapshot", "partial_max") if one in delete.c))
+    deleted = select(delete.c.data_file_id).where(delete.c.table_id == table_id, late)
+    merged = (file.c[one].is_not(None) for one in ("partial_max", "partial_file_info") if one in file.c)
+    ids = file.c.data_file_id
+    return or_(
+        file.c.begin_snapshot >= start,
+        file.c.end_snapshot >= start,
+        *merged,
+        ids.in_(deleted),
+        ids.in_(marked),
+    )
+
+
 def _delete_files(
-    connection: Connection, catalog: Catalog, table: TableSnapshot
+    connection: Connection, catalog: Catalog, table: TableSnapshot, file_ids: Collection[int]
 ) -> dict[DataFileId, list[LiveDeleteFile]]:
     delete = catalog.tables["delete_file"]
+    of_files = delete.c.data_file_id.in_(file_ids) if len(file_ids) <= _FEW_FILES else true()
     rows = connection.execute(
         select(delete)
-        .where(delete.c.table_id == table.table_id, delete.c.begin_snapshot <= table.snapshot.id)
+        .where(delete.c.table_id == table.table_id, delete.c.begin_snapshot <= table.snapshot.id, of_files)
         .order_by(delete.c.delete_file_id)
     )
     found: dict[DataFileId, list[LiveDeleteFile]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import BigInteger, func, literal, or_, select, union_all
+from sqlalchemy import func, literal, or_, select, union_all
 
 from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import bare_table
@@ -59,8 +59,10 @@ def table_infos(
 ) -> list[TableInfo]:
     """Return what is known of the tables at a snapshot, or of the one of that name, sorted by name."""
     rows = read.table_rows(connection, catalog.tables, at, name)
-    data, deletes = (_files(connection, catalog, one, at) for one in ("data_file", "delete_file"))
-    inlined = inlined_row_counts(connection, catalog, {row.id for row in rows}, at)
+    ids = {row.id for row in rows}
+    only = None if name is None else ids
+    data, deletes = (_files(connection, catalog, one, at, only) for one in ("data_file", "delete_file"))
+    inlined = inlined_row_counts(connection, catalog, ids, at)
     return [
         TableInfo(
             str(row.schema.name) if row.schema.parent is not None else row.schema.name.name,
@@ -76,12 +78,17 @@ def table_infos(
     ]
 
 
-def _files(connection: Connection, catalog: Catalog, kind: str, at: int) -> dict[int, tuple[int, int]]:
+def _files(
+    connection: Connection, catalog: Catalog, kind: str, at: int, only: Collection[int] | None
+) -> dict[int, tuple[int, int]]:
+    """Return the number and size of the visible files of each of the tables (None: of all) that has any."""
     file = catalog.tables[kind]
-    size = func.sum(file.c.file_size_bytes, type_=BigInteger)
+    size = func.sum(file.c.file_size_bytes, type_=file.c.file_size_bytes.type)
     query = (
         select(file.c.table_id, func.count(), size).where(read.visible(file, at)).group_by(file.c.table_id)
     )
+    if only is not None:
+        query = query.where(file.c.table_id.in_(only))
     return {table_id: (count, int(size or 0)) for table_id, count, size in connection.execute(query)}
 
 

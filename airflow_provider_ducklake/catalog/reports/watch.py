@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, select
@@ -78,6 +79,7 @@ def _which_made(
         delete.c.delete_file_id >= before.scalar_subquery(),
         delete.c.delete_file_id < last.snapshot.next_file_id,
     )
+    created = created.order_by(delete.c.delete_file_id)
     ended = (
         select(data.c.end_snapshot.label("id"))
         .distinct()
@@ -97,9 +99,13 @@ def _flushes(
     created: Sequence[Row[Any]],
     ended: Collection[int],
 ) -> Iterator[SnapshotId]:
-    for one in deleting:
-        first = max([before, *(other.snapshot.next_file_id for other in newer if other.id < one.id)])
-        files = [row for row in created if first <= row.delete_file_id < one.snapshot.next_file_id]
-        ages = [(row.begin_snapshot, row.partial_max) for row in files]
-        if is_flush(one.id, ages, ended_files=one.id in ended):
-            yield one.id
+    asked = {one.id for one in deleting}
+    ids = [row.delete_file_id for row in created]
+    first = before
+    for one in newer:
+        if one.id in asked:
+            made = created[bisect_left(ids, first) : bisect_left(ids, one.snapshot.next_file_id)]
+            ages = [(row.begin_snapshot, row.partial_max) for row in made]
+            if is_flush(one.id, ages, ended_files=one.id in ended):
+                yield one.id
+        first = max(first, one.snapshot.next_file_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import or_, select, union_all
+from sqlalchemy import Text, or_, select, type_coerce, union_all
 
 from airflow_provider_ducklake.catalog.database.questions import streamed
 from airflow_provider_ducklake.catalog.snapshot.read_snapshots import check_version
@@ -50,7 +50,7 @@ def named_files(connection: Connection, catalog: Catalog, since: int = 0) -> Ite
     data, deletes = catalog.tables["data_file"], catalog.tables["delete_file"]
     query = union_all(
         *(
-            select(one.c.table_id, one.c.path, one.c.path_is_relative).where(file_id >= since)
+            select(one.c.table_id, _as_it_is(one.c.path), one.c.path_is_relative).where(file_id >= since)
             for one, file_id in ((data, data.c.data_file_id), (deletes, deletes.c.delete_file_id))
         )
     )
@@ -72,11 +72,16 @@ def scheduled_files(connection: Connection, catalog: Catalog) -> Iterator[str]:
         UntrustedValueError: one is not a string; SQLite keeps whatever it is given.
     """
     file = catalog.tables["files_scheduled_for_deletion"]
-    query = select(file.c.path, file.c.path_is_relative)
+    query = select(_as_it_is(file.c.path), file.c.path_is_relative)
     for path, is_relative in streamed(connection, query):
         if isinstance(path, bytes):
             raise _not_a_string("files_scheduled_for_deletion", path)
         yield CatalogPath(path, is_relative).spelled_below(catalog.data_path)
+
+
+def _as_it_is(path: ColumnElement[str]) -> ColumnElement[str]:
+    """Return a path that is read whatever SQLite keeps there, for an error that says what to do."""
+    return type_coerce(path, Text)
 
 
 def _not_a_string(kind: str, path: bytes) -> UntrustedValueError:

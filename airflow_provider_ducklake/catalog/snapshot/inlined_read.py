@@ -17,6 +17,7 @@ from airflow_provider_ducklake.catalog.database.questions import Question, in_pa
 from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
     bare_table,
+    inlined_delete_name,
     inlined_delete_table,
     inlined_table,
     inlined_table_name,
@@ -98,7 +99,7 @@ class Inlined:
 def which_inlined(catalog: Catalog, table_id: int) -> dict[str, Question[Any]]:
     """Ask what ``Inlined.of`` needs."""
     schema = catalog.tables.metadata_schema
-    like = (inlined_delete_table(table_id, schema).name, inlined_table_name(table_id, "%"))
+    like = (inlined_delete_name(table_id), inlined_table_name(table_id, "%"))
     return {
         "layouts": which_layouts(catalog.tables, table_id),
         "found": catalog.dialect.which_columns(like, schema),

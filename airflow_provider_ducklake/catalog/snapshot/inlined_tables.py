@@ -33,6 +33,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import BLOB, REAL, VARCHAR, TypeEngine
 
+from airflow_provider_ducklake.catalog.database.column_types import CatalogInteger, catalog_table
 from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.spec.names.keywords import KEYWORDS
 from airflow_provider_ducklake.spec.schema import TableSchema
@@ -155,10 +156,10 @@ def bare_table(name: str, tables: CatalogTables) -> Table:
 def _table(name: str, schema: TableSchema, tables: CatalogTables) -> Table:
     """Return one and the same table each time, so that SQLAlchemy compiles its statements once."""
     named = zip(tables.writer.inlined_columns, _KEYS, strict=True)
-    return Table(
+    return catalog_table(
         name,
         MetaData(schema=tables.metadata_schema),
-        *(Column(name, BigInteger, key=key) for name, key in named),
+        *(Column(one, CatalogInteger, key=key) for one, key in named),
         *(
             Column(_written(column.name), InlinedValue(column.type), key=cell_key(column.name))
             for column in schema.columns
@@ -191,12 +192,18 @@ def _written(name: str) -> str:
     return quoted_name(name, quote=not is_bare or folded in _OF_SQLITE)
 
 
+def inlined_delete_name(table_id: int) -> str:
+    """Return the name of the table of deletes in Parquet files."""
+    return f"ducklake_inlined_delete_{table_id}"
+
+
 def inlined_delete_table(table_id: int, metadata_schema: str | None) -> Table:
     """Return the table of deletes in Parquet files; its ``row_id`` is a position in the file, from 0."""
-    return Table(
-        f"ducklake_inlined_delete_{table_id}",
+    columns = ("file_id", ROW_ID, BEGIN_SNAPSHOT)
+    return catalog_table(
+        inlined_delete_name(table_id),
         MetaData(schema=metadata_schema),
-        *(Column(name, BigInteger) for name in ("file_id", ROW_ID, BEGIN_SNAPSHOT)),
+        *(Column(one, CatalogInteger) for one in columns),
     )
 
 

@@ -312,7 +312,7 @@ def stored_catalog(dialect: CatalogDialect, metadata_schema: str | None) -> Stor
     with dialect.reading_after(first) as (connection, answers):
         if name not in answers["columns"]:
             return StoredCatalog()
-        has_scopes = "scope" in answers["columns"][name]
+        has_scopes = {"scope", "scope_id"} <= set(answers["columns"][name])  # half a migration has one
         tables = newest if has_scopes else catalog_tables(SpecVersion.V0_1, metadata_schema)
         found: list[OptionRow] = dialect.ask(connection, {"all": which_options(tables)}, is_last=True)["all"]
         return StoredCatalog(found, answers["columns"])

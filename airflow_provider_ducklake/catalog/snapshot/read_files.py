@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, and_, select, true
 from airflow_provider_ducklake.catalog.database.questions import Question, in_parts
 from airflow_provider_ducklake.catalog.snapshot.read import select_all, visible
 from airflow_provider_ducklake.catalog.snapshot.read_mappings import which_mappings
+from airflow_provider_ducklake.errors import CatalogError
 from airflow_provider_ducklake.spec.files import LiveDataFile, LiveDeleteFile
 from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, DeleteFileId, SnapshotId, TableId
 from airflow_provider_ducklake.spec.names.paths import CatalogPath
@@ -136,6 +137,24 @@ class WantedFiles:
         )
 
 
+_NEEDED_OF_DATA_FILES = ("data_file_id", "path", "record_count", "file_size_bytes", "begin_snapshot")
+_NEEDED_OF_DELETE_FILES = ("delete_file_id", "data_file_id", "path", "delete_count", "begin_snapshot")
+
+
+def check_no_null(row: Row[Any], table: str, columns: Sequence[str]) -> None:
+    """Refuse a row without a value that each row has; the first column is its id.
+
+    Raises:
+        CatalogError: names table, row and column.
+    """
+    for column in columns:
+        if getattr(row, column) is None:
+            raise CatalogError(
+                f"{table}.{column} is NULL where {columns[0]} is {getattr(row, columns[0])}. No writer "
+                "leaves it so: correct that row, or restore the catalog from a backup."
+            )
+
+
 def live_data_file(
     row: Row[Any],
     root: str,
@@ -146,6 +165,7 @@ def live_data_file(
 
     The row has NULLs for columns that its version of the format lacks: see ``select_all``.
     """
+    check_no_null(row, "ducklake_data_file", _NEEDED_OF_DATA_FILES)
     return LiveDataFile(
         id=DataFileId(row.data_file_id),
         path=CatalogPath(row.path, row.path_is_relative).below(root, f"Data file {row.data_file_id}"),
@@ -183,6 +203,7 @@ def _counts(text: str | None) -> tuple[tuple[SnapshotId, int], ...]:
 
 def live_delete_file(row: Row[Any], root: str) -> LiveDeleteFile:
     """Return a row of ``ducklake_delete_file``."""
+    check_no_null(row, "ducklake_delete_file", _NEEDED_OF_DELETE_FILES)
     return LiveDeleteFile(
         DeleteFileId(row.delete_file_id),
         CatalogPath(row.path, row.path_is_relative).below(root, f"Delete file {row.delete_file_id}"),

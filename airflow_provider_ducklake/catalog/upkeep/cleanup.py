@@ -134,9 +134,9 @@ def _due(catalog: Catalog, older_than: datetime | timedelta, floor: timedelta) -
     readable = case((file.c.schedule_start.between(*_READABLE), file.c.schedule_start))
     query = select(
         file.c.data_file_id,
-        file.c.path,
+        type_coerce(file.c.path, Text),  # each is read by itself, as is the time
         file.c.path_is_relative,
-        type_coerce(readable, Text),  # each is read by itself
+        type_coerce(readable, Text),
     )
     with catalog.dialect.reading() as connection:
         limit = cut_off(older_than, catalog.dialect.server_time(connection), floor)

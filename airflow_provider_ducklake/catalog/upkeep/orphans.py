@@ -30,7 +30,6 @@ from airflow_provider_ducklake.planning.upkeep.orphans import (
     StoredFile,
     find_orphans,
     foreign_evidence,
-    other_marks,
 )
 from airflow_provider_ducklake.planning.upkeep.retention import cut_off
 from airflow_provider_ducklake.spec.names.paths import CatalogPath, path_key
@@ -87,7 +86,11 @@ class OrphansResult:
 def delete_orphans(
     catalog: Catalog, rule: OrphanRule, storage_options: Mapping[str, Any], *, dry_run: bool
 ) -> OrphansResult:
-    """Delete what ``rule`` chooses; the files are listed before the catalog is read.
+    """Delete what ``rule`` chooses.
+
+    The catalog is read before the files are listed, and they are looked at one by one, since there may be
+    millions. What is written in the meantime is younger than the lake's mark; what is committed in the
+    meantime is looked up before it would be deleted.
 
     Raises:
         InvalidInputError: the moment lies in the future, or is nearer than the rule's floor.
@@ -95,23 +98,24 @@ def delete_orphans(
         StorageError: the data path cannot be listed, or marked.
         UntrustedValueError: a schema or table has a path that leads elsewhere than it says.
     """
-    from airflow_provider_ducklake.storage.files.listing import list_files  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.storage.files.listing import changed_at, list_files  # noqa: PLC0415 - heavy
 
     with catalog.dialect.reading() as connection:
         now = catalog.dialect.server_time(connection)
     cut_off(rule.older_than, now, rule.floor)  # before anything is done
     mark = None if dry_run else leave_mark(catalog, storage_options)
-    listing = list_files(catalog.data_path, storage_options)
+    marked_at = None if mark is None else changed_at(catalog.data_path + mark, storage_options)
+    limit = _limit(rule, now, marked_at)
     begun = _begun_uploads(catalog.data_path, storage_options)
-    stored = [
-        StoredFile(catalog.data_path + one.name, one.name, one.size, one.changed_at) for one in listing.files
-    ]
-    limit = _limit(rule, now, next((one.changed_at for one in stored if one.name == mark), None))
     if not dry_run:
         jobs.retire(catalog, rule.stage_ttl)
     lake, next_file_id, marks = _what_is_named(catalog)
-    orphans = find_orphans(stored, lake, limit)
-    evidence = _evidence(other_marks(stored, marks))
+    listing = list_files(catalog.data_path, storage_options)
+    stored = (
+        StoredFile(catalog.data_path + one.name, one.name, one.size, one.changed_at) for one in listing.files
+    )
+    orphans = find_orphans(stored, lake, limit, marks)
+    evidence = _evidence(orphans.other_marks)
     if evidence is None and not rule.sole_owner:
         evidence = foreign_evidence(orphans, lake)
     failures = list(listing.unreadable.items())

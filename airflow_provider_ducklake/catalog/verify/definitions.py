@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import ColumnElement, and_, exists, func, literal, or_, select, union_all
 
+from airflow_provider_ducklake.catalog.verify.look import lacking
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidTypeError
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.spec.partitioning import Transform
@@ -41,13 +42,19 @@ def check_definitions(look: Look) -> Iterator[Finding]:
 
 def _without_columns(look: Look) -> Iterator[Finding]:
     table, column = look.tables["table"], look.tables["column"]
-    has_one = exists().where(
-        column.c.table_id == table.c.table_id,
-        column.c.end_snapshot.is_(None),
-        column.c.parent_column.is_(None),
+    joined, has_none = lacking(
+        table,
+        column.c.table_id,
+        and_(
+            column.c.table_id == table.c.table_id,
+            column.c.end_snapshot.is_(None),
+            column.c.parent_column.is_(None),
+        ),
     )
-    query = select(table.c.table_id).where(
-        table.c.end_snapshot.is_(None), look.chosen(table.c.table_id), ~has_one
+    query = (
+        select(table.c.table_id)
+        .select_from(joined)
+        .where(table.c.end_snapshot.is_(None), look.chosen(table.c.table_id), has_none)
     )
     for row in look.few(query):
         yield Finding(
@@ -124,17 +131,25 @@ def _unknown_types(look: Look) -> Iterator[Finding]:
 def _parents(look: Look) -> Iterator[Finding]:
     column = look.tables["column"]
     parent = column.alias("parent")
-    has_parent = exists().where(
-        parent.c.table_id == column.c.table_id,
-        parent.c.column_id == column.c.parent_column,
-        parent.c.end_snapshot.is_(None),
-        parent.c.column_type.in_(_CHILDREN),
+    joined, has_none = lacking(
+        column,
+        parent.c.column_id,
+        and_(
+            parent.c.table_id == column.c.table_id,
+            parent.c.column_id == column.c.parent_column,
+            parent.c.end_snapshot.is_(None),
+            parent.c.column_type.in_(_CHILDREN),
+        ),
     )
-    query = select(column.c.table_id, column.c.column_id, column.c.column_name, column.c.parent_column).where(
-        column.c.end_snapshot.is_(None),
-        column.c.parent_column.is_not(None),
-        look.chosen(column.c.table_id),
-        ~has_parent,
+    query = (
+        select(column.c.table_id, column.c.column_id, column.c.column_name, column.c.parent_column)
+        .select_from(joined)
+        .where(
+            column.c.end_snapshot.is_(None),
+            column.c.parent_column.is_not(None),
+            look.chosen(column.c.table_id),
+            has_none,
+        )
     )
     for row in look.few(query):
         yield Finding(
@@ -222,9 +237,11 @@ def _is_default(type_text: str, default: str) -> bool:
 
 def _schema_versions(look: Look) -> Iterator[Finding]:
     table, versions = look.tables["table"], look.tables["schema_versions"]
-    has_one = exists().where(versions.c.table_id == table.c.table_id)
-    query = select(table.c.table_id).where(
-        look.chosen(table.c.table_id), table.c.end_snapshot.is_(None), ~has_one
+    joined, has_none = lacking(table, versions.c.table_id, versions.c.table_id == table.c.table_id)
+    query = (
+        select(table.c.table_id)
+        .select_from(joined)
+        .where(look.chosen(table.c.table_id), table.c.end_snapshot.is_(None), has_none)
     )
     for row in look.few(query):
         yield Finding(

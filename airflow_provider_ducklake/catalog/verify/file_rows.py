@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, and_, exists, func, literal, or_, select, union_all
+from sqlalchemy import BigInteger, and_, case, exists, func, literal, or_, select, union_all
 from sqlalchemy import cast as sql_cast
 
 from airflow_provider_ducklake.catalog.verify.lifetimes import overlapping
@@ -45,28 +45,36 @@ def _named(row: Any, look: Look) -> str:  # noqa: ANN401 - a row with kind, id a
 
 def _tables(look: Look) -> Iterator[Finding]:
     table = look.tables["table"]
+    owner = (
+        select(
+            table.c.table_id,
+            func.count(case((table.c.end_snapshot.is_(None), 1))).label("live"),
+            func.max(table.c.end_snapshot).label("last"),
+        )
+        .group_by(table.c.table_id)
+        .subquery()
+    )
     parts = []
     for kind, id_ in _KINDS:
         file = look.tables[kind]
-        known = select(func.count()).where(table.c.table_id == file.c.table_id).scalar_subquery()
-        live = exists().where(table.c.table_id == file.c.table_id, table.c.end_snapshot.is_(None))
-        last = (
-            select(func.max(table.c.end_snapshot))
-            .where(table.c.table_id == file.c.table_id)
-            .scalar_subquery()
-        )
+        known = owner.c.table_id.is_not(None)
         parts.append(
             select(
                 literal(kind).label("kind"),
                 file.c[id_].label("id"),
                 file.c.table_id,
-                known.label("known"),
-                last.label("last"),
-            ).where(look.chosen(file.c.table_id), or_(known == 0, and_(file.c.end_snapshot.is_(None), ~live)))
+                owner.c.table_id.label("known"),
+                owner.c.last,
+            )
+            .select_from(file.outerjoin(owner, owner.c.table_id == file.c.table_id))
+            .where(
+                look.chosen(file.c.table_id),
+                or_(~known, and_(file.c.end_snapshot.is_(None), owner.c.live == 0)),
+            )
         )
     for row in look.few(select(union_all(*parts).subquery())):
         objects = {"kind": row.kind, "id": row.id, "table_id": row.table_id}
-        if row.known:
+        if row.known is not None:
             sentence = f"{_named(row, look)} is live, but the table ended with snapshot {row.last}."
             yield Finding(FindingCode.TABLE_ENDED, sentence, {**objects, "end_snapshot": row.last})
         else:

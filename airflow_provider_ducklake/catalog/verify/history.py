@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, literal, select, union_all
 
+from airflow_provider_ducklake.catalog.verify.look import lacking
 from airflow_provider_ducklake.errors import CatalogError
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord, parse_changes
@@ -118,7 +119,9 @@ def _stood(before: Row[Any], row: Row[Any]) -> Iterator[Finding]:
 
 def _changes_of_none(look: Look) -> Iterator[Finding]:
     snapshot, changes = look.tables["snapshot"], look.tables["snapshot_changes"]
-    query = select(changes.c.snapshot_id).where(changes.c.snapshot_id.not_in(select(snapshot.c.snapshot_id)))
+    of_snapshot = snapshot.c.snapshot_id == changes.c.snapshot_id
+    joined, has_none = lacking(changes, snapshot.c.snapshot_id, of_snapshot)
+    query = select(changes.c.snapshot_id).select_from(joined).where(has_none)
     for row in look.few(query):
         yield Finding(
             FindingCode.ROWS_OF_NOTHING,

@@ -14,7 +14,7 @@ from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, Sche
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from sqlalchemy import Row, Select
+    from sqlalchemy import Column, FromClause, Join, Row, Select
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
@@ -61,6 +61,15 @@ class Look:
     def table(self, table_id: int | None) -> str:
         """Return how a table is called in a sentence."""
         return self.names.get(table_id if table_id is not None else -1, f"table {table_id}")
+
+
+def lacking(table: FromClause, key: Column[Any], on: ColumnElement[bool]) -> tuple[Join, ColumnElement[bool]]:
+    """Return a join, and the condition for its rows of ``table`` that have none of the key's table.
+
+    One pass over each, whatever the database: for ``NOT EXISTS`` SQLite reads the other for every row, for a
+    ``NOT IN`` of many rows PostgreSQL does.
+    """
+    return table.outerjoin(key.table, on), key.is_(None)
 
 
 def look_at(connection: Connection, catalog: Catalog, only: Collection[int] | None) -> Look:

@@ -117,19 +117,23 @@ def _twice(look: Look) -> Iterator[Finding]:
 
 def _scheduled(look: Look) -> Iterator[Finding]:
     file, scheduled = full_paths(look), look.tables["files_scheduled_for_deletion"]
-    path = _below(literal(look.catalog.data_path), scheduled.c.path, scheduled.c.path_is_relative)
-    query = (
-        select(scheduled.c.data_file_id, file.c.kind, file.c.id, file.c.table_id, file.c.path)
-        .join(file, file.c.path == _text(path))
-        .where(look.chosen(file.c.table_id))
-    )
-    for row in look.few(query):
-        yield Finding(
-            FindingCode.SCHEDULED_IN_USE,
-            f"{row.path} is scheduled for deletion (as file {row.data_file_id}), but is {row.kind} {row.id} "
-            f"of {look.table(row.table_id)}.",
-            {"scheduled_id": row.data_file_id, "kind": row.kind, "id": row.id, "path": row.path},
-        )
+    path = _text(_below(literal(look.catalog.data_path), scheduled.c.path, scheduled.c.path_is_relative))
+    # First which files, then what they are scheduled as: SQLite would join every row with every other.
+    used = look.few(select(file).where(look.chosen(file.c.table_id), file.c.path.in_(select(path))))
+    if not used:
+        return
+    query = select(scheduled.c.data_file_id, path.label("path")).where(path.in_({row.path for row in used}))
+    ids: dict[str, list[int]] = {}
+    for row in look.few(query.order_by(scheduled.c.data_file_id)):
+        ids.setdefault(row.path, []).append(row.data_file_id)
+    for row in used:
+        for scheduled_id in ids.get(row.path, ()):
+            yield Finding(
+                FindingCode.SCHEDULED_IN_USE,
+                f"{row.path} is scheduled for deletion (as file {scheduled_id}), but is {row.kind} {row.id} "
+                f"of {look.table(row.table_id)}.",
+                {"scheduled_id": scheduled_id, "kind": row.kind, "id": row.id, "path": row.path},
+            )
 
 
 def _undeletable(look: Look) -> Iterator[Finding]:

@@ -57,7 +57,7 @@ def numbered_twice(look: Look) -> list[NumberedFile]:
             start.label("first"),
             end.label("behind"),
             func.max(end).over(**order, rows=(None, -1)).label("before"),
-            func.min(start).over(**order, rows=(1, None)).label("after"),
+            func.lead(start).over(**order).label("after"),  # the least of all that follow, by the order
         )
         .where(
             file.c.end_snapshot.is_(None),

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, exists, or_, select
+from sqlalchemy import and_, or_, select
 
 from airflow_provider_ducklake.catalog.snapshot.read import option_rows
 from airflow_provider_ducklake.catalog.snapshot.read_statistics import with_what_lies_in_them
+from airflow_provider_ducklake.catalog.verify.look import lacking
 from airflow_provider_ducklake.planning.reading.bounds import (
     TextBounds,
     are_crossed,
@@ -112,10 +113,17 @@ def _skipped(look: Look) -> frozenset[tuple[int, int]]:
 
 def _missing(look: Look) -> Iterator[Finding]:
     table, file, stats = (look.tables[one] for one in ("table", "data_file", "table_stats"))
-    has_files = exists().where(file.c.table_id == table.c.table_id, file.c.end_snapshot.is_(None))
-    has_stats = exists().where(stats.c.table_id == table.c.table_id)
-    query = select(table.c.table_id).where(
-        table.c.end_snapshot.is_(None), look.chosen(table.c.table_id), has_files, ~has_stats
+    with_files = select(file.c.table_id).where(file.c.end_snapshot.is_(None))
+    joined, has_none = lacking(table, stats.c.table_id, stats.c.table_id == table.c.table_id)
+    query = (
+        select(table.c.table_id)
+        .select_from(joined)
+        .where(
+            table.c.end_snapshot.is_(None),
+            look.chosen(table.c.table_id),
+            table.c.table_id.in_(with_files),
+            has_none,
+        )
     )
     for row in look.few(query):
         yield Finding(

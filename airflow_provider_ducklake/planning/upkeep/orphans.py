@@ -49,6 +49,11 @@ class StoredFile:
         last = self.name.rpartition("/")[2]
         return bool(_LEFT_BEHIND.fullmatch(last) or _JOB_DIRECTORY.search(self.name))
 
+    @property
+    def is_mark(self) -> bool:
+        """Whether a lake has left it to show that it keeps its files there."""
+        return self.name.rpartition("/")[2].startswith(MARK)
+
 
 @dataclass(slots=True)
 class LakeFiles:
@@ -74,18 +79,29 @@ class LakeFiles:
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """Files that nobody names, and how many others are left alone: too young, or of jobs under way."""
+    """Files that nobody names, and how many others are left alone: too young, or of jobs under way.
+
+    ``other_marks`` are the marks of other lakes.
+    """
 
     files: tuple[StoredFile, ...]
     young: int
     protected: int
     named: int
+    other_marks: tuple[str, ...] = ()
 
 
-def find_orphans(files: Iterable[StoredFile], lake: LakeFiles, limit: datetime) -> Orphans:
-    """Return the files that the lake does not name, last changed before ``limit``."""
-    found, counts = [], Counter[str]()
+def find_orphans(
+    files: Iterable[StoredFile], lake: LakeFiles, limit: datetime, own_marks: Collection[str] = ()
+) -> Orphans:
+    """Return the files that the lake does not name, last changed before ``limit``.
+
+    No more of the files is kept: there may be millions.
+    """
+    found, marks, counts = [], [], Counter[str]()
     for one in files:
+        if one.is_mark and one.name not in own_marks:
+            marks.append(one.path)
         if not one.is_ours_by_kind:
             continue
         key = path_key(one.path)
@@ -97,12 +113,7 @@ def find_orphans(files: Iterable[StoredFile], lake: LakeFiles, limit: datetime) 
             counts["young"] += 1
         else:
             found.append(one)
-    return Orphans(tuple(found), counts["young"], counts["protected"], counts["named"])
-
-
-def other_marks(files: Iterable[StoredFile], own: Collection[str]) -> list[str]:
-    """Return the marks that other lakes have left below the data path."""
-    return [one.path for one in files if one.name.rpartition("/")[2].startswith(MARK) and one.name not in own]
+    return Orphans(tuple(found), counts["young"], counts["protected"], counts["named"], tuple(marks))
 
 
 def foreign_evidence(orphans: Orphans, lake: LakeFiles) -> str | None:

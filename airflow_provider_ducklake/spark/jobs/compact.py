@@ -25,7 +25,7 @@ from airflow_provider_ducklake.spark.job.compaction_io import directory_of, file
 from airflow_provider_ducklake.spark.job.errors import marked, secret
 from airflow_provider_ducklake.spark.job.request import CompactionSource
 from airflow_provider_ducklake.spark.reading.read_arrow import carrier_types, from_tasks
-from airflow_provider_ducklake.spark.sessions.kind import BatchFunction, kind_of, map_in_arrow
+from airflow_provider_ducklake.spark.sessions.kind import kind_of, map_in_arrow
 from airflow_provider_ducklake.spark.sessions.progress import progress_lines
 from airflow_provider_ducklake.spark.types.names import free_prefix
 from airflow_provider_ducklake.spark.writing.row_order import clustered, ordered
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.planning.upkeep.compaction import Bin
     from airflow_provider_ducklake.spark.job.request import JobRequest
+    from airflow_provider_ducklake.spark.sessions.protocol import BatchFunction
 
 
 log = logging.getLogger(__name__)

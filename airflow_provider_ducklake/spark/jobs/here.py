@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession as SparkSession  # noqa: PLC0414, TC002 - l
 from airflow_provider_ducklake.spark import sources
 from airflow_provider_ducklake.spark.job.errors import typed
 from airflow_provider_ducklake.spark.jobs.run import do
-from airflow_provider_ducklake.spark.sessions.kind import is_remote, kind_of
+from airflow_provider_ducklake.spark.sessions.kind import kind_of
+from airflow_provider_ducklake.spark.sessions.protocol import is_remote
 from airflow_provider_ducklake.storage.files.process_options import as_environment
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from airflow_provider_ducklake.spark.jobs.stream import run_stream
 from airflow_provider_ducklake.spark.sessions.object_store import reach_buckets
 from airflow_provider_ducklake.spark.sessions.start import start_session
 from airflow_provider_ducklake.storage.files.filesystem import split_scheme
-from airflow_provider_ducklake.storage.files.process_options import process_options
+from airflow_provider_ducklake.storage.files.process_options import has_secrets, process_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -84,7 +84,7 @@ def unreadable_request(uri: str, error: StorageError) -> str:
             "The lake's data path must be the same location for the task and for Spark's driver and "
             "executors."
         )
-    elif process_options():
+    elif has_secrets():
         cure = "It was given the connection's storage options: check that they are valid where Spark runs."
     else:
         cure = (

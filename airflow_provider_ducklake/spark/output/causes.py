@@ -46,6 +46,16 @@ OF_LAUNCH: Sequence[Cause] = (
         "folder of one.",
     ),
     _cause(r"\tjava\.lang\.UnsupportedClassVersionError: org/apache/spark/", _OLD_JAVA),
+    _cause(
+        r"\t\s*termination reason: OOMKilled\s*\Z",
+        "The driver's pod ran out of memory and was killed. Raise driver_memory, or conf "
+        "spark.driver.memoryOverhead.",
+    ),
+    _cause(
+        r"\t\s*termination reason: (?!Completed\s*\Z)",
+        "The driver's pod failed before the job could say why. Its own log does: kubectl logs, with the "
+        "pod's name in the log above.",
+    ),
 )
 # Spark's line for a context that it stops: the error of the job says nothing but that it is stopped.
 LOST_MASTER = _cause(

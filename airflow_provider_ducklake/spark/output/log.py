@@ -48,7 +48,7 @@ _OF_DRIVER = re.compile(r"\d\d:\d\d:\d\d (?:INFO|WARNING|ERROR) ")
 _ERROR_OF_DRIVER = re.compile(r"\d\d:\d\d:\d\d ERROR (\w+): ")
 _OF_SUBMIT = re.compile(r'Exception in thread "main" ')
 _BEFORE_EXCEPTION = re.compile(r"Py4JJavaError: An error occurred while calling .*\n: ")
-_EXIT_CODE = re.compile(r"Error code is: (-?\d+)")
+_EXIT_CODE = re.compile(r"Error code is: (-?\d+)(?:\. Kubernetes spark exit code is: (\d+))?")
 
 
 class JobLog:
@@ -114,7 +114,7 @@ class JobLog:
     def end(self, hook_error: str) -> str:
         """Return how a job without a known cause ended; ``hook_error`` begins with Airflow's words for it."""
         code = _EXIT_CODE.search(hook_error.partition("\n")[0])
-        number = int(code[1]) if code is not None else None
+        number = int(code[2] or code[1]) if code is not None else None
         sentence = KILLED if number in KILLED_CODES else "The Spark job failed and left no reason."
         ended = "" if number is None else f" (exit code {number})"
         return f"{sentence} Its log{ended} ends with:\n" + "\n".join(self._last)

@@ -12,7 +12,7 @@ from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 from airflow_provider_ducklake.spark.job.package_zip import package_zip
-from airflow_provider_ducklake.spark.sessions.kind import RunningStage, is_remote
+from airflow_provider_ducklake.spark.sessions.protocol import RunningStage, is_remote
 from airflow_provider_ducklake.spark.types.names import quoted
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from pyspark.sql import types as t
 
-    from airflow_provider_ducklake.spark.sessions.kind import BatchFunction
+    from airflow_provider_ducklake.spark.sessions.protocol import BatchFunction
 
 # ruff: noqa: SLF001 - there is no public way
 
@@ -82,6 +82,14 @@ class Classic:
         hadoop = self._spark._jsc.hadoopConfiguration()
         try:
             self._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, hadoop)
+        except Exception:  # noqa: BLE001 - py4j wraps whatever the JVM throws
+            return False
+        return True
+
+    def has_class(self, name: str) -> bool:
+        """See ``Kind``."""
+        try:
+            self._jvm.org.apache.spark.util.Utils.classForName(name, False, False)  # noqa: FBT003
         except Exception:  # noqa: BLE001 - py4j wraps whatever the JVM throws
             return False
         return True

@@ -13,7 +13,7 @@ from pyspark.sql.connect.dataframe import DataFrame as RemoteDataFrame
 from pyspark.sql.connect.session import SparkSession as RemoteSession
 
 from airflow_provider_ducklake.spark.job.package_zip import package_zip
-from airflow_provider_ducklake.spark.sessions.kind import RunningStage
+from airflow_provider_ducklake.spark.sessions.protocol import RunningStage
 from airflow_provider_ducklake.storage.files.process_options import options_of_task, process_options
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
 
-    from airflow_provider_ducklake.spark.sessions.kind import BatchFunction
+    from airflow_provider_ducklake.spark.sessions.protocol import BatchFunction
 
 
 _SENT = "_ducklake_package_is_sent"
@@ -111,6 +111,10 @@ class Connect:
     def has_file_system(self, scheme: str) -> bool:  # noqa: ARG002 - see Kind
         """See ``Kind``: the server says so itself, when a job needs it."""
         return True
+
+    def has_class(self, name: str) -> bool:  # noqa: ARG002 - see Kind
+        """See ``Kind``: the server does not tell."""
+        return False
 
     def hadoop_version(self) -> str:
         """See ``Kind``."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ducklake.spark.sessions.kind import RunningStage
+    from airflow_provider_ducklake.spark.sessions.protocol import RunningStage
 
 log = logging.getLogger(__name__)
 

@@ -65,12 +65,24 @@ def prepare_sources(spark: SparkSession) -> None:
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"  # the other readers know no places of rows
 _PUSHDOWN = "spark.sql.parquet.filterPushdown"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
+_PROTOCOL = "spark.sql.sources.commitProtocolClass"
+_COMMITTER = "spark.sql.parquet.output.committer.class"
 
 
 @contextmanager
 def exact_filters(spark: SparkSession) -> Iterator[None]:
     """Have Spark look at rows instead of Parquet's bounds, which leave NaN out, as long as this lasts."""
     with _set(spark, _PUSHDOWN, "false"):
+        yield
+
+
+@contextmanager
+def committed_by(spark: SparkSession, protocol: str, committer: str) -> Iterator[None]:
+    """Have Spark's Parquet writer commit by these classes, as long as this lasts, if the user set none."""
+    if {_PROTOCOL, _COMMITTER} & spark.conf.getAll.keys():
+        yield
+        return
+    with _set(spark, _PROTOCOL, protocol), _set(spark, _COMMITTER, committer):
         yield
 
 

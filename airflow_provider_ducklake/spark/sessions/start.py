@@ -9,7 +9,11 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from airflow_provider_ducklake.spark.sessions.settings import prepare_sources
-from airflow_provider_ducklake.storage.files.process_options import as_environment, process_options
+from airflow_provider_ducklake.storage.files.process_options import (
+    address_as_environment,
+    as_environment,
+    process_options,
+)
 
 _PY_FILES = "spark.submit.pyFiles"
 _DEFAULTS = {
@@ -42,12 +46,17 @@ def _for_executors(master: str) -> dict[str, str]:
     """Return what hands the lake's storage options to executors that other machines start.
 
     Pods show their variables to many, and YARN's client writes all settings into a file of the staging
-    directory (``__spark_conf__``); in one process with the driver executors have them anyway.
+    directory (``__spark_conf__``): there executors are told where the store is, and no more. In one process
+    with the driver they have the options anyway.
     """
-    if not master.startswith(("spark://", "local-cluster")):
-        return {}
-    options = as_environment(process_options())
-    return {f"spark.executorEnv.{name}": value for name, value in options.items()}
+    options = process_options()
+    if master.startswith(("spark://", "local-cluster")):
+        variables = as_environment(options)
+    elif master.startswith("local"):
+        variables = {}
+    else:
+        variables = address_as_environment(options)
+    return {f"spark.executorEnv.{name}": value for name, value in variables.items()}
 
 
 def _on_the_path(py_files: str) -> str:

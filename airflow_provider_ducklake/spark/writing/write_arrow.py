@@ -20,7 +20,7 @@ from pyspark.sql import types as t
 
 from airflow_provider_ducklake.planning.writing.write import WritePlan
 from airflow_provider_ducklake.spark.job.codec import decode, encode
-from airflow_provider_ducklake.spark.sessions.kind import BatchFunction, map_in_arrow
+from airflow_provider_ducklake.spark.sessions.kind import map_in_arrow
 from airflow_provider_ducklake.spark.writing.row_order import ordered
 from airflow_provider_ducklake.spec.files import DataFile
 from airflow_provider_ducklake.storage.parquet.partition_split import values_of_row
@@ -35,6 +35,7 @@ from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from airflow_provider_ducklake.spark.sessions.protocol import BatchFunction
     from airflow_provider_ducklake.spec.schema import TableSchema
 
 Key = tuple[pa.Scalar, ...]

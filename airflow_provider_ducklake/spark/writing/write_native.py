@@ -1,13 +1,16 @@
 """The native engine: Spark's own Parquet writer, for stores that only Spark's JVM has access to.
 
-It needs no Python in the tasks (ADR 0019). Spark's committer moves the files of successful task attempts
+It needs no Python in the tasks (ADR 0019). Spark's committer keeps the files of successful task attempts
 only. They lie below a directory that this run of the job made and no other knows, so listing it gives exactly
-those. Files of a partition then move to its folder, which is a copy in an object store.
+those. On a disk, files of a partition then move to its folder; in a store, where that is a copy, they stay.
+A committer that moves files copies them there, too: S3A's magic one does not, if Spark has its classes.
+*Source:* "Committing work to S3 with the S3A committers" in Hadoop's guide to S3A.
 """
 
 from __future__ import annotations
 
 import uuid
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -18,6 +21,8 @@ from pyspark.sql import DataFrame, DataFrameWriter
 from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.spark.job.errors import marked
+from airflow_provider_ducklake.spark.sessions.kind import kind_of
+from airflow_provider_ducklake.spark.sessions.settings import committed_by
 from airflow_provider_ducklake.spark.types.names import free_prefix, quoted
 from airflow_provider_ducklake.spark.types.sizes import row_bytes
 from airflow_provider_ducklake.spark.types.spark_types import FIELD_ID_KEY, carrier_type
@@ -38,7 +43,9 @@ from airflow_provider_ducklake.storage.parquet.partition_split import values_of_
 from airflow_provider_ducklake.storage.parquet.string_checks import string_leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import SparkSession
 
     from airflow_provider_ducklake.planning.writing.write import ParquetSettings, WritePlan
     from airflow_provider_ducklake.spec.files import DataFile
@@ -49,6 +56,13 @@ _CODECS = {"lz4": "lz4_raw"}
 _WITHOUT_CHECKSUMS = {
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.file.impl.disable.cache": "true",
+}
+# Of spark-hadoop-cloud, which PySpark does not bring.
+_PROTOCOL = "org.apache.spark.internal.io.cloud.PathOutputCommitProtocol"
+_COMMITTER = "org.apache.spark.internal.io.cloud.BindingParquetOutputCommitter"
+_MAGIC = {
+    "mapreduce.outputcommitter.factory.scheme.s3a": "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory",
+    "fs.s3a.committer.name": "magic",
 }
 _COMPRESSED_SHARE = 0.5  # of a row's size in memory, by measurement an upper bound
 
@@ -66,12 +80,27 @@ def write(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> list[DataFile]
         df = df.withColumn(name, _folder(df, keys)).drop(*keys)
     df = ordered(df, folders, plan)
     writer = _configured(df.write.mode("append"), df, plan.settings)
-    if split_scheme(directory)[0] == "file":
+    if _is_on_disk(directory):
         writer = writer.options(**_WITHOUT_CHECKSUMS)
-    writer.partitionBy(*folders).parquet(hadoop_uri(directory))
+    with _committer(df.sparkSession, directory) as options:
+        writer.options(**options).partitionBy(*folders).parquet(hadoop_uri(directory))
     names = sorted(name for name in file_sizes(directory) if name.endswith(".parquet"))
     files = in_threads(lambda name: _adopted(directory + name, plan), names)
     return [file for file in files if file is not None]
+
+
+def _is_on_disk(path: str) -> bool:
+    return split_scheme(path)[0] == "file"
+
+
+@contextmanager
+def _committer(spark: SparkSession, directory: str) -> Iterator[dict[str, str]]:
+    """Return options of a write; as long as this lasts, S3A's magic committer is used if Spark has it."""
+    if split_scheme(hadoop_uri(directory))[0] != "s3a" or not kind_of(spark).has_class(_PROTOCOL):
+        yield {}
+        return
+    with committed_by(spark, _PROTOCOL, _COMMITTER):
+        yield _MAGIC
 
 
 def _folder(df: DataFrame, keys: Sequence[str]) -> SparkColumn:
@@ -113,7 +142,7 @@ def _adopted(path: str, plan: WritePlan) -> DataFile | None:
     if not plan.partition_fields:
         return file
     values = _partition_values(path, plan)
-    folder = plan.partition_folder(values)
+    folder = plan.partition_folder(values) if _is_on_disk(path) else None
     if folder is None:
         return replace(file, partition_values=values)
     place = folder + plan.prefix + uuid.uuid4().hex + ".parquet"

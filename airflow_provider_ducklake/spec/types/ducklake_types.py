@@ -249,8 +249,21 @@ def children_of(type_: DuckLakeType) -> tuple[Field, ...]:
             return ()
 
 
+_CHILDREN = {"list": 1, "map": 2}
+
+
 def with_children(catalog_text: str, children: tuple[Field, ...]) -> DuckLakeType:
-    """Return the type of a catalog column row and its children; the inverse of the two functions above."""
+    """Return the type of a catalog column row and its children; the inverse of the two functions above.
+
+    Raises:
+        InvalidTypeError: it has not as many children as that type has.
+    """
+    if len(children) != _CHILDREN.get(catalog_text, len(children)):
+        raise InvalidTypeError(
+            f"A column of type {catalog_text} has {_CHILDREN[catalog_text]} columns below it in "
+            f"ducklake_column; one here has {len(children)}. Correct the rows, or restore the catalog from a "
+            "backup."
+        )
     match catalog_text:
         case "list":
             return ListType(children[0].type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 from dataclasses import dataclass, field
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.storage.files.filesystem import StorageOptions
 
+log = logging.getLogger(__name__)
+
+_SAID_EVERY = 100_000  # files
 # How drivers of fsspec call the time of the last change.
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 
@@ -36,37 +40,74 @@ class FoundFile:
     changed_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Listing:
-    """The files below a directory, and the directories that could not be listed, with the reasons."""
+    """The files below a directory, each when it is asked for.
 
-    files: list[FoundFile] = field(default_factory=list)
+    ``unreadable`` are the directories that could not be listed so far, with the reasons.
+    """
+
+    files: Iterator[FoundFile]
     unreadable: dict[str, str] = field(default_factory=dict)
 
 
 def list_files(path: str, storage_options: StorageOptions | None = None) -> Listing:
     """Return all files below a directory, which ends in ``/``; none where it is missing.
 
-    Symbolic links are not followed, and are no files: what they lead to is not below the directory.
+    They are listed while they are asked for: a store may have millions. Symbolic links are not followed, and
+    are no files: what they lead to is not below the directory.
 
     Raises:
-        StorageError: the store cannot be listed.
+        StorageError: the store cannot be listed; also while the files are asked for.
     """
     location = open_filesystem(path, storage_options)
-    with naming_errors(path, "list"):
+    listing = Listing(iter(()))
+    listing.files = _named(path, _files(location, listing.unreadable))
+    return listing
+
+
+def changed_at(path: str, storage_options: StorageOptions | None = None) -> datetime | None:
+    """Return when a file last changed, by the store's clock; None: the store does not say.
+
+    Raises:
+        StorageError: it is not there, or cannot be looked at.
+    """
+    location = open_filesystem(path, storage_options)
+    with naming_errors(path, "look at"):
         if location.is_local:
-            return _local(location.path)
+            return _local_time(os.lstat(location.path))
         filesystem = fsspec_of(location)
-        files = _arrow(location) if filesystem is None else _fsspec(filesystem, location.path)
-        return Listing(list(files))
+        if filesystem is None:
+            info: datetime | None = location.filesystem.get_file_info(location.path).mtime
+            return info
+        found: Mapping[str, Any] = filesystem.info(location.path)
+        return _changed_at(found)
 
 
-def _local(root: str) -> Listing:
-    listing = Listing()
+def _named(path: str, files: Iterator[FoundFile]) -> Iterator[FoundFile]:
+    """Yield files, and say how many from time to time."""
+    with naming_errors(path, "list"):
+        for count, file in enumerate(files, 1):
+            yield file
+            if count % _SAID_EVERY == 0:
+                log.info("Listed %d files below %s so far", count, path)
 
+
+def _files(location: Location, unreadable: dict[str, str]) -> Iterator[FoundFile]:
+    if location.is_local:
+        return _local(location.path, unreadable)
+    filesystem = fsspec_of(location)
+    if filesystem is None:
+        return _arrow(location)
+    if hasattr(filesystem, "call_s3"):
+        return _s3(filesystem, location.path)
+    return _fsspec(filesystem, location.path)
+
+
+def _local(root: str, unreadable: dict[str, str]) -> Iterator[FoundFile]:
     def note(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):  # gone meanwhile, or never there
-            listing.unreadable[str(error.filename)] = reason_of(error)
+            unreadable[str(error.filename)] = reason_of(error)
 
     for folder, _, names in os.walk(root, onerror=note):
         for name in names:
@@ -76,10 +117,26 @@ def _local(root: str) -> Listing:
             except FileNotFoundError:
                 continue
             if stat.S_ISREG(found.st_mode):
-                # A file that was moved here keeps its mtime; its ctime says when.
-                changed_at = datetime.fromtimestamp(max(found.st_mtime, found.st_ctime), UTC)
-                listing.files.append(FoundFile(os.path.relpath(path, root), found.st_size, changed_at))
-    return listing
+                yield FoundFile(os.path.relpath(path, root), found.st_size, _local_time(found))
+
+
+def _local_time(found: os.stat_result) -> datetime:
+    """Return when a file changed: one that was moved here keeps its mtime, and its ctime says when."""
+    return datetime.fromtimestamp(max(found.st_mtime, found.st_ctime), UTC)
+
+
+def _s3(filesystem: Any, root: str) -> Iterator[FoundFile]:  # noqa: ANN401 - s3fs
+    """Yield the objects of each page when it comes: s3fs itself would keep them all, and their folders."""
+    bucket, _, prefix = f"{root.strip('/')}/".partition("/")
+    position: dict[str, str] = {}
+    while True:
+        page = filesystem.call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, **position)
+        for one in page.get("Contents", ()):
+            if not one["Key"].endswith("/"):  # what stands for a folder
+                yield FoundFile(one["Key"].removeprefix(prefix), one["Size"], _changed_at(one))
+        if not page.get("IsTruncated"):
+            return
+        position = {"ContinuationToken": page["NextContinuationToken"]}
 
 
 def _fsspec(filesystem: Any, root: str) -> Iterator[FoundFile]:  # noqa: ANN401 - fsspec has no types
