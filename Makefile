@@ -5,7 +5,7 @@ RUN := scripts/run
 ARGS ?=
 AUDIT ?=
 
-.PHONY: help setup demo test test-fast test-full install-test iceberg check audit format bench docs changelog clean distclean
+.PHONY: help setup demo test test-fast test-full install-test iceberg matrix check audit format bench docs changelog clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -34,6 +34,9 @@ install-test: ## Install the wheel as documented into an empty environment and r
 
 iceberg: ## Have Iceberg read our files, in an environment of its own; needs Maven Central
 	@$(RUN) python scripts/spark_peers.py python -m pytest --confcutdir=tests/iceberg tests/iceberg $(ARGS)
+
+matrix: ## Run chosen tests with other versions of Airflow, Spark, Python and DuckDB; needs the package index
+	@$(RUN) python scripts/matrix.py $(ARGS)
 
 check: ## Lock, format, lint, layer contracts, types
 	@$(RUN) scripts/check

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG, setup, task, teardown
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator

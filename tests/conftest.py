@@ -16,7 +16,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests import corpus_summary, mistakes_summary, type_matrix
-from tests.reference import mariadb, postgres, third_reader
+from tests.reference import mariadb, mysql, postgres, third_reader
 from tests.reference.as_1_0 import as_1_0
 from tests.reference.catalogs import (
     CATALOG_KINDS,
@@ -32,7 +32,7 @@ from tests.seeds import SEED, default_seed, draws
 collect_ignore = ["iceberg"]  # it runs in an environment of its own: make iceberg
 
 NewCatalog = Callable[..., CatalogDatabase]  # of a kind, and a version of its lakes
-Server = postgres.PostgresServer | mariadb.MariaDbServer
+Server = postgres.PostgresServer | mariadb.MariaDbServer | mysql.MySqlServer
 
 SPEC_VERSIONS = ("1.0", "1.1")
 ONE_IN = 8  # tests that run at 1.1 too, at CI's size
@@ -63,7 +63,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="classic",
         help="sessions of tests/spark: with a JVM beside them, or of a Spark Connect server",
     )
-    group.addoption("--catalog", choices=[*CATALOG_KINDS, "all"], default="all", help="databases to test")
+    group.addoption(
+        "--catalog",
+        choices=[*CATALOG_KINDS, "mysql", "all"],
+        default="all",
+        help="databases to test; mysql: tests of MariaDB, on a server of MySQL (scripts/mysql)",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -159,6 +164,8 @@ def _is_chosen(item: pytest.Item, chosen: str, seed: int) -> bool:
 
 def _chosen_kinds(config: pytest.Config) -> tuple[CatalogKind, ...]:
     chosen = config.option.catalog
+    if chosen == "mysql":
+        return ("mariadb",)
     return CATALOG_KINDS if chosen == "all" else (chosen,)
 
 
@@ -179,7 +186,8 @@ def pytest_configure_node(node) -> None:
 def _start_once(config: pytest.Config, kind: CatalogKind) -> int:
     servers = config.stash.setdefault(_servers, {})
     if kind not in servers:
-        servers[kind] = _SERVERS[kind]()
+        is_mysql = config.option.catalog == "mysql"
+        servers[kind] = mysql.MySqlServer() if is_mysql else _SERVERS[kind]()
     return servers[kind].port
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from airflow.dag_processing.dagbag import DagBag
 from airflow.models.dagbundle import DagBundleModel
 from airflow.models.dagrun import DagRun, get_or_create_dagrun
 from airflow.models.renderedtifields import RenderedTaskInstanceFields
@@ -15,11 +14,12 @@ from airflow.models.taskreschedule import TaskReschedule
 from airflow.models.xcom import XComModel
 from airflow.sdk import DAG
 from airflow.sdk.definitions.dag import _run_task
-from airflow.serialization.definitions.dag import SerializedDAG
-from airflow.serialization.serialized_objects import DagSerialization, LazyDeserializedDAG
+from airflow.serialization.serialized_objects import LazyDeserializedDAG
 from airflow.utils.session import create_session
 from airflow.utils.types import DagRunTriggeredByType
 from sqlalchemy import func, select
+
+from tests.airflow.any_version import DagBag, DagSerialization, SerializedDAG
 
 _BUNDLE = "testing"
 

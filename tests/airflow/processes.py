@@ -5,14 +5,14 @@ import sys
 import textwrap
 
 
-def run_python(code: str) -> str:
+def run_python(code: str, timeout: float = 120) -> str:
     """Run code and return what it prints last; Airflow may log before that."""
     ended = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=timeout,
     )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout.splitlines()[-1]

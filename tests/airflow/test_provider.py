@@ -147,7 +147,7 @@ def test_a_dag_file_imports_nothing_heavy_from_us():
     added = run_python(
         """
         import sys
-        from airflow.providers.common.compat.sdk import BaseHook, BaseSensorOperator, mask_secret
+        from airflow.providers.common.compat.sdk import BaseHook, BaseSensorOperator
         before = set(sys.modules)
         import airflow_provider_ducklake.operators.commit
         import airflow_provider_ducklake.operators.expire_snapshots

@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -143,15 +144,24 @@ def test_the_documented_lake_on_s3_works_for_each_verb(
         assert not any(SECRET in argument for argument in call.arguments)
     assert SECRET not in "".join(capfd.readouterr())
     assert SECRET not in str(os.environ.get("DUCKLAKE_STORAGE_SECRETS"))
-    check_without_the_package(lake)
+    check_without_the_package(lake, in_job=True)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    check_without_the_package(lake, in_job=False)
+    assert len(submit.calls) == 6
     gc.collect()  # SparkSubmitHook leaves spark-submit's pipe
 
 
-def check_without_the_package(lake: Lake) -> None:
-    """What reads the lake says which package it lacks, and is not retried."""
+def check_without_the_package(lake: Lake, *, in_job: bool) -> None:
+    """What reads the lake says which package it lacks, and is not retried.
+
+    If the binary may be anybody's, Spark is asked; else the error comes before Spark starts.
+    """
     delete = DuckLakeSparkDeleteOperator(task_id="delete", table="sales.orders", where="id = 1")
 
-    with pytest.raises(AirflowFailException, match=r'packages="org.apache.hadoop:hadoop-aws:3\.\d\.\d"'):
+    with pytest.raises(AirflowFailException, match=r'packages="(org.apache.hadoop:\S+)"') as caught:
         delete.execute({"ti": FakeTaskInstance("delete"), "logical_date": None})
 
+    assert ("Spark has no file system" in str(caught.value)) is in_job
+    package = re.search(r'packages="(\S+)"', str(caught.value))
+    assert f'"{package[1]},' in PAGE  # with which the DAG has run
     assert lake.row_count("sales.orders") == 3

@@ -200,6 +200,15 @@ def wait_until_refused(port: int) -> None:
         time.sleep(0.2)
 
 
+def kill_at_work(server: ConnectServer) -> None:
+    """Kill a server once it runs a job: the log of its events is on the disk from then on."""
+    for _ in range(1_000):
+        if "SparkListenerJobStart" in server.events:
+            break
+        time.sleep(0.2)
+    os.killpg(server.process_id, signal.SIGKILL)
+
+
 def test_a_server_that_dies_leaves_nothing(connect, set_connection, sqlite_catalog, tmp_path, monkeypatch):
     """The job waits for input that never comes; its server is killed, and comes back."""
     connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
@@ -209,7 +218,7 @@ def test_a_server_that_dies_leaves_nothing(connect, set_connection, sqlite_catal
     slow = "SELECT count(*) AS id FROM range(1e12) AS a WHERE hash(a.id) = 0"
     with connect_server(tmp_path / "first") as first:
         set_connection("connect", conn_type="spark_connect", host="127.0.0.1", port=first.port)
-        killer = threading.Timer(5, os.killpg, [first.process_id, signal.SIGKILL])
+        killer = threading.Thread(target=kill_at_work, args=(first,))
         killer.start()
         with pytest.raises(SparkJobError, match="The Spark Connect server stopped answering"):
             run(DuckLakeSparkInsertOperator, table="orders", sql=slow)

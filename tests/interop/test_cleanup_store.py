@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.storage.files.deletion import Deletion, delete_files
 from airflow_provider_ducklake.storage.files.filesystem import exists, write_bytes
 from airflow_provider_ducklake.storage.files.listing import list_files
@@ -35,12 +36,18 @@ def test_files_are_listed_with_their_ages(options):
     for name in ("a.parquet", "x/b c%20.parquet"):
         write_bytes(root + name, b"1234", options)
 
-    found = list_files(root, options)
+    found = list(list_files(root, options).files)
 
-    assert sorted((one.name, one.size) for one in found.files) == [("a.parquet", 4), ("x/b c%20.parquet", 4)]
+    assert sorted((one.name, one.size) for one in found) == [("a.parquet", 4), ("x/b c%20.parquet", 4)]
     now = datetime.now(UTC)
-    assert all(abs(now - one.changed_at) < timedelta(minutes=1) for one in found.files)
-    assert list_files(f"s3://{BUCKET}/nothing/", options).files == []
+    assert all(abs(now - one.changed_at) < timedelta(minutes=1) for one in found)
+    assert list(list_files(f"s3://{BUCKET}/nothing/", options).files) == []
+
+
+@pytest.mark.parametrize("options", ["fsspec"], indirect=True)  # Arrow does not tell
+def test_a_missing_bucket_is_not_listed_as_an_empty_one(options):
+    with pytest.raises(StorageError, match="the bucket does not exist"):
+        list(list_files("s3://no-such-bucket/lake/", options).files)
 
 
 def test_no_name_is_taken_for_a_pattern(options):

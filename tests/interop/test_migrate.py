@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import CatalogError
 from tests.golden.old_lakes.record import rows_at_every_snapshot
 from tests.interop.old_lakes import OLD_VERSIONS, OldLake, Rows, copy_lake, old_lake, read_alike
 from tests.reference.catalogs import CATALOG_KINDS
@@ -97,3 +98,17 @@ def test_every_snapshot_and_change_is_as_it_was(old, kind, native_changes):
     with open_lake(old.catalog.attach_string) as reference:
         assert their_rows(reference) == expected
         assert their_changes(reference) == native_changes
+
+
+@pytest.mark.parametrize("column", ["scope VARCHAR", "scope_id BIGINT"])
+def test_a_migration_that_was_stopped_between_two_columns_of_options_goes_on(tmp_path, column):
+    lake = old_lake("0.1", tmp_path / "old")
+    lake.execute(f"ALTER TABLE ducklake_metadata ADD COLUMN {column}")
+
+    with Lake.connect(lake.catalog.sqlalchemy_url, to_migrate=True) as ours:
+        if column.startswith("scope_id"):  # no migration of ours begins with it
+            with pytest.raises(CatalogError, match="in this order"):
+                ours.migrate()
+        else:
+            ours.migrate()
+            assert ours.verify() == []

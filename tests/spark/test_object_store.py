@@ -9,7 +9,7 @@ from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.spark.jobs.run import unreadable_request
 from airflow_provider_ducklake.spark.sessions.object_store import reach_buckets, s3a_settings
 from airflow_provider_ducklake.spark.sessions.start import own_settings
-from airflow_provider_ducklake.storage.files.process_options import as_environment
+from airflow_provider_ducklake.storage.files.process_options import address_as_environment, as_environment
 
 PROVIDER = "org.apache.hadoop.fs.s3a."
 
@@ -120,3 +120,20 @@ def test_no_setting_holds_the_options_where_others_read_settings(monkeypatch, ma
     assert "spark.sql.session.timeZone" in settings
     assert "hunter2" not in str(settings)
     assert not any("executorEnv" in name for name in settings)
+
+
+@pytest.mark.parametrize("variables", [as_environment, address_as_environment])
+def test_executors_in_pods_and_containers_are_told_where_the_store_is(monkeypatch, variables):
+    options = {
+        "secret": "hunter2",
+        "endpoint_url": "http://minio:9000",
+        "client_kwargs": {"region_name": "x"},
+    }
+    for name, value in variables(options).items():
+        monkeypatch.setenv(name, value)
+
+    settings = own_settings(SparkConf(loadDefaults=False).setMaster("k8s://https://api:6443"))
+
+    address = "endpoint_url=http%3A%2F%2Fminio%3A9000&client_kwargs.region_name=x"
+    assert settings["spark.executorEnv.DUCKLAKE_STORAGE_ADDRESS"] == address
+    assert "hunter2" not in str(settings)

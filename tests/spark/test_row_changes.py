@@ -4,6 +4,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
@@ -279,12 +280,13 @@ def test_drawn_changes(spark, tmp_path, inlining_limit, size, seed):
         with Twins(folder, inlining_limit) as twins:
             drawn = Drawn(twins, choose, folder)
             drawn.write_history(4)
-            for _ in range(changes):
+            for tried in count(1):
                 done = drawn.change(spark)
                 hit += 0 if done is None else done.rows_gone + done.inserted.rows_written
+                if tried >= changes and hit > 10:
+                    break
             assert {one.code for one in twins.lake.verify()} <= REFERENCE_FAULTS
             twins.assert_goes_on()
-    assert hit > 10
 
 
 def test_row_ids_outlive_a_merge_by_duckdb(twins, spark):

@@ -94,6 +94,30 @@ def test_a_cluster_that_starts_no_executors_is_told():
     assert log.lost_master().startswith("The cluster could start no executors")
 
 
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("OOMKilled", "The driver's pod ran out of memory"),
+        ("Error", "The driver's pod failed before"),
+        ("Completed", None),
+    ],
+)
+def test_a_pod_that_ended_is_told_by_its_reason(reason, said):
+    log = JobLog()
+    list(log.shown(["\t\t exit code: 1\n", f"\t\t termination reason: {reason}\n"]))
+
+    assert (log.cause() or "None").startswith(str(said))
+
+
+def test_the_exit_code_of_a_pod_counts_before_that_of_its_submission():
+    log = JobLog()
+    list(log.shown(["last\n"]))
+
+    end = log.end("Cannot execute: x. Error code is: 0. Kubernetes spark exit code is: 2\nmore")
+
+    assert end == "The Spark job failed and left no reason. Its log (exit code 2) ends with:\nlast"
+
+
 DRIVER = "15:16:03 INFO Reading what to do from /opt/job/request.json\n"
 LOST = "ExecutorLostFailure (executor 2 exited caused by one of the running tasks) Reason: "
 OF_OTHERS = [

@@ -1,0 +1,195 @@
+"""Jobs that are submitted to Kubernetes in cluster mode, on a server that plays its API.
+
+The pod does what its spec says, as a process of this machine: with the settings and files that reached it,
+and with the environment that it is given there.
+"""
+
+import gc
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import SparkJobError
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
+from airflow_provider_ducklake.storage.files.filesystem import file_sizes, write_bytes
+from tests.airflow.conftest import SetConnection, connection_fields
+from tests.airflow.dags import FakeTaskInstance
+from tests.airflow.spark_submit import FAST_JVM, ROOT, SparkSubmit, recorded
+from tests.airflow.test_s3 import read_by_duckdb
+from tests.reference import s3
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.kubernetes_api import Cluster, Object, kubernetes
+from tests.reference.s3_proxy import proxy
+
+BUCKET = "pods"
+OF_POD = "the-pods-own-secret"
+PACKAGES = "org.apache.hadoop:hadoop-aws:3.5.0,software.amazon.awssdk:s3-transfer-manager:2.35.4"
+IVY = ROOT / "build" / "ivy"
+CONF = {
+    "spark.jars.ivy": str(IVY),
+    "spark.kubernetes.container.image": "registry.example.com/spark-lake:4.2.0",
+    "spark.kubernetes.file.upload.path": f"s3a://{BUCKET}/spark-uploads",
+    "spark.kubernetes.driver.secretKeyRef.AWS_ACCESS_KEY_ID": "lake:id",
+    "spark.kubernetes.driver.secretKeyRef.AWS_SECRET_ACCESS_KEY": "lake:secret",
+    "spark.hadoop.fs.s3a.path.style.access": "true",
+}
+ELSEWHERE = re.compile(r"spark\.(?:driver\.(?:host|port|blockManager)|kubernetes|jars)")
+SECRETS = {"id": "pod", "secret": OF_POD}
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # SparkSubmitHook's pipe
+    pytest.mark.usefixtures("collected"),
+]
+
+
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """Have no pipe left for the tests of others to close."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    with s3.bucket(BUCKET) as store, proxy(store, lambda _: None) as url:  # moto knows no 100-continue
+        yield url
+
+
+@pytest.fixture
+def lake(postgres_catalog: CatalogDatabase, endpoint: str, set_connection: SetConnection) -> Iterator[Lake]:
+    """A lake on S3, whose keys only its connection has."""
+    fields = connection_fields(postgres_catalog)
+    fields["extra"]["data_path"] = f"s3://{BUCKET}/lake/"
+    fields["extra"]["storage_options"] = {"key": "id", "secret": s3.SECRET, "endpoint_url": endpoint}
+    set_connection("ducklake_default", **fields)
+    hook = DuckLakeHook()
+    lake = hook.get_or_create_lake()
+    with lake.transaction() as tx:
+        tx.create_table("t", {"id": "int32", "name": "varchar"})
+    write_bytes(f"s3://{BUCKET}/landing/in.csv", b"id,name\n1,a\n2,b\n", lake.storage_options)
+    yield lake
+    hook.close()
+
+
+@pytest.fixture
+def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit:
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    return recorded(tmp_path / "bin", monkeypatch)
+
+
+@pytest.fixture
+def insert(set_connection: SetConnection, endpoint: str) -> Callable[..., dict[str, Any]]:
+    def insert(cluster: Cluster, **arguments: Any) -> dict[str, Any]:
+        extra = {"deploy-mode": "cluster", "namespace": "lakes"}
+        set_connection("spark_default", conn_type="spark", host=f"k8s://{cluster.url}", extra=extra)
+        conf = {**CONF, "spark.hadoop.fs.s3a.endpoint": endpoint}
+        given = {"source": f"s3://{BUCKET}/landing/in.csv", "packages": PACKAGES, "conf": conf} | arguments
+        given["exclude_packages"] = "software.amazon.awssdk:bundle"
+        operator = DuckLakeSparkInsertOperator(task_id="insert", table="t", **given)
+        return operator.execute({"ti": FakeTaskInstance("insert"), "logical_date": None})
+
+    return insert
+
+
+class Node:
+    """Runs the driver of a pod as its container would, with ``spark-submit`` of this environment."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.cluster: Cluster | None = None
+        self.output = ""
+
+    def run(self, pod: Object) -> int:
+        container = pod["spec"]["containers"][0]
+        assert container["args"][:2] == ["driver", "--properties-file"]
+        arguments = ["--properties-file", str(self._properties()), *container["args"][3:]]
+        here = ["--deploy-mode", "client", "--master", "local[1]"]
+        environment = {**self._kept(), **dict(map(_variable, container["env"]))}
+        done = subprocess.run(
+            ["spark-submit", *here, *arguments], env=environment, capture_output=True, text=True, check=False
+        )
+        self.output = done.stdout + done.stderr
+        return done.returncode
+
+    def _properties(self) -> Path:
+        """Return the mounted file, without what a cluster alone has, or an image has already."""
+        assert self.cluster is not None
+        (settings,) = self.cluster.of_kind("configmaps")
+        lines = settings["data"]["spark.properties"].splitlines()
+        file = self.folder / "spark.properties"
+        file.write_text("\n".join(line for line in lines if not ELSEWHERE.match(line)))
+        return file
+
+    def _kept(self) -> dict[str, str]:
+        """Return what an image has."""
+        return {
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "JAVA_HOME": os.environ["JAVA_HOME"],
+            "JDK_JAVA_OPTIONS": FAST_JVM,
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "HOME": str(self.folder),
+            "SPARK_DIST_CLASSPATH": ":".join(map(str, IVY.glob("jars/*"))),
+        }
+
+
+def _variable(one: Object) -> tuple[str, str]:
+    source = one.get("valueFrom", {})
+    if "secretKeyRef" in source:
+        return one["name"], SECRETS[source["secretKeyRef"]["key"]]
+    if "fieldRef" in source:
+        return one["name"], "127.0.0.1"
+    return (one["name"], one["value"]) if not one["name"].startswith("SPARK_") else ("SPARK_USER", "185")
+
+
+@pytest.mark.drawn(one_in=3)
+@pytest.mark.timeout(1200)
+@pytest.mark.usefixtures("lake")
+def test_an_insert_runs_in_a_pod_and_no_secret_is_on_the_way(
+    postgres_catalog, endpoint, submit, insert, tmp_path, capfd
+):
+    node = Node(tmp_path)
+    with kubernetes(node.run) as node.cluster:
+        result = insert(node.cluster)
+        seen = [*node.cluster.requests]
+        (pod,), (settings,) = node.cluster.of_kind("pods"), node.cluster.of_kind("configmaps")
+
+    assert result["rows_added"] == 2
+    assert read_by_duckdb(postgres_catalog, endpoint, "FROM t ORDER BY id") == [(1, "a"), (2, "b")]
+    arguments = pod["spec"]["containers"][0]["args"]
+    assert arguments[-3].startswith(f"s3a://{BUCKET}/spark-uploads/")
+    assert re.fullmatch(rf"s3://{BUCKET}/lake/main/t/ducklake-[\w-]+/request\.json", arguments[-2])
+    assert f"spark.submit.pyFiles=s3a\\://{BUCKET}/spark-uploads/" in settings["data"]["spark.properties"]
+    (call,) = submit.calls
+    shown = [json.dumps(seen), " ".join(call.arguments), node.output, *capfd.readouterr()]
+    assert not any(s3.SECRET in one for one in shown)
+    assert call.environment["AWS_SECRET_ACCESS_KEY"] == s3.SECRET
+    assert "DUCKLAKE_STORAGE_SECRETS" not in call.environment
+    assert "AWS_SECRET_ACCESS_KEY" not in os.environ
+
+
+@pytest.mark.drawn(one_in=2)
+@pytest.mark.timeout(1200)
+@pytest.mark.usefixtures("submit")
+def test_a_pod_that_dies_is_told_and_nothing_stays(lake, insert, tmp_path):
+    conf = {**CONF, "spark.kubernetes.file.upload.path": f"file://{tmp_path}"}
+    before = file_sizes(f"s3://{BUCKET}/lake/", lake.storage_options)  # moto keeps those of other tests
+    with (
+        kubernetes(lambda _: 137) as cluster,
+        pytest.raises(SparkJobError, match=r"^The driver's pod ran out of memory .* Raise driver_memory"),
+    ):
+        insert(cluster, conf=conf, packages=None)
+
+    assert len(cluster.of_kind("pods")) == 1
+    assert lake.row_count("t") == 0
+    assert file_sizes(f"s3://{BUCKET}/lake/", lake.storage_options) == before

@@ -1,0 +1,118 @@
+"""Spark and a lake on S3 whose names need escaping, and whose keys expire while Spark writes."""
+
+import gc
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import SparkJobError, StorageError
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
+from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
+from airflow_provider_ducklake.storage.files.filesystem import file_sizes, write_bytes
+from tests.airflow.conftest import SetConnection, connection_fields
+from tests.airflow.dags import FakeTaskInstance
+from tests.airflow.spark_submit import ROOT, recorded
+from tests.airflow.test_s3 import read_by_duckdb
+from tests.reference import s3
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.s3_proxy import Fault, Refuse, Request, proxy
+
+BUCKET = "odd-names"
+SOURCE = f"s3://{BUCKET}/landing day=1 +ü/in.csv"
+TABLE = '"o dd+?#%"."t=1&é."'
+VALUES = ["a b", "50%", "a%20b", "x+y", "#1", "why?", "ü ñ 東", "k=v", "a&b", "dots..", "[x]*{y}", ";:@$"]
+SPARK: dict[str, Any] = {
+    "table": TABLE,
+    "packages": "org.apache.hadoop:hadoop-aws:3.5.0,software.amazon.awssdk:s3-transfer-manager:2.35.4",
+    "exclude_packages": "software.amazon.awssdk:bundle",
+    "conf": {"spark.jars.ivy": str(ROOT / "build" / "ivy")},
+}
+
+
+class Store:
+    """Refuses keys as expired from the moment on that a data file is to be written."""
+
+    expires = False
+    has_expired = False
+
+    def fault(self, request: Request) -> Fault:
+        is_data = request.operation in ("PutObject", "CreateMultipartUpload") and ".parquet" in request.key
+        self.has_expired = self.has_expired or (self.expires and is_data)
+        return Refuse(400, "ExpiredToken", "The provided token has expired.") if self.has_expired else None
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def endpoint(store: Store) -> Iterator[str]:
+    with s3.bucket(BUCKET) as upstream, proxy(upstream, store.fault) as url:
+        yield url
+
+
+@pytest.fixture
+def lake(postgres_catalog: CatalogDatabase, endpoint: str, set_connection: SetConnection) -> Iterator[Lake]:
+    fields = connection_fields(postgres_catalog)
+    fields["extra"]["data_path"] = f"s3://{BUCKET}/the lake%2B/"
+    fields["extra"]["storage_options"] = {"key": "id", "secret": s3.SECRET, "endpoint_url": endpoint}
+    set_connection("ducklake_default", **fields)
+    set_connection("spark_default", conn_type="spark", host="local[2]")
+    hook = DuckLakeHook()
+    lake = hook.get_or_create_lake()
+    with lake.transaction() as tx:
+        tx.create_schema("o dd+?#%")
+        tx.create_table(TABLE, {"id": "int32", "k": "varchar"}, ["k"])
+    rows = "".join(f'{number},"{value}"\n' for number, value in enumerate(VALUES))
+    write_bytes(SOURCE, f"id,k\n{rows}".encode(), lake.storage_options)
+    yield lake
+    hook.close()
+
+
+def run(operator: Any) -> dict[str, Any]:
+    done: dict[str, Any] = operator.execute({"ti": FakeTaskInstance(operator.task_id), "logical_date": None})
+    gc.collect()  # SparkSubmitHook leaves spark-submit's pipe
+    return done
+
+
+pytestmark = [
+    pytest.mark.drawn(one_in=4),
+    pytest.mark.timeout(1800),
+    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # SparkSubmitHook's pipe
+]
+
+
+def test_names_that_need_escaping_come_back(lake, postgres_catalog, endpoint, tmp_path: Path, monkeypatch):
+    recorded(tmp_path / "bin", monkeypatch)
+
+    added = run(DuckLakeSparkInsertOperator(task_id="insert", source=SOURCE, **SPARK))
+    gone = run(DuckLakeSparkDeleteOperator(task_id="delete", where="id % 3 = 0", **SPARK))
+
+    kept = [(number, value) for number, value in zip(count(), VALUES, strict=False) if number % 3]
+    assert (added["rows_added"], gone["rows_deleted"]) == (len(VALUES), len(VALUES) - len(kept))
+    assert read_by_duckdb(postgres_catalog, endpoint, f"FROM {TABLE} ORDER BY id") == kept
+    assert sorted(lake.read_arrow(TABLE)["k"].to_pylist()) == sorted(value for _, value in kept)
+    assert lake.verify() == []
+
+
+def test_keys_that_expire_while_spark_writes_are_told(lake, store, tmp_path: Path, monkeypatch):
+    recorded(tmp_path / "bin", monkeypatch)
+    before = file_sizes(
+        f"s3://{BUCKET}/the lake%2B/", lake.storage_options
+    )  # moto keeps those of other tests
+    store.expires = True
+
+    with pytest.raises((StorageError, SparkJobError), match="credentials have expired"):
+        run(DuckLakeSparkInsertOperator(task_id="insert", source=SOURCE, **SPARK))
+
+    store.expires = store.has_expired = False
+    gc.collect()
+    assert lake.row_count(TABLE) == 0
+    left = file_sizes(f"s3://{BUCKET}/the lake%2B/", lake.storage_options)
+    assert [name for name in left if name not in before and name.endswith(".parquet")] == []
