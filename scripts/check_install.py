@@ -9,8 +9,11 @@ import re
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import version
+from importlib.metadata import requires, version
 from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -22,13 +25,15 @@ _PIN = re.compile(r"^([\w.-]+)==(\S+)", re.MULTILINE)
 
 def main() -> int:
     """Print each problem; the exit code is 1 when there is one."""
-    known = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    known = set(project["project"]["optional-dependencies"])
     documented = documented_extras()
     problems = [
         f"{NAME}[{','.join(sorted(extras))}] in a guide: unknown are {', '.join(sorted(extras - known))}"
         for extras in documented
         if extras - known
     ]
+    problems += wrong_metadata(project["tool"]["uv"]["dependency-metadata"])
     to_resolve = {extras for extras in documented if "pyspark" in extras} | {frozenset(known)}
     for extras in sorted(to_resolve, key=sorted):
         problems += problems_of(extras & known)
@@ -43,6 +48,21 @@ def documented_extras() -> set[frozenset[str]]:
     """Return the extras of every install command in the guides."""
     texts = (page.read_text() for page in PAGES)
     return {frozenset(found.split(",")) for text in texts for found in _COMMAND.findall(text)}
+
+
+def wrong_metadata(stated: list[dict[str, Any]]) -> list[str]:
+    """Compare what ``pyproject.toml`` says of dependencies with what those installed say, but for extras."""
+    return [
+        f"{one['name']} {version(one['name'])} requires other things than dependency-metadata says: mend it"
+        for one in stated
+        if one["version"] != version(one["name"])
+        or {Requirement(text) for text in one["requires-dist"]} != _requirements(one["name"])
+    ]
+
+
+def _requirements(name: str) -> set[Requirement]:
+    found = {Requirement(text) for text in requires(name) or []}
+    return {one for one in found if not (one.marker and "extra ==" in str(one.marker))}
 
 
 def problems_of(extras: frozenset[str]) -> list[str]:
