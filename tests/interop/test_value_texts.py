@@ -108,3 +108,10 @@ def test_random_float32_texts_mean_the_same_float_as_duckdbs(seed, size):
     differing = [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
     assert len(differing) < len(values) / 25
     assert all(len(our) <= len(their) for our, their in differing)
+
+
+@pytest.mark.parametrize("name", ["int32", "decimal(9,2)"])
+@pytest.mark.parametrize("text", ["NaN", "sNaN", "Infinity", "-inf"])
+def test_texts_that_are_numbers_to_python_alone_order_nothing(name, text):
+    with pytest.raises(ValueError, match="is no number"):
+        order_key(parse_type(name), text)

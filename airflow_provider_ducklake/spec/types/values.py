@@ -292,7 +292,10 @@ def order_key(type_: DuckLakeType, text: str) -> OrderKey:
 
 
 def _number_key(_: DuckLakeType, text: str) -> OrderKey:
-    return Decimal(text)
+    number = Decimal(text)
+    if not number.is_finite():  # Decimal reads NaN and infinity, which no order has or no column holds
+        raise ValueError(f"{text!r} is no number")
+    return number
 
 
 def _boolean_key(_: DuckLakeType, text: str) -> OrderKey:
