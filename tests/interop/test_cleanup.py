@@ -162,6 +162,42 @@ def test_a_file_that_the_lake_names_stays_whoever_scheduled_it(sqlite_catalog, s
         assert lake.read_arrow("t").num_rows == 5
 
 
+@pytest.mark.only_1_0("no reader of 1.1 takes such a catalog")
+@pytest.mark.parametrize("end", ["/", "/.", "/./", "/x/.."])
+def test_a_file_that_the_lake_names_in_odd_words_stays(sqlite_catalog, end):
+    with expired(sqlite_catalog) as lake:
+        (live,) = (one.data_file for one in lake.files("t"))
+        run_sql(sqlite_catalog, "UPDATE ducklake_data_file SET path = path || :end", end=end)
+        run_sql(
+            sqlite_catalog,
+            "INSERT INTO ducklake_files_scheduled_for_deletion VALUES (900, :path, 0, '2020-01-01')",
+            path=live,
+        )
+
+        assert lake.cleanup_old_files(older_than=NO_TIME).named == (live,)
+
+        assert Path(live).exists()
+
+
+@pytest.mark.only_1_0("no reader of 1.1 takes such a catalog")
+@pytest.mark.parametrize(
+    "lost", ["ducklake_table SET table_id = 900", "ducklake_data_file SET path_is_relative = NULL"]
+)
+def test_files_whose_directory_nobody_knows_stay(sqlite_catalog, lost):
+    with expired(sqlite_catalog) as lake:
+        (live,) = (one.data_file for one in lake.files("t"))
+        run_sql(sqlite_catalog, f"UPDATE {lost}")
+        run_sql(
+            sqlite_catalog,
+            "INSERT INTO ducklake_files_scheduled_for_deletion VALUES (900, :path, 0, '2020-01-01')",
+            path=live,
+        )
+
+        assert lake.cleanup_old_files(older_than=NO_TIME).named == (live,)
+
+        assert Path(live).exists()
+
+
 def test_a_row_that_cannot_be_handled_does_not_keep_the_others(sqlite_catalog):
     """Whoever writes the catalog may name a store that nothing here opens, or leave out the time."""
     odd = {

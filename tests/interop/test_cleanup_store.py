@@ -8,11 +8,12 @@ from typing import Any
 import boto3
 import pyarrow as pa
 import pytest
+import s3fs
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.storage.files.deletion import Deletion, delete_files
-from airflow_provider_ducklake.storage.files.filesystem import exists, write_bytes
+from airflow_provider_ducklake.storage.files.filesystem import bucket_and_key, exists, write_bytes
 from airflow_provider_ducklake.storage.files.listing import list_files
 from tests.reference import s3
 from tests.reference.s3_proxy import Fault, Refuse, Request, proxy
@@ -42,6 +43,18 @@ def test_files_are_listed_with_their_ages(options):
     now = datetime.now(UTC)
     assert all(abs(now - one.changed_at) < timedelta(minutes=1) for one in found)
     assert list(list_files(f"s3://{BUCKET}/nothing/", options).files) == []
+
+
+def test_the_name_of_an_access_point_has_a_slash():
+    arn = "arn:aws:s3:eu-west-1:123456789012:accesspoint/lakes"
+    filesystem = s3fs.S3FileSystem(anon=True)
+
+    assert bucket_and_key(filesystem, f"{arn}/lake/a.parquet?versionId=1") == (
+        arn,
+        "lake/a.parquet?versionId=1",
+    )
+    assert bucket_and_key(filesystem, "bucket/lake/") == ("bucket", "lake/")
+    assert bucket_and_key(filesystem, "bucket/") == ("bucket", "")
 
 
 @pytest.mark.parametrize("options", ["fsspec"], indirect=True)  # Arrow does not tell

@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from uuid6 import uuid7
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import SharedDataPathError
+from airflow_provider_ducklake.errors import SharedDataPathError, UntrustedValueError
 from airflow_provider_ducklake.planning.upkeep.orphans import MARK
 from tests.interop.test_cleanup import files, run_sql, write_history
 from tests.reference.catalog_dump import dump_catalog
@@ -224,6 +225,36 @@ def test_links_are_not_followed(sqlite_lake, sqlite_catalog, tmp_path):
 
     assert sqlite_lake.delete_orphaned_files(older_than=NO_TIME).deleted == ()
     assert (outside / "mine.parquet").exists()
+
+
+def test_what_links_below_the_data_path_lead_to_stays(sqlite_lake, sqlite_catalog):
+    landing = Path(sqlite_catalog.data_path) / "landing"
+    (landing / "2026-01").mkdir(parents=True)
+    for name in ("linked_directory", "linked_file", "unknown"):
+        pq.write_table(pa.table({"i": pa.array([7], pa.int32())}), landing / "2026-01" / f"{name}.parquet")
+    (landing / "latest").symlink_to("2026-01")
+    (landing / "file.parquet").symlink_to(landing / "2026-01" / "linked_file.parquet")
+    pq.write_table(pa.table({"i": pa.array([7], pa.int32())}), landing / "garbage.parquet")
+    rows = sqlite_lake.row_count("t")
+    with sqlite_lake.transaction() as tx:
+        tx.add_data_files("t", [str(landing / "latest" / "linked_directory.parquet")])
+        tx.add_data_files("t", [str(landing / "file.parquet")])
+    wait()
+
+    done = sqlite_lake.delete_orphaned_files(older_than=NO_TIME)
+
+    assert done.deleted == (str(landing / "garbage.parquet"),)
+    assert done.protected == 3  # which of them the lake names is not looked into
+    assert sqlite_lake.read_arrow("t").num_rows == rows + 2
+
+
+@pytest.mark.only_1_0("no reader of 1.1 takes such a catalog")
+def test_a_file_without_a_path_has_nothing_deleted(sqlite_lake, sqlite_catalog):
+    run_sql(sqlite_catalog, "UPDATE ducklake_data_file SET path = NULL")
+    wait()
+
+    with pytest.raises(UntrustedValueError, match="is not a string"):
+        sqlite_lake.delete_orphaned_files(older_than=NO_TIME)
 
 
 def second_lake(first: CatalogDatabase, data_path: str, table: str) -> CatalogDatabase:

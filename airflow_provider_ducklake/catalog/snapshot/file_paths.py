@@ -55,7 +55,7 @@ def named_files(connection: Connection, catalog: Catalog, since: int = 0) -> Ite
         )
     )
     for table_id, path, is_relative in streamed(connection, query):
-        if isinstance(path, bytes):
+        if not isinstance(path, str):
             raise _not_a_string("data_file or ducklake_delete_file", path)
         if not is_relative:
             yield path, True
@@ -84,7 +84,7 @@ def _as_it_is(path: ColumnElement[str]) -> ColumnElement[str]:
     return type_coerce(path, Text)
 
 
-def _not_a_string(kind: str, path: bytes) -> UntrustedValueError:
+def _not_a_string(kind: str, path: object) -> UntrustedValueError:
     problem = "is not a string; correct path in that row"
     return UntrustedValueError(f"A row of ducklake_{kind}", repr(path), problem)
 

@@ -22,7 +22,7 @@ from airflow_provider_ducklake.catalog.snapshot.file_paths import named_files
 from airflow_provider_ducklake.catalog.upkeep.may_delete import check_may_delete
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.planning.upkeep.retention import cut_off
-from airflow_provider_ducklake.spec.names.paths import CatalogPath, path_key, why_not_deletable
+from airflow_provider_ducklake.spec.names.paths import CatalogPath, is_absolute, path_key, why_not_deletable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -186,14 +186,23 @@ def _still_named(catalog: Catalog, due: Sequence[_Scheduled]) -> set[str]:
     paths: dict[str, set[str]] = {}
     for one in due:
         paths.setdefault(path_key(one.path), set()).add(one.path)
-    names = {key.rpartition("/")[2] for key in paths}
+    names: dict[str, set[str]] = {}
+    for key, spelled in paths.items():
+        names.setdefault(key.rpartition("/")[2], set()).update(spelled)
     found: set[str] = set()
     with catalog.dialect.reading() as connection:
-        for path, _ in named_files(connection, catalog):
-            # Most names say at once that they are none of them.
-            if path.rpartition("/")[2].casefold() in names or "%" in path or not path.isascii():
+        for path, is_full in named_files(connection, catalog):
+            if not is_full or not is_absolute(path):  # nobody knows in which directory
+                found.update(names.get(path_key(path).rpartition("/")[2], ()))
+            elif _may_be_one_of(path, names):
                 found.update(paths.get(path_key(path), ()))
     return found
+
+
+def _may_be_one_of(path: str, names: Collection[str]) -> bool:
+    """Whether a path may be that of a file with one of the names: most are none, and their keys cost much."""
+    last = path.rpartition("/")[2].casefold()
+    return last in names or last in ("", ".", "..") or "%" in path or "\\" in path or not path.isascii()
 
 
 def _check_reachable(catalog: Catalog, storage_options: Mapping[str, Any]) -> None:

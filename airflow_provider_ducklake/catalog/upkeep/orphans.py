@@ -8,7 +8,7 @@ commit, and none at all where another lake seems to keep its files there. *Sourc
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from airflow_provider_ducklake.catalog.upkeep.data_path_mark import check_mark, 
 from airflow_provider_ducklake.errors import SharedDataPathError, StorageError
 from airflow_provider_ducklake.planning.upkeep.orphans import (
     LakeFiles,
+    Orphans,
     StoredFile,
     find_orphans,
     foreign_evidence,
@@ -115,6 +116,7 @@ def delete_orphans(
         StoredFile(catalog.data_path + one.name, one.name, one.size, one.changed_at) for one in listing.files
     )
     orphans = find_orphans(stored, lake, limit, marks)
+    orphans = _without_linked(orphans, [one for one in orphans.files if listing.is_linked(one.name)])
     evidence = _evidence(orphans.other_marks)
     if evidence is None and not rule.sole_owner:
         evidence = foreign_evidence(orphans, lake)
@@ -138,6 +140,16 @@ def delete_orphans(
     return OrphansResult(
         paths, size, orphans.young, orphans.protected, tuple(failures), None, dry_run, uploads
     )
+
+
+def _without_linked(orphans: Orphans, linked: Sequence[StoredFile]) -> Orphans:
+    """Keep what symbolic links lead to: the lake may name it by their paths."""
+    if not linked:
+        return orphans
+    log.warning("%d files stay, since symbolic links lead to them, such as %s", len(linked), linked[0].path)
+    kept = set(linked)
+    files = tuple(one for one in orphans.files if one not in kept)
+    return replace(orphans, files=files, protected=orphans.protected + len(linked))
 
 
 def _begun_uploads(data_path: str, storage_options: Mapping[str, Any]) -> list[Upload]:

@@ -11,6 +11,7 @@ import pyarrow.fs as pafs
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.storage.files.filesystem import (
     Location,
+    bucket_and_key,
     file_sizes,
     fsspec_of,
     naming_errors,
@@ -112,16 +113,19 @@ def _by_bucket(locations: Iterable[Location]) -> Iterable[list[Location]]:
     found: dict[tuple[int, str], list[Location]] = {}
     for one in locations:
         if _is_s3(one):
-            found.setdefault((id(fsspec_of(one)), one.path.partition("/")[0]), []).append(one)
+            filesystem = fsspec_of(one)
+            bucket, _ = bucket_and_key(filesystem, one.path)
+            found.setdefault((id(filesystem), bucket), []).append(one)
     return found.values()
 
 
 def _delete_together(members: Sequence[Location]) -> dict[str, Deletion]:
     """Delete files of one bucket by one request. Its answer names those that stay, which s3fs leaves out."""
-    uris = {one.path.partition("/")[2]: one.uri for one in members}
-    bucket = members[0].path.partition("/")[0]
+    filesystem = fsspec_of(members[0])
+    bucket, _ = bucket_and_key(filesystem, members[0].path)
+    uris = {one.path.lstrip("/")[len(bucket) + 1 :]: one.uri for one in members}
     objects = {"Objects": [{"Key": key} for key in uris], "Quiet": True}
-    answer = fsspec_of(members[0]).call_s3("delete_objects", Bucket=bucket, Delete=objects)
+    answer = filesystem.call_s3("delete_objects", Bucket=bucket, Delete=objects)
     done = {uri: Deletion(uri) for uri in uris.values()}
     for one in answer.get("Errors", ()):
         uri = uris[one["Key"]]

@@ -315,3 +315,10 @@ def fsspec_of(location: Location) -> Any:  # noqa: ANN401
     """Return the fsspec file system of a location; None: it is Arrow's own."""
     handler = getattr(location.filesystem, "handler", None)
     return handler.fs if isinstance(handler, pafs.FSSpecHandler) else None
+
+
+def bucket_and_key(filesystem: Any, path: str) -> tuple[str, str]:  # noqa: ANN401 - s3fs
+    """Split a path of s3fs as that does, but for versions; the name of an access point has a slash."""
+    path = path.lstrip("/")
+    bucket: str = filesystem.split_path(path)[0]
+    return bucket, path[len(bucket) + 1 :]

@@ -7,12 +7,14 @@ import os
 import stat
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs as pafs
 
 from airflow_provider_ducklake.storage.files.filesystem import (
     Location,
+    bucket_and_key,
     fsspec_of,
     naming_errors,
     open_filesystem,
@@ -44,11 +46,21 @@ class FoundFile:
 class Listing:
     """The files below a directory, each when it is asked for.
 
-    ``unreadable`` are the directories that could not be listed so far, with the reasons.
+    ``unreadable`` are the directories that could not be listed so far, with the reasons, and
+    ``link_targets`` the places that symbolic links found so far lead to.
     """
 
     files: Iterator[FoundFile]
     unreadable: dict[str, str] = field(default_factory=dict)
+    link_targets: set[str] = field(default_factory=set)
+    root: str = ""
+
+    def is_linked(self, name: str) -> bool:
+        """Whether a link found so far leads to a file, or to a directory above it: it has two names then."""
+        if not self.link_targets:
+            return False
+        path = Path(os.path.realpath(os.path.join(self.root, name)))  # noqa: PTH118 - as it is below
+        return not self.link_targets.isdisjoint(map(str, (path, *path.parents)))
 
 
 def list_files(path: str, storage_options: StorageOptions | None = None) -> Listing:
@@ -61,8 +73,8 @@ def list_files(path: str, storage_options: StorageOptions | None = None) -> List
         StorageError: the store cannot be listed; also while the files are asked for.
     """
     location = open_filesystem(path, storage_options)
-    listing = Listing(iter(()))
-    listing.files = _named(path, _files(location, listing.unreadable))
+    listing = Listing(iter(()), root=location.path)
+    listing.files = _named(path, _files(location, listing))
     return listing
 
 
@@ -93,9 +105,9 @@ def _named(path: str, files: Iterator[FoundFile]) -> Iterator[FoundFile]:
                 log.info("Listed %d files below %s so far", count, path)
 
 
-def _files(location: Location, unreadable: dict[str, str]) -> Iterator[FoundFile]:
+def _files(location: Location, listing: Listing) -> Iterator[FoundFile]:
     if location.is_local:
-        return _local(location.path, unreadable)
+        return _local(location.path, listing)
     filesystem = fsspec_of(location)
     if filesystem is None:
         return _arrow(location)
@@ -104,19 +116,21 @@ def _files(location: Location, unreadable: dict[str, str]) -> Iterator[FoundFile
     return _fsspec(filesystem, location.path)
 
 
-def _local(root: str, unreadable: dict[str, str]) -> Iterator[FoundFile]:
+def _local(root: str, listing: Listing) -> Iterator[FoundFile]:
     def note(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):  # gone meanwhile, or never there
-            unreadable[str(error.filename)] = reason_of(error)
+            listing.unreadable[str(error.filename)] = reason_of(error)
 
-    for folder, _, names in os.walk(root, onerror=note):
-        for name in names:
+    for folder, folders, names in os.walk(root, onerror=note):
+        for name in (*folders, *names):
             path = os.path.join(folder, name)  # noqa: PTH118 - a million of them
             try:
                 found = os.lstat(path)
             except FileNotFoundError:
                 continue
-            if stat.S_ISREG(found.st_mode):
+            if stat.S_ISLNK(found.st_mode):
+                listing.link_targets.add(os.path.realpath(path))
+            elif stat.S_ISREG(found.st_mode):
                 yield FoundFile(os.path.relpath(path, root), found.st_size, _local_time(found))
 
 
@@ -127,7 +141,7 @@ def _local_time(found: os.stat_result) -> datetime:
 
 def _s3(filesystem: Any, root: str) -> Iterator[FoundFile]:  # noqa: ANN401 - s3fs
     """Yield the objects of each page when it comes: s3fs itself would keep them all, and their folders."""
-    bucket, _, prefix = f"{root.strip('/')}/".partition("/")
+    bucket, prefix = bucket_and_key(filesystem, f"{root.strip('/')}/")
     position: dict[str, str] = {}
     while True:
         page = filesystem.call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, **position)

@@ -8,7 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.storage.files.filesystem import fsspec_of, naming_errors, open_filesystem
+from airflow_provider_ducklake.storage.files.filesystem import (
+    bucket_and_key,
+    fsspec_of,
+    naming_errors,
+    open_filesystem,
+)
 from airflow_provider_ducklake.storage.files.refusals import reason_of
 
 if TYPE_CHECKING:
@@ -37,7 +42,7 @@ def unfinished_uploads(path: str, storage_options: StorageOptions | None = None)
     filesystem = fsspec_of(location)
     if not hasattr(filesystem, "call_s3"):
         return []
-    bucket, _, prefix = location.path.partition("/")
+    bucket, prefix = bucket_and_key(filesystem, location.path)
     with naming_errors(path, "list uploads below"):
         return [
             Upload(one["Key"].removeprefix(prefix), one["UploadId"], one["Initiated"])
@@ -59,9 +64,10 @@ def _pages(filesystem: Any, bucket: str, prefix: str) -> Iterator[dict[str, Any]
 def abort_upload(path: str, upload: Upload, storage_options: StorageOptions | None = None) -> str | None:
     """Have the store drop the parts of an upload below ``path``; return why it does not, None if it does."""
     location = open_filesystem(path, storage_options)
-    bucket, _, prefix = location.path.partition("/")
+    filesystem = fsspec_of(location)
+    bucket, prefix = bucket_and_key(filesystem, location.path)
     try:
-        fsspec_of(location).call_s3(
+        filesystem.call_s3(
             "abort_multipart_upload", Bucket=bucket, Key=prefix + upload.name, UploadId=upload.id
         )
     except FileNotFoundError:  # it ended meanwhile
