@@ -1,12 +1,13 @@
 """An Airflow of its own for each test process, without any service."""
 
 import atexit
+import gc
 import json
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,13 @@ def airflow_db() -> None:
     from airflow.utils import db  # noqa: PLC0415 - its home is set by now
 
     db.initdb()
+
+
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """Leave no pipe of SparkSubmitHook for the tests of others to close."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
 """A clean-up of orphaned files while a job runs; a stand-in takes the place of Spark."""
 
-import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -51,12 +50,6 @@ class _CleaningUp:
         with Lake.connect(self._task.url) as lake:
             lake.delete_orphaned_files(older_than=timedelta(0), stage_ttl=self._task.stage_ttl)
         return results
-
-
-@pytest.fixture
-def collected() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 @pytest.fixture

@@ -1,10 +1,9 @@
 """Jobs that die before they can say why: the task's error says it, in a sentence and by Spark's own line."""
 
-import gc
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +32,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
     pytest.mark.usefixtures("collected"),
 ]
-
-
-@pytest.fixture
-def collected() -> Iterator[None]:
-    """Have no pipe left for the tests of others to close."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The insert operator around its job: connections, commits, failures. The job is a stand-in without Spark."""
 
-import gc
 import json
 import os
 import signal
@@ -79,13 +78,6 @@ from tests.reference.duckdb_lake import open_lake
 with open_lake({catalog.attach_string!r}, {catalog.data_path!r}, data_inlining_row_limit=0) as lake:
     lake.sql({sql!r})
 """
-
-
-@pytest.fixture
-def collected() -> Iterator[None]:
-    """Have no pipe left for the tests of others to close."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture

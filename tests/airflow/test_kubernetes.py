@@ -4,7 +4,6 @@ The pod does what its spec says, as a process of this machine: with the settings
 and with the environment that it is given there.
 """
 
-import gc
 import json
 import os
 import re
@@ -18,11 +17,11 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import SparkJobError
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.storage.files.filesystem import file_sizes, write_bytes
-from tests.airflow.conftest import SetConnection, connection_fields
+from tests.airflow.conftest import SetConnection
 from tests.airflow.dags import FakeTaskInstance
+from tests.airflow.s3_lakes import s3_lake
 from tests.airflow.spark_submit import FAST_JVM, ROOT, SparkSubmit, recorded
 from tests.airflow.test_s3 import read_by_duckdb
 from tests.reference import s3
@@ -52,13 +51,6 @@ pytestmark = [
 
 
 @pytest.fixture
-def collected() -> Iterator[None]:
-    """Have no pipe left for the tests of others to close."""
-    yield
-    gc.collect()
-
-
-@pytest.fixture
 def endpoint() -> Iterator[str]:
     with s3.bucket(BUCKET) as store, proxy(store, lambda _: None) as url:  # moto knows no 100-continue
         yield url
@@ -66,18 +58,11 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def lake(postgres_catalog: CatalogDatabase, endpoint: str, set_connection: SetConnection) -> Iterator[Lake]:
-    """A lake on S3, whose keys only its connection has."""
-    fields = connection_fields(postgres_catalog)
-    fields["extra"]["data_path"] = f"s3://{BUCKET}/lake/"
-    fields["extra"]["storage_options"] = {"key": "id", "secret": s3.SECRET, "endpoint_url": endpoint}
-    set_connection("ducklake_default", **fields)
-    hook = DuckLakeHook()
-    lake = hook.get_or_create_lake()
-    with lake.transaction() as tx:
-        tx.create_table("t", {"id": "int32", "name": "varchar"})
-    write_bytes(f"s3://{BUCKET}/landing/in.csv", b"id,name\n1,a\n2,b\n", lake.storage_options)
-    yield lake
-    hook.close()
+    with s3_lake(postgres_catalog, f"s3://{BUCKET}/lake/", endpoint, set_connection) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"id": "int32", "name": "varchar"})
+        write_bytes(f"s3://{BUCKET}/landing/in.csv", b"id,name\n1,a\n2,b\n", lake.storage_options)
+        yield lake
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Retried and cleared tasks have their rows in the table once; a stand-in mostly takes the place of Spark."""
 
-import gc
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,7 +33,7 @@ from tests.reference.duckdb_lake import open_lake
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
     pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
-    pytest.mark.usefixtures("airflow_db", "collected"),
+    pytest.mark.usefixtures("airflow_db", "collected", "forgotten"),
 ]
 
 
@@ -43,10 +42,8 @@ class Unlucky(UnluckyCommits, DuckLakeSparkInsertOperator):
 
 
 @pytest.fixture
-def collected() -> Iterator[None]:
-    """Have no pipe left for the tests of others to close."""
+def forgotten() -> Iterator[None]:
     yield
-    gc.collect()
     Unlucky.events.clear()
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
-from tests.airflow.conftest import SetConnection, connection_fields
+from tests.airflow.conftest import SetConnection
 from tests.airflow.dags import FakeTaskInstance
+from tests.airflow.s3_lakes import s3_lake
 from tests.airflow.spark_submit import ROOT, recorded
 from tests.airflow.test_s3 import read_by_duckdb
 from tests.reference import s3
@@ -44,17 +44,11 @@ def endpoint(requests: list[Request]) -> Iterator[str]:
 
 @pytest.fixture
 def lake(postgres_catalog: CatalogDatabase, endpoint: str, set_connection: SetConnection) -> Iterator[Lake]:
-    fields = connection_fields(postgres_catalog)
-    fields["extra"]["data_path"] = f"s3://{BUCKET}/lake/"
-    fields["extra"]["storage_options"] = {"key": "id", "secret": s3.SECRET, "endpoint_url": endpoint}
-    set_connection("ducklake_default", **fields)
     set_connection("spark_default", conn_type="spark", host="local[2]")
-    hook = DuckLakeHook()
-    lake = hook.get_or_create_lake()
-    with lake.transaction() as tx:
-        tx.create_table("t", {"id": "int32", "k": "varchar"}, partition_by=["k"])
-    yield lake
-    hook.close()
+    with s3_lake(postgres_catalog, f"s3://{BUCKET}/lake/", endpoint, set_connection) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"id": "int32", "k": "varchar"}, partition_by=["k"])
+        yield lake
 
 
 @pytest.mark.drawn(one_in=3)

@@ -10,12 +10,12 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import SparkJobError, StorageError
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.storage.files.filesystem import file_sizes, write_bytes
-from tests.airflow.conftest import SetConnection, connection_fields
+from tests.airflow.conftest import SetConnection
 from tests.airflow.dags import FakeTaskInstance
+from tests.airflow.s3_lakes import s3_lake
 from tests.airflow.spark_submit import ROOT, recorded
 from tests.airflow.test_s3 import read_by_duckdb
 from tests.reference import s3
@@ -59,20 +59,14 @@ def endpoint(store: Store) -> Iterator[str]:
 
 @pytest.fixture
 def lake(postgres_catalog: CatalogDatabase, endpoint: str, set_connection: SetConnection) -> Iterator[Lake]:
-    fields = connection_fields(postgres_catalog)
-    fields["extra"]["data_path"] = f"s3://{BUCKET}/the lake%2B/"
-    fields["extra"]["storage_options"] = {"key": "id", "secret": s3.SECRET, "endpoint_url": endpoint}
-    set_connection("ducklake_default", **fields)
     set_connection("spark_default", conn_type="spark", host="local[2]")
-    hook = DuckLakeHook()
-    lake = hook.get_or_create_lake()
-    with lake.transaction() as tx:
-        tx.create_schema("o dd+?#%")
-        tx.create_table(TABLE, {"id": "int32", "k": "varchar"}, ["k"])
-    rows = "".join(f'{number},"{value}"\n' for number, value in enumerate(VALUES))
-    write_bytes(SOURCE, f"id,k\n{rows}".encode(), lake.storage_options)
-    yield lake
-    hook.close()
+    with s3_lake(postgres_catalog, f"s3://{BUCKET}/the lake%2B/", endpoint, set_connection) as lake:
+        with lake.transaction() as tx:
+            tx.create_schema("o dd+?#%")
+            tx.create_table(TABLE, {"id": "int32", "k": "varchar"}, ["k"])
+        rows = "".join(f'{number},"{value}"\n' for number, value in enumerate(VALUES))
+        write_bytes(SOURCE, f"id,k\n{rows}".encode(), lake.storage_options)
+        yield lake
 
 
 def run(operator: Any) -> dict[str, Any]:

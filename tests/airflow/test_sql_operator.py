@@ -1,6 +1,5 @@
 """The SQL operator around its job: reads, several results, consumption. DuckDB mostly takes Spark's place."""
 
-import gc
 import random
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -24,7 +23,7 @@ from tests.reference.duckdb_lake import open_lake
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
     pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
-    pytest.mark.usefixtures("airflow_db", "collected", "submit"),
+    pytest.mark.usefixtures("airflow_db", "collected", "forgotten", "submit"),
 ]
 
 
@@ -33,10 +32,8 @@ class Unlucky(UnluckyCommits, DuckLakeSparkSQLOperator):
 
 
 @pytest.fixture
-def collected() -> Iterator[None]:
-    """Have no pipe left for the tests of others to close."""
+def forgotten() -> Iterator[None]:
     yield
-    gc.collect()
     Unlucky.events.clear()
 
 

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.reference.processes import free_port, running
+
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _SECONDS_TO_START = 180
 
@@ -45,7 +47,7 @@ def connect_server(
 ) -> Iterator[ConnectServer]:
     """Start a server, wait until it listens, and end it."""
     (folder / "events").mkdir(parents=True)
-    port = _free_port()
+    port = free_port()
     settings = {
         "spark.connect.grpc.binding.port": str(port),
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -66,26 +68,9 @@ def connect_server(
     command = [program, "--class", _CLASS, "--master", master, *flags, "spark-internal"]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(folder / "local")}
     environment.pop("DUCKLAKE_STORAGE_SECRETS", None)
-    with (folder / "server.log").open("w") as log:
-        process = subprocess.Popen(
-            command, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=folder, start_new_session=True
-        )
-        try:
-            _wait_for(port, process, folder)
-            yield ConnectServer(port, folder, process.pid)
-        finally:
-            process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with running(command, folder / "server.log", folder, environment) as process:
+        _wait_for(port, process, folder)
+        yield ConnectServer(port, folder, process.pid)
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes], folder: Path) -> None:

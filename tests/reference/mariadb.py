@@ -3,7 +3,6 @@
 import getpass
 import os
 import shutil
-import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -13,12 +12,11 @@ from pathlib import Path
 import pymysql
 
 from tests.reference.catalogs import CatalogDatabase
-from tests.reference.postgres import free_port
+from tests.reference.processes import SupervisedServer, free_port
 
 PACKAGE = "mariadb-server-core mariadb-client-core"
 
 # In a shared temporary directory a server that starts deletes the files of those that run.
-# The server ends when the shell's standard input closes: also when the test run is killed.
 _SUPERVISOR = """
 install=$1 server=$2 root=$3 user=$4 port=$5
 "$install" --no-defaults --user="$user" --datadir="$root/data" --auth-root-authentication-method=normal \
@@ -46,7 +44,7 @@ def find_programs() -> tuple[str, str] | None:
     return (install, server) if install and server else None
 
 
-class MariaDbServer:
+class MariaDbServer(SupervisedServer):
     """One server; its user `root` has no password and comes by the socket or by TCP."""
 
     def __init__(self) -> None:
@@ -55,22 +53,8 @@ class MariaDbServer:
             raise RuntimeError(f"MariaDB is not installed: apt-get install {PACKAGE}")
         root = Path(tempfile.mkdtemp(prefix="ducklake_mariadb_"))
         self.port = free_port()
-        self._shell = subprocess.Popen(
-            ["sh", "-c", _SUPERVISOR, "sh", *programs, str(root), getpass.getuser(), str(self.port)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=root,
-            env={"PATH": os.environ.get("PATH", os.defpath), "HOME": str(root), "LC_ALL": "C", "TZ": "UTC"},
-            start_new_session=True,  # Ctrl-C goes to the test run, which then stops us
-        )
-        if self._shell.stdout.readline() != b"ready\n":
-            log = (root / "log").read_text(errors="replace")
-            self.stop()
-            shutil.rmtree(root, ignore_errors=True)
-            raise RuntimeError(f"MariaDB did not start:\n{log}")
-
-    def stop(self) -> None:
-        self._shell.communicate(timeout=60)
+        arguments = [*programs, str(root), getpass.getuser(), str(self.port)]
+        super().__init__("MariaDB", _SUPERVISOR, arguments, root)
 
 
 @contextmanager

@@ -1,19 +1,15 @@
 """A private server of MySQL itself, as ``scripts/mysql`` unpacks it; used like MariaDB's."""
 
 import getpass
-import os
-import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.reference.postgres import free_port
+from tests.reference.processes import SupervisedServer, free_port
 
 FOLDER = Path(__file__).parents[2] / "build" / "mysql" / "root" / "usr"
 HOW_TO_GET_IT = "MySQL is not unpacked: run scripts/mysql"
 
 # Its C library is newer than the system's, so its own loader starts it.
-# The server ends when the shell's standard input closes: also when the test run is killed.
 _SUPERVISOR = """
 loader=$1 usr=$2 root=$3 user=$4 port=$5
 mysqld() {
@@ -43,7 +39,7 @@ def find_loader() -> Path | None:
     return next(FOLDER.glob("lib/*-linux-gnu/ld-linux*.so*"), None)
 
 
-class MySqlServer:
+class MySqlServer(SupervisedServer):
     """One server; its user `root` has no password and comes by the socket or by TCP."""
 
     def __init__(self) -> None:
@@ -52,29 +48,5 @@ class MySqlServer:
             raise RuntimeError(HOW_TO_GET_IT)
         root = Path(tempfile.mkdtemp(prefix="ducklake_mysql_"))
         self.port = free_port()
-        self._shell = subprocess.Popen(
-            [
-                "sh",
-                "-c",
-                _SUPERVISOR,
-                "sh",
-                str(loader),
-                str(FOLDER),
-                str(root),
-                getpass.getuser(),
-                str(self.port),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=root,
-            env={"PATH": os.environ.get("PATH", os.defpath), "HOME": str(root), "LC_ALL": "C", "TZ": "UTC"},
-            start_new_session=True,  # Ctrl-C goes to the test run, which then stops us
-        )
-        if self._shell.stdout.readline() != b"ready\n":
-            log = (root / "log").read_text(errors="replace")
-            self.stop()
-            shutil.rmtree(root, ignore_errors=True)
-            raise RuntimeError(f"MySQL did not start:\n{log}")
-
-    def stop(self) -> None:
-        self._shell.communicate(timeout=60)
+        arguments = [str(loader), str(FOLDER), str(root), getpass.getuser(), str(self.port)]
+        super().__init__("MySQL", _SUPERVISOR, arguments, root)

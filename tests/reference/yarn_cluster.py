@@ -4,15 +4,15 @@ Their classes are those of Hadoop's client for tests, which `spark-submit` fetch
 """
 
 import os
-import socket
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
+
+from tests.reference.processes import free_ports, running, wait_for
 
 _SERVER = "org.apache.hadoop.yarn.server."
 _RESOURCES = f"{_SERVER}resourcemanager.ResourceManager"
@@ -59,8 +59,8 @@ def yarn_cluster(folder: Path, ivy: Path, environment: Mapping[str, str]) -> Ite
     class_path = os.pathsep.join([str(folder), str(conf), *map(str, _fetched(ivy)), str(JARS / "*")])
     with ExitStack() as stack:
         for name in (_RESOURCES, _NODE):
-            stack.enter_context(_process(folder, name, class_path, environment))
-        _wait_for(folder / "ResourceManager.log", "registered with capability")
+            stack.enter_context(_server(folder, name, class_path, environment))
+        wait_for(folder / "ResourceManager.log", "registered with capability", _SECONDS_TO_START)
         yield Yarn(conf, folder)
 
 
@@ -69,7 +69,7 @@ _FULLEST = "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-p
 
 
 def _settings(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    ports = iter(_free_ports(6))
+    ports = iter(free_ports(6))
     of_resources = ("", "scheduler.", "resource-tracker.", "admin.", "webapp.")
     settings = {f"yarn.resourcemanager.{name}address": f"127.0.0.1:{next(ports)}" for name in of_resources}
     return settings | {
@@ -115,40 +115,10 @@ def _fetched(ivy: Path) -> list[Path]:
     return found
 
 
-@contextmanager
-def _process(folder: Path, name: str, class_path: str, environment: Mapping[str, str]) -> Iterator[None]:
-    java = Path(os.environ["JAVA_HOME"], "bin", "java")
-    with (folder / f"{name.rpartition('.')[2]}.log").open("w") as output:
-        process = subprocess.Popen(
-            [str(java), "-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path, name],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={"JAVA_HOME": os.environ["JAVA_HOME"], "PATH": os.environ["PATH"], **environment},
-            cwd=folder,
-            start_new_session=True,
-        )
-    try:
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _wait_for(log: Path, words: str) -> None:
-    end = time.monotonic() + _SECONDS_TO_START
-    while words not in log.read_text():
-        if time.monotonic() > end:
-            raise TimeoutError(f"{words!r} is not in {log}:\n{log.read_text()}")
-        time.sleep(0.1)
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
+def _server(
+    folder: Path, name: str, class_path: str, environment: Mapping[str, str]
+) -> AbstractContextManager[object]:
+    java = str(Path(os.environ["JAVA_HOME"], "bin", "java"))
+    command = [java, "-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path, name]
+    variables = {"JAVA_HOME": os.environ["JAVA_HOME"], "PATH": os.environ["PATH"], **environment}
+    return running(command, folder / f"{name.rpartition('.')[2]}.log", folder, variables)
