@@ -68,7 +68,9 @@ def _cells() -> str:
         outcome = known.get(cell.name)
         values = " | ".join(_shown(getattr(cell, axis)) for axis in AXES)
         took = f"{outcome.seconds} | {outcome.date}" if outcome else " | "
-        result = result_of(outcome) if outcome else f"not run: {WAITING.get(cell.name, 'not yet')}"
+        result = (
+            result_of(outcome) if outcome else f"not run as a whole ({WAITING.get(cell.name, 'not yet')})"
+        )
         lines.append(f"| {_number(number, cell)} | {values} | {result} | {took} |")
     return "\n".join(lines) + "\n"
 

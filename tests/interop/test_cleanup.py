@@ -149,11 +149,7 @@ def test_a_file_that_the_lake_names_stays_whoever_scheduled_it(sqlite_catalog, s
     """After a restore of rows the reference schedules files that are in use, and deletes them."""
     with expired(sqlite_catalog) as lake:
         (live,) = (one.data_file for one in lake.files("t"))
-        run_sql(
-            sqlite_catalog,
-            "INSERT INTO ducklake_files_scheduled_for_deletion VALUES (900, :path, 0, '2020-01-01')",
-            path=spell(live),
-        )
+        schedule(sqlite_catalog, 900, spell(live))
 
         done = lake.cleanup_old_files(older_than=NO_TIME)
 
@@ -168,11 +164,7 @@ def test_a_file_that_the_lake_names_in_odd_words_stays(sqlite_catalog, end):
     with expired(sqlite_catalog) as lake:
         (live,) = (one.data_file for one in lake.files("t"))
         run_sql(sqlite_catalog, "UPDATE ducklake_data_file SET path = path || :end", end=end)
-        run_sql(
-            sqlite_catalog,
-            "INSERT INTO ducklake_files_scheduled_for_deletion VALUES (900, :path, 0, '2020-01-01')",
-            path=live,
-        )
+        schedule(sqlite_catalog, 900, live)
 
         assert lake.cleanup_old_files(older_than=NO_TIME).named == (live,)
 
@@ -187,11 +179,7 @@ def test_files_whose_directory_nobody_knows_stay(sqlite_catalog, lost):
     with expired(sqlite_catalog) as lake:
         (live,) = (one.data_file for one in lake.files("t"))
         run_sql(sqlite_catalog, f"UPDATE {lost}")
-        run_sql(
-            sqlite_catalog,
-            "INSERT INTO ducklake_files_scheduled_for_deletion VALUES (900, :path, 0, '2020-01-01')",
-            path=live,
-        )
+        schedule(sqlite_catalog, 900, live)
 
         assert lake.cleanup_old_files(older_than=NO_TIME).named == (live,)
 

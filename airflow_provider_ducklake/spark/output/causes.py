@@ -86,8 +86,8 @@ OF_EXCEPTIONS: Sequence[Cause] = (
     _cause(
         r"<_\w+ of RPC that terminated with:\n\tstatus = StatusCode\.UNAVAILABLE\n"
         r"|(?:[\w.$]+: )?\[INVALID_HANDLE\.SESSION_(?:NOT_FOUND|CLOSED|CHANGED)\]",
-        "The Spark Connect server stopped answering, or was started anew: the job's session is lost. Nothing "
-        "was committed; run the task again when the server is back.",
+        "The Spark Connect server stopped answering, or was started again: the job's session is lost. "
+        "Nothing was committed; run the task again when the server is back.",
     ),
     _cause(r"java\.lang\.UnsupportedClassVersionError: org/apache/spark/", _OLD_JAVA),
     _cause(
@@ -167,7 +167,7 @@ OF_EXCEPTIONS: Sequence[Cause] = (
     _cause(
         r"org\.apache\.hadoop\.fs\.s3a\.AWSBadRequestException\b",
         "A store refuses Spark's requests: temporary credentials have expired, or the bucket is in another "
-        "region. The next try takes the connection's credentials anew.",
+        "region. The next try asks the connection for credentials again.",
     ),
     _cause(
         r"org\.apache\.hadoop\.fs\.s3a\.AWSServiceThrottledException\b",

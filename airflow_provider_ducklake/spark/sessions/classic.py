@@ -147,7 +147,7 @@ class Classic:
 
 
 def _share_observations(of_user: JavaObject, of_copy: JavaObject) -> None:
-    """Have the copy tell users' ``Observation``s what it sees; without that they would wait forever."""
+    """Have the copy tell users' ``Observation``s what it sees: they would wait forever."""
     known = of_user.observationManager().getClass().getDeclaredField("observations")
     known.setAccessible(True)
     known.set(of_copy.observationManager(), known.get(of_user.observationManager()))

@@ -293,8 +293,8 @@ def order_key(type_: DuckLakeType, text: str) -> OrderKey:
 
 def _number_key(_: DuckLakeType, text: str) -> OrderKey:
     number = Decimal(text)
-    if not number.is_finite():  # Decimal reads NaN and infinity, which no order has or no column holds
-        raise ValueError(f"{text!r} is no number")
+    if not number.is_finite():  # Decimal reads NaN and Infinity, which integers and decimals never are
+        raise ValueError(f"{text!r} is not a number")
     return number
 
 

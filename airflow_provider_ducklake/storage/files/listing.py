@@ -67,7 +67,7 @@ def list_files(path: str, storage_options: StorageOptions | None = None) -> List
     """Return all files below a directory, which ends in ``/``; none where it is missing.
 
     They are listed while they are asked for: a store may have millions. Symbolic links are not followed, and
-    are no files: what they lead to is not below the directory.
+    are no files; where they lead to is noted, since a file there has another name as well.
 
     Raises:
         StorageError: the store cannot be listed; also while the files are asked for.
