@@ -70,7 +70,7 @@ CELLS = (
     Cell("4.3.0", "3.3.2", "postgres", "3.11", "1.4.4"),
     Cell("4.3.0", "3.4.0b2", "sqlite", "3.13", "1.5.5"),
     Cell("4.2.1", "3.3.2", "mysql", "3.13", "1.5.5"),
-    Cell("4.2.0", "3.1.1", "all", "3.11", "1.4.0", resolution="lowest-direct"),
+    Cell("4.2.0", "3.1.1", "all", "3.11", "1.4.1", resolution="lowest-direct"),
 )
 
 # The lowest that the Spark provider takes: uv would choose the one that the newest of others ask for.
@@ -79,8 +79,8 @@ LOWEST_PINS = ("apache-airflow-providers-common-compat==1.12.0",)
 AIRFLOW_PINS = {
     # 3.1 imports a name that structlog 25.5 no longer has, and makes the form of a connection by wtforms
     "3.1.1": ("structlog>=25.4,<25.5", "wtforms>=3"),
-    # its models of a task's end are none that pydantic 2.14 takes
-    "3.2.2": ("pydantic<2.13",),
+    # its model of a task's end is none that FastAPI takes since 0.140, and its server starts without a lifespan
+    "3.2.2": ("fastapi<0.140", "svcs<26"),
     # a pre-release comes only where it is named
     "3.4.0b2": ("apache-airflow-core==3.4.0b2", "apache-airflow-task-sdk==1.4.0b2"),
 }
@@ -92,29 +92,6 @@ NOT_RUN = {
     ("spark", "3.5"): "the provider needs Spark 4",
     ("duckdb", "2.0"): "the package index has no ducklake extension for it yet",
     ("python", "3.14"): "excluded by the provider's requirements",
-}
-# Cells that have not passed as a whole, with the reason: make matrix ARGS="--missing" runs them.
-_NOT_YET = "not yet: the machine was too busy"
-WAITING = {
-    "4.0.5-3.1.1-sqlite-3.11-1.4.4": "in part: 6 passed; the seventh looked twice with a sensor, "
-    "which `dag.test()` of 3.1.1 cannot do, and was not run again without that",
-    "4.0.5-3.2.2-postgres-3.13-1.5.5": "in part: 5 passed; no task started with pydantic 2.14, "
-    "and it was not run again without that; importing all took more than two minutes",
-    "4.0.5-3.3.2-mariadb-3.12-1.4.4": _NOT_YET,
-    "4.0.5-3.4.0b2-duckdb-3.12-1.5.5": _NOT_YET,
-    "4.1.4-3.1.1-postgres-3.12-1.5.5": "in part: 6 passed; importing all took more than two minutes",
-    "4.1.4-3.2.2-sqlite-3.12-1.4.4": _NOT_YET,
-    "4.1.4-3.3.2-duckdb-3.13-1.4.4": _NOT_YET,
-    "4.1.4-3.4.0b2-mariadb-3.11-1.4.4": "in two runs: 5 passed, then the 2 about DuckDB",
-    "4.2.1-3.1.1-mariadb-3.13-1.5.5": _NOT_YET,
-    "4.2.1-3.2.2-duckdb-3.11-1.5.5": _NOT_YET,
-    "4.2.1-3.3.2-sqlite-3.12-1.5.5": _NOT_YET,
-    "4.2.1-3.4.0b2-postgres-3.12-1.4.4": _NOT_YET,
-    "4.3.0-3.1.1-duckdb-3.12-1.4.4": _NOT_YET,
-    "4.3.0-3.2.2-mariadb-3.12-1.5.5": _NOT_YET,
-    "4.3.0-3.3.2-postgres-3.11-1.4.4": _NOT_YET,
-    LOWEST: "in part: 6 passed; the seventh, a DAG of jobs over SQLite, failed once and passed "
-    "alone; the DAGs over other catalogs were not reached",
 }
 
 

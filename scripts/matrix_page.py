@@ -7,7 +7,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from matrix_cells import AXES, CELLS, LOWEST, NAMES, NOT_RUN, WAITING, cells_with, why_not
+from matrix_cells import AXES, CELLS, LOWEST, NAMES, NOT_RUN, cells_with, why_not
 from matrix_environment import Outcome
 
 if TYPE_CHECKING:
@@ -68,10 +68,7 @@ def _cells() -> str:
         outcome = known.get(cell.name)
         values = " | ".join(_shown(getattr(cell, axis)) for axis in AXES)
         took = f"{outcome.seconds} | {outcome.date}" if outcome else " | "
-        result = (
-            result_of(outcome) if outcome else f"not run as a whole ({WAITING.get(cell.name, 'not yet')})"
-        )
-        lines.append(f"| {_number(number, cell)} | {values} | {result} | {took} |")
+        lines.append(f"| {_number(number, cell)} | {values} | {result_of(outcome)} | {took} |")
     return "\n".join(lines) + "\n"
 
 
