@@ -79,7 +79,7 @@ LOWEST_PINS = ("apache-airflow-providers-common-compat==1.12.0",)
 AIRFLOW_PINS = {
     # 3.1 imports a name that structlog 25.5 no longer has, and makes the form of a connection by wtforms
     "3.1.1": ("structlog>=25.4,<25.5", "wtforms>=3"),
-    # its model of a task's end is none that FastAPI takes since 0.140, and its server starts without a lifespan
+    # FastAPI refuses its model of a task's end since 0.140, and its server starts without a lifespan
     "3.2.2": ("fastapi<0.140", "svcs<26"),
     # a pre-release comes only where it is named
     "3.4.0b2": ("apache-airflow-core==3.4.0b2", "apache-airflow-task-sdk==1.4.0b2"),
