@@ -56,6 +56,7 @@ _SHOWN = (
     "pyarrow",
     "pymysql",
     "pyspark",
+    "pytz",
     "sqlalchemy",
     "sqlglot",
     "tenacity",
@@ -63,7 +64,8 @@ _SHOWN = (
 )
 _INSTALLED = """
 import importlib.metadata, json
-print(json.dumps({one.name.lower(): one.version for one in importlib.metadata.distributions()}))
+found = importlib.metadata.distributions()
+print(json.dumps({one.name.lower().replace("_", "-"): one.version for one in found}))
 """
 
 
