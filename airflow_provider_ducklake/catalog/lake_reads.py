@@ -437,7 +437,8 @@ class LakeReads:
         """Return the changes of a table after snapshot ``since``: ``insert``, ``delete``, ``schema``.
 
         ``kinds`` says what to look for (``data`` means insert or delete). None means no such change, or that
-        the table does not exist yet. Compaction and flushes do not count.
+        the table does not exist yet. Compaction and flushes do not count; a truncation does even where the
+        table had no row.
 
         Raises:
             UnsupportedFeatureError: the table lies in a nested schema, which the lake's version has not.

@@ -294,6 +294,9 @@ CORRUPTIONS = (
       f"UPDATE ducklake_data_file SET row_id_start = 3 WHERE table_id = {_table('t')}"),
     _("a row counter behind", C.ROW_COUNTER_BEHIND,
       f"UPDATE ducklake_table_stats SET next_row_id = 3 WHERE table_id = {_table('t')}"),
+    # rows of any kind
+    _("a column without a name", C.VALUE_MISSING,
+      f"UPDATE ducklake_column SET column_name = NULL WHERE table_id = {_table('m')}"),
     # paths
     _("a path with a step up", C.PATH_MISLEADING,
       f"UPDATE ducklake_data_file SET path = '../../../' || path WHERE {_first('m')}"),

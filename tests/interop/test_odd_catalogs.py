@@ -1,4 +1,4 @@
-"""Whatever value one field of a catalog holds in place of another: an answer or a typed error, no traceback.
+"""Whatever a catalog has in place of a field's value, and rows twice or lost: an answer or a typed error.
 
 SQLite keeps any value in any column, and every client may write what it likes into the others.
 """
@@ -8,18 +8,21 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
+from tests.interop.given_files import write_given
 from tests.interop.odd import Original, Outcomes, Verb
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_lake import open_lake
 
-FIELDS = {"ci": 40, "full": 1500}
-VERBS_A_FIELD = 6
+DAMAGES = {"ci": 40, "full": 1500}
+VERBS_A_DAMAGE = 6
+SHARE_OF_ROWS = 0.2
 ODD: tuple[Any, ...] = (
     *(None, "", "x", 0, -1, 1, 7, 2**31, 2**63 - 1, -(2**63), 1.5, 1e308),
     *(b"\x00\xff", "a\x00b", "9" * 5000, "\u0663", "NaN", "inf", "true", "2020-01-01", "{}", "[1", "5_0"),
@@ -44,6 +47,8 @@ HISTORY = (
     "COMMENT ON TABLE t IS 'a comment'",
     "COMMENT ON COLUMN t.id IS 'its key'",
     "ALTER TABLE t ADD COLUMN more INTEGER DEFAULT 7",
+    "CREATE TABLE given (i BIGINT, st STRUCT(a INTEGER, b VARCHAR))",
+    "CALL ducklake_add_data_files('lake', 'given', '{given}', ignore_extra_columns => true)",
     "CREATE SCHEMA other",
     "CREATE TABLE other.gone (n INTEGER)",
     "INSERT INTO other.gone FROM range(3)",
@@ -77,6 +82,7 @@ VERBS: dict[str, Verb] = {
     "read t, filtered": lambda lake: lake.read_arrow("t", where="id > 30 AND day < DATE '2026-03-01'"),
     "read p": lambda lake: lake.read_arrow("p", where="k = 'k1'"),
     "read i": lambda lake: lake.read_arrow("i"),
+    "read given": lambda lake: lake.read_arrow("given", where="i > 1"),
     "info": lambda lake: lake.table_info(),
     "files": lambda lake: lake.files("t"),
     "count": lambda lake: lake.row_count("t"),
@@ -108,10 +114,11 @@ VERBS: dict[str, Verb] = {
 def made(tmp_path_factory) -> Original:
     """A lake that DuckDB made."""
     catalog = file_catalog("sqlite", tmp_path_factory.mktemp("odd") / "area")
+    original = Original(catalog)
+    write_given(original.area / "given")
     with open_lake(catalog) as reference:
         for statement in HISTORY:
-            reference.sql(statement)
-    original = Original(catalog)
+            reference.sql(statement.replace("{given}", str(original.area / "given" / "plain.parquet")))
     original.keep()
     return original
 
@@ -135,22 +142,77 @@ def columns_of(catalog: CatalogDatabase) -> list[tuple[str, str, int]]:
         return found
 
 
-def plant(catalog: CatalogDatabase, draw: random.Random) -> str:
-    """Put an odd value into one drawn field, and say which."""
-    table, column, rows = draw.choice(columns_of(catalog))
-    row, value = draw.randrange(rows), draw.choice(ODD)
+def spoil(catalog: CatalogDatabase, statement: str, *values: object) -> None:
+    """Change a catalog behind everybody's back."""
     with closing(sqlite3.connect(database_of(catalog))) as connection, connection:
-        place = f'SELECT rowid FROM "{table}" ORDER BY rowid LIMIT 1 OFFSET {row}'
-        connection.execute(f'UPDATE OR IGNORE "{table}" SET "{column}" = ? WHERE rowid = ({place})', (value,))
-    return f"{table}.{column} = {value!r:.40}"
+        connection.execute(statement, values)
+
+
+def place(table: str, row: int) -> str:
+    """Return the query for a row by its number."""
+    return f'SELECT rowid FROM "{table}" ORDER BY rowid LIMIT 1 OFFSET {row}'
+
+
+def put(catalog: CatalogDatabase, table: str, column: str, row: int, value: object) -> str:
+    """Put a value into a field, and say so."""
+    change = f'UPDATE OR IGNORE "{table}" SET "{column}" = ? WHERE rowid = ({place(table, row)})'
+    spoil(catalog, change, value)
+    return f"{table}.{column} of row {row} = {value!r:.40}"
+
+
+def double(catalog: CatalogDatabase, table: str, row: int) -> str:
+    """Have a row twice where no key forbids it, and say so."""
+    spoil(
+        catalog,
+        f'INSERT OR IGNORE INTO "{table}" SELECT * FROM "{table}" WHERE rowid = ({place(table, row)})',
+    )
+    return f"{table}, row {row} twice"
+
+
+def lose(catalog: CatalogDatabase, table: str, row: int) -> str:
+    """Take a row away, and say so."""
+    spoil(catalog, f'DELETE FROM "{table}" WHERE rowid = ({place(table, row)})')
+    return f"{table} without row {row}"
+
+
+def plant(catalog: CatalogDatabase, draw: random.Random) -> str:
+    """Put an odd value into one drawn field, have a drawn row twice or not at all, and say what."""
+    table, column, rows = draw.choice(columns_of(catalog))
+    row = draw.randrange(rows)
+    if (kind := draw.random()) < SHARE_OF_ROWS:
+        return (double if kind < SHARE_OF_ROWS / 2 else lose)(catalog, table, row)
+    return put(catalog, table, column, row, draw.choice(ODD))
 
 
 def test_an_odd_value_in_a_catalog_is_an_answer_or_a_typed_error(made, seed, size):
     draw = random.Random(f"odd catalogs {seed}")
     outcomes = Outcomes()
-    for _ in range(FIELDS[size]):
+    for _ in range(DAMAGES[size]):
         made.restore()
         what = plant(made.catalog, draw)
-        for name in draw.sample(sorted(VERBS), VERBS_A_FIELD):
+        for name in draw.sample(sorted(VERBS), VERBS_A_DAMAGE):
             outcomes.note(made.catalog, what, name, VERBS[name])
+    outcomes.check()
+
+
+def test_each_field_without_its_value_and_each_row_twice_or_lost(made, seed, size):
+    made.restore()
+    fields = columns_of(made.catalog)
+    damages: list[Callable[[CatalogDatabase], str]] = [
+        partial(put, table=table, column=column, row=row, value=None)
+        for table, column, rows in fields
+        for row in {0, rows - 1}
+    ]
+    damages += [
+        partial(change, table=table, row=row)
+        for table, rows in sorted({(table, rows) for table, _, rows in fields})
+        for row in {0, rows - 1}
+        for change in (double, lose)
+    ]
+    draw = random.Random(f"damages {seed}")
+    outcomes = Outcomes()
+    for damage in damages if size == "full" else draw.sample(damages, DAMAGES[size]):
+        for name in VERBS if size == "full" else draw.sample(sorted(VERBS), VERBS_A_DAMAGE):
+            made.restore()
+            outcomes.note(made.catalog, damage(made.catalog), name, VERBS[name])
     outcomes.check()

@@ -15,6 +15,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     DateTime,
     Dialect,
     MetaData,
@@ -22,6 +23,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     Uuid,
+    type_coerce,
 )
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import VARCHAR, TypeEngine
@@ -30,6 +32,8 @@ from airflow_provider_ducklake.errors import CatalogError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from sqlalchemy import Row
 
 # For each table: MySQL's defaults depend on the server, and most of its collations take A for a.
 TABLE_OPTIONS: dict[str, Any] = {
@@ -56,18 +60,24 @@ def _storage(dialect: Dialect) -> _Storage:
     return _STORAGE[dialect.name]
 
 
-class _Checked:
-    """A column's type that refuses values of another: SQLite keeps any value in any column."""
+class CatalogType(TypeDecorator[Any]):
+    """A column's type that refuses what no writer leaves there: NULL where there is always a value.
+
+    And values of another type, as SQLite keeps any in any column.
+    """
 
     wanted: type | tuple[type, ...]
     called: str
     place = "a column of the catalog"  # that has this type, such as ducklake_table.table_name
+    is_needed = False  # whether each row has a value
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
-        read = super().result_processor(dialect, coltype)  # type: ignore[misc]  # of SQLAlchemy's type
-        return read if _storage(dialect).keeps_types else self._checking(read)
+        read: Callable[[Any], Any] | None = super().result_processor(dialect, coltype)
+        if not _storage(dialect).keeps_types:
+            read = self._of_its_type(read)
+        return self._with_value(read) if self.is_needed else read
 
-    def _checking(self, read: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    def _of_its_type(self, read: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
         wanted = self.wanted
 
         def checked(value: Any) -> Any:  # noqa: ANN401 - a row's
@@ -77,6 +87,21 @@ class _Checked:
 
         return checked
 
+    def _with_value(self, read: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+        def checked(value: Any) -> Any:  # noqa: ANN401 - a row's
+            if value is None:
+                raise self.no_value()
+            return value if read is None else read(value)
+
+        return checked
+
+    def no_value(self) -> CatalogError:
+        """Return the error of a row without a value."""
+        return CatalogError(
+            f"{self.place} is NULL in a row. No writer leaves it so: correct those rows, or restore "
+            "the catalog from a backup."
+        )
+
     def _no_such(self, value: object) -> CatalogError:
         return CatalogError(
             f"{value!r:.80} in {self.place} is not {self.called}. SQLite takes any value in any column: "
@@ -84,14 +109,16 @@ class _Checked:
         )
 
 
-class CatalogInteger(_Checked, BigInteger):
+class CatalogInteger(CatalogType):
     """A whole number of 64 bits."""
 
+    impl = BigInteger
+    cache_ok = True
     wanted = int
     called = "an integer"
 
 
-class CatalogText(_Checked, TypeDecorator[str]):
+class CatalogText(CatalogType):
     """Text of any length."""
 
     impl = VARCHAR
@@ -103,7 +130,7 @@ class CatalogText(_Checked, TypeDecorator[str]):
         return dialect.type_descriptor(_storage(dialect).text)
 
 
-class CatalogBoolean(_Checked, TypeDecorator[bool]):
+class CatalogBoolean(CatalogType):
     """A boolean."""
 
     impl = Boolean
@@ -121,7 +148,7 @@ class CatalogBoolean(_Checked, TypeDecorator[bool]):
         return None if value is None else bool(value)
 
 
-class CatalogUuid(_Checked, TypeDecorator[str]):
+class CatalogUuid(CatalogType):
     """A UUID as text; native where the database has the type."""
 
     impl = VARCHAR
@@ -133,7 +160,7 @@ class CatalogUuid(_Checked, TypeDecorator[str]):
         return dialect.type_descriptor(_storage(dialect).uuid)
 
 
-class CatalogTimestamp(_Checked, TypeDecorator[datetime]):
+class CatalogTimestamp(CatalogType):
     """An aware UTC time."""
 
     impl = DateTime
@@ -171,12 +198,37 @@ def catalog_table(name: str, metadata: MetaData, *columns: Column[Any], **option
     """Return a table whose columns' types say in errors where they are."""
     table = Table(name, metadata, *columns, **options)
     for column in table.columns:
-        if isinstance(column.type, _Checked):
+        if isinstance(column.type, CatalogType):
             column.type.place = f"{table.name}.{column.name}"
     return table
 
 
-CATALOG_TYPES = (BigInteger, CatalogText, CatalogBoolean, CatalogUuid, CatalogTimestamp)
+def needed(type_: CatalogType) -> CatalogType:
+    """Return a type that refuses NULL, for a column that no writer leaves without a value."""
+    type_.is_needed = True
+    return type_
+
+
+def is_needed(column: Column[Any]) -> bool:
+    """Whether no writer leaves a column of the catalog without a value."""
+    return isinstance(column.type, CatalogType) and column.type.is_needed
+
+
+def check_filled(table: Table, row: Row[Any]) -> None:
+    """Refuse a row of a table that was read by ``maybe`` and lacks what each row has.
+
+    Raises:
+        CatalogError: names the column.
+    """
+    for column in table.columns:
+        type_ = column.type
+        if isinstance(type_, CatalogType) and type_.is_needed and getattr(row, column.name) is None:
+            raise type_.no_value()
+
+
+def maybe(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return a needed column as an outer join or an aggregate has it, of which there may be no row."""
+    return type_coerce(column, type(column.type))
 
 
 def format_time(value: datetime) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Column, MetaData
 
@@ -18,8 +18,10 @@ from airflow_provider_ducklake.catalog.database.column_types import (
     CatalogInteger,
     CatalogText,
     CatalogTimestamp,
+    CatalogType,
     CatalogUuid,
     catalog_table,
+    needed,
 )
 from airflow_provider_ducklake.spec.versions import SpecVersion, write_version
 
@@ -27,19 +29,27 @@ if TYPE_CHECKING:
     from collections.abc import ItemsView, Iterator
 
     from sqlalchemy import Table
-    from sqlalchemy.types import TypeEngine
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column and the versions that have it: from ``since`` on, and before ``until``."""
+    """A column and the versions that have it: from ``since`` on, and before ``until``.
+
+    ``nullable`` is as the table is declared, ``is_needed`` whether every writer gives it a value even so.
+    """
 
     name: str
-    type: type[TypeEngine[Any]]
+    type: type[CatalogType]
     primary_key: bool = False
     nullable: bool = True
+    is_needed: bool = False
     since: SpecVersion | None = None
     until: SpecVersion | None = None
+
+    @property
+    def stored(self) -> CatalogType:
+        """Its type."""
+        return needed(self.type()) if self.is_needed else self.type()
 
     def exists_in(self, version: SpecVersion) -> bool:
         return (self.since is None or self.since <= version) and (self.until is None or version < self.until)
@@ -56,18 +66,26 @@ class _Table:
         return self.former_name if self.former_name is not None and version < _V03 else self.name
 
 
+def _key(name: str) -> _Column:
+    return _Column(name, CatalogInteger, primary_key=True, nullable=False, is_needed=True)
+
+
+def _needed_int(name: str) -> _Column:
+    """Return a number that each row has."""
+    return _Column(name, CatalogInteger, is_needed=True)
+
+
 def _int(name: str, *, since: SpecVersion | None = None) -> _Column:
     return _Column(name, CatalogInteger, since=since)
 
 
-def _key(name: str) -> _Column:
-    return _Column(name, CatalogInteger, primary_key=True, nullable=False)
+def _needed_text(name: str, *, nullable: bool = True, since: SpecVersion | None = None) -> _Column:
+    """Return a text that each row has."""
+    return _Column(name, CatalogText, nullable=nullable, is_needed=True, since=since)
 
 
-def _text(
-    name: str, *, nullable: bool = True, since: SpecVersion | None = None, until: SpecVersion | None = None
-) -> _Column:
-    return _Column(name, CatalogText, nullable=nullable, since=since, until=until)
+def _text(name: str, *, since: SpecVersion | None = None, until: SpecVersion | None = None) -> _Column:
+    return _Column(name, CatalogText, since=since, until=until)
 
 
 def _bool(name: str, *, since: SpecVersion | None = None) -> _Column:
@@ -76,6 +94,11 @@ def _bool(name: str, *, since: SpecVersion | None = None) -> _Column:
 
 def _uuid(name: str) -> _Column:
     return _Column(name, CatalogUuid)
+
+
+def _needed_time(name: str) -> _Column:
+    """Return a time that each row has."""
+    return _Column(name, CatalogTimestamp, is_needed=True)
 
 
 def _time(name: str) -> _Column:
@@ -88,14 +111,14 @@ def _table(
     return _Table(f"ducklake_{name}", columns, since, former_name)
 
 
-_LIFETIME = (_int("begin_snapshot"), _int("end_snapshot"))
+_LIFETIME = (_needed_int("begin_snapshot"), _int("end_snapshot"))
 _V02 = SpecVersion.V0_2
 _V03 = SpecVersion.V0_3
 _V04 = SpecVersion.V0_4
 _V11 = SpecVersion.V1_1
-_PATH = (_text("path"), _bool("path_is_relative"))
+_PATH = (_needed_text("path"), _bool("path_is_relative"))
 _FOLDER = (_text("path", since=_V02), _bool("path_is_relative", since=_V02))  # of schemas and tables
-_FILE_COLUMN = (_int("data_file_id"), _int("table_id"), _int("column_id"))
+_FILE_COLUMN = (_needed_int("data_file_id"), _needed_int("table_id"), _needed_int("column_id"))
 _COUNTS = (_int("column_size_bytes"), _int("value_count"), _int("null_count"))
 _BOUNDS = (_text("min_value"), _text("max_value"))
 _EXACTNESS = (_bool("min_is_exact", since=_V11), _bool("max_is_exact", since=_V11))
@@ -103,18 +126,18 @@ _EXACTNESS = (_bool("min_is_exact", since=_V11), _bool("max_is_exact", since=_V1
 _TABLES = (
     _table(
         "metadata",
-        _text("key", nullable=False),
-        _text("value", nullable=False),
+        _needed_text("key", nullable=False),
+        _needed_text("value", nullable=False),
         _text("scope", since=_V02),
         _int("scope_id", since=_V02),
     ),
     _table(
         "snapshot",
         _key("snapshot_id"),
-        _time("snapshot_time"),
-        _int("schema_version"),
-        _int("next_catalog_id"),
-        _int("next_file_id"),
+        _needed_time("snapshot_time"),
+        _needed_int("schema_version"),
+        _needed_int("next_catalog_id"),
+        _needed_int("next_file_id"),
     ),
     _table(
         "snapshot_changes",
@@ -129,51 +152,58 @@ _TABLES = (
         _key("schema_id"),
         _uuid("schema_uuid"),
         *_LIFETIME,
-        _text("schema_name"),
+        _needed_text("schema_name"),
         *_FOLDER,
         _int("parent_schema_id", since=_V11),
     ),
     _table(
         "table",
-        _int("table_id"),
+        _needed_int("table_id"),
         _uuid("table_uuid"),
         *_LIFETIME,
-        _int("schema_id"),
-        _text("table_name"),
+        _needed_int("schema_id"),
+        _needed_text("table_name"),
         *_FOLDER,
     ),
     _table(
         "view",
-        _int("view_id"),
+        _needed_int("view_id"),
         _uuid("view_uuid"),
         *_LIFETIME,
-        _int("schema_id"),
-        _text("view_name"),
+        _needed_int("schema_id"),
+        _needed_text("view_name"),
         _text("dialect"),
-        _text("sql"),
+        _needed_text("sql"),
         _text("column_aliases"),
     ),
-    _table("tag", _int("object_id"), *_LIFETIME, _text("key"), _text("value")),
-    _table("column_tag", _int("table_id"), _int("column_id"), *_LIFETIME, _text("key"), _text("value")),
+    _table("tag", _needed_int("object_id"), *_LIFETIME, _needed_text("key"), _text("value")),
+    _table(
+        "column_tag",
+        _needed_int("table_id"),
+        _needed_int("column_id"),
+        *_LIFETIME,
+        _needed_text("key"),
+        _text("value"),
+    ),
     _table(
         "view_column_tag",
-        _int("view_id"),
-        _text("column_name"),
+        _needed_int("view_id"),
+        _needed_text("column_name"),
         *_LIFETIME,
-        _text("key"),
+        _needed_text("key"),
         _text("value"),
         since=_V11,
     ),
     _table(
         "data_file",
         _key("data_file_id"),
-        _int("table_id"),
+        _needed_int("table_id"),
         *_LIFETIME,
         _int("file_order"),
         *_PATH,
         _text("file_format"),
-        _int("record_count"),
-        _int("file_size_bytes"),
+        _needed_int("record_count"),
+        _needed_int("file_size_bytes"),
         _int("footer_size"),
         _int("row_id_start"),
         _int("partition_id"),
@@ -196,7 +226,7 @@ _TABLES = (
     _table(
         "file_variant_stats",
         *_FILE_COLUMN,
-        _text("variant_path"),
+        _needed_text("variant_path"),
         _text("shredded_type"),
         *_COUNTS,
         *_BOUNDS,
@@ -207,12 +237,12 @@ _TABLES = (
     _table(
         "delete_file",
         _key("delete_file_id"),
-        _int("table_id"),
+        _needed_int("table_id"),
         *_LIFETIME,
-        _int("data_file_id"),
+        _needed_int("data_file_id"),
         *_PATH,
         _text("format"),
-        _int("delete_count"),
+        _needed_int("delete_count"),
         _int("file_size_bytes"),
         _int("footer_size"),
         _text("encryption_key"),
@@ -221,12 +251,12 @@ _TABLES = (
     ),
     _table(
         "column",
-        _int("column_id"),
+        _needed_int("column_id"),
         *_LIFETIME,
-        _int("table_id"),
-        _int("column_order"),
-        _text("column_name"),
-        _text("column_type"),
+        _needed_int("table_id"),
+        _needed_int("column_order"),
+        _needed_text("column_name"),
+        _needed_text("column_type"),
         _text("initial_default"),
         _text("default_value"),
         _bool("nulls_allowed"),
@@ -235,59 +265,77 @@ _TABLES = (
         _text("default_value_dialect", since=_V04),
     ),
     _table(
-        "table_stats", _int("table_id"), _int("record_count"), _int("next_row_id"), _int("file_size_bytes")
+        "table_stats",
+        _needed_int("table_id"),
+        _int("record_count"),
+        _int("next_row_id"),
+        _int("file_size_bytes"),
     ),
     _table(
         "table_column_stats",
-        _int("table_id"),
-        _int("column_id"),
+        _needed_int("table_id"),
+        _needed_int("column_id"),
         _bool("contains_null"),
         _bool("contains_nan"),
         *_BOUNDS,
         _text("extra_stats", since=_V03),
         *_EXACTNESS,
     ),
-    _table("partition_info", _int("partition_id"), _int("table_id"), *_LIFETIME),
+    _table("partition_info", _needed_int("partition_id"), _needed_int("table_id"), *_LIFETIME),
     _table(
         "partition_column",
-        _int("partition_id"),
-        _int("table_id"),
-        _int("partition_key_index"),
-        _int("column_id"),
-        _text("transform"),
+        _needed_int("partition_id"),
+        _needed_int("table_id"),
+        _needed_int("partition_key_index"),
+        _needed_int("column_id"),
+        _needed_text("transform"),
     ),
     _table(
         "file_partition_value",
-        _int("data_file_id"),
-        _int("table_id"),
-        _int("partition_key_index"),
+        _needed_int("data_file_id"),
+        _needed_int("table_id"),
+        _needed_int("partition_key_index"),
         _text("partition_value"),
     ),
     _table("files_scheduled_for_deletion", _int("data_file_id"), *_PATH, _time("schedule_start")),
-    _table("inlined_data_tables", _int("table_id"), _text("table_name"), _int("schema_version")),
-    _table("column_mapping", _int("mapping_id"), _int("table_id"), _text("type"), since=_V02),
+    _table(
+        "inlined_data_tables",
+        _needed_int("table_id"),
+        _needed_text("table_name"),
+        _needed_int("schema_version"),
+    ),
+    _table(
+        "column_mapping", _needed_int("mapping_id"), _needed_int("table_id"), _needed_text("type"), since=_V02
+    ),
     _table(
         "name_mapping",
-        _int("mapping_id"),
-        _int("column_id"),
-        _text("source_name"),
-        _int("target_field_id"),
+        _needed_int("mapping_id"),
+        _needed_int("column_id"),
+        _needed_text("source_name"),
+        _needed_int("target_field_id"),
         _int("parent_column"),
         _bool("is_partition", since=_V03),
         since=_V02,
     ),
     _table(
         "schema_versions",
-        _int("begin_snapshot"),
-        _int("schema_version"),
+        _needed_int("begin_snapshot"),
+        _needed_int("schema_version"),
         _int("table_id", since=_V04),
         since=_V03,
     ),
-    _table("macro", _int("schema_id"), _int("macro_id"), _text("macro_name"), *_LIFETIME, since=_V04),
+    _table(
+        "macro",
+        _needed_int("schema_id"),
+        _needed_int("macro_id"),
+        _needed_text("macro_name"),
+        *_LIFETIME,
+        since=_V04,
+    ),
     _table(
         "macro_impl",
-        _int("macro_id"),
-        _int("impl_id"),
+        _needed_int("macro_id"),
+        _needed_int("impl_id"),
         _text("dialect"),
         _text("sql"),
         _text("type"),
@@ -295,22 +343,22 @@ _TABLES = (
     ),
     _table(
         "macro_parameters",
-        _int("macro_id"),
-        _int("impl_id"),
-        _int("column_id"),
+        _needed_int("macro_id"),
+        _needed_int("impl_id"),
+        _needed_int("column_id"),
         _text("parameter_name"),
         _text("parameter_type"),
         _text("default_value"),
         _text("default_value_type"),
         since=_V04,
     ),
-    _table("sort_info", _int("sort_id"), _int("table_id"), *_LIFETIME, since=_V04),
+    _table("sort_info", _needed_int("sort_id"), _needed_int("table_id"), *_LIFETIME, since=_V04),
     _table(
         "sort_expression",
-        _int("sort_id"),
-        _int("table_id"),
-        _int("sort_key_index"),
-        _text("expression"),
+        _needed_int("sort_id"),
+        _needed_int("table_id"),
+        _needed_int("sort_key_index"),
+        _needed_text("expression"),
         _text("dialect"),
         _text("sort_direction"),
         _text("null_order"),
@@ -340,7 +388,7 @@ class CatalogTables:
                         *(
                             Column(
                                 column.name,
-                                column.type(),
+                                column.stored,
                                 primary_key=column.primary_key,
                                 nullable=column.nullable,
                                 autoincrement=False,

@@ -24,7 +24,7 @@ from sqlalchemy.schema import DDLElement
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.dml import Insert, UpdateBase
 
-from airflow_provider_ducklake.catalog.database.column_types import CATALOG_TYPES
+from airflow_provider_ducklake.catalog.database.column_types import CatalogType
 from airflow_provider_ducklake.catalog.dialects.effect import Writer
 
 if TYPE_CHECKING:
@@ -239,4 +239,4 @@ def _all_at_once(statement: Insert, names: tuple[str, ...]) -> Insert:
 
 def _has_simple_columns(statement: Insert, names: Sequence[str]) -> bool:
     """Whether no column is itself a list, which a list of lists could not be told from."""
-    return all(isinstance(statement.table.c[name].type, CATALOG_TYPES) for name in names)
+    return all(isinstance(statement.table.c[name].type, CatalogType) for name in names)

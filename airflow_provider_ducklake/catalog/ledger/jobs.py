@@ -20,6 +20,7 @@ from airflow_provider_ducklake.catalog.database.column_types import (
     CatalogText,
     CatalogTimestamp,
     catalog_table,
+    maybe,
 )
 from airflow_provider_ducklake.catalog.database.connect import shown
 from airflow_provider_ducklake.catalog.database.questions import Question, in_parts
@@ -261,5 +262,5 @@ def snapshot_of_job(connection: Connection, catalog: Catalog, job_id: str) -> Sn
         select(file.c.begin_snapshot.label("id")).where(file.c.path.like(pattern)),
         select(literal(0).label("id")).where(scheduled.c.path.like(pattern)),
     ).subquery()
-    newest = connection.execute(select(func.max(found.c.id))).scalar()
+    newest = connection.execute(select(maybe(func.max(found.c.id)))).scalar()
     return None if newest is None else SnapshotId(newest)

@@ -11,6 +11,7 @@ from sqlalchemy import MetaData, Table, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import DDLElement
 
+from airflow_provider_ducklake.catalog.database.column_types import maybe
 from airflow_provider_ducklake.catalog.migrations.layout import LayoutChange
 from airflow_provider_ducklake.planning.upkeep.migration import renamed_columns
 from airflow_provider_ducklake.spec.versions import SpecVersion, write_version
@@ -62,7 +63,12 @@ def _registered(connection: Connection, tables: CatalogTables) -> list[tuple[str
     """Return the tables for inlined rows, each with the user's table, by its id where it is dropped."""
     inlined, table, schema = tables["inlined_data_tables"], tables["table"], tables["schema"]
     rows = connection.execute(
-        select(inlined.c.table_name, inlined.c.table_id, schema.c.schema_name, table.c.table_name.label("of"))
+        select(
+            inlined.c.table_name,
+            inlined.c.table_id,
+            maybe(schema.c.schema_name).label("schema_name"),
+            maybe(table.c.table_name).label("of"),
+        )
         .outerjoin(table, (table.c.table_id == inlined.c.table_id) & table.c.end_snapshot.is_(None))
         .outerjoin(schema, (schema.c.schema_id == table.c.schema_id) & schema.c.end_snapshot.is_(None))
         .order_by(inlined.c.table_id, inlined.c.schema_version)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, false, func, or_, select
 
+from airflow_provider_ducklake.catalog.database.column_types import maybe
 from airflow_provider_ducklake.catalog.reports.table_info import inlined_row_counts
 from airflow_provider_ducklake.catalog.snapshot import read_files
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_marks
@@ -83,7 +84,7 @@ def _rows_in_files(
     deleted = and_(deletes.c.data_file_id == file.c.data_file_id, visible(deletes, at))
     left = file.c.record_count - func.coalesce(deletes.c.delete_count, 0)
     query = (
-        select(func.sum(left, type_=file.c.record_count.type))
+        select(maybe(func.sum(left, type_=file.c.record_count.type)))
         .select_from(file.outerjoin(deletes, deleted))
         .where(file.c.table_id == table.table_id, visible(file, at), ~doubtful)
     )

@@ -26,6 +26,7 @@ from sqlalchemy import (
     select,
 )
 
+from airflow_provider_ducklake.catalog.database.column_types import check_filled, maybe
 from airflow_provider_ducklake.catalog.database.found_columns import telling
 from airflow_provider_ducklake.catalog.database.questions import AT, Question
 from airflow_provider_ducklake.catalog.database.tables import catalog_tables
@@ -161,7 +162,7 @@ def which_tables(
     """Ask for the tables at a snapshot (None: at the newest) by schema and name, as ``table_rows``."""
 
     def read(rows: Sequence[Row[Any]]) -> list[TableRow]:
-        found = _table_rows(rows)
+        found = _table_rows(rows, tables["table"])
         meant = (row for row in found if name is None or row.qualified.folded == name.folded)
         return sorted(meant, key=lambda row: row.qualified)
 
@@ -181,17 +182,20 @@ def _tables_at(tables: CatalogTables, *parameters: str) -> Select[Any]:
     if "name" in parameters:
         meant &= func.lower(table.c.table_name) == bindparam("name", type_=String())
     return (
-        select_all(table, *_FOLDER)
+        select(*(maybe(one).label(one.name) for one in select_all(table, *_FOLDER).selected_columns))
         .add_columns(*(one.label(f"of_{one.name}") for one in of_schema))
         .select_from(schema.join(table, meant, isouter=_PARENT in schema.c))
         .where(visible(schema, at))
     )
 
 
-def _table_rows(rows: Sequence[Row[Any]]) -> Iterator[TableRow]:
+def _table_rows(rows: Sequence[Row[Any]], table: Table) -> Iterator[TableRow]:
     schemas = _schema_rows(rows, prefix="of_")
     for row in rows:
-        if row.table_id is not None and row.schema_id in schemas:
+        if row.table_id is None:
+            continue
+        check_filled(table, row)
+        if row.schema_id in schemas:
             yield _table_row(row, schemas[row.schema_id])
 
 
@@ -269,7 +273,9 @@ def macros(connection: Connection, tables: CatalogTables, at: int, schema_id: Sc
 def next_column_id(connection: Connection, tables: CatalogTables, table_id: int) -> int:
     """Return a column id that the table never had."""
     column = tables["column"]
-    largest = connection.execute(select(func.max(column.c.column_id)).where(column.c.table_id == table_id))
+    largest = connection.execute(
+        select(maybe(func.max(column.c.column_id))).where(column.c.table_id == table_id)
+    )
     return (largest.scalar() or 0) + 1
 
 

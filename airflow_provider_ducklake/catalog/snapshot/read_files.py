@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Column as SqlColumn
 from sqlalchemy import Connection, Row, and_, select, true
 
+from airflow_provider_ducklake.catalog.database.column_types import maybe
 from airflow_provider_ducklake.catalog.database.questions import Question, in_parts
 from airflow_provider_ducklake.catalog.snapshot.read import select_all, visible
 from airflow_provider_ducklake.catalog.snapshot.read_mappings import which_mappings
@@ -137,24 +138,6 @@ class WantedFiles:
         )
 
 
-_NEEDED_OF_DATA_FILES = ("data_file_id", "path", "record_count", "file_size_bytes", "begin_snapshot")
-_NEEDED_OF_DELETE_FILES = ("delete_file_id", "data_file_id", "path", "delete_count", "begin_snapshot")
-
-
-def check_no_null(row: Row[Any], table: str, columns: Sequence[str]) -> None:
-    """Refuse a row without a value that each row has; the first column is its id.
-
-    Raises:
-        CatalogError: names table, row and column.
-    """
-    for column in columns:
-        if getattr(row, column) is None:
-            raise CatalogError(
-                f"{table}.{column} is NULL where {columns[0]} is {getattr(row, columns[0])}. No writer "
-                "leaves it so: correct that row, or restore the catalog from a backup."
-            )
-
-
 def live_data_file(
     row: Row[Any],
     root: str,
@@ -165,7 +148,6 @@ def live_data_file(
 
     The row has NULLs for columns that its version of the format lacks: see ``select_all``.
     """
-    check_no_null(row, "ducklake_data_file", _NEEDED_OF_DATA_FILES)
     return LiveDataFile(
         id=DataFileId(row.data_file_id),
         path=CatalogPath(row.path, row.path_is_relative).below(root, f"Data file {row.data_file_id}"),
@@ -203,7 +185,6 @@ def _counts(text: str | None) -> tuple[tuple[SnapshotId, int], ...]:
 
 def live_delete_file(row: Row[Any], root: str) -> LiveDeleteFile:
     """Return a row of ``ducklake_delete_file``."""
-    check_no_null(row, "ducklake_delete_file", _NEEDED_OF_DELETE_FILES)
     return LiveDeleteFile(
         DeleteFileId(row.delete_file_id),
         CatalogPath(row.path, row.path_is_relative).below(root, f"Delete file {row.delete_file_id}"),
@@ -274,7 +255,7 @@ def live_targets(
         return {}
     file, deletes = tables["data_file"], tables["delete_file"]
     query = (
-        select(file.c.data_file_id, deletes.c.delete_file_id)
+        select(file.c.data_file_id, maybe(deletes.c.delete_file_id).label("delete_file_id"))
         .outerjoin(
             deletes, and_(deletes.c.data_file_id == file.c.data_file_id, deletes.c.end_snapshot.is_(None))
         )
@@ -321,12 +302,18 @@ def _scheduled_paths(  # noqa: PLR0913, PLR0917 - the last has a default
         select(table.c.path, table.c.path_is_relative, schema.c.path, schema.c.path_is_relative)
         .join(schema, schema.c.schema_id == table.c.schema_id)
         .where(table.c.table_id == table_id, table.c.end_snapshot.is_(None), schema.c.end_snapshot.is_(None))
-    ).one_or_none()
-    if places is None:
+        .distinct()
+    ).all()
+    if not places:
         return {}
-    root = CatalogPath(places[0], places[1]).spelled_below(
-        CatalogPath(places[2], places[3]).spelled_below("")
-    )
+    if len(places) > 1:
+        raise CatalogError(
+            f"Table {table_id} or its schema has several live rows in the catalog, with different paths. End "
+            "all but one of each; lake.verify() names them."
+        )
+    path, is_relative, path_above, is_relative_above = places[0]
+    above = CatalogPath(path_above, is_relative_above).spelled_below("")
+    root = CatalogPath(path, is_relative).spelled_below(above)
     query = select(id_column.label("id"), file.c.path, file.c.path_is_relative)
     query = query.where(true() if condition is None else condition)
     return {

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, Row, Select, and_, case, func, literal, select
 
+from airflow_provider_ducklake.catalog.database.column_types import maybe
 from airflow_provider_ducklake.catalog.database.questions import OF_TABLE, Question, one_of, values_of
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
     bare_table,
     inlined_table_name,
 )
+from airflow_provider_ducklake.errors import CatalogError
 from airflow_provider_ducklake.spec.ids import ColumnId, SnapshotId, TableId
+from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.spec.schema import Column, Default, TableSchema, assemble
 from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
 from airflow_provider_ducklake.transaction.changes import FlushedLayout
@@ -73,7 +76,7 @@ def _begin(tables: CatalogTables, version: ColumnElement[int]) -> ScalarSelect[i
         first = select(func.coalesce(func.min(snapshot.c.snapshot_id), 0))
         return first.where(snapshot.c.schema_version == version).scalar_subquery()
     versions = tables["schema_versions"]
-    newest = select(func.max(versions.c.begin_snapshot)).where(versions.c.schema_version <= version)
+    newest = select(maybe(func.max(versions.c.begin_snapshot))).where(versions.c.schema_version <= version)
     if "table_id" in versions.c:
         newest = newest.where(versions.c.table_id == OF_TABLE)
     return newest.scalar_subquery()
@@ -207,8 +210,27 @@ def is_visible(row: Row[Any], at: int) -> bool:
 
 
 def schema_of(rows: Iterable[Row[Any]]) -> TableSchema:
-    """Return the columns that rows of ``ducklake_column`` make, in their order."""
+    """Return the columns that rows of ``ducklake_column`` make, in their order.
+
+    Raises:
+        CatalogError: two of the rows are of one column, or of one name.
+    """
+    rows = list(rows)
+    _check_single(rows)
     return assemble((_column(row), row.parent_column, row.column_type) for row in rows)
+
+
+def _check_single(rows: Sequence[Row[Any]]) -> None:
+    seen: set[Any] = set()
+    for row in rows:
+        for key in (row.column_id, (row.parent_column, fold(row.column_name))):
+            if key in seen:
+                raise CatalogError(
+                    f"ducklake_column has two rows of column {row.column_name} (id {row.column_id}) of table "
+                    f"{row.table_id} at one snapshot. End all but one of them in the catalog; lake.verify() "
+                    "names them."
+                )
+            seen.add(key)
 
 
 def _column(row: Row[Any]) -> Column:

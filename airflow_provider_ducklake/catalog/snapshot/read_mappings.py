@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Select, select
 
 from airflow_provider_ducklake.catalog.database.questions import OF_TABLE, Question
+from airflow_provider_ducklake.errors import CatalogError
 from airflow_provider_ducklake.spec.files import MappedColumn, NameMapping
 from airflow_provider_ducklake.spec.ids import ColumnId, MappingId
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection, Row
 
@@ -54,8 +55,19 @@ def _mapping(rows: list[Row[Any]]) -> NameMapping:
         MappedColumn(
             row.source_name,
             ColumnId(row.target_field_id),
-            None if row.parent_column is None else places[row.parent_column],
+            None if row.parent_column is None else _place(row, places),
             bool(getattr(row, "is_partition", False)),
         )
         for row in rows
     )
+
+
+def _place(row: Row[Any], places: Mapping[int, int]) -> int:
+    """Return the place of the column that a nested one lies in."""
+    if row.parent_column not in places:
+        raise CatalogError(
+            f"ducklake_name_mapping has {row.source_name} (column {row.column_id} of mapping "
+            f"{row.mapping_id}) in column {row.parent_column}, which it does not have. Add the files "
+            "anew, or restore the catalog from a backup."
+        )
+    return places[row.parent_column]

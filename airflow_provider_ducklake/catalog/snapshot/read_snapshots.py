@@ -19,6 +19,7 @@ from sqlalchemy import (
     select,
 )
 
+from airflow_provider_ducklake.catalog.database.column_types import maybe
 from airflow_provider_ducklake.catalog.database.questions import AT, Question, in_parts
 from airflow_provider_ducklake.errors import (
     CatalogMigratedError,
@@ -103,7 +104,7 @@ def _by_id(tables: CatalogTables, *, is_newest: bool) -> Select[Any]:
 def _version(tables: CatalogTables) -> ColumnElement[Any]:
     """Return the version of the lake as it is now, beside each row."""
     metadata = tables["metadata"]
-    version = select(func.max(metadata.c.value)).where(metadata.c.key == "version")
+    version = select(maybe(func.max(metadata.c.value))).where(metadata.c.key == "version")
     return version.scalar_subquery().label("version")
 
 
@@ -179,7 +180,7 @@ def _not_found(
 ) -> SnapshotNotFoundError:
     snapshot = tables["snapshot"]
     ids = snapshot.c.snapshot_id
-    oldest, newest = connection.execute(select(func.min(ids), func.max(ids))).one()
+    oldest, newest = connection.execute(select(maybe(func.min(ids)), maybe(func.max(ids)))).one()
     made: tuple[datetime, ...] = ()
     if with_times:
         ends = select(snapshot).where(ids.in_((oldest, newest))).order_by(ids)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery, Table, and_, func, null, or_, select
 
+from airflow_provider_ducklake.catalog.database.column_types import maybe
 from airflow_provider_ducklake.catalog.database.questions import Question, one_of, values_of
 from airflow_provider_ducklake.spec.ids import ColumnId, TableId
 from airflow_provider_ducklake.spec.options import SKIP_STATS_COLUMNS, Options
@@ -58,11 +59,11 @@ def _retyped(tables: CatalogTables, count: int) -> Subquery:
 @lru_cache
 def _statistics_of(tables: CatalogTables, count: int) -> Select[Any]:
     table, column = tables["table_stats"], tables["table_column_stats"]
-    others = [one for one in column.c if one.key != "table_id"]
+    others = [maybe(one).label(one.name) for one in column.c if one.key != "table_id"]
     retyped = _retyped(tables, count)
     is_same = and_(retyped.c.table_id == column.c.table_id, retyped.c.column_id == column.c.column_id)
     return (
-        select(table, *others, *_missing(column), retyped.c.column_id.label("retyped_id"))
+        select(table, *others, *_missing(column), maybe(retyped.c.column_id).label("retyped_id"))
         .outerjoin(column, column.c.table_id == table.c.table_id)
         .outerjoin(retyped, is_same)
         .where(one_of(table.c.table_id, count))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Row, Select, and_, select
 
+from airflow_provider_ducklake.catalog.database.column_types import maybe
 from airflow_provider_ducklake.catalog.database.questions import AT, OF_TABLE, Question
 from airflow_provider_ducklake.catalog.snapshot import read, read_files
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import has_inlined_data
@@ -133,7 +134,7 @@ def _keys(tables: CatalogTables) -> Select[Any]:
     info, key = tables["partition_info"], tables["partition_column"]
     of_info = and_(key.c.partition_id == info.c.partition_id, key.c.table_id == info.c.table_id)
     return (
-        select(key, info.c.begin_snapshot, info.c.end_snapshot)
+        select(key, maybe(info.c.begin_snapshot).label("begin_snapshot"), info.c.end_snapshot)
         .join_from(key, info, of_info, isouter=True)  # keys may be left of one that expired
         .where(key.c.table_id == OF_TABLE)
         .order_by(key.c.partition_id, key.c.partition_key_index)

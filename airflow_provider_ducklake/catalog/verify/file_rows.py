@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import BigInteger, and_, case, exists, func, literal, or_, select, union_all
 from sqlalchemy import cast as sql_cast
 
+from airflow_provider_ducklake.catalog.database.column_types import maybe
 from airflow_provider_ducklake.catalog.verify.lifetimes import overlapping
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 
@@ -63,7 +64,7 @@ def _tables(look: Look) -> Iterator[Finding]:
                 literal(kind).label("kind"),
                 file.c[id_].label("id"),
                 file.c.table_id,
-                owner.c.table_id.label("known"),
+                maybe(owner.c.table_id).label("known"),
                 owner.c.last,
             )
             .select_from(file.outerjoin(owner, owner.c.table_id == file.c.table_id))
@@ -176,7 +177,7 @@ def _partition_values(look: Look) -> Iterator[Finding]:
 
 def _counts(look: Look) -> Iterator[Finding]:
     file = look.tables["data_file"]
-    impossible = or_(file.c.record_count.is_(None), file.c.record_count < 0, file.c.file_size_bytes < 0)
+    impossible = or_(file.c.record_count < 0, file.c.file_size_bytes < 0)
     partial = or_(file.c.partial_max < file.c.begin_snapshot, file.c.partial_max > look.head.id)
     query = select(
         file.c.data_file_id, file.c.table_id, file.c.record_count, file.c.partial_max, impossible.label("bad")

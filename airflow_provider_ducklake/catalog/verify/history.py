@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, literal, select, union_all
 
+from airflow_provider_ducklake.catalog.database.column_types import maybe
 from airflow_provider_ducklake.catalog.verify.look import lacking
 from airflow_provider_ducklake.errors import CatalogError
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
@@ -54,7 +55,7 @@ def _snapshots(look: Look) -> Iterator[Row[Any]]:
         select(
             snapshot.c.snapshot_id,
             *(snapshot.c[name] for name in _COUNTERS),
-            changes.c.snapshot_id.label("changes_id"),
+            maybe(changes.c.snapshot_id).label("changes_id"),
             changes.c.changes_made,
         )
         .outerjoin(changes, changes.c.snapshot_id == snapshot.c.snapshot_id)
@@ -135,7 +136,9 @@ def check_counters(look: Look) -> Iterator[Finding]:
     largest = union_all(
         *(
             select(
-                literal(counter).label("counter"), literal(id_).label("id_name"), func.max(column).label("id")
+                literal(counter).label("counter"),
+                literal(id_).label("id_name"),
+                maybe(func.max(column)).label("id"),
             )
             for counter, ids in (("next_catalog_id", _CATALOG_IDS), ("next_file_id", _FILE_IDS))
             for table, id_ in ids

@@ -72,7 +72,7 @@ def _misplaced(look: Look, name: str, id_: str, table_id: str | None) -> Select[
         (null() if table_id is None else table.c[table_id]).label("table_id"),
         begin.label("begin_snapshot"),
         end.label("end_snapshot"),
-    ).where(or_(begin.is_(None), ends_early, begin > look.head.id, end > look.head.id))
+    ).where(or_(ends_early, begin > look.head.id, end > look.head.id))
     return query if table_id is None else query.where(look.chosen(table.c[table_id]))
 
 
@@ -109,7 +109,7 @@ def overlapping(table: Table, keys: Sequence[str], id_: str, condition: ColumnEl
             table.c.begin_snapshot,
             before.label("before"),
         )
-        .where(condition, table.c.begin_snapshot.is_not(None), end > table.c.begin_snapshot)
+        .where(condition, end > table.c.begin_snapshot)
         .subquery()
     )
     return select(rows).where(rows.c.before > rows.c.begin_snapshot)

@@ -22,6 +22,7 @@ from airflow_provider_ducklake.catalog.verify.look import look_at
 from airflow_provider_ducklake.catalog.verify.paths import check_paths, misleading_paths
 from airflow_provider_ducklake.catalog.verify.row_ids import check_row_ids, numbered_twice
 from airflow_provider_ducklake.catalog.verify.statistics import Known, check_statistics
+from airflow_provider_ducklake.catalog.verify.values import missing_values
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 
@@ -52,6 +53,8 @@ def verify(  # noqa: PLR0913 - three say what, three how
     if not 0 <= sample <= 1:
         raise InvalidInputError(f"sample is {sample}; give the fraction of files to open, from 0 to 1.")
     with reading() as connection:
+        if missing := list(missing_values(connection, catalog.tables, only)):
+            return missing  # rows with a hole cannot be read, and the rest would go by them
         look = look_at(connection, catalog, only)
         if misleading := list(misleading_paths(look)):
             return misleading  # what lies there is not to be opened, and the rest would go by it

@@ -30,6 +30,8 @@ class FindingCode(StrEnum):
         made._value_, made.remedy = code, remedy
         return made
 
+    # rows of any kind
+    VALUE_MISSING = "value-missing", "Correct the rows in the catalog, or restore it from a backup."
     # snapshots
     CHANGES_MISSING = "changes-missing", _REPAIR + " What the snapshot changed stays unknown."
     CHANGES_UNREADABLE = (
