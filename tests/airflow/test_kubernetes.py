@@ -31,7 +31,6 @@ from tests.reference.s3_proxy import proxy
 
 BUCKET = "pods"
 OF_POD = "the-pods-own-secret"
-PACKAGES = "org.apache.hadoop:hadoop-aws:3.5.0,software.amazon.awssdk:s3-transfer-manager:2.35.4"
 IVY = ROOT / "build" / "ivy"
 CONF = {
     "spark.jars.ivy": str(IVY),
@@ -78,7 +77,7 @@ def insert(set_connection: SetConnection, endpoint: str) -> Callable[..., dict[s
         extra = {"deploy-mode": "cluster", "namespace": "lakes"}
         set_connection("spark_default", conn_type="spark", host=f"k8s://{cluster.url}", extra=extra)
         conf = {**CONF, "spark.hadoop.fs.s3a.endpoint": endpoint}
-        given = {"source": f"s3://{BUCKET}/landing/in.csv", "packages": PACKAGES, "conf": conf} | arguments
+        given = {"source": f"s3://{BUCKET}/landing/in.csv", "packages": s3.PACKAGES, "conf": conf} | arguments
         given["exclude_packages"] = "software.amazon.awssdk:bundle"
         operator = DuckLakeSparkInsertOperator(task_id="insert", table="t", **given)
         return operator.execute({"ti": FakeTaskInstance("insert"), "logical_date": None})

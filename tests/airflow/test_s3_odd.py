@@ -28,7 +28,7 @@ TABLE = '"o dd+?#%"."t=1&é."'
 VALUES = ["a b", "50%", "a%20b", "x+y", "#1", "why?", "ü ñ 東", "k=v", "a&b", "dots..", "[x]*{y}", ";:@$"]
 SPARK: dict[str, Any] = {
     "table": TABLE,
-    "packages": "org.apache.hadoop:hadoop-aws:3.5.0,software.amazon.awssdk:s3-transfer-manager:2.35.4",
+    "packages": s3.PACKAGES,
     "exclude_packages": "software.amazon.awssdk:bundle",
     "conf": {"spark.jars.ivy": str(ROOT / "build" / "ivy")},
 }

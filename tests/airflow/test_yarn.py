@@ -23,7 +23,6 @@ from tests.reference.yarn_cluster import JARS, Yarn, yarn_cluster
 BUCKET = "nodes"
 ROWS = 20_000  # more than a driver would write by itself
 OF_NODE = {"AWS_ACCESS_KEY_ID": "node", "AWS_SECRET_ACCESS_KEY": "the-nodes-own-secret"}
-PACKAGES = "org.apache.hadoop:hadoop-aws:3.5.0,software.amazon.awssdk:s3-transfer-manager:2.35.4"
 CONF = {
     "spark.jars.ivy": str(ROOT / "build" / "ivy"),
     "spark.yarn.jars": f"local:{JARS}/*",
@@ -74,7 +73,7 @@ def test_an_insert_runs_in_containers_and_no_secret_of_the_connection_reaches_th
         task_id="insert",
         table="t",
         source=f"s3://{BUCKET}/landing/in.csv",
-        packages=PACKAGES,
+        packages=s3.PACKAGES,
         exclude_packages="software.amazon.awssdk:bundle",
         conf={**CONF, "spark.yarn.stagingDir": f"file://{tmp_path}/staging"},
         driver_memory="512m",

@@ -7,7 +7,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -25,9 +25,11 @@ from airflow_provider_ducklake.errors import (
     CommitError,
     CommitStateUnknownError,
     SnapshotNotFoundError,
+    SparkJobError,
     StorageError,
 )
 from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
 from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
@@ -37,7 +39,7 @@ from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.storage.files.process_options import as_environment
 from airflow_provider_ducklake.writes.run import run
-from airflow_provider_ducklake.writes.verb import Commit
+from airflow_provider_ducklake.writes.verb import Commit, Submitter
 from tests.concurrency.arrow_jobs import ArrowSubmitter
 from tests.faults.journal import Journal, Op
 from tests.faults.model import TABLES, Row, Rows, broken, digest, draw, rows_of
@@ -46,7 +48,7 @@ from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
 FIRST = 1  # the snapshot of new_lake's transaction, which creates the tables
 LEAST = 3  # commits of each writer, however slow the machine is
-EXPECTED = (CommitError, CatalogUnavailableError, StorageError)  # which the next try may cure
+EXPECTED = (CommitError, CatalogUnavailableError, StorageError, SparkJobError)  # which the next try may cure
 INFO = CommitInfo("soak", "as drawn")
 
 
@@ -59,6 +61,7 @@ class Place:
     data_path: str
     storage_options: dict[str, Any] = field(default_factory=dict)
     libpq: str | None = None  # past the proxy, to end what a dead client left there
+    spark_port: int | None = None  # of a Spark Connect server
 
     def open(self) -> Lake:
         return Lake.connect(self.url, storage_options=self.storage_options)
@@ -115,6 +118,7 @@ def play(player: Player) -> None:
     """Be a player until the time is over, and every operation of it settled."""
     logging.disable()
     os.environ |= as_environment(player.place.storage_options)
+    os.environ["AIRFLOW_CONN_SPARK_CONNECT"] = f"spark-connect://127.0.0.1:{player.place.spark_port}"
     journal = player.journal
     try:
         with tempfile.TemporaryDirectory(dir=player.folder) as folder:
@@ -175,9 +179,13 @@ class Operators:
         identity = CommitIdentity(key, starts_over=False, extra={"airflow": {"dag_id": "soak"}})
         with self.place.open() as lake:
             commit = Commit(INFO, lake.keyed_commit(key))
-            done = run(self._operator(op).verb(identity), lake, ArrowSubmitter(), commit)
+            operator = self._operator(op)
+            done = run(operator.verb(identity), lake, self._submitter(operator), commit)
         assert done.committed is not None, f"nothing to commit for {op}"
         return "found done by the key" if done.committed.is_earlier else "commits"
+
+    def _submitter(self, operator: Any) -> Submitter:  # noqa: ARG002 - of others
+        return ArrowSubmitter()
 
     def _operator(self, op: Op) -> Any:
         named = {"task_id": op.kind, "table": "events"}
@@ -199,25 +207,44 @@ class Operators:
         return str(path)
 
 
+class ConnectedOperators(Operators):
+    """Tasks whose jobs run on a Spark Connect server, which outlives them."""
+
+    def _submitter(self, operator: Any) -> Submitter:
+        return SparkConnectSubmitter(operator, "spark_connect")
+
+
+class Client:
+    """A DuckDB that connects when it is asked, once more after it was closed."""
+
+    def __init__(self, place: Place, name: str) -> None:
+        self._place, self._name = place, name
+        self._lake: DuckLakeConnection | None = None
+
+    def sql(self, text: str) -> list[tuple[Any, ...]]:
+        if self._lake is None:
+            end_backends(self._place, self._name)
+            self._lake = self._place.duckdb(self._name)
+        return self._lake.sql(text)
+
+    def close(self) -> None:
+        lake, self._lake = self._lake, None
+        if lake is not None:
+            lake.close()
+
+
 class DuckDB:
     """The reference, which has no keys: what is there tells whether a commit was made."""
 
     kinds = ("transfer", "transfer", "pair", "pair", "few", "many", "delete", "update")
 
     def __init__(self, place: Place, folder: Path, name: str) -> None:  # noqa: ARG002 - as the others
-        self.place, self.name = place, name
-        self._lake: DuckLakeConnection | None = None
-
-    def _connected(self) -> DuckLakeConnection:
-        if self._lake is None:
-            end_backends(self.place, self.name)
-            self._lake = self.place.duckdb(self.name)
-        return self._lake
+        self._lake = Client(place, name)
 
     def look(self, op: Op) -> str | None:
         """Return how an operation was settled that is seen to be done."""
-        self._close()
-        lake = self._connected()
+        lake = self._lake
+        lake.close()
         if op.kind in ("delete", "update"):
             found = lake.sql(f"SELECT count(*), min(n), max(n) FROM events WHERE op = {op.target}")[0]
             gone, done = found[0] == 0, found[1:] == (op.was + 1, op.was + 1)
@@ -231,7 +258,7 @@ class DuckDB:
         return "found done by looking" if is_there else None
 
     def act(self, op: Op) -> str:
-        lake = self._connected()
+        lake = self._lake
         match op.kind:
             case "delete":
                 lake.sql(f"DELETE FROM events WHERE op = {op.target}")
@@ -244,11 +271,6 @@ class DuckDB:
                 ]
                 lake.sql("; ".join(["BEGIN", *texts, "COMMIT"]) if len(texts) > 1 else texts[0])
         return "commits"
-
-    def _close(self) -> None:
-        lake, self._lake = self._lake, None
-        if lake is not None:
-            lake.close()
 
 
 def end_backends(place: Place, name: str) -> None:
@@ -266,6 +288,7 @@ Writer = Ours | Operators | DuckDB
 WRITERS: dict[str, Callable[[Place, Path, str], Writer]] = {
     "ours": Ours,
     "operators": Operators,
+    "connected operators": ConnectedOperators,
     "duckdb": DuckDB,
 }
 
@@ -329,26 +352,19 @@ def read_ours(player: Player, journal: Journal) -> None:
 
 
 def read_by_duckdb(player: Player, journal: Journal) -> None:
-    """Read drawn snapshots by DuckDB, with another connection after each failure."""
+    """Read drawn snapshots by DuckDB."""
     draws = random.Random(f"{player.seed} {player.name} {player.lives}")
-    with ExitStack() as opened:
 
-        def lake() -> DuckLakeConnection:
-            if not kept:
-                kept.append(opened.enter_context(player.place.duckdb(player.name)))
-            return kept[-1]
+    def ids() -> list[int]:
+        return [row[0] for row in client.sql("SELECT snapshot_id FROM ducklake_snapshots('lake')")]
 
-        def ids() -> list[int]:
-            return [row[0] for row in lake().sql("SELECT snapshot_id FROM ducklake_snapshots('lake')")]
+    def rows(snapshot: int) -> Rows:
+        return {name: client.sql(f"FROM {name} AT (VERSION => {snapshot})") for name in TABLES}
 
-        def rows(snapshot: int) -> Rows:
-            return {name: lake().sql(f"FROM {name} AT (VERSION => {snapshot})") for name in TABLES}
-
-        kept: list[DuckLakeConnection] = []
+    with closing(Client(player.place, player.name)) as client:
         while not player.is_over or not journal.digests:
             if not read_one(journal, draws, ids, rows, (duckdb.Error,)):
-                opened.close()
-                kept.clear()
+                client.close()
 
 
 def read_one(
@@ -398,6 +414,27 @@ def rewrite_files(lake: Lake, table: str, draws: random.Random) -> None:
     lake.commit_compacted(planned.table, compacted_files(lake, planned), INFO)
 
 
+def maintain_by_duckdb(player: Player, journal: Journal) -> None:
+    """Do drawn maintenance by the reference's own procedures."""
+    draws = random.Random(f"{player.seed} {player.name} {player.lives}")
+    with closing(Client(player.place, player.name)) as client:
+        while not player.is_over:
+            name = draws.choice(list(UPKEEP_BY_DUCKDB))
+            try:
+                client.sql(UPKEEP_BY_DUCKDB[name].format(table=draws.choice(list(TABLES))))
+                journal.count(f"maintenance: {name}")
+            except duckdb.Error as error:
+                journal.count(f"maintenance failed by {type(error).__name__}", error)
+                client.close()
+            time.sleep(draws.uniform(0, 0.3))
+
+
+UPKEEP_BY_DUCKDB = {
+    "merge files": "CALL ducklake_merge_adjacent_files('lake', '{table}')",
+    "rewrite files": "CALL ducklake_rewrite_data_files('lake', '{table}', delete_threshold => 0.3)",
+    "flush": "CALL ducklake_flush_inlined_data('lake', table_name => '{table}')",
+    "expire": "CALL ducklake_expire_snapshots('lake', older_than => now() - INTERVAL 10 SECOND)",
+}
 AGE = timedelta(seconds=20)  # of what goes: longer than a write or a read of the others takes
 
 UPKEEP: dict[str, Callable[[Lake, str, random.Random], object]] = {
@@ -416,4 +453,5 @@ OTHERS: dict[str, Callable[[Player, Journal], None]] = {
     "reader": read_ours,
     "duckdb reader": read_by_duckdb,
     "maintenance": maintain,
+    "duckdb maintenance": maintain_by_duckdb,
 }

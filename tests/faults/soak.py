@@ -140,7 +140,7 @@ class Soak:
 
     def _settle(self) -> None:
         """Have what is open settled, by nobody who is killed."""
-        ending = [started(replace(one, until=0.0)) for one in self.players if one.kind != "maintenance"]
+        ending = [started(replace(one, until=0.0)) for one in self.players if "maintenance" not in one.kind]
         until = time.monotonic() + LAST_WORDS
         for process in ending:
             process.join(max(0.0, until - time.monotonic()))

@@ -11,6 +11,8 @@ from moto.server import ThreadedMotoServer
 
 SECRET = "hunter2hunter2"
 LIBRARIES = ("fsspec", "arrow")
+# What Spark needs for S3, without the SDK's bundle of all services.
+PACKAGES = "org.apache.hadoop:hadoop-aws:3.5.0,software.amazon.awssdk:s3-transfer-manager:2.35.4"
 
 
 @contextmanager
