@@ -236,8 +236,14 @@ CORRUPTIONS = (
     _("two live rows of a table", C.TWO_AT_ONCE,
       "INSERT INTO ducklake_table SELECT table_id, table_uuid, begin_snapshot + 1, NULL, schema_id, 'other', path, path_is_relative "
       "FROM ducklake_table WHERE table_name = 'm'"),
-    _("two live rows of a column", C.TWO_AT_ONCE,
+    _("two live rows of a column", C.COLUMN_TWICE,
       f"INSERT INTO ducklake_column SELECT * FROM ducklake_column WHERE {_column('m', 'i')}"),
+    _("a column whose former row goes on", C.COLUMN_TWICE,
+      "INSERT INTO ducklake_column SELECT column_id, begin_snapshot - 1, end_snapshot, table_id, column_order, 'former', "
+      "column_type, initial_default, default_value, nulls_allowed, parent_column, default_value_type, default_value_dialect "
+      f"FROM ducklake_column WHERE {_column('m', 'i')}"),
+    _("an inlined row without its id", C.VALUE_MISSING, _inlined("UPDATE {rows} SET row_id = NULL")),
+    _("an inlined delete of no file", C.VALUE_MISSING, _inlined("UPDATE {marks} SET file_id = NULL")),
     _("two partitionings at once", C.TWO_AT_ONCE,
       "INSERT INTO ducklake_partition_info SELECT 5, table_id, begin_snapshot, NULL FROM ducklake_partition_info"),
     _("two tables of one name", C.NAME_TWICE, "UPDATE ducklake_table SET table_name = 'T' WHERE table_name = 'm'"),

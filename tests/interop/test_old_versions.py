@@ -1,10 +1,14 @@
 """Lakes that older DuckDBs wrote are read as those read them, at every snapshot, and never written."""
 
+import sqlite3
+from contextlib import closing
+
 import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import UnsupportedVersionError
+from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
 from tests.interop.old_lakes import RECORDED, OldLake, old_lake, read_alike, recorded
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import file_catalog
@@ -92,3 +96,70 @@ def test_0_1_is_read_as_the_0_2_that_it_became(tmp_path):
         assert lake.changes("m", 16, 22).read_arrow().num_rows == 14
         with pytest.raises(UnsupportedVersionError, match=r"0\.1"):
             lake.transaction()
+
+
+def test_changes_of_an_older_lake_are_watched(old):
+    with Lake.connect(old.catalog.sqlalchemy_url) as lake:
+        kinds = {name: lake.table_changes(name, 1, ("insert", "delete")) for name in lake.tables()}
+    assert {"insert", "delete"} <= {kind for found in kinds.values() if found for kind in found.changes}
+
+
+def test_a_column_that_duckdb_1_4_1_changed_twice_is_read_as_it_was(sqlite_catalog):
+    """DuckDB 1.4.0 and 1.4.1 end all rows of a column anew with each change of it."""
+    with open_lake(sqlite_catalog) as reference:
+        for statement in (
+            "CREATE TABLE t (a INTEGER, k INTEGER)",
+            "INSERT INTO t SELECT x, x FROM range(3) r(x)",
+            "ALTER TABLE t RENAME COLUMN a TO b",
+            "INSERT INTO t SELECT x, x FROM range(50) r(x)",
+            "ALTER TABLE t ALTER COLUMN b SET DEFAULT 5",
+            "INSERT INTO t (k) VALUES (7)",
+        ):
+            reference.sql(statement)
+
+    def seen(lake: Lake) -> list[list[dict]]:
+        reads = [lake.read_arrow("t", at=snapshot).to_pylist() for snapshot in range(1, 7)]
+        return [*reads, lake.changes("t", 1, 6).read_arrow().to_pylist()]
+
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        whole, columns = seen(lake), sql(sqlite_catalog, "SELECT * FROM ducklake_column ORDER BY 1, 2")
+        sql(
+            sqlite_catalog,
+            "UPDATE ducklake_column SET end_snapshot = 5 WHERE column_id = 1 AND end_snapshot IS NOT NULL",
+        )
+        assert sql(sqlite_catalog, "SELECT * FROM ducklake_column ORDER BY 1, 2") != columns
+
+        assert seen(lake) == whole
+        found = lake.verify()
+        assert {one.code for one in found} == {FindingCode.COLUMN_TWICE}
+        assert lake.plan_merge("t").table.table_id
+        assert lake.repair(found, dry_run=False).left == ()
+
+        assert lake.verify() == []
+        assert seen(lake) == whole
+    assert sql(sqlite_catalog, "SELECT * FROM ducklake_column ORDER BY 1, 2") == columns
+
+
+def test_a_former_partition_key_may_have_lost_its_column(sqlite_catalog):
+    """DuckDB's migration of 0.1 leaves NULL for a key that ended, of a column that was dropped."""
+    with open_lake(sqlite_catalog) as reference:
+        for statement in (
+            "CREATE TABLE t (a INTEGER, c INTEGER)",
+            "ALTER TABLE t SET PARTITIONED BY (c)",
+            "INSERT INTO t SELECT x, x FROM range(50) r(x)",
+            "ALTER TABLE t RESET PARTITIONED BY",
+            "ALTER TABLE t DROP COLUMN c",
+        ):
+            reference.sql(statement)
+    sql(sqlite_catalog, "UPDATE ducklake_partition_column SET column_id = NULL")
+
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        assert lake.read_arrow("t", where="a < 3").to_pylist() == [{"a": 0}, {"a": 1}, {"a": 2}]
+        lake.append_arrow("t", pa.table({"a": pa.array([99], pa.int32())}))
+        assert lake.row_count("t") == 51
+        assert lake.plan_merge("t").bins == ()
+
+
+def sql(catalog, statement: str) -> list[tuple]:
+    with closing(sqlite3.connect(catalog.location)) as connection, connection:
+        return connection.execute(statement).fetchall()

@@ -69,28 +69,23 @@ class CatalogType(TypeDecorator[Any]):
     wanted: type | tuple[type, ...]
     called: str
     place = "a column of the catalog"  # that has this type, such as ducklake_table.table_name
-    is_needed = False  # whether each row has a value
+
+    def __init__(self, *, is_needed: bool = False) -> None:
+        super().__init__()
+        self.is_needed = is_needed  # whether each row has a value
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
         read: Callable[[Any], Any] | None = super().result_processor(dialect, coltype)
-        if not _storage(dialect).keeps_types:
-            read = self._of_its_type(read)
-        return self._with_value(read) if self.is_needed else read
+        if _storage(dialect).keeps_types and not self.is_needed:
+            return read
+        wanted = object if _storage(dialect).keeps_types else self.wanted
 
-    def _of_its_type(self, read: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-        wanted = self.wanted
-
-        def checked(value: Any) -> Any:  # noqa: ANN401 - a row's
-            if value is not None and not isinstance(value, wanted):
-                raise self._no_such(value)
-            return value if read is None else read(value)
-
-        return checked
-
-    def _with_value(self, read: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
         def checked(value: Any) -> Any:  # noqa: ANN401 - a row's
             if value is None:
-                raise self.no_value()
+                if self.is_needed:
+                    raise self.no_value()
+            elif not isinstance(value, wanted):
+                raise self._no_such(value)
             return value if read is None else read(value)
 
         return checked
@@ -203,12 +198,6 @@ def catalog_table(name: str, metadata: MetaData, *columns: Column[Any], **option
     return table
 
 
-def needed(type_: CatalogType) -> CatalogType:
-    """Return a type that refuses NULL, for a column that no writer leaves without a value."""
-    type_.is_needed = True
-    return type_
-
-
 def is_needed(column: Column[Any]) -> bool:
     """Whether no writer leaves a column of the catalog without a value."""
     return isinstance(column.type, CatalogType) and column.type.is_needed
@@ -228,7 +217,9 @@ def check_filled(table: Table, row: Row[Any]) -> None:
 
 def maybe(column: ColumnElement[Any]) -> ColumnElement[Any]:
     """Return a needed column as an outer join or an aggregate has it, of which there may be no row."""
-    return type_coerce(column, type(column.type))
+    type_: Any = column.type.copy()
+    type_.is_needed = False
+    return type_coerce(column, type_)
 
 
 def format_time(value: datetime) -> str:

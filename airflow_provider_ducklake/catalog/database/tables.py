@@ -21,7 +21,6 @@ from airflow_provider_ducklake.catalog.database.column_types import (
     CatalogType,
     CatalogUuid,
     catalog_table,
-    needed,
 )
 from airflow_provider_ducklake.spec.versions import SpecVersion, write_version
 
@@ -45,11 +44,6 @@ class _Column:
     is_needed: bool = False
     since: SpecVersion | None = None
     until: SpecVersion | None = None
-
-    @property
-    def stored(self) -> CatalogType:
-        """Its type."""
-        return needed(self.type()) if self.is_needed else self.type()
 
     def exists_in(self, version: SpecVersion) -> bool:
         return (self.since is None or self.since <= version) and (self.until is None or version < self.until)
@@ -88,6 +82,11 @@ def _text(name: str, *, since: SpecVersion | None = None, until: SpecVersion | N
     return _Column(name, CatalogText, since=since, until=until)
 
 
+def _needed_bool(name: str) -> _Column:
+    """Return a boolean that each row has."""
+    return _Column(name, CatalogBoolean, is_needed=True)
+
+
 def _bool(name: str, *, since: SpecVersion | None = None) -> _Column:
     return _Column(name, CatalogBoolean, since=since)
 
@@ -116,7 +115,7 @@ _V02 = SpecVersion.V0_2
 _V03 = SpecVersion.V0_3
 _V04 = SpecVersion.V0_4
 _V11 = SpecVersion.V1_1
-_PATH = (_needed_text("path"), _bool("path_is_relative"))
+_PATH = (_needed_text("path"), _needed_bool("path_is_relative"))
 _FOLDER = (_text("path", since=_V02), _bool("path_is_relative", since=_V02))  # of schemas and tables
 _FILE_COLUMN = (_needed_int("data_file_id"), _needed_int("table_id"), _needed_int("column_id"))
 _COUNTS = (_int("column_size_bytes"), _int("value_count"), _int("null_count"))
@@ -287,7 +286,7 @@ _TABLES = (
         _needed_int("partition_id"),
         _needed_int("table_id"),
         _needed_int("partition_key_index"),
-        _needed_int("column_id"),
+        _int("column_id"),  # DuckDB's migration of 0.1 leaves NULL for an ended key on a dropped column
         _needed_text("transform"),
     ),
     _table(
@@ -388,7 +387,7 @@ class CatalogTables:
                         *(
                             Column(
                                 column.name,
-                                column.stored,
+                                column.type(is_needed=column.is_needed),
                                 primary_key=column.primary_key,
                                 nullable=column.nullable,
                                 autoincrement=False,

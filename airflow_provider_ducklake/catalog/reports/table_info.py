@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, literal, or_, select, union_all
+from sqlalchemy import func, literal, or_, select
 
+from airflow_provider_ducklake.catalog.database.questions import asked
 from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import bare_table
 
@@ -104,18 +105,12 @@ def inlined_row_counts(
         if table_id in table_ids and name in existing:
             rows = bare_table(name, catalog.tables)
             is_live = or_(rows.c.end_snapshot.is_(None), rows.c.end_snapshot > at)
-            count = select(literal(table_id).label("table_id"), func.count().label("count"))
+            count = select(literal(table_id).label("table_id"), func.count().label("number"))
             counts.append(count.select_from(rows).where(rows.c.begin_snapshot <= at, is_live))
     found: dict[int, int] = {}
-    for start in range(0, len(counts), _COUNTS_AT_ONCE):
-        for table_id, count_of_layout in connection.execute(
-            union_all(*counts[start : start + _COUNTS_AT_ONCE])
-        ):
-            found[table_id] = found.get(table_id, 0) + count_of_layout
+    for row in asked(connection, counts):
+        found[row.table_id] = found.get(row.table_id, 0) + row.number
     return found
-
-
-_COUNTS_AT_ONCE = 200
 
 
 def listed_files(found: TableSnapshot) -> list[ListedFile]:

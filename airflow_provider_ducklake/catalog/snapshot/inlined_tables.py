@@ -33,12 +33,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import BLOB, REAL, VARCHAR, TypeEngine
 
-from airflow_provider_ducklake.catalog.database.column_types import (
-    CatalogInteger,
-    CatalogType,
-    catalog_table,
-    needed,
-)
+from airflow_provider_ducklake.catalog.database.column_types import CatalogInteger, catalog_table
 from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.spec.names.keywords import KEYWORDS
 from airflow_provider_ducklake.spec.schema import TableSchema
@@ -164,16 +159,12 @@ def _table(name: str, schema: TableSchema, tables: CatalogTables) -> Table:
     return catalog_table(
         name,
         MetaData(schema=tables.metadata_schema),
-        *(Column(one, _system_type(key), key=key) for one, key in named),
+        *(Column(one, CatalogInteger(is_needed=key != END_SNAPSHOT), key=key) for one, key in named),
         *(
             Column(_written(column.name), InlinedValue(column.type), key=cell_key(column.name))
             for column in schema.columns
         ),
     )
-
-
-def _system_type(key: str) -> CatalogType:
-    return CatalogInteger() if key == END_SNAPSHOT else needed(CatalogInteger())
 
 
 def cell_key(name: str) -> str:
@@ -212,7 +203,7 @@ def inlined_delete_table(table_id: int, metadata_schema: str | None) -> Table:
     return catalog_table(
         inlined_delete_name(table_id),
         MetaData(schema=metadata_schema),
-        *(Column(one, needed(CatalogInteger())) for one in columns),
+        *(Column(one, CatalogInteger(is_needed=True)) for one in columns),
     )
 
 

@@ -194,14 +194,18 @@ class ColumnVersions:
 
 
 _NAME_AND_TYPE = ("column_name", "column_type")
-_LIFE = ("begin_snapshot", "end_snapshot")
+_LIFE = frozenset({"begin_snapshot", "end_snapshot"})
 
 
 def _goes_on(before: Row[Any], row: Row[Any]) -> bool:
     """Whether files of a column's first row have it by the name and type of the second."""
-    pairs = zip(row._fields, before, row, strict=True)
-    differs = {name for name, old, new in pairs if name not in _LIFE and old != new}
+    differs = _differences(before, row) - _LIFE
     return before.end_snapshot == row.begin_snapshot and bool(differs) and differs.isdisjoint(_NAME_AND_TYPE)
+
+
+def _differences(one: Row[Any], other: Row[Any]) -> set[str]:
+    pairs = zip(one._fields, one, other, strict=True)
+    return {name for name, old, new in pairs if old != new}
 
 
 def is_visible(row: Row[Any], at: int) -> bool:
@@ -213,24 +217,43 @@ def schema_of(rows: Iterable[Row[Any]]) -> TableSchema:
     """Return the columns that rows of ``ducklake_column`` make, in their order.
 
     Raises:
-        CatalogError: two of the rows are of one column, or of one name.
+        CatalogError: two rows say different things of one column, or two columns have one name.
     """
-    rows = list(rows)
-    _check_single(rows)
-    return assemble((_column(row), row.parent_column, row.column_type) for row in rows)
+    newest = _newest_of_each(rows)
+    _check_names(newest)
+    return assemble((_column(row), row.parent_column, row.column_type) for row in newest)
 
 
-def _check_single(rows: Sequence[Row[Any]]) -> None:
-    seen: set[Any] = set()
+def _newest_of_each(rows: Iterable[Row[Any]]) -> list[Row[Any]]:
+    """Return one row of each column: where several are there at once, the one that began last.
+
+    DuckDB before 1.4.2 ended all rows of a column anew with each change of it, so that the older ones last
+    too long.
+    """
+    found: dict[int, Row[Any]] = {}
     for row in rows:
-        for key in (row.column_id, (row.parent_column, fold(row.column_name))):
-            if key in seen:
-                raise CatalogError(
-                    f"ducklake_column has two rows of column {row.column_name} (id {row.column_id}) of table "
-                    f"{row.table_id} at one snapshot. End all but one of them in the catalog; lake.verify() "
-                    "names them."
-                )
-            seen.add(key)
+        other = found.get(row.column_id)
+        if other is None or other.begin_snapshot < row.begin_snapshot:
+            found[row.column_id] = row
+        elif other.begin_snapshot == row.begin_snapshot and not _differences(other, row) <= _LIFE:
+            raise CatalogError(
+                f"ducklake_column says two things of column {row.column_id} ({row.column_name}) of table "
+                f"{row.table_id} since snapshot {row.begin_snapshot}. End or correct one of the rows in the "
+                "catalog; lake.verify() names them (two-at-once)."
+            )
+    return sorted(found.values(), key=lambda row: (row.column_order, row.column_id))
+
+
+def _check_names(rows: Sequence[Row[Any]]) -> None:
+    named: dict[tuple[int | None, str], Row[Any]] = {}
+    for row in rows:
+        other = named.setdefault((row.parent_column, fold(row.column_name)), row)
+        if other is not row:
+            raise CatalogError(
+                f"Two columns of table {row.table_id} are called {row.column_name} in ducklake_column, with "
+                f"the ids {other.column_id} and {row.column_id}. Rename or end one of them in the catalog; "
+                "lake.verify() names them (name-twice)."
+            )
 
 
 def _column(row: Row[Any]) -> Column:

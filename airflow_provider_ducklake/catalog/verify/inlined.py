@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import case, column, func, literal, or_, select, table, union_all
 
+from airflow_provider_ducklake.catalog.database.questions import asked
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import bare_table, inlined_table, names_of
 from airflow_provider_ducklake.catalog.snapshot.read_layouts import layout_schema
+from airflow_provider_ducklake.errors import CatalogError
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.spec.names.identifiers import fold
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
 _DATA = re.compile(r"ducklake_inlined_data_(\d+)_(\d+)\Z")
 _DELETES = "ducklake_inlined_delete_"
-_AT_ONCE = 200  # tables that one statement asks
 
 
 def check_inlined(look: Look, columns: Columns) -> Iterator[Finding]:
@@ -73,7 +74,7 @@ def _unregistered(look: Look, names: set[str]) -> Iterator[Finding]:
         for name, table_id in found
         if table_id in look.names and (look.only is None or table_id in look.only)
     ]
-    for row in _asked(look, counts):
+    for row in asked(look.connection, counts):
         if row.number:
             yield Finding(
                 FindingCode.INLINED_TABLE_UNREGISTERED,
@@ -81,11 +82,6 @@ def _unregistered(look: Look, names: set[str]) -> Iterator[Finding]:
                 "nobody reads them.",
                 {"table_id": row.table_id, "name": row.name},
             )
-
-
-def _asked(look: Look, queries: Sequence[Any]) -> Iterator[Row[Any]]:
-    for start in range(0, len(queries), _AT_ONCE):
-        yield from look.connection.execute(union_all(*queries[start : start + _AT_ONCE])).all()
 
 
 def _layouts(look: Look, columns: Columns, rows: Sequence[Row[Any]]) -> Iterator[Finding]:
@@ -109,7 +105,10 @@ def _same(left: Sequence[str], right: Sequence[str]) -> bool:
 
 def _expected(look: Look, table_id: int, version: int) -> list[str] | None:
     """Return the columns of an inlined table of a schema version; None where that is not known."""
-    schema = layout_schema(look.connection, look.tables, table_id, version)
+    try:
+        schema = layout_schema(look.connection, look.tables, table_id, version)
+    except CatalogError:  # columns that make no table are findings of their own
+        return None
     return names_of(inlined_table(schema, table_id, version, look.tables)) if schema.columns else None
 
 
@@ -134,7 +133,7 @@ def _rows(look: Look, rows: Sequence[Row[Any]]) -> Iterator[Finding]:
     for row in rows:
         inlined = bare_table(row.table_name, look.tables)
         begin, end = inlined.c.begin_snapshot, inlined.c.end_snapshot
-        wrong = or_(begin.is_(None), begin > look.head.id, end > look.head.id, end < begin)
+        wrong = or_(begin > look.head.id, end > look.head.id, end < begin)
         queries.append(
             select(
                 literal(row.table_id).label("table_id"),
@@ -142,7 +141,7 @@ def _rows(look: Look, rows: Sequence[Row[Any]]) -> Iterator[Finding]:
                 func.sum(case((wrong, 1), else_=0)).label("number"),
             ).select_from(inlined)
         )
-    for row in _asked(look, queries):
+    for row in asked(look.connection, queries):
         if row.number:
             yield Finding(
                 FindingCode.INLINED_ROWS_WRONG,
@@ -163,7 +162,7 @@ def _row_ids(look: Look, rows: Sequence[Row[Any]]) -> Iterator[Finding]:
         queries.append(
             select(literal(table_id).label("table_id"), func.count().label("number")).select_from(twice)
         )
-    for row in _asked(look, queries):
+    for row in asked(look.connection, queries):
         if row.number:
             yield Finding(
                 FindingCode.INLINED_ROWS_WRONG,
@@ -195,7 +194,7 @@ def _deletes(look: Look, existing: set[str]) -> Iterator[Finding]:
                 .where(outside)
                 .group_by(marks.c.file_id)
             )
-    for row in _asked(look, queries):
+    for row in asked(look.connection, queries):
         yield Finding(
             FindingCode.INLINED_DELETE_OUTSIDE,
             f"{row.number} inlined deletes of data file {row.file_id} of {look.table(row.table_id)} name "

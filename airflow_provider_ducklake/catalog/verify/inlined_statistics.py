@@ -49,8 +49,8 @@ def _of_table(look: Look, known: Known, row: TableRow, next_row_id: int | None) 
         inlined_stats,
     )
 
-    table = load_table(look.connection, look.catalog, look.head, row.qualified, with_files=False)
     try:
+        table = load_table(look.connection, look.catalog, look.head, row.qualified, with_files=False)
         parts = read_inlined(look.connection, look.catalog, table)
         schema = _with_bounds(table.schema)
         stats = inlined_stats(inlined_in_schema(parts, schema), schema)

@@ -86,7 +86,7 @@ def check_single(look: Look) -> Iterator[Finding]:
         for row in look.few(overlapping(table, keys, id_, condition)):
             of_table = f" of {look.table(row.table_id)}" if "table_id" in keys else ""
             yield Finding(
-                FindingCode.TWO_AT_ONCE,
+                FindingCode.COLUMN_TWICE if name == "column" else FindingCode.TWO_AT_ONCE,
                 f"{name} {row.id}{of_table} has a second row at snapshot {row.begin_snapshot}.",
                 {"kind": name, "id": row.id, **({"table_id": row.table_id} if of_table else {})},
             )

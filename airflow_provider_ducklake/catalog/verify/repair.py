@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     MetaData,
+    and_,
     case,
     delete,
     exists,
@@ -15,6 +16,7 @@ from sqlalchemy import (
     insert,
     literal,
     null,
+    or_,
     select,
     table,
     union,
@@ -183,6 +185,26 @@ def _schema_version(look: Look, objects: Mapping[str, Any]) -> Mending:
     return Mending((insert(versions).from_select(names, rows),))
 
 
+def _column_twice(look: Look, objects: Mapping[str, Any]) -> Mending | None:
+    """End each row of the column where the next begins; None where two say different things at once."""
+    column = look.tables["column"]
+    is_seen = or_(column.c.end_snapshot.is_(None), column.c.end_snapshot > column.c.begin_snapshot)
+    is_it = and_(column.c.table_id == objects["table_id"], column.c.column_id == objects["id"], is_seen)
+    found = look.connection.execute(select(column).where(is_it).order_by(column.c.begin_snapshot))
+    rows = [row._asdict() for row in found]
+    kept: list[dict[str, Any]] = []
+    for row in rows:
+        begin = row["begin_snapshot"]
+        if kept and kept[-1]["begin_snapshot"] == begin:
+            if {**kept[-1], "end_snapshot": None} != {**row, "end_snapshot": None}:
+                return None
+            kept.pop()
+        elif kept and (kept[-1]["end_snapshot"] is None or kept[-1]["end_snapshot"] > begin):
+            kept[-1]["end_snapshot"] = begin
+        kept.append(row)
+    return Mending((delete(column).where(is_it), insert(column).values(kept)), changes_definitions=True)
+
+
 def _table_ended(look: Look, objects: Mapping[str, Any]) -> Mending:
     file = look.tables[objects["kind"]]
     is_it = file.c[f"{objects['kind']}_id"] == objects["id"]
@@ -325,6 +347,7 @@ def _unregistered(look: Look, objects: Mapping[str, Any]) -> Executable:
 MENDINGS: Mapping[FindingCode, Callable[[Look, Mapping[str, Any]], Mending | None]] = {
     FindingCode.CHANGES_MISSING: _changes_missing,
     FindingCode.COUNTER_BEHIND: _counter,
+    FindingCode.COLUMN_TWICE: _column_twice,
     FindingCode.SCHEMA_VERSION_MISSING: _schema_version,
     FindingCode.TABLE_ENDED: _table_ended,
     FindingCode.ROWS_OF_NOTHING: _rows_of_nothing,

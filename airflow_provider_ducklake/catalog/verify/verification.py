@@ -45,16 +45,17 @@ def verify(  # noqa: PLR0913 - three say what, three how
     reading: Reading,
     locate: Locate,
     *,
-    only: Collection[int] | None,
+    tables: Collection[TableName] | None,
     sample: float,
     with_notes: bool,
 ) -> list[Finding]:
-    """Return what is wrong with a lake, or with the tables of those ids; see ``Lake.verify``."""
+    """Return what is wrong with a lake, or with those tables; see ``Lake.verify``."""
     if not 0 <= sample <= 1:
         raise InvalidInputError(f"sample is {sample}; give the fraction of files to open, from 0 to 1.")
     with reading() as connection:
-        if missing := list(missing_values(connection, catalog.tables, only)):
+        if missing := list(missing_values(connection, catalog)):
             return missing  # rows with a hole cannot be read, and the rest would go by them
+        only = table_ids(connection, catalog, tables)
         look = look_at(connection, catalog, only)
         if misleading := list(misleading_paths(look)):
             return misleading  # what lies there is not to be opened, and the rest would go by it

@@ -49,6 +49,10 @@ class FindingCode(StrEnum):
     ENDS_BEFORE_BEGIN = "ends-before-begin", _RESTORE
     IN_THE_FUTURE = "in-the-future", _RESTORE
     TWO_AT_ONCE = "two-at-once", "End all but one of these rows in the catalog."
+    COLUMN_TWICE = (
+        "column-twice",
+        _REPAIR + " Until then the row that began last counts; DuckDB shows the column under both names.",
+    )
     NAME_TWICE = "name-twice", "Rename one of them in the catalog."
     # definitions
     COLUMNS_TOO_NEW = (
