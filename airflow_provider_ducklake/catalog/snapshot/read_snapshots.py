@@ -52,7 +52,7 @@ def check_version(connection: Connection, tables: CatalogTables) -> None:
     Raises:
         CatalogMigratedError: the lake was migrated since it was opened.
     """
-    head(connection, tables)
+    _check_is_of(tables, connection.execute(select(_version(tables))).scalar_one())
 
 
 def head_of_any_version(connection: Connection, tables: CatalogTables) -> Snapshot:
@@ -115,9 +115,13 @@ def _of_version(tables: CatalogTables, rows: Sequence[Row[Any]]) -> list[Snapsho
         CatalogMigratedError: the lake was migrated meanwhile.
     """
     for row in rows:
-        if row.version != tables.version.value:
-            raise CatalogMigratedError(tables.version.value, row.version)
+        _check_is_of(tables, row.version)
     return [_snapshot(row) for row in rows]
+
+
+def _check_is_of(tables: CatalogTables, version: str) -> None:
+    if version != tables.version.value:
+        raise CatalogMigratedError(tables.version.value, version)
 
 
 def chosen(connection: Connection, tables: CatalogTables, at: At, found: Sequence[Snapshot]) -> Snapshot:

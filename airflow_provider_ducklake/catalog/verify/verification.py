@@ -53,6 +53,7 @@ def verify(  # noqa: PLR0913 - three say what, three how
     if not 0 <= sample <= 1:
         raise InvalidInputError(f"sample is {sample}; give the fraction of files to open, from 0 to 1.")
     with reading() as connection:
+        read_snapshots.check_version(connection, catalog.tables)
         if missing := list(missing_values(connection, catalog)):
             return missing  # rows with a hole cannot be read, and the rest would go by them
         only = table_ids(connection, catalog, tables)
