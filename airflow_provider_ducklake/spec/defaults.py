@@ -20,8 +20,8 @@ from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
-from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spec.schema import NO_DEFAULT, Default
+from airflow_provider_ducklake.errors import CatalogError, InvalidInputError
+from airflow_provider_ducklake.spec.schema import NO_DEFAULT, Column, Default
 from airflow_provider_ducklake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
@@ -29,6 +29,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     children_of,
 )
 from airflow_provider_ducklake.spec.types.json_texts import MOST_LEVELS, is_json, is_too_deep
+from airflow_provider_ducklake.spec.types.literals import parse_scalar
 from airflow_provider_ducklake.spec.types.scalars import Kind, Scalar
 from airflow_provider_ducklake.spec.types.values import (
     Physical,
@@ -51,6 +52,24 @@ class SqlExpression:
 
 Literal: TypeAlias = bool | int | float | Decimal | str | bytes | date | datetime | time | UUID
 SqlDefault: TypeAlias = Literal | SqlExpression
+
+
+def initial_value(column: Column) -> Physical | None:
+    """Return what rows have that were written before the column existed; None: NULL.
+
+    Raises:
+        CatalogError: what the catalog says is no value of the column's type.
+    """
+    if column.initial_default is None or column.children:
+        return None
+    try:
+        return parse_scalar(column.type, column.initial_default)
+    except (ValueError, ArithmeticError):
+        raise CatalogError(
+            f"The initial_default {column.initial_default!r:.80} of column {column.name} (id {column.id}) is "
+            f"not a valid {column.type}: correct it in ducklake_column; lake.verify() names such columns "
+            "(default-unreadable)."
+        ) from None
 
 
 def default_of(value: SqlDefault | None, type_: DuckLakeType) -> tuple[Default, str | None]:

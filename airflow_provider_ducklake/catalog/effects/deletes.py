@@ -11,6 +11,7 @@ from airflow_provider_ducklake.catalog.database.questions import in_parts
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, close, insert
 from airflow_provider_ducklake.catalog.effects.files import schedule
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import bare_table, inlined_delete_table
+from airflow_provider_ducklake.errors import CatalogError
 from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.transaction.changes import FileDeletes
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
@@ -57,6 +58,11 @@ def add_deletes(change: AddDeletes, state: CommitState, tables: CatalogTables) -
     """Yield delete files; one that is replaced goes at once, and its file is scheduled for deletion."""
     replaced = [file.replaces for file in change.files if file.replaces is not None]
     if replaced:
+        if lost := [one for one in replaced if one not in state.facts.delete_file_paths]:
+            raise CatalogError(
+                f"Where delete file {lost[0]} of table {change.table_id} lies is not known: the catalog has "
+                "no live row of the file, of the table or of its schema. lake.verify() says which is wrong."
+            )
         yield schedule({one: state.facts.delete_file_paths[one] for one in replaced}, state, tables)
         old = tables["delete_file"]
         for part in in_parts(replaced):

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from airflow_provider_ducklake.spec.defaults import initial_value
 from airflow_provider_ducklake.spec.stats import STRING_BOUND_BYTES, blob_bounds, string_bounds
 from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType, children_of, is_float
-from airflow_provider_ducklake.spec.types.literals import parse_scalar
 from airflow_provider_ducklake.spec.types.scalars import TEXTS, Exact, Kind
 from airflow_provider_ducklake.spec.types.values import Physical, order_key, parse_physical
 
@@ -86,11 +86,8 @@ def _initial(history: ColumnHistory, file: LiveDataFile) -> Bounds:
     """Return the bounds of a file that was written before the column was added."""
     if file.mapping_id is not None or file.begin_snapshot >= history.since or not file.record_count:
         raise InexactError
-    text = history.column.initial_default
-    if text is None:
-        return None
-    value = parse_scalar(history.column.type, text)
-    return exact(value, value)
+    value = initial_value(history.column)
+    return None if value is None else exact(value, value)
 
 
 def _bounds_of_statistics(type_: DuckLakeType, stats: ColumnStats) -> Bounds:

@@ -26,8 +26,8 @@ from airflow_provider_ducklake.spark.sessions.object_store import hadoop_path, r
 from airflow_provider_ducklake.spark.types.frames import analysed, renamed, select
 from airflow_provider_ducklake.spark.types.names import quoted
 from airflow_provider_ducklake.spark.types.spark_types import FIELD_ID_KEY, literal, read_type
+from airflow_provider_ducklake.spec.defaults import initial_value
 from airflow_provider_ducklake.spec.types.ducklake_types import ListType, MapType, StructType
-from airflow_provider_ducklake.spec.types.literals import parse_scalar
 from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.storage.parquet.reader import folder_values, unreadable
 from airflow_provider_ducklake.storage.rows import table_reader
@@ -258,9 +258,8 @@ def _value(
 
 def _missing(column: Column) -> SparkColumn:
     """Return the value of rows that were written before the column existed."""
-    if column.initial_default is None or column.children:
-        return f.lit(None).cast(read_type(column))
-    return literal(column.type, parse_scalar(column.type, column.initial_default))
+    value = initial_value(column)
+    return f.lit(None).cast(read_type(column)) if value is None else literal(column.type, value)
 
 
 def _carried(value: SparkColumn, stored: StoredField, column: Column) -> SparkColumn:

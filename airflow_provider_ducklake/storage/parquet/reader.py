@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.errors import DuckLakeError, StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.spec.defaults import initial_value
 from airflow_provider_ducklake.spec.partitioning import hive_value, hive_values
-from airflow_provider_ducklake.spec.types.literals import parse_scalar
 from airflow_provider_ducklake.storage.files.filesystem import Location, open_filesystem, open_input
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field, cast_leaf, from_physical
 from airflow_provider_ducklake.storage.parquet.file_ids import with_field_ids
@@ -194,9 +194,7 @@ def in_schema(
 
 def initial_values(column: Column, target: pa.DataType, length: int) -> pa.Array:
     """Return the values of rows that were written before ``column`` existed."""
-    if column.initial_default is None or column.children:
-        return pa.nulls(length, target)
-    return _repeated(column, parse_scalar(column.type, column.initial_default), target, length)
+    return _repeated(column, initial_value(column), target, length)
 
 
 def _repeated(column: Column, value: Physical | None, target: pa.DataType, length: int) -> pa.Array:
