@@ -82,11 +82,6 @@ def _text(name: str, *, since: SpecVersion | None = None, until: SpecVersion | N
     return _Column(name, CatalogText, since=since, until=until)
 
 
-def _needed_bool(name: str) -> _Column:
-    """Return a boolean that each row has."""
-    return _Column(name, CatalogBoolean, is_needed=True)
-
-
 def _bool(name: str, *, since: SpecVersion | None = None) -> _Column:
     return _Column(name, CatalogBoolean, since=since)
 
@@ -115,7 +110,7 @@ _V02 = SpecVersion.V0_2
 _V03 = SpecVersion.V0_3
 _V04 = SpecVersion.V0_4
 _V11 = SpecVersion.V1_1
-_PATH = (_needed_text("path"), _needed_bool("path_is_relative"))
+_PATH = (_needed_text("path"), _bool("path_is_relative"))
 _FOLDER = (_text("path", since=_V02), _bool("path_is_relative", since=_V02))  # of schemas and tables
 _FILE_COLUMN = (_needed_int("data_file_id"), _needed_int("table_id"), _needed_int("column_id"))
 _COUNTS = (_int("column_size_bytes"), _int("value_count"), _int("null_count"))
