@@ -18,7 +18,6 @@ import argparse
 import io
 import json
 import os
-import socket
 import statistics
 import sys
 import tempfile
@@ -187,6 +186,7 @@ def measure_dag(folder: Path, rounds: int) -> dict[str, list[float]]:
     from airflow.utils import db
 
     from tests.airflow.dags import parse, sync_dag
+    from tests.reference.processes import free_port
 
     db.initdb()
     found: dict[str, list[float]] = {"connect": [], "spark-submit": []}
@@ -209,11 +209,6 @@ def measure_dag(folder: Path, rounds: int) -> dict[str, list[float]]:
                 message = f"The DAG's run by {way} is {run.state}."
                 raise RuntimeError(message)
     return found
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def report_dag(found: dict[str, list[float]]) -> dict[str, float]:

@@ -58,7 +58,7 @@ def initial_value(column: Column) -> Physical | None:
     """Return what rows have that were written before the column existed; None: NULL.
 
     Raises:
-        CatalogError: what the catalog says is no value of the column's type.
+        CatalogError: the catalog has a text there that is not a value of the column's type.
     """
     if column.initial_default is None or column.children:
         return None

@@ -106,16 +106,15 @@ def test_changes_of_an_older_lake_are_watched(old):
 
 def test_a_column_that_duckdb_1_4_1_changed_twice_is_read_as_it_was(sqlite_catalog):
     """DuckDB 1.4.0 and 1.4.1 end all rows of a column anew with each change of it."""
-    with open_lake(sqlite_catalog) as reference:
-        for statement in (
-            "CREATE TABLE t (a INTEGER, k INTEGER)",
-            "INSERT INTO t SELECT x, x FROM range(3) r(x)",
-            "ALTER TABLE t RENAME COLUMN a TO b",
-            "INSERT INTO t SELECT x, x FROM range(50) r(x)",
-            "ALTER TABLE t ALTER COLUMN b SET DEFAULT 5",
-            "INSERT INTO t (k) VALUES (7)",
-        ):
-            reference.sql(statement)
+    by_duckdb(
+        sqlite_catalog,
+        "CREATE TABLE t (a INTEGER, k INTEGER)",
+        "INSERT INTO t SELECT x, x FROM range(3) r(x)",
+        "ALTER TABLE t RENAME COLUMN a TO b",
+        "INSERT INTO t SELECT x, x FROM range(50) r(x)",
+        "ALTER TABLE t ALTER COLUMN b SET DEFAULT 5",
+        "INSERT INTO t (k) VALUES (7)",
+    )
 
     def seen(lake: Lake) -> list[list[dict]]:
         reads = [lake.read_arrow("t", at=snapshot).to_pylist() for snapshot in range(1, 7)]
@@ -142,15 +141,14 @@ def test_a_column_that_duckdb_1_4_1_changed_twice_is_read_as_it_was(sqlite_catal
 
 def test_a_former_partition_key_may_have_lost_its_column(sqlite_catalog):
     """DuckDB's migration of 0.1 leaves NULL for a key that ended, of a column that was dropped."""
-    with open_lake(sqlite_catalog) as reference:
-        for statement in (
-            "CREATE TABLE t (a INTEGER, c INTEGER)",
-            "ALTER TABLE t SET PARTITIONED BY (c)",
-            "INSERT INTO t SELECT x, x FROM range(50) r(x)",
-            "ALTER TABLE t RESET PARTITIONED BY",
-            "ALTER TABLE t DROP COLUMN c",
-        ):
-            reference.sql(statement)
+    by_duckdb(
+        sqlite_catalog,
+        "CREATE TABLE t (a INTEGER, c INTEGER)",
+        "ALTER TABLE t SET PARTITIONED BY (c)",
+        "INSERT INTO t SELECT x, x FROM range(50) r(x)",
+        "ALTER TABLE t RESET PARTITIONED BY",
+        "ALTER TABLE t DROP COLUMN c",
+    )
     sql(sqlite_catalog, "UPDATE ducklake_partition_column SET column_id = NULL")
 
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
@@ -158,6 +156,12 @@ def test_a_former_partition_key_may_have_lost_its_column(sqlite_catalog):
         lake.append_arrow("t", pa.table({"a": pa.array([99], pa.int32())}))
         assert lake.row_count("t") == 51
         assert lake.plan_merge("t").bins == ()
+
+
+def by_duckdb(catalog, *statements: str) -> None:
+    with open_lake(catalog) as reference:
+        for statement in statements:
+            reference.sql(statement)
 
 
 def sql(catalog, statement: str) -> list[tuple]:

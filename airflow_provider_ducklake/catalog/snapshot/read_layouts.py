@@ -194,18 +194,19 @@ class ColumnVersions:
 
 
 _NAME_AND_TYPE = ("column_name", "column_type")
-_LIFE = frozenset({"begin_snapshot", "end_snapshot"})
+_LIFE = ("begin_snapshot", "end_snapshot")
 
 
 def _goes_on(before: Row[Any], row: Row[Any]) -> bool:
     """Whether files of a column's first row have it by the name and type of the second."""
-    differs = _differences(before, row) - _LIFE
+    differs = _differences(before, row)
     return before.end_snapshot == row.begin_snapshot and bool(differs) and differs.isdisjoint(_NAME_AND_TYPE)
 
 
 def _differences(one: Row[Any], other: Row[Any]) -> set[str]:
+    """Return the columns, but for their lifetimes, in which two rows differ."""
     pairs = zip(one._fields, one, other, strict=True)
-    return {name for name, old, new in pairs if old != new}
+    return {name for name, old, new in pairs if name not in _LIFE and old != new}
 
 
 def is_visible(row: Row[Any], at: int) -> bool:
@@ -227,7 +228,7 @@ def schema_of(rows: Iterable[Row[Any]]) -> TableSchema:
 def _newest_of_each(rows: Iterable[Row[Any]]) -> list[Row[Any]]:
     """Return one row of each column: where several are there at once, the one that began last.
 
-    DuckDB before 1.4.2 ended all rows of a column anew with each change of it, so that the older ones last
+    DuckDB 1.4.0 and 1.4.1 set the end of all rows of a column whenever they change it: the older rows last
     too long.
     """
     found: dict[int, Row[Any]] = {}
@@ -235,11 +236,11 @@ def _newest_of_each(rows: Iterable[Row[Any]]) -> list[Row[Any]]:
         other = found.get(row.column_id)
         if other is None or other.begin_snapshot < row.begin_snapshot:
             found[row.column_id] = row
-        elif other.begin_snapshot == row.begin_snapshot and not _differences(other, row) <= _LIFE:
+        elif other.begin_snapshot == row.begin_snapshot and _differences(other, row):
             raise CatalogError(
                 f"ducklake_column says two things of column {row.column_id} ({row.column_name}) of table "
                 f"{row.table_id} since snapshot {row.begin_snapshot}. End or correct one of the rows in the "
-                "catalog; lake.verify() names them (two-at-once)."
+                "catalog; lake.verify() names them (column-twice)."
             )
     return sorted(found.values(), key=lambda row: (row.column_order, row.column_id))
 

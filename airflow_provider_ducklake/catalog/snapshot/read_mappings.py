@@ -68,6 +68,6 @@ def _place(row: Row[Any], places: Mapping[int, int]) -> int:
         raise CatalogError(
             f"ducklake_name_mapping has {row.source_name} (column {row.column_id} of mapping "
             f"{row.mapping_id}) in column {row.parent_column}, which it does not have. Add the files "
-            "anew, or restore the catalog from a backup."
+            "again, or restore the catalog from a backup."
         )
     return places[row.parent_column]
