@@ -6,10 +6,10 @@ snapshot, which of its deletes did, and whether a delete file and the catalog de
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, false, func, or_, select
+from sqlalchemy import and_, func, null, or_, select
 
 from airflow_provider_ducklake.catalog.database.column_types import maybe
 from airflow_provider_ducklake.catalog.reports.table_info import inlined_row_counts
@@ -20,7 +20,7 @@ from airflow_provider_ducklake.catalog.snapshot.read import visible
 from airflow_provider_ducklake.planning.reading.scan import ScanPlan
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, Select, Table
+    from sqlalchemy import ColumnElement, Connection, FromClause, Table
 
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
@@ -30,13 +30,13 @@ def count_rows(connection: Connection, catalog: Catalog, table: TableSnapshot) -
     """Return the number of rows that the catalog knows, and the plan for reading those that it does not."""
     at, table_id = table.snapshot.id, table.table_id
     marks = _marks(connection, catalog, table)
-    doubtful = _doubtful(catalog, table, marks)
-    known = _rows_in_files(connection, catalog, table, doubtful)
-    known -= _marked_rows(connection, catalog, table, marks, doubtful)
+    judged = _judged(catalog, table, marks)
+    known = _rows_in_files(connection, catalog, table, judged.certain)
+    known -= _marked_rows(connection, catalog, table, marks, judged.certain)
     known += inlined_row_counts(connection, catalog, {table.table_id}, table.snapshot.id).get(
         table.table_id, 0
     )
-    files = read_files.data_files(connection, catalog, table, only=doubtful, stats_of=())
+    files = read_files.data_files(connection, catalog, table, only=judged.doubtful, stats_of=())
     deletes = {}
     if files and marks is not None:
         deletes = inlined_delete_marks(connection, catalog, table_id, at)
@@ -48,45 +48,69 @@ def _marks(connection: Connection, catalog: Catalog, table: TableSnapshot) -> Ta
     return marks if catalog.dialect.has_table(connection, marks.name, marks.schema) else None
 
 
-def _doubtful(catalog: Catalog, table: TableSnapshot, marks: Table | None) -> ColumnElement[bool]:
-    """Return the condition on data files whose number of rows only they themselves know."""
-    file, deletes, at = catalog.tables["data_file"], catalog.tables["delete_file"].alias(), table.snapshot.id
-    deleted_from = select(deletes.c.data_file_id).where(
-        deletes.c.table_id == table.table_id, visible(deletes, at)
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """Two conditions on data files: of some only the files themselves know the number of rows.
+
+    Each is one ``IN`` of a query that joins; a ``NOT`` or ``OR`` of them PostgreSQL evaluates file by file.
+    """
+
+    doubtful: ColumnElement[bool]
+    certain: ColumnElement[bool]
+
+
+def _judged(catalog: Catalog, table: TableSnapshot, marks: Table | None) -> _Judged:
+    file, delete, at = (
+        catalog.tables["data_file"].alias("judged"),
+        catalog.tables["delete_file"],
+        table.snapshot.id,
     )
-
-    def is_in(files: Select[Any]) -> ColumnElement[bool]:
-        return file.c.data_file_id.in_(files)
-
-    several = deleted_from.group_by(deletes.c.data_file_id).having(func.count() > 1)
-    conditions: list[ColumnElement[bool]] = [is_in(several)]
-    if "partial_max" in file.c:
+    has_partial = "partial_max" in file.c
+    partial = delete.c.partial_max if has_partial else null()
+    of_file = (
+        select(
+            delete.c.data_file_id,
+            func.count().label("count"),
+            func.coalesce(func.max(partial), -1).label("partial_max"),
+            (func.count() - func.count(partial)).label("unsaid"),
+        )
+        .where(delete.c.table_id == table.table_id, visible(delete, at))
+        .group_by(delete.c.data_file_id)
+        .subquery("deletes")
+    )
+    joined: FromClause = file.outerjoin(of_file, of_file.c.data_file_id == file.c.data_file_id)
+    count, unsaid = func.coalesce(of_file.c.count, 0), func.coalesce(of_file.c.unsaid, 0)
+    conditions: list[ColumnElement[bool]] = [count > 1]
+    if has_partial:
         # a flush does not say of which snapshots its deletes are, only of which its rows
-        unsaid = is_in(deleted_from.where(deletes.c.partial_max.is_(None)))
         conditions += [
-            and_(file.c.partial_max.is_not(None), file.c.partial_max > at),  # never NULL: it is negated
-            is_in(deleted_from.where(deletes.c.partial_max > at)),
-            and_(file.c.partial_max.is_not(None), unsaid),
+            func.coalesce(file.c.partial_max, -1) > at,
+            func.coalesce(of_file.c.partial_max, -1) > at,
+            and_(file.c.partial_max.is_not(None), unsaid > 0),
         ]
     if "partial_file_info" in file.c:
         conditions.append(file.c.partial_file_info.is_not(None))
     if marks is not None:
-        marked = select(marks.c.file_id).where(marks.c.begin_snapshot <= at)
-        conditions.append(and_(is_in(deleted_from), is_in(marked)))
-    return or_(false(), *conditions)
+        marked = select(marks.c.file_id).distinct().where(marks.c.begin_snapshot <= at).subquery("marked")
+        joined = joined.outerjoin(marked, marked.c.file_id == file.c.data_file_id)
+        conditions.append(and_(count > 0, marked.c.file_id.is_not(None)))
+    is_doubtful = or_(*conditions)
+    ids = select(file.c.data_file_id).select_from(joined).where(file.c.table_id == table.table_id)
+    file_id = catalog.tables["data_file"].c.data_file_id
+    return _Judged(file_id.in_(ids.where(is_doubtful)), file_id.in_(ids.where(~is_doubtful)))
 
 
 def _rows_in_files(
-    connection: Connection, catalog: Catalog, table: TableSnapshot, doubtful: ColumnElement[bool]
+    connection: Connection, catalog: Catalog, table: TableSnapshot, is_certain: ColumnElement[bool]
 ) -> int:
-    """Return the number of rows of all files but the doubtful ones, less those in their delete files."""
+    """Return the number of rows of all files that are certain, less those in their delete files."""
     file, deletes, at = catalog.tables["data_file"], catalog.tables["delete_file"], table.snapshot.id
     deleted = and_(deletes.c.data_file_id == file.c.data_file_id, visible(deletes, at))
     left = file.c.record_count - func.coalesce(deletes.c.delete_count, 0)
     query = (
         select(maybe(func.sum(left, type_=file.c.record_count.type)))
         .select_from(file.outerjoin(deletes, deleted))
-        .where(file.c.table_id == table.table_id, visible(file, at), ~doubtful)
+        .where(file.c.table_id == table.table_id, visible(file, at), is_certain)
     )
     return int(connection.execute(query).scalar() or 0)
 
@@ -96,14 +120,14 @@ def _marked_rows(
     catalog: Catalog,
     table: TableSnapshot,
     marks: Table | None,
-    doubtful: ColumnElement[bool],
+    is_certain: ColumnElement[bool],
 ) -> int:
-    """Return the number of rows of the other files that are deleted in the catalog."""
+    """Return the number of rows of those files that are deleted in the catalog."""
     if marks is None:
         return 0
     file, at = catalog.tables["data_file"], table.snapshot.id
     certain = select(file.c.data_file_id).where(
-        file.c.table_id == table.table_id, visible(file, at), ~doubtful
+        file.c.table_id == table.table_id, visible(file, at), is_certain
     )
     rows = select(marks.c.file_id, marks.c.row_id).where(
         marks.c.begin_snapshot <= at, marks.c.file_id.in_(certain)
