@@ -265,10 +265,17 @@ class _Expiry:
 
     def remove_options(self) -> None:
         """Remove the options of tables and schemas of which no version is left."""
-        metadata = self.tables["metadata"]
+        metadata = self.tables["metadata"].c
         for scope in ("table", "schema"):
-            living = select(self.tables[scope].c[f"{scope}_id"])
-            self._delete("metadata", and_(metadata.c.scope == scope, metadata.c.scope_id.not_in(living)))
+            object_id = self.tables[scope].c[f"{scope}_id"]
+            named = select(metadata.scope_id).where(metadata.scope == scope, metadata.scope_id.is_not(None))
+            ids = set(self.connection.execute(named).scalars())
+            for part in in_parts(sorted(ids)):
+                ids.difference_update(
+                    self.connection.execute(select(object_id).where(object_id.in_(part))).scalars()
+                )
+            for part in in_parts(sorted(ids)):
+                self._delete("metadata", and_(metadata.scope == scope, metadata.scope_id.in_(part)))
 
     def _delete(self, name: str, dies: Condition) -> None:
         self.connection.execute(self.tables[name].delete().where(dies))
