@@ -1,13 +1,18 @@
 """The scale models are valid lakes, and on a larger one no call takes more statements."""
 
+import re
 from contextlib import closing
 from dataclasses import replace
 
+import psycopg
+
 from airflow_provider_ducklake.catalog.lake import Lake
 from tests.reference.duckdb_lake import open_lake
+from tests.reference.postgres import libpq
 from tests.scale.calls import CALLS, FOUND, Target
-from tests.scale.models import EVERYTHING, TABLE, Model, make
-from tests.scale.statements import statements
+from tests.scale.fill import analyze
+from tests.scale.models import DIRECTIONS, EVERYTHING, TABLE, Model, make
+from tests.scale.statements import questions, statements
 
 SMALL, LARGE = 3, 12
 
@@ -42,3 +47,36 @@ def _statement_counts(model: Model) -> dict[str, int]:
                 call.run(target)
             counts[call.name] = len(sent)
     return counts
+
+
+FEW_KILOBYTES = 64  # the least; 12,000 files then are to it what 750,000 are with its usual 4 MB
+FILES = 12_000
+
+
+def test_postgres_looks_for_no_file_among_all_files(postgres_catalog):
+    """Where a set of files does not fit into its memory, it reads ``IN (SELECT …)`` again for each row.
+
+    Not so where it can join, which it cannot with ``NOT IN``, nor below ``OR``.
+    """
+    model = Model(postgres_catalog, DIRECTIONS["files"], FILES)
+    make(model)
+    analyze(postgres_catalog)
+    asked: dict[str, str] = {}
+    with Lake.connect(postgres_catalog.sqlalchemy_url) as lake:
+        for call in CALLS:
+            with questions() as sent:
+                call.run(replace(Target.of(lake, model), many=3))
+            asked |= dict.fromkeys(sent, call.name)
+
+    server = libpq(int(postgres_catalog.server["port"]), postgres_catalog.database)
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"SET work_mem = '{FEW_KILOBYTES}kB'")
+        slow = {name: text for text, name in asked.items() if _reads_again(connection, text)}
+
+    assert len(asked) > len(CALLS)
+    assert slow == {}
+
+
+def _reads_again(connection: psycopg.Connection, question: str) -> bool:
+    plan = "\n".join(row[0] for row in connection.execute(f"EXPLAIN {question}").fetchall())
+    return re.search(r"\b(ANY|ALL) \(.*\(SubPlan", plan) is not None
