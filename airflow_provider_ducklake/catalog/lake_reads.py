@@ -449,6 +449,18 @@ class LakeReads:
         with self._lake.translated():
             return watch.table_changes(self._lake.catalog, name, since, kinds)
 
+    def news(self, since: int | None) -> watch.News:
+        """Return what came after snapshot ``since``, in one statement where nothing came.
+
+        For whoever asks again and again on behalf of many: everybody else asks ``table_changes``.
+
+        Raises:
+            TransactionConflictError: it is newer than the newest, or the lake was migrated since it was
+                opened.
+        """
+        with self._lake.translated():
+            return watch.news(self._lake.catalog, since)
+
     def clients(self, files: int = 20) -> list[LakeClient]:
         """Return which clients wrote the lake, as far as they left their names.
 

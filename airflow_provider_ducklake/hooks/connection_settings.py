@@ -71,10 +71,13 @@ class ConnectionSettings:
         return _invalid(self.named, of, problem)
 
 
-def read_settings(connection: Connection, named: str | None = None) -> ConnectionSettings:
+def read_settings(
+    connection: Connection, named: str | None = None, *, with_storage: bool = True
+) -> ConnectionSettings:
     """Check every field of a connection, and have its secrets masked in the task's log from here on.
 
-    ``named`` is how messages call it; None: by its id.
+    ``named`` is how messages call it; None: by its id. ``with_storage``: files are to be opened as well,
+    which may take another connection.
 
     Raises:
         InvalidOptionError: names the field, its value unless that may be secret, and what to do.
@@ -83,7 +86,7 @@ def read_settings(connection: Connection, named: str | None = None) -> Connectio
     named = named or f"Connection {connection.conn_id!r}"
     _check_type(connection, named)
     extra = _extra(connection, named)
-    storage_options = _storage_options(named, extra)
+    storage_options = _storage_options(named, extra) if with_storage else {}
     catalog_type = _catalog_type(named, extra.get(CATALOG_TYPE.name))
     ducklake_version, max_version = _versions(named, extra)
     return ConnectionSettings(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from airflow.sdk import Connection
     from sqlalchemy.engine import URL
 
     from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
@@ -91,10 +92,7 @@ class DuckLakeHook(BaseHook):
         try:
             connection = self.get_connection(self.ducklake_conn_id)
         except AirflowNotFoundException:
-            raise InvalidInputError(
-                f"The lake's connection {self.ducklake_conn_id!r} does not exist. Create it (type "
-                f"{CONNECTION_TYPE}), or name another one as ducklake_conn_id."
-            ) from None
+            raise _missing_connection(self.ducklake_conn_id) from None
         return read_settings(connection, named)
 
     def lake(self) -> Lake:
@@ -324,6 +322,36 @@ def _url(settings: ConnectionSettings, timeout_seconds: int | None) -> URL:
     if timeout_seconds is not None and catalog_file(settings.url) is None:
         return settings.url.update_query_dict({"connect_timeout": str(timeout_seconds)})
     return settings.url
+
+
+def _missing_connection(conn_id: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"The lake's connection {conn_id!r} does not exist. Create it (type {CONNECTION_TYPE}), or name "
+        "another one as ducklake_conn_id."
+    )
+
+
+async def connection_of(conn_id: str) -> Connection:
+    """Return a connection, on an event loop.
+
+    Raises:
+        InvalidInputError: it does not exist.
+    """
+    from airflow.providers.common.compat.connection import get_async_connection  # noqa: PLC0415 - triggers only
+
+    try:
+        return await get_async_connection(conn_id)
+    except AirflowNotFoundException:
+        raise _missing_connection(conn_id) from None
+
+
+def open_catalog(connection: Connection) -> Lake:
+    """Open a connection's lake to ask its catalog only: no credentials for its files are looked up.
+
+    Raises:
+        InvalidOptionError, NotADuckLakeError, UnsupportedFeatureError: as ``DuckLakeHook.lake``.
+    """
+    return _open(read_settings(connection, with_storage=False))
 
 
 def _open(

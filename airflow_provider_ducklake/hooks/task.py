@@ -39,6 +39,19 @@ _INCURABLE = (
 )
 
 
+_CURABLE = (CatalogUnavailableError, CatalogRefusedError, CatalogMigratedError)
+
+
+def is_incurable(error: Exception) -> bool:
+    """Whether the next try would meet an error again: what a person gave or left is wrong."""
+    return isinstance(error, _INCURABLE) and not isinstance(error, _CURABLE)
+
+
+def explained(error: Exception) -> str:
+    """Return an error's type, its notes (which statement, say) and its text."""
+    return ": ".join([type(error).__name__, *getattr(error, "__notes__", ()), str(error)])
+
+
 @contextmanager
 def no_retry_on_user_errors() -> Iterator[None]:
     """Fail the task for good, also as a decorator, on an error that the next try would meet again.
@@ -52,11 +65,10 @@ def no_retry_on_user_errors() -> Iterator[None]:
     """
     try:
         yield
-    except (CatalogUnavailableError, CatalogRefusedError, CatalogMigratedError):
-        raise
     except _INCURABLE as error:
-        where = getattr(error, "__notes__", ())  # which statement, say
-        raise AirflowFailException(": ".join([type(error).__name__, *where, str(error)])) from error
+        if not is_incurable(error):
+            raise
+        raise AirflowFailException(explained(error)) from error
 
 
 _VERBS = logging.getLogger("airflow_provider_ducklake.writes")

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from contextlib import closing
-from datetime import datetime
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnValue
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    BaseSensorOperator,
+    PokeReturnValue,
+    conf,
+)
 
-from airflow_provider_ducklake.errors import InvalidInputError, SnapshotNotFoundError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
-from airflow_provider_ducklake.planning.reading.watch import wanted_words
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.spec.types.times import parse_time, require_offset
+from airflow_provider_ducklake.hooks.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime
 
     from airflow.sdk import Context
-
-    from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.planning.reading.watch import TableChanges
 
 
 class DuckLakeSnapshotSensor(BaseSensorOperator):
@@ -37,6 +39,8 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         offset, or None for the moment the DAG run started. A time before the oldest snapshot means from the
         beginning. (templated)
     :param ducklake_conn_id: the connection of the lake. (templated)
+    :param deferrable: look once, then wait in the triggerer, which polls the lake every ``poke_interval``
+        seconds; ``mode`` does not matter then. By default what ``[operators] default_deferrable`` says.
     :return: ``{"table": "sales.orders", "from_snapshot": 3, "to_snapshot": 7, "changes": ["insert"]}``: what
         changed after ``from_snapshot``, up to and including ``to_snapshot``.
     """
@@ -50,78 +54,74 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         changes: Collection[str] = ("data",),
         since: int | datetime | str | None = None,
         ducklake_conn_id: str = DuckLakeHook.default_conn_name,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,  # noqa: ANN401 - Airflow's
     ) -> None:
-        if kwargs.pop("deferrable", False):
-            raise InvalidInputError(
-                "deferrable=True: this sensor cannot defer yet. Leave it out; mode='reschedule' frees the "
-                "worker slot between two pokes."
-            )
         super().__init__(**kwargs)
         self.table = table
         self.changes = changes
         self.since = since
         self.ducklake_conn_id = ducklake_conn_id
+        self.deferrable = deferrable
+
+    def execute(self, context: Context) -> Any:  # noqa: ANN401 - the base class's
+        """Wait, in the triggerer where the sensor is deferrable."""
+        if not self.deferrable:
+            return super().execute(context)
+        looked = self._first_look(context)
+        if looked:
+            return looked.xcom_value
+        from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger  # noqa: PLC0415 - heavy
+
+        self.defer(
+            trigger=DuckLakeSnapshotTrigger(
+                **self._watch(context).as_arguments(),
+                ducklake_conn_id=self.ducklake_conn_id,
+                poll_interval=self.poke_interval,
+            ),
+            method_name=self.execute_complete.__name__,
+            timeout=timedelta(seconds=self.timeout),
+        )
+
+    def _first_look(self, context: Context) -> PokeReturnValue:
+        """Poke once, and treat errors as ``BaseSensorOperator.execute`` does."""
+        try:
+            return self.poke(context)
+        except Exception as error:
+            is_final = isinstance(error, AirflowFailException)
+            if self.never_fail or (is_final and self.soft_fail):
+                raise AirflowSkipException(f"Skipped, as asked, instead of failing: {error}") from error
+            if is_final or not self.silent_fail:
+                raise
+            self.log.exception("The first look failed; the triggerer goes on looking")
+            return PokeReturnValue(is_done=False)
+
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - Airflow's
+        """Return what the triggerer found.
+
+        Raises:
+            AirflowFailException: what it met is met again by every try.
+            AirflowException: another one may come through.
+        """
+        if event["status"] == "error":
+            raise (AirflowFailException if event["is_incurable"] else AirflowException)(event["message"])
+        found: dict[str, Any] = event["handed_on"]
+        return found
 
     @no_retry_on_user_errors()
     def poke(self, context: Context) -> PokeReturnValue:
         """Check once. Nothing is kept between two pokes: in reschedule mode each has a new operator."""
-        table, words, since = (
-            QualifiedName.of(self.table),
-            wanted_words(self.changes),
-            _since(self.since, context),
-        )
+        watch = self._watch(context)
         with closing(DuckLakeHook(self.ducklake_conn_id).lake()) as lake:
-            start = since if isinstance(since, int) else _snapshot_before(lake, since)
-            found = lake.table_changes(str(table), start, words)
-            newest = found.to_snapshot if found else lake.current_snapshot().id
-        self.log.info(
-            "%s in %s after snapshot %d, newest: %d",
-            f"Found {' and '.join(found.changes)}" if found else f"No {' or '.join(sorted(words))}",
-            table,
-            start,
-            newest,
-        )
-        return PokeReturnValue(is_done=found is not None, xcom_value=_handed_on(found))
+            looked = watch.look(lake)
+        self.log.info(watch.said(looked))
+        return PokeReturnValue(is_done=looked.found is not None, xcom_value=looked.handed_on)
 
-
-def _handed_on(found: TableChanges | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    return {
-        "table": found.table,
-        "from_snapshot": int(found.from_snapshot),
-        "to_snapshot": int(found.to_snapshot),
-        "changes": list(found.changes),
-    }
-
-
-def _since(since: int | datetime | str | None, context: Context) -> int | datetime:
-    """Return a snapshot id or an aware time."""
-    match since:
-        case None:
-            return _start_of_run(context)
-        case datetime():
-            return require_offset(since)
-        case str() if since.strip().isdecimal():
-            return int(since)
-        case str():
-            return parse_time(since)
-        case int() if not isinstance(since, bool) and since >= 0:
-            return since
-    raise InvalidInputError(
-        f"since is {since!r}. Give a snapshot id, an aware datetime, an ISO time with an offset, or None."
-    )
+    def _watch(self, context: Context) -> Watch:
+        return Watch.of(self.table, self.changes, self.since, lambda: _start_of_run(context))
 
 
 def _start_of_run(context: Context) -> datetime:
     """Return when the DAG run started; the same at every look, unless somebody clears the whole run."""
     run = context["dag_run"]
     return run.start_date or run.run_after
-
-
-def _snapshot_before(lake: Lake, time: datetime) -> int:
-    try:
-        return lake.snapshot_at(timestamp=time).id
-    except SnapshotNotFoundError as error:  # every snapshot there is came later
-        return max(error.oldest - 1, 0)

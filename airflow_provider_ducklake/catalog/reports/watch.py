@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, select
@@ -19,7 +20,7 @@ from airflow_provider_ducklake.planning.reading.watch import (
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from sqlalchemy import Row
 
@@ -28,6 +29,46 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.snapshot.read_snapshots import RecordedSnapshot
     from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.spec.snapshots import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What came after a snapshot: the newest, all that are newer, and the ids of the tables by folded name.
+
+    Where nothing came, ``table_ids`` is None: they are what they were.
+    """
+
+    head: Snapshot
+    newer: tuple[RecordedSnapshot, ...]
+    table_ids: Mapping[tuple[str, ...], int] | None
+
+
+def news(catalog: Catalog, since: int | None) -> News:
+    """Return what came after a snapshot, None: nothing but where the lake is; one statement if nothing came.
+
+    Raises:
+        TransactionConflictError: the newest snapshot is older, or the lake was migrated since it was opened.
+    """
+    tables, all_tables = catalog.tables, read.which_tables(catalog.tables, None)
+    if since is None:
+        first: dict[str, Question[Any]] = {
+            "head": read_snapshots.which_head(tables),
+            "tables": all_tables,
+        }
+        answers = catalog.dialect.ask_at_once(first)
+        return News(answers["head"], (), _ids(answers["tables"]))
+    asked = {"progress": read_snapshots.which_progress(tables, since, None)}
+    with catalog.dialect.reading_after(asked) as (connection, answers):
+        progress = answers["progress"]
+        if not progress.newer:
+            return News(progress.head, (), None)
+        found = catalog.dialect.ask(connection, {"tables": all_tables}, is_last=True)
+    return News(progress.head, tuple(progress.newer), _ids(found["tables"]))
+
+
+def _ids(rows: Sequence[read.TableRow]) -> Mapping[tuple[str, ...], int]:
+    return {row.qualified.folded: row.id for row in rows}
 
 
 def table_changes(
