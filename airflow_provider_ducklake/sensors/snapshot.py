@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import (
     AirflowException,
@@ -69,8 +69,11 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         if not self.deferrable:
             return super().execute(context)
         looked = self._first_look(context)
-        if looked:
-            return looked.xcom_value
+        if not looked:
+            self._defer(context)
+        return looked.xcom_value
+
+    def _defer(self, context: Context) -> NoReturn:
         from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger  # noqa: PLC0415 - heavy
 
         self.defer(
