@@ -19,6 +19,7 @@ from airflow_provider_ducklake.catalog.reports.clients import (
 )
 from airflow_provider_ducklake.catalog.reports.column_bounds import ColumnBounds, column_bounds
 from airflow_provider_ducklake.catalog.reports.health import LakeHealth, health
+from airflow_provider_ducklake.catalog.reports.range_report import reported
 from airflow_provider_ducklake.catalog.reports.read_changes import check_complete, find_changes
 from airflow_provider_ducklake.catalog.reports.row_counts import count_rows
 from airflow_provider_ducklake.catalog.reports.table_info import (
@@ -33,11 +34,14 @@ from airflow_provider_ducklake.catalog.snapshot.scan import Wanted, find_scan
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import find_table, load_table
 from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
+    ChangesExpiredError,
     InvalidInputError,
     SchemaNotFoundError,
     SnapshotNotFoundError,
+    TableNotFoundError,
     ViewNotFoundError,
 )
+from airflow_provider_ducklake.planning.reading.watermark import RangeReport
 from airflow_provider_ducklake.planning.writing.write import NewTable
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath, fold
 from airflow_provider_ducklake.spec.names.paths import directory_name
@@ -448,6 +452,31 @@ class LakeReads:
             self._lake.catalog.tables.writer.check(Feature.NESTED_SCHEMAS)
         with self._lake.translated():
             return watch.table_changes(self._lake.catalog, name, since, kinds)
+
+    def range_report(self, table: TableName, after: int, kinds: Collection[str]) -> RangeReport | None:
+        """Return what the snapshots after one did to a table, None as ``table_changes``.
+
+        Where a snapshot of the range has expired, or the table is gone, its rows are not counted.
+
+        Raises:
+            UnsupportedFeatureError: as ``table_changes``.
+        """
+        found = self.table_changes(table, after, kinds)
+        if found is None:
+            return None
+        try:
+            plan = self.changes_after(table, after, found.to_snapshot).plan
+        except (ChangesExpiredError, SnapshotNotFoundError, TableNotFoundError, SchemaNotFoundError):
+            return RangeReport(
+                found.table,
+                found.table_id,
+                found.from_snapshot,
+                found.to_snapshot,
+                found.changes,
+                is_complete=False,
+            )
+        with self._lake.reading() as connection:
+            return reported(connection, self._lake.catalog, plan, found.changes)
 
     def news(self, since: int | None) -> watch.News:
         """Return what came after snapshot ``since``, in one statement where nothing came.

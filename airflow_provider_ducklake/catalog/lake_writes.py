@@ -13,7 +13,7 @@ from airflow_provider_ducklake.catalog.drafting.base_lake import BaseRows
 from airflow_provider_ducklake.catalog.drafting.replaced_rows import find_earlier_rows, replaced_rows
 from airflow_provider_ducklake.catalog.drafting.row_changes import changes_of_job, read_targets
 from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
-from airflow_provider_ducklake.catalog.ledger import commit_keys, consumers, jobs
+from airflow_provider_ducklake.catalog.ledger import commit_keys, consumers, jobs, watermarks
 from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.catalog.snapshot.read_snapshots import check_version
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
@@ -166,6 +166,17 @@ class LakeWrites:
                 consumers.start_over(self._lake.catalog, consumer, starts_over)
         with self._lake.reading() as connection:
             return consumers.consumptions(connection, self._lake.catalog, consumer)
+
+    def watermark(self, watcher: Consumer) -> str | None:
+        """Return what ``note_watermark`` noted of a watcher last; None: it never did."""
+        with self._lake.translated():
+            return watermarks.read(self._lake.catalog, watcher)
+
+    def note_watermark(self, watcher: Consumer, state: str) -> None:
+        """Note what a watcher of the lake has reported, in a table of the provider's; makes no snapshot."""
+        self._lake.refuse_unwritable()
+        with self._lake.translated():
+            watermarks.note(self._lake.catalog, watcher, state)
 
     def register_job(
         self, job_id: str, prefix: str, target: JobTarget | None = None, *, must_note: bool = False

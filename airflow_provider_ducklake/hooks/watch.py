@@ -64,7 +64,7 @@ class Watch:
 
     def look(self, lake: Lake) -> Looked:
         """Look once."""
-        start = self.since if isinstance(self.since, int) else _snapshot_before(lake, self.since)
+        start = start_of(lake, self.since)
         found = lake.table_changes(str(self.table), start, self.words)
         return Looked(start, found.to_snapshot if found else lake.current_snapshot().id, found)
 
@@ -98,8 +98,11 @@ def _since(since: int | datetime | str | None, otherwise: Callable[[], datetime]
     )
 
 
-def _snapshot_before(lake: Lake, time: datetime) -> int:
+def start_of(lake: Lake, since: int | datetime) -> int:
+    """Return the snapshot after which changes count: one given by its id, or the newest by a time."""
+    if isinstance(since, int):
+        return since
     try:
-        return lake.snapshot_at(timestamp=time).id
+        return lake.snapshot_at(timestamp=since).id
     except SnapshotNotFoundError as error:  # every snapshot there is came later
         return max(error.oldest - 1, 0)

@@ -81,6 +81,7 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
                 **self._watch(context).as_arguments(),
                 ducklake_conn_id=self.ducklake_conn_id,
                 poll_interval=self.poke_interval,
+                once=True,
             ),
             method_name=self.execute_complete.__name__,
             timeout=timedelta(seconds=self.timeout),

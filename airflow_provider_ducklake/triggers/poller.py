@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.catalog.reports.watch import News
     from airflow_provider_ducklake.catalog.snapshot.read_snapshots import RecordedSnapshot
+    from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 
 T = TypeVar("T")
 
@@ -75,6 +76,31 @@ class Polled:
     def of_another_lake(self) -> Polled:
         """Return what is known when the lake became another one: nothing."""
         return Polled(self.number, self.lake_number + 1)
+
+
+class Interest:
+    """Which polls may hold news of one table: only these are worth a look."""
+
+    def __init__(self, table: QualifiedName) -> None:
+        self._name = table.folded
+        self._lake_number, self._seen, self._table_id = -1, -1, -1
+
+    def is_touched(self, polled: Polled) -> bool:
+        """Whether anything was recorded of the table, or of another of its name, since ``note``."""
+        if polled.lake_number != self._lake_number or polled.known_since > self._seen:
+            return True
+        if polled.table_ids.get(self._name, -1) != self._table_id:
+            return True
+        return any(
+            one.object_id == self._table_id
+            for snapshot in polled.after(self._seen)
+            for one in snapshot.changes
+        )
+
+    def note(self, polled: Polled) -> None:
+        """Remember that a look showed nothing up to this poll."""
+        self._lake_number, self._seen = polled.lake_number, polled.head
+        self._table_id = polled.table_ids.get(self._name, -1)
 
 
 class LakePoller:

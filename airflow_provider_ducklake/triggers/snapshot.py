@@ -1,129 +1,193 @@
-"""Wait for a change of a table in the triggerer."""
+"""Wait for changes of a table in the triggerer: once for a deferred sensor, on and on for a watched asset."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_provider_ducklake.errors import DuckLakeError
+from airflow_provider_ducklake.hooks.compat import ACK_STREAMS, asset_state
 from airflow_provider_ducklake.hooks.task import explained, is_incurable
-from airflow_provider_ducklake.hooks.watch import Looked, Watch
-from airflow_provider_ducklake.triggers.poller import LakePoller, Polled
+from airflow_provider_ducklake.hooks.watch import Looked, Watch, start_of
+from airflow_provider_ducklake.spec.consumption import Consumer
+from airflow_provider_ducklake.triggers.poller import Interest, LakePoller
+from airflow_provider_ducklake.triggers.watcher import AssetStore, LakeStore, TableWatcher
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable
     from datetime import datetime
+
+    from airflow_provider_ducklake.hooks.compat import SharedStreamProducer
+    from airflow_provider_ducklake.triggers.poller import Polled
+    from airflow_provider_ducklake.triggers.stream import Round
 
 _POLL_INTERVAL = 10.0  # seconds
 
 
 class DuckLakeSnapshotTrigger(BaseEventTrigger):
-    """Wait until a snapshot changes a table, as ``DuckLakeSnapshotSensor`` does, and end.
+    """Watch a table: for an ``AssetWatcher`` it makes an event of each range of snapshots that changed it.
 
-    All triggers of a triggerer that wait for tables of one lake share a poll. A catalog that cannot be
-    reached is waited for; what no retry can cure ends the trigger with an event of status ``error``.
+    There is one event for each poll that found changes, however many commits made them; docs/assets.md shows
+    what it says. No change is left out, whatever is restarted; a restart may repeat the last event, with the
+    same ``range_id``. All triggers of a triggerer that wait for tables of one lake share a poll. A catalog
+    that cannot be reached is waited for.
 
     :param table: the table, as ``"schema.table"``.
-    :param changes: which changes count, as the sensor's.
-    :param since: only later snapshots count: a snapshot id or an ISO time with an offset.
+    :param changes: which changes count: ``"insert"``, ``"delete"``, ``"data"`` (either of them) or
+        ``"schema"``.
+    :param since: where to begin the first time: after a snapshot id, or an ISO time with an offset; None:
+        now.
     :param ducklake_conn_id: the connection of the lake.
     :param poll_interval: seconds between two polls of the lake.
+    :param once: end with the first event, as a deferred ``DuckLakeSnapshotSensor`` has it do; ``since`` is
+        needed then.
     """
 
     def __init__(
         self,
         *,
         table: str,
-        changes: Sequence[str] = ("data",),
+        changes: Collection[str] = ("data",),
         since: int | str | datetime | None = None,
         ducklake_conn_id: str = "ducklake_default",
         poll_interval: float = _POLL_INTERVAL,
+        once: bool = False,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.table = table
-        self.changes = tuple(changes)
+        self.watch = Watch.of(table, changes, 0 if since is None and not once else since)
         self.since = since
         self.ducklake_conn_id = ducklake_conn_id
         self.poll_interval = poll_interval
+        self.once = once
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class and the arguments."""
-        cls = type(self)
+        cls, arguments = type(self), self.watch.as_arguments()
         return f"{cls.__module__}.{cls.__qualname__}", {
-            "table": self.table,
-            "changes": list(self.changes),
-            "since": self.since,
+            **arguments,
+            "since": None if self.since is None else arguments["since"],
             "ducklake_conn_id": self.ducklake_conn_id,
             "poll_interval": self.poll_interval,
+            "once": self.once,
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield the one event of a deferred sensor."""
-        try:
-            watch = Watch.of(self.table, self.changes, self.since)
-            looked = await self._wait(watch)
-        except DuckLakeError as error:
-            failed = {"message": explained(error), "is_incurable": is_incurable(error)}
-            yield TriggerEvent({"status": "error", **failed})
-            return
-        self.log.info(watch.said(looked))
-        yield TriggerEvent({"status": "success", "handed_on": looked.handed_on})
-
-    async def _wait(self, watch: Watch) -> Looked:
-        """Return what was found; raise what waiting does not cure."""
-        interest, trouble = Interest(watch), None
+        """Yield the one event of a deferred sensor, or those of a watcher where Airflow shares no streams."""
         async with LakePoller.shared(self.ducklake_conn_id, self.poll_interval) as poller:
+            if self.once:
+                yield TriggerEvent(await self._outcome(poller))
+                return
+            watching = Watching(self, poller)
             async for polled in poller.polls():
-                error = polled.error
-                if error is None:
-                    try:
-                        if interest.is_touched(polled) and (looked := await poller.ask(watch.look)).found:
-                            return looked
-                        interest.note(polled)
-                    except DuckLakeError as raised:
-                        error = raised
-                if error is not None and not _passes(error):
-                    raise error
-                trouble = self._said(trouble, error)
+                async for event, _ in watching.events(polled):
+                    yield event
+
+    async def _outcome(self, poller: LakePoller) -> dict[str, Any]:
+        try:
+            looked = await self._wait(poller)
+        except DuckLakeError as error:
+            return {"status": "error", "message": explained(error), "is_incurable": is_incurable(error)}
+        self.log.info(self.watch.said(looked))
+        return {"status": "success", "handed_on": looked.handed_on}
+
+    async def _wait(self, poller: LakePoller) -> Looked:
+        """Return what was found; raise what waiting does not cure."""
+        interest, trouble = Interest(self.watch.table), Trouble(self)
+        async for polled in poller.polls():
+            error = polled.error
+            if error is None:
+                try:
+                    if interest.is_touched(polled) and (looked := await poller.ask(self.watch.look)).found:
+                        return looked
+                    interest.note(polled)
+                except DuckLakeError as raised:
+                    error = raised
+            if error is not None and not _passes(error):
+                raise error
+            trouble.note(error)
         raise AssertionError("polls never end")
 
-    def _said(self, before: str | None, error: Exception | None) -> str | None:
-        """Log once that a catalog cannot be asked, and once that it can again."""
-        now = None if error is None else explained(error)
-        if now is not None and before is None:
-            self.log.warning("Waiting for the catalog of %s: %s", self.ducklake_conn_id, now)
-        if now is None and before is not None:
-            self.log.info("The catalog of %s answers again", self.ducklake_conn_id)
-        return now
+    # What Airflow 3.3 asks of triggers that share a stream.
+
+    def shared_stream_key(self) -> Hashable | None:
+        """Return what is equal for the watchers of one lake."""
+        return None if self.once or not ACK_STREAMS else (type(self).__name__, self.ducklake_conn_id)
+
+    @classmethod
+    def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> SharedStreamProducer:
+        """Return the polls of a lake, which all its watchers share."""
+        from airflow_provider_ducklake.triggers.stream import PollStream  # noqa: PLC0415 - not in every Airflow
+
+        return PollStream(kwargs["ducklake_conn_id"], kwargs["poll_interval"])
+
+    async def filter_shared_stream(self, shared_stream: AsyncIterator[Round]) -> AsyncIterator[TriggerEvent]:
+        """Yield the events of this table."""
+        async with LakePoller.shared(self.ducklake_conn_id, self.poll_interval) as poller:
+            watching = Watching(self, poller, says_arrived=True)
+            async for one in shared_stream:
+                async for event, arrived in watching.events(one.polled):
+                    one.when_stored.append(arrived)
+                    yield event
+
+
+class Watching:
+    """A trigger's watch of its table: events, and in the log what keeps it from making some."""
+
+    def __init__(
+        self, trigger: DuckLakeSnapshotTrigger, poller: LakePoller, *, says_arrived: bool = False
+    ) -> None:
+        words = ",".join(sorted(trigger.watch.words))
+        name = f"{trigger.ducklake_conn_id} {trigger.watch.table} {words}"
+        state = asset_state(trigger)
+        self._trouble = Trouble(trigger)
+        self._watcher = TableWatcher(
+            trigger.watch,
+            poller,
+            LakeStore(poller, Consumer(name)) if state is None else AssetStore(state, f"ducklake {name}"),
+            None if trigger.since is None else lambda lake: start_of(lake, trigger.watch.since),
+            says_arrived=says_arrived,
+        )
+
+    async def events(
+        self, polled: Polled
+    ) -> AsyncIterator[tuple[TriggerEvent, Callable[[], Awaitable[None]]]]:
+        """Yield the events of a poll, each with what is to be called when Airflow has stored it."""
+        try:
+            async for event in self._watcher.events(polled):
+                yield TriggerEvent(dict(event)), partial(self._arrived, event["range_id"])
+        except Exception as error:  # noqa: BLE001 - a watcher that ended would watch no more
+            self._trouble.note(error)
+        else:
+            self._trouble.note(None)
+
+    async def _arrived(self, range_id: str) -> None:
+        try:
+            await self._watcher.arrived(range_id)
+        except Exception as error:  # noqa: BLE001 - it is repeated after a restart, and that is all
+            self._trouble.note(error)
+
+
+class Trouble:
+    """Logs once that a catalog cannot be asked, and once that it can again."""
+
+    def __init__(self, trigger: DuckLakeSnapshotTrigger) -> None:
+        self._trigger = trigger
+        self._said: str | None = None
+
+    def note(self, error: Exception | None) -> None:
+        """Take note of how a poll went."""
+        said, now = self._said, None if error is None else explained(error)
+        conn_id, log = self._trigger.ducklake_conn_id, self._trigger.log
+        if now is not None and now != said:
+            log.warning("Waiting for the lake of %s: %s", conn_id, now)
+        if now is None and said is not None:
+            log.info("The lake of %s answers again", conn_id)
+        self._said = now
 
 
 def _passes(error: Exception) -> bool:
     """Whether waiting may cure an error: a driver that is not installed here stays so."""
     is_missing_driver = isinstance(error.__cause__, ImportError)
     return isinstance(error, DuckLakeError) and not is_incurable(error) and not is_missing_driver
-
-
-class Interest:
-    """Which polls may hold news of one table: only these are worth a look."""
-
-    def __init__(self, watch: Watch) -> None:
-        self._name = watch.table.folded
-        self._lake_number, self._seen, self._table_id = -1, -1, -1
-
-    def is_touched(self, polled: Polled) -> bool:
-        """Whether anything was recorded of the table, or of another of its name, since ``note``."""
-        if polled.lake_number != self._lake_number or polled.known_since > self._seen:
-            return True
-        if polled.table_ids.get(self._name, -1) != self._table_id:
-            return True
-        return any(
-            one.object_id == self._table_id
-            for snapshot in polled.after(self._seen)
-            for one in snapshot.changes
-        )
-
-    def note(self, polled: Polled) -> None:
-        """Remember that a look showed nothing up to this poll."""
-        self._lake_number, self._seen = polled.lake_number, polled.head
-        self._table_id = polled.table_ids.get(self._name, -1)

@@ -99,7 +99,7 @@ def table_changes(
     }
     if found.isdisjoint(wanted):
         return None
-    return TableChanges(str(row.qualified), since, head.id, tuple(sorted(found & wanted)))
+    return TableChanges(str(row.qualified), since, head.id, tuple(sorted(found & wanted)), row.id)
 
 
 def _deletes(records: Collection[ChangeRecord], table_id: int) -> bool:

@@ -40,6 +40,7 @@ class TableChanges:
     from_snapshot: int
     to_snapshot: int
     changes: tuple[str, ...]
+    table_id: int
 
 
 def wanted_words(changes: Collection[str]) -> frozenset[str]:

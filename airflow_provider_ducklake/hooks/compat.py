@@ -1,0 +1,36 @@
+"""What the installed Airflow has: each thing that not every supported one has is asked for here.
+
+``ACK_STREAMS`` (3.3): triggers of one lake share a stream that says which of their events were stored.
+Without them a trigger counts an event as stored when the next is due. ``asset_state`` (3.3): an asset's own
+store; without it, watermarks are kept in the lake.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import BaseEventTrigger
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+ACK_STREAMS = hasattr(BaseEventTrigger, "create_shared_stream_producer")
+
+if ACK_STREAMS:
+    from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
+else:  # an older Airflow: never used, but named
+
+    class SharedStreamProducer:  # type: ignore[no-redef]
+        """Stands in for Airflow's."""
+
+    AdvanceItem: Any = None  # type: ignore[no-redef]
+
+
+def asset_state(trigger: BaseEventTrigger) -> Any | None:  # noqa: ANN401 - Airflow's accessors
+    """Return the store of the one asset that a trigger watches; None: there is no store, or no one asset."""
+    store = getattr(trigger, "asset_state_store", None)
+    known: Hashable = getattr(store, "_total", 1)
+    return store if known == 1 else None
+
+
+__all__ = ["ACK_STREAMS", "AdvanceItem", "SharedStreamProducer", "asset_state"]

@@ -1,0 +1,163 @@
+"""Report the changes of one table range by range, for as long as an asset is watched."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from airflow_provider_ducklake.planning.reading.watermark import RangeReport, Watermark
+from airflow_provider_ducklake.triggers.poller import Interest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.hooks.watch import Watch
+    from airflow_provider_ducklake.spec.consumption import Consumer
+    from airflow_provider_ducklake.triggers.poller import LakePoller, Polled
+
+_NOTED_EVERY = 300.0  # seconds, where nothing is to be reported
+
+
+class Store(Protocol):
+    """Where a watcher's watermark is kept."""
+
+    async def load(self) -> object | None: ...
+    async def save(self, state: Mapping[str, Any]) -> None: ...
+
+
+class AssetStore:
+    """In the store of the watched asset, which Airflow keeps."""
+
+    def __init__(self, store: Any, key: str) -> None:  # noqa: ANN401 - Airflow's accessors
+        self._store = store
+        self._key = key
+
+    async def load(self) -> object | None:
+        """Return what is stored."""
+        found: object | None = await self._store.aget(self._key)
+        return found
+
+    async def save(self, state: Mapping[str, Any]) -> None:
+        """Store this."""
+        await self._store.aset(self._key, dict(state))
+
+
+class LakeStore:
+    """In the lake itself."""
+
+    def __init__(self, poller: LakePoller, watcher: Consumer) -> None:
+        self._poller = poller
+        self._watcher = watcher
+
+    async def load(self) -> object | None:
+        """Return what is stored."""
+        text = await self._poller.ask(lambda lake: lake.writes.watermark(self._watcher))
+        return None if text is None else json.loads(text)
+
+    async def save(self, state: Mapping[str, Any]) -> None:
+        """Store this."""
+        text = json.dumps(state)
+        await self._poller.ask(lambda lake: lake.writes.note_watermark(self._watcher, text))
+
+
+class TableWatcher:
+    """Makes events of polls: no change is left out, and only a restart repeats an event.
+
+    ``start`` asks the lake after which snapshot a watcher begins that has no watermark yet; None: now.
+    ``says_arrived``: ``arrived`` is called of each event; else one has when the next is due.
+    """
+
+    def __init__(
+        self,
+        watch: Watch,
+        poller: LakePoller,
+        store: Store,
+        start: Callable[[Lake], int] | None,
+        *,
+        says_arrived: bool,
+    ) -> None:
+        self._watch = watch
+        self._poller = poller
+        self._store = store
+        self._start = start
+        self._says_arrived = says_arrived
+        self._interest = Interest(watch.table)
+        self._mark: Watermark | None = None
+        self._lake_number = -1
+        self._saved_at = 0.0
+        self._saving = asyncio.Lock()
+
+    async def events(self, polled: Polled) -> AsyncIterator[Mapping[str, Any]]:
+        """Yield what is to be reported after a poll; each is noted before it is yielded.
+
+        Raises:
+            Exception: the catalog or the store cannot be asked; a later poll goes on.
+        """
+        if polled.error is not None:
+            raise polled.error
+        if self._mark is None:
+            self._mark = await self._first_mark(polled)
+            for event in self._mark.pending:
+                yield event
+        report = await self._report(self._mark, polled)
+        if report is None:
+            await self._move(polled)
+        else:
+            yield await self._reporting(report)
+        self._lake_number = polled.lake_number
+        self._interest.note(polled)
+
+    async def arrived(self, range_id: str) -> None:
+        """Note that an event was stored by Airflow."""
+        async with self._saving:
+            assert self._mark is not None
+            await self._save(self._mark.arrived(range_id))
+
+    async def _first_mark(self, polled: Polled) -> Watermark:
+        stored = await self._store.load()
+        if stored is not None:
+            self._saved_at = time.monotonic()
+            return Watermark.of_json(stored)
+        start = polled.head if self._start is None else await self._poller.ask(self._start)
+        mark = Watermark(start, polled.table_ids.get(self._watch.table.folded))
+        await self._save(mark)
+        return mark
+
+    async def _report(self, mark: Watermark, polled: Polled) -> RangeReport | None:
+        if polled.lake_number != self._lake_number and polled.head < mark.snapshot:
+            table_id = polled.table_ids.get(self._watch.table.folded, mark.table_id or 0)
+            words = tuple(sorted(self._watch.words))
+            return RangeReport(
+                str(self._watch.table), table_id, mark.snapshot, polled.head, words, is_complete=False
+            )
+        if not self._interest.is_touched(polled):
+            return None
+        watch, after = self._watch, mark.snapshot
+        return await self._poller.ask(
+            lambda lake: lake.reads.range_report(str(watch.table), after, watch.words)
+        )
+
+    async def _reporting(self, report: RangeReport) -> Mapping[str, Any]:
+        async with self._saving:
+            assert self._mark is not None
+            before = self._mark if self._says_arrived else replace(self._mark, pending=())
+            mark, event = before.reporting(report)
+            await self._save(mark)
+        return event
+
+    async def _move(self, polled: Polled) -> None:
+        async with self._saving:
+            assert self._mark is not None
+            mark = self._mark.moved(polled.head, polled.table_ids.get(self._watch.table.folded))
+            is_old = time.monotonic() - self._saved_at > _NOTED_EVERY and mark != self._mark
+            if is_old:
+                await self._save(mark)
+            self._mark = mark
+
+    async def _save(self, mark: Watermark) -> None:
+        await self._store.save(mark.as_json())
+        self._mark, self._saved_at = mark, time.monotonic()
