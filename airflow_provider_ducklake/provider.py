@@ -47,6 +47,15 @@ def get_provider_info() -> dict[str, Any]:
             "operators.verify",
         ),
         "sensors": _modules("sensors.snapshot"),
+        "triggers": _modules("triggers.snapshot"),
+        "asset-uris": [
+            {
+                "schemes": ["ducklake"],
+                "handler": "airflow_provider_ducklake.assets.ducklake.sanitize_uri",
+                "factory": "airflow_provider_ducklake.assets.ducklake.create_asset",
+                "to_openlineage_converter": None,
+            }
+        ],
         "connection-types": [
             {
                 "connection-type": "ducklake",

@@ -19,7 +19,7 @@ from airflow_provider_ducklake.catalog.reports.clients import (
 )
 from airflow_provider_ducklake.catalog.reports.column_bounds import ColumnBounds, column_bounds
 from airflow_provider_ducklake.catalog.reports.health import LakeHealth, health
-from airflow_provider_ducklake.catalog.reports.range_report import reported
+from airflow_provider_ducklake.catalog.reports.range_report import commit_reports, reported
 from airflow_provider_ducklake.catalog.reports.read_changes import check_complete, find_changes
 from airflow_provider_ducklake.catalog.reports.row_counts import count_rows
 from airflow_provider_ducklake.catalog.reports.table_info import (
@@ -477,6 +477,16 @@ class LakeReads:
             )
         with self._lake.reading() as connection:
             return reported(connection, self._lake.catalog, plan, found.changes)
+
+    def commit_reports(self, snapshot_id: int) -> list[RangeReport]:
+        """Return what one snapshot did to each table that it changed.
+
+        Raises:
+            SnapshotNotFoundError: it has expired, or never existed.
+        """
+        with self._lake.reading() as connection:
+            snapshot = self._lake.snapshot(connection, snapshot_id)
+            return list(commit_reports(connection, self._lake.catalog, snapshot))
 
     def news(self, since: int | None) -> watch.News:
         """Return what came after snapshot ``since``, in one statement where nothing came.

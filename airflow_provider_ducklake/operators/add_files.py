@@ -6,6 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.hooks.asset_events import announce, declare
 from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
@@ -62,6 +63,7 @@ class DuckLakeAddFilesOperator(DuckLakeOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.table = table
+        declare(self, table)
         self.paths = paths
         self.hive_partitioning = hive_partitioning
         self.allow_missing = allow_missing
@@ -76,6 +78,7 @@ class DuckLakeAddFilesOperator(DuckLakeOperator):
             lake = hook.lake()
             with identity.made_once(lake) as once:
                 committed, files = self._add(lake, paths, once)
+            announce(self, context, lake, () if committed is None else (int(committed.id),))
             if committed is not None and committed.is_earlier:
                 return self._summary_of_records(lake, committed)
         return self._summary(committed, files)

@@ -20,6 +20,8 @@ class DuckLakeOperator(BaseOperator):
 
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param commit_message: the commit message of the snapshot; unused if none is made. (templated)
+    :param asset_events: tell Airflow which tables the task changed: an event of each one's asset,
+        ``ducklake://connection/schema/table``.
     """
 
     template_fields: Sequence[str] = ("ducklake_conn_id", "commit_message")
@@ -29,11 +31,13 @@ class DuckLakeOperator(BaseOperator):
         *,
         ducklake_conn_id: str = DuckLakeHook.default_conn_name,
         commit_message: str | None = None,
+        asset_events: bool = True,
         **kwargs: Any,  # noqa: ANN401 - Airflow's
     ) -> None:
         super().__init__(**kwargs)
         self.ducklake_conn_id = ducklake_conn_id
         self.commit_message = commit_message
+        self.asset_events = asset_events
 
 
 def check_on_clear(value: object) -> None:

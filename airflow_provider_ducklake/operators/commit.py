@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ducklake.hooks.asset_events import announce
 from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors, verbs_logged_by
@@ -66,7 +67,10 @@ class DuckLakeCommitOperator(DuckLakeOperator):
         check_given(self.staged)
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook, verbs_logged_by(self.log):
             identity = commit_identity(context, self, hook.settings().commit_namespace)
-            return self.run(hook.lake(), identity)
+            summary = self.run(hook.lake(), identity)
+            snapshot_id = summary["snapshot_id"]
+            announce(self, context, hook.lake(), () if snapshot_id is None else (snapshot_id,))
+            return summary
 
     def run(self, lake: Lake, identity: CommitIdentity) -> dict[str, Any]:
         """Commit on an open lake."""

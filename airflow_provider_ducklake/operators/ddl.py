@@ -6,6 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import InvalidInputError, NotADuckLakeError
+from airflow_provider_ducklake.hooks.asset_events import announce
 from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity, commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
@@ -72,6 +73,7 @@ class DuckLakeDDLOperator(DuckLakeOperator):
                 statements = _parsed(self.sql, lake.version)  # which may have less than the newest
             with identity.made_once(lake) as once:
                 committed = _run(lake, statements, once, message) if statements else None
+            announce(self, context, lake, () if committed is None else (int(committed.id),))
         if statements:
             self._report(committed)
         return {

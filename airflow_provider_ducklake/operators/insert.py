@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ducklake.hooks.asset_events import declare
 from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.base import check_on_clear
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
@@ -122,6 +123,8 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         self._rows().check()
         check_partition_by(partition_by, create_table=create_table)
         refuse_secrets(source, sources)
+        if not stage_only:
+            declare(self, table)
         if not any(is_template(word) for word in (mode, schema_evolution)):
             self._choice()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ducklake.hooks.asset_events import declare
 from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.base import check_on_clear, refuse_staging
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
@@ -107,6 +108,7 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
         refuse_staging(stage_only)
         super().__init__(**kwargs)
         self.table = table
+        declare(self, table)
         self.on = on
         self.source = source
         self.sql = sql

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.hooks.asset_events import announce, declare
 from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors, verbs_logged_by
@@ -69,6 +70,7 @@ class DuckLakeRestoreTableOperator(DuckLakeOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.table = table
+        declare(self, table)
         self.schema = schema
         self.whole_lake = whole_lake
         self.at = at
@@ -88,6 +90,8 @@ class DuckLakeRestoreTableOperator(DuckLakeOperator):
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             with identity.made_once(hook.lake()) as once:
                 result = self._restore(hook.lake(), scope, once)
+            committed = result.committed
+            announce(self, context, hook.lake(), () if committed is None else (int(committed.id),))
         if result.committed is not None and result.committed.is_earlier:
             from airflow_provider_ducklake.writes.run import announce_earlier  # noqa: PLC0415 - heavy
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.hooks.asset_events import announce
 from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
@@ -19,7 +20,7 @@ from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.writes.arguments import parse_word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Context
@@ -44,6 +45,8 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         ``py_files`` are sent to the server. (templated)
     :param commit_message: the commit message of the snapshot; default: the ids of the DAG and the task.
         (templated)
+    :param asset_events: tell Airflow which tables the task changed: an event of each one's asset,
+        ``ducklake://connection/schema/table``.
     :param application: the file to submit instead of the provider's own launcher, such as
         ``local:///opt/ducklake/main.py`` inside an image. (templated)
 
@@ -76,6 +79,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         spark_connect_conn_id: str | None = None,
         conn_id: str | None = None,
         commit_message: str | None = None,
+        asset_events: bool = True,
         application: str | None = None,
         deploy_mode: str | None = None,
         durable: bool | None = None,
@@ -97,6 +101,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         self.spark_conn_id = spark_conn_id
         self.spark_connect_conn_id = spark_connect_conn_id
         self.commit_message = commit_message
+        self.asset_events = asset_events
         self.own_deploy_mode = deploy_mode
         self._submission = Submission()
 
@@ -113,7 +118,14 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         """Run the operator's verb on the connection's lake."""
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook, verbs_logged_by(self.log):
             identity = commit_identity(context, self, hook.settings().commit_namespace)
-            return self.run(hook.lake(), identity, context)
+            summary = self.run(hook.lake(), identity, context)
+            announce(self, context, hook.lake(), self.changed_in(summary))
+            return summary
+
+    def changed_in(self, summary: Mapping[str, Any]) -> Sequence[int]:
+        """Return the snapshots in which the task changed rows or tables, by its return value."""
+        snapshot_id: int | None = summary.get("snapshot_id")
+        return () if snapshot_id is None else (snapshot_id,)
 
     @abstractmethod
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:

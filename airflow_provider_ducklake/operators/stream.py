@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ducklake.hooks.asset_events import declare
 from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.writes.arguments import GivenRows
@@ -35,9 +36,9 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkOperator):
         ``DuckLakeSparkInsertOperator`` takes them. (templated)
     :param engine: ``auto``, which is ``arrow``; or ``native`` (Spark's own Parquet writer), where only
         Spark's JVM has access to the store.
-    :return: ``{"table": "sales.events", "snapshot_id": 43, "batches": 2, "rows_added": 3, "files_added": 2,
-        "bytes_added": 1400}``: what this try committed. ``snapshot_id`` is the last one, or None if there was
-        nothing new.
+    :return: ``{"table": "sales.events", "snapshot_id": 43, "snapshot_ids": [42, 43], "batches": 2,
+        "rows_added": 3, "files_added": 2, "bytes_added": 1400}``: what this try committed. ``snapshot_id`` is
+        the last one, or None if there was nothing new.
     """
 
     template_fields: Sequence[str] = (
@@ -62,10 +63,16 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkOperator):
         super().__init__(**kwargs)
         refuse_secrets(None, sources)
         self.table = table
+        declare(self, table)
         self.transform = transform
         self.checkpoint = checkpoint
         self.sources = sources
         self.engine = engine
+
+    def changed_in(self, summary: Mapping[str, Any]) -> Sequence[int]:
+        """Return the snapshots of the batches."""
+        snapshot_ids: list[int] = summary["snapshot_ids"]
+        return snapshot_ids
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Append what is new."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ducklake.hooks.asset_events import declare
 from airflow_provider_ducklake.operators.base import check_on_clear, refuse_staging
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.spec.commit_key import OnClear
@@ -61,6 +62,7 @@ class DuckLakeSparkUpdateOperator(DuckLakeSparkOperator):
         refuse_staging(stage_only)
         super().__init__(**kwargs)
         self.table = table
+        declare(self, table)
         self.set = set
         self.where = where
         self.engine = engine

@@ -134,6 +134,7 @@ def _summary(table: TableName, committed: Sequence[CommittedBatch]) -> Summary:
     return {
         "table": str(QualifiedName.of(table)),
         "snapshot_id": int(committed[-1].snapshot.id) if committed else None,
+        "snapshot_ids": [int(one.snapshot.id) for one in committed],
         "batches": len(committed),
         "rows_added": sum(result.rows_written for result in results),
         "files_added": len(files),

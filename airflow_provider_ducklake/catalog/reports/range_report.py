@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.catalog.snapshot import read_snapshots
+from airflow_provider_ducklake.catalog.reports.read_changes import find_changes
+from airflow_provider_ducklake.catalog.snapshot import read, read_snapshots
 from airflow_provider_ducklake.catalog.snapshot.read_files import which_partition_values
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import partition_specs
 from airflow_provider_ducklake.planning.reading.change_counts import added, count_changes, deleted
 from airflow_provider_ducklake.planning.reading.scan import BEGIN_SNAPSHOT, END_SNAPSHOT, InlinedRows
+from airflow_provider_ducklake.planning.reading.watch import words_of
 from airflow_provider_ducklake.planning.reading.watermark import RangeReport
-from airflow_provider_ducklake.spec.partitioning import hive_directory
+from airflow_provider_ducklake.spec.partition_keys import partition_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.planning.reading.scan import ChangeFeedPlan
     from airflow_provider_ducklake.spec.partitioning import PartitionSpec
+    from airflow_provider_ducklake.spec.snapshots import Snapshot
 
 
 def touched_partitions(
@@ -36,7 +39,7 @@ def touched_partitions(
     found: set[str] = set()
     for file in files:
         spec = specs.get(file.partition_id) if file.partition_id is not None else None
-        name = None if spec is None else _folder(plan, spec, values.get(file.id, ()))
+        name = None if spec is None else _key(plan, spec, values.get(file.id, ()))
         if name is None:
             return None
         found.add(name)
@@ -47,11 +50,11 @@ def touched_partitions(
     return tuple(sorted(found))
 
 
-def _folder(plan: ChangeFeedPlan, spec: PartitionSpec, values: Sequence[str | None]) -> str | None:
+def _key(plan: ChangeFeedPlan, spec: PartitionSpec, values: Sequence[str | None]) -> str | None:
     known = {column.id for column in plan.table.schema.columns}
     if len(values) != len(spec.fields) or not known.issuperset(one.column_id for one in spec.fields):
         return None
-    return hive_directory(spec.fields, plan.table.schema, values).removesuffix("/")
+    return partition_key(spec.fields, plan.table.schema, values)
 
 
 def _of_inlined(plan: ChangeFeedPlan) -> Iterator[str | None]:
@@ -72,7 +75,7 @@ def _of_inlined(plan: ChangeFeedPlan) -> Iterator[str | None]:
         return
     rows = inlined_in_schema(touched, plan.table.schema)
     for values, _ in split_by_partition(rows, plan.table.schema, spec.fields):
-        yield _folder(plan, spec, values)
+        yield _key(plan, spec, values)
 
 
 def _is_touched(plan: ChangeFeedPlan, row: Mapping[str, Any]) -> bool:
@@ -87,6 +90,17 @@ def authors_of(
     newer = read_snapshots.which_newer(catalog.tables, after).ask(connection)
     ours = (one for one in newer if one.id <= upto and any(of.object_id == table_id for of in one.changes))
     return tuple(sorted({one.author for one in ours if one.author}))
+
+
+def commit_reports(connection: Connection, catalog: Catalog, snapshot: Snapshot) -> Iterator[RangeReport]:
+    """Yield what a snapshot did to each table that it changed; upkeep changes none."""
+    newer = read_snapshots.which_newer(catalog.tables, snapshot.id - 1).ask(connection)
+    records = next((one.changes for one in newer if one.id == snapshot.id), ())
+    for row in read.table_rows(connection, catalog.tables, snapshot.id):
+        words = words_of(records, row.id, row.qualified, deletes_are_flush=False)
+        if words:
+            plan = find_changes(connection, catalog, row.qualified, snapshot.id, snapshot)
+            yield reported(connection, catalog, plan, tuple(sorted(words)))
 
 
 def reported(

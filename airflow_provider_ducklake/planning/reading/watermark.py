@@ -23,7 +23,7 @@ class RangeReport:
     """What snapshots ``from_snapshot``, left out, to ``to_snapshot`` did to a table.
 
     ``rows_added`` and ``rows_deleted``: an update counts as both; None: the catalog alone does not say.
-    ``partitions`` are those with such rows, as their folders are called (``year=2026/month=11``), none for a
+    ``partitions`` are those with such rows (``month=2026-11``; see ``spec/partition_keys.py``), none for a
     table without partitions; None: any may be. ``is_complete``: no snapshot of the range has expired.
     """
 
@@ -37,6 +37,20 @@ class RangeReport:
     partitions: tuple[str, ...] | None = None
     authors: tuple[str, ...] = ()
     is_complete: bool = True
+
+    def with_next(self, report: RangeReport) -> RangeReport:
+        """Return the report of this range and of the one that follows it."""
+        both = self.partitions, report.partitions
+        return replace(
+            report,
+            from_snapshot=self.from_snapshot,
+            changes=tuple(sorted({*self.changes, *report.changes})),
+            rows_added=_sum(self.rows_added, report.rows_added),
+            rows_deleted=_sum(self.rows_deleted, report.rows_deleted),
+            partitions=None if None in both else tuple(sorted({one for some in both for one in some or ()})),
+            authors=tuple(sorted({*self.authors, *report.authors})),
+            is_complete=self.is_complete and report.is_complete,
+        )
 
     @property
     def range_id(self) -> str:
@@ -112,3 +126,7 @@ def event_of(report: RangeReport, table_id_before: int | None) -> dict[str, Any]
         "is_complete": report.is_complete,
         "recreated": table_id_before not in (None, report.table_id),
     }
+
+
+def _sum(*counts: int | None) -> int | None:
+    return None if None in counts else sum(one or 0 for one in counts)

@@ -1,0 +1,1 @@
+"""Assets: how Airflow names lake tables."""
