@@ -53,7 +53,9 @@ def get_provider_info() -> dict[str, Any]:
                 "schemes": ["ducklake"],
                 "handler": "airflow_provider_ducklake.assets.ducklake.sanitize_uri",
                 "factory": "airflow_provider_ducklake.assets.ducklake.create_asset",
-                "to_openlineage_converter": None,
+                "to_openlineage_converter": (
+                    "airflow_provider_ducklake.hooks.lineage.convert_asset_to_openlineage"
+                ),
             }
         ],
         "connection-types": [

@@ -50,7 +50,7 @@ def create_asset(
     extra: dict[str, Any] | None = None,
     **named: Any,  # noqa: ANN401 - an asset's own: name, group, watchers
 ) -> Asset:
-    """Return the asset of a table, or of its partitions; other arguments are ``Asset``'s: ``watchers``, say."""
+    """Return the asset of a table, or of its partitions; ``name``, ``watchers`` and so on are ``Asset``'s."""
     return Asset(uri=uri_of(ducklake_conn_id, table, by_partition=by_partition), extra=extra, **named)
 
 

@@ -12,6 +12,7 @@ from airflow.providers.common.compat.sdk import Asset
 
 from airflow_provider_ducklake.assets.ducklake import SCHEME, uri_of
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidNameError
+from airflow_provider_ducklake.hooks.compat import PARTITION_EVENTS
 from airflow_provider_ducklake.planning.reading.watermark import event_of
 from airflow_provider_ducklake.writes.arguments import is_template
 
@@ -82,10 +83,10 @@ def _announce(operator: LakeOperator, context: Context, report: RangeReport) -> 
     if of_table is not None:
         of_table.extra.update(event)
     keys = event["partitions"] or ()
-    if not keys or any(len(one) > _LONGEST_KEY for one in keys):
+    if not PARTITION_EVENTS or not keys or any(len(one) > _LONGEST_KEY for one in keys):
         return
     of_partitions = _accessor(operator, context, uri_of(conn_id, report.table, by_partition=True))
-    if of_partitions is not None and hasattr(of_partitions, "add_partitions"):
+    if of_partitions is not None:
         of_partitions.extra.update(event)
         of_partitions.add_partitions(keys)
 

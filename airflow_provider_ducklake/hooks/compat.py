@@ -2,19 +2,22 @@
 
 ``ACK_STREAMS`` (3.3): triggers of one lake share a stream that says which of their events were stored.
 Without them a trigger counts an event as stored when the next is due. ``asset_state`` (3.3): an asset's own
-store; without it, watermarks are kept in the lake.
+store; without it, watermarks are kept in the lake. ``PARTITION_EVENTS`` (3.3): a task makes an event of each
+partition; without them the event of the table says the partitions, and that is all.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk.execution_time.context import OutletEventAccessor
 from airflow.triggers.base import BaseEventTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
 ACK_STREAMS = hasattr(BaseEventTrigger, "create_shared_stream_producer")
+PARTITION_EVENTS = hasattr(OutletEventAccessor, "add_partitions")
 
 if ACK_STREAMS:
     from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
@@ -33,4 +36,4 @@ def asset_state(trigger: BaseEventTrigger) -> Any | None:  # noqa: ANN401 - Airf
     return store if known == 1 else None
 
 
-__all__ = ["ACK_STREAMS", "AdvanceItem", "SharedStreamProducer", "asset_state"]
+__all__ = ["ACK_STREAMS", "PARTITION_EVENTS", "AdvanceItem", "SharedStreamProducer", "asset_state"]

@@ -1,0 +1,208 @@
+"""Which asset events tasks make, in runs of real DAGs: one of each table they changed, and of no other."""
+
+import itertools
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from airflow.models.asset import AssetEvent, AssetModel
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, Asset
+from airflow.utils.session import create_session
+from sqlalchemy import select
+
+from airflow_provider_ducklake.assets.ducklake import create_asset, table_of, uri_of
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.hooks import compat
+from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
+from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
+from airflow_provider_ducklake.operators.restore import DuckLakeRestoreTableOperator
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from tests.airflow.conftest import connection_fields
+from tests.airflow.dags import sync_dag
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def conn_id(sqlite_catalog, set_connection) -> str:
+    """A connection of its own for each test: assets outlive tests."""
+    return set_connection(f"lake_{next(NUMBERS)}", **connection_fields(sqlite_catalog))
+
+
+@pytest.fixture
+def lake(sqlite_catalog, conn_id, airflow_db):  # noqa: ARG001 - needed
+    lake = Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path)
+    with lake, lake.transaction() as tx:
+        tx.create_schema("sales")
+        tx.create_table(
+            "sales.orders", {"id": "int32", "day": "date"}, partition_by=["year(day)", "month(day)"]
+        )
+        tx.create_table("sales.quiet", {"id": "int32"})
+    with lake:
+        yield lake
+
+
+def listener(dag_id: str, *assets: Asset) -> None:
+    """Register a DAG that waits for assets, so that there are such assets."""
+    with DAG(dag_id, start_date=START, schedule=list(assets)) as dag:
+        EmptyOperator(task_id="heard")
+    sync_dag(dag)
+
+
+def events(name: str) -> list[AssetEvent]:
+    with create_session() as session:
+        query = select(AssetEvent).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+        return list(session.scalars(query.where(AssetModel.name == name).order_by(AssetEvent.id)))
+
+
+def run(dag_id: str, *make: Any) -> Any:
+    with DAG(dag_id, start_date=START, schedule=None) as dag:
+        for one in make:
+            one()
+    run = sync_dag(dag).test()
+    assert run.state == "success"
+    return dag
+
+
+def test_each_changed_table_has_an_event_that_says_how(lake, conn_id):
+    """Whatever name a DAG gave the asset."""
+    listener("l1", Asset("my orders", uri=f"ducklake://{conn_id}/Sales/ORDERS"))
+    listener("l2", create_asset(ducklake_conn_id=conn_id, table="sales.quiet", name="quiet"))
+
+    dag = run(
+        "changes",
+        lambda: DuckLakeDDLOperator(
+            ducklake_conn_id=conn_id,
+            task_id="ddl",
+            sql=["COMMENT ON TABLE sales.quiet IS 'x'", "ALTER TABLE sales.quiet ADD COLUMN n INT"],
+        ),
+    )
+
+    assert dag.task_dict["ddl"].outlets == []
+    assert events("my orders") == []
+    (quiet,) = events("quiet")
+    assert quiet.extra["changes"] == ["schema"]
+    assert (quiet.extra["rows_added"], quiet.extra["rows_deleted"], quiet.extra["partitions"]) == (0, 0, [])
+    assert quiet.extra["to_snapshot"] == lake.current_snapshot().id == quiet.extra["from_snapshot"] + 1
+
+
+def test_a_task_that_changed_nothing_makes_no_event(lake, conn_id):
+    listener(
+        "l3",
+        create_asset(ducklake_conn_id=conn_id, table="sales.orders", name="orders3"),
+        create_asset(ducklake_conn_id=conn_id, table="sales.quiet", name="q3"),
+    )
+    at = lake.current_snapshot().id
+
+    dag = run(
+        "restore_nothing",
+        lambda: DuckLakeRestoreTableOperator(
+            ducklake_conn_id=conn_id, task_id="restore", table="sales.orders", at=at
+        ),
+    )
+
+    assert [one.uri for one in dag.task_dict["restore"].outlets] == [
+        "ducklake://ducklake_default/sales/orders"
+    ]
+    assert events("orders3") == []
+
+
+def test_partitions_are_told_to_whom_is_scheduled_by_them(lake, conn_id):
+    listener("l4", create_asset(ducklake_conn_id=conn_id, table="sales.orders", name="orders4"))
+    listener(
+        "l5", create_asset(ducklake_conn_id=conn_id, table="sales.orders", by_partition=True, name="months")
+    )
+    days = [datetime(2026, 11, 5, tzinfo=UTC).date(), datetime(2026, 11, 9, tzinfo=UTC).date()]
+    lake.append_arrow("sales.orders", pa.table({"id": pa.array([1, 2], pa.int32()), "day": days}))
+    before = lake.current_snapshot().id
+    later = [datetime(2027, 2, 1, tzinfo=UTC).date(), days[0]]
+    lake.append_arrow("sales.orders", pa.table({"id": pa.array([3, 4], pa.int32()), "day": later}))
+
+    run(
+        "go_back",
+        lambda: DuckLakeRestoreTableOperator(
+            ducklake_conn_id=conn_id, task_id="restore", table="sales.orders", at=before
+        ),
+    )
+
+    (event,) = events("orders4")
+    assert event.partition_key is None
+    assert event.extra["partitions"] == ["month=2026-11", "month=2027-02"]
+    assert event.extra["rows_deleted"] == 2
+    keys = sorted(one.partition_key for one in events("months"))
+    assert keys == (["month=2026-11", "month=2027-02"] if compat.PARTITION_EVENTS else [])
+
+
+@pytest.mark.usefixtures("lake")
+def test_nobody_is_told_if_nobody_listens_or_it_is_not_wanted(conn_id):
+    listener("l6", create_asset(ducklake_conn_id=conn_id, table="sales.quiet", name="quiet6"))
+
+    run(
+        "unheard",
+        lambda: DuckLakeDDLOperator(
+            ducklake_conn_id=conn_id,
+            task_id="ddl",
+            sql="ALTER TABLE sales.quiet ADD COLUMN n INT",
+            asset_events=False,
+        ),
+    )
+    run(
+        "no_listener",
+        lambda: DuckLakeDDLOperator(
+            ducklake_conn_id=conn_id, task_id="ddl", sql="CREATE TABLE sales.other (id INT)"
+        ),
+    )
+
+    assert events("quiet6") == []
+
+
+def test_outlets_are_declared_where_the_table_is_known_while_the_dag_is_parsed():
+    def uris(**arguments: Any) -> list[str]:
+        operator = DuckLakeSparkInsertOperator(task_id="t", source="/x", **arguments)
+        return [one.uri for one in operator.outlets]
+
+    known = "ducklake://ducklake_default/sales/orders"
+    assert uris(table="Sales.orders") == uris(table=("sales", "orders")) == [known]
+    assert uris(table="sales.orders", ducklake_conn_id="prod") == ["ducklake://prod/sales/orders"]
+    assert uris(table="sales.orders", outlets=[Asset("mine", uri=known)]) == [known]
+    assert uris(table="sales.{{ params.table }}") == uris(table="orders", ducklake_conn_id="{{ x }}") == []
+    assert uris(table="sales.orders", stage_only=True) == uris(table="orders", asset_events=False) == []
+    assert uris(table="a..b") == []
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("ducklake://prod", "names no table"),
+        ("ducklake://prod/", "names no table"),
+        ("ducklake:///sales/orders", "names no connection"),
+        ("ducklake://prod/sales.orders", "a slash belongs"),
+        ("ducklake://prod/sales//orders", "names no table"),
+        ("ducklake://me@prod/sales/orders", "has a user or a port"),
+        ("ducklake://prod:5432/sales/orders", "has a user or a port"),
+        ("ducklake://prod/sales/orders?by=day", "a query other than by=partition"),
+        ("ducklake://prod/sales/%00", "cannot name a table"),
+    ],
+)
+def test_a_mistake_in_a_uri_is_explained_when_the_dag_is_parsed(uri, said):
+    with pytest.raises(ValueError, match=said):
+        Asset("x", uri=uri)
+
+
+@pytest.mark.parametrize(
+    ("table", "uri"),
+    [
+        ("orders", "ducklake://prod/main/orders"),
+        ("Sales.Orders", "ducklake://prod/sales/orders"),
+        ('sales."or/ders ü?"', "ducklake://prod/sales/or%2Fders%20%C3%BC%3F"),
+        ("sales.europe.orders", "ducklake://prod/sales/europe/orders"),
+        (("a.b", "c"), "ducklake://prod/a.b/c"),
+    ],
+)
+def test_a_table_has_one_uri_which_airflow_leaves_alone(table, uri):
+    assert uri_of("prod", table) == Asset("x", uri=uri).uri == uri
+    assert table_of(uri) == ("prod", QualifiedName.of(QualifiedName.of(table).folded))
+    assert create_asset(table=table, ducklake_conn_id="prod", by_partition=True).uri == f"{uri}?by=partition"
