@@ -104,9 +104,8 @@ def test_a_task_that_changed_nothing_makes_no_event(lake, conn_id):
         ),
     )
 
-    assert [one.uri for one in dag.task_dict["restore"].outlets] == [
-        "ducklake://ducklake_default/sales/orders"
-    ]
+    outlets = dag.task_dict["restore"].outlets
+    assert [one.uri for one in outlets] == [f"ducklake://{conn_id}/sales/orders"]
     assert events("orders3") == []
 
 

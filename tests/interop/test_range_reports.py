@@ -32,11 +32,9 @@ HISTORY = [
 ]
 
 
-def folder(day) -> str:
-    """Return the partition of a day, as the reference's folders are called."""
-    if day is None:
-        return "year=__HIVE_DEFAULT_PARTITION__/month=__HIVE_DEFAULT_PARTITION__"
-    return f"year={day.year}/month={day.month}"
+def partition_of(day) -> str:
+    """Return the partition of a day."""
+    return f"month={'__HIVE_DEFAULT_PARTITION__' if day is None else f'{day:%Y-%m}'}"
 
 
 def test_counts_and_partitions_are_those_of_the_change_feed(sqlite_catalog):
@@ -63,7 +61,7 @@ def check_all_ranges(lake: Lake) -> None:
             partitions = touched_partitions(connection, lake._lake.catalog, feed.plan)
         if partitions is not None:
             said_partitions += 1
-            assert set(partitions) >= {folder(day) for day in rows["day"].to_pylist()}, (start, end)
+            assert set(partitions) >= {partition_of(day) for day in rows["day"].to_pylist()}, (start, end)
     assert ranges > 150
     assert said_rows > ranges / 2
     assert said_partitions > ranges / 4
