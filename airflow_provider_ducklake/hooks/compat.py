@@ -3,7 +3,8 @@
 ``ACK_STREAMS`` (3.3): triggers of one lake share a stream that says which of their events were stored.
 Without them a trigger counts an event as stored when the next is due. ``asset_state`` (3.3): an asset's own
 store; without it, watermarks are kept in the lake. ``PARTITION_EVENTS`` (3.3): a task makes an event of each
-partition; without them the event of the table says the partitions, and that is all.
+partition; without them the event of the table says the partitions, and that is all. ``RETRY_POLICIES``
+(3.3): tasks take a ``retry_policy``.
 """
 
 from __future__ import annotations
@@ -28,6 +29,18 @@ else:  # an older Airflow: never used, but named
 
     AdvanceItem: Any = None  # type: ignore[no-redef]
 
+try:
+    from airflow.sdk import RetryPolicy
+    from airflow.sdk.definitions.retry_policy import RetryDecision
+except ImportError:
+
+    class RetryPolicy:  # type: ignore[no-redef]
+        """Stands in for Airflow's; no task takes it."""
+
+    RetryDecision: Any = None  # type: ignore[no-redef]
+
+RETRY_POLICIES = RetryDecision is not None
+
 
 def asset_state(trigger: BaseEventTrigger) -> Any | None:  # noqa: ANN401 - Airflow's accessors
     """Return the store of the one asset that a trigger watches; None: there is no store, or no one asset."""
@@ -36,4 +49,13 @@ def asset_state(trigger: BaseEventTrigger) -> Any | None:  # noqa: ANN401 - Airf
     return store if known == 1 else None
 
 
-__all__ = ["ACK_STREAMS", "PARTITION_EVENTS", "AdvanceItem", "SharedStreamProducer", "asset_state"]
+__all__ = [
+    "ACK_STREAMS",
+    "PARTITION_EVENTS",
+    "RETRY_POLICIES",
+    "AdvanceItem",
+    "RetryDecision",
+    "RetryPolicy",
+    "SharedStreamProducer",
+    "asset_state",
+]

@@ -42,12 +42,12 @@ _INCURABLE = (
 _CURABLE = (CatalogUnavailableError, CatalogRefusedError, CatalogMigratedError)
 
 
-def is_incurable(error: Exception) -> bool:
+def is_incurable(error: BaseException) -> bool:
     """Whether the next try would meet an error again: what a person gave or left is wrong."""
     return isinstance(error, _INCURABLE) and not isinstance(error, _CURABLE)
 
 
-def explained(error: Exception) -> str:
+def explained(error: BaseException) -> str:
     """Return an error's type, its notes (which statement, say) and its text."""
     return ": ".join([type(error).__name__, *getattr(error, "__notes__", ()), str(error)])
 

@@ -52,7 +52,7 @@ async def watched(
         await asyncio.gather(running, return_exceptions=True)
     running = asyncio.create_task(stopped.run(make()))
     async with asyncio.timeout(60):
-        while not stopped.events or stopped.events[-1]["to_snapshot"] < newest:
+        while not stopped.events or stopped.events[-1]["to_snapshot"] < newest:  # noqa: ASYNC110 - no event
             await asyncio.sleep(INTERVAL)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
