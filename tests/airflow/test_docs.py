@@ -18,6 +18,7 @@ def blocks(language: str) -> list[object]:
         for page in (
             "connection.md",
             "sensor.md",
+            "assets.md",
             "expire.md",
             "health.md",
             "verify.md",
@@ -31,7 +32,7 @@ def blocks(language: str) -> list[object]:
         for number, code in enumerate(
             re.findall(rf"^```{language}\n(.*?)^```", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE)
         )
-        if language != "python" or "DAG(" in code  # others are the library's
+        if language != "python" or "DAG(" in code or "@dag(" in code  # others are the library's
     ]
 
 
