@@ -1,0 +1,65 @@
+"""From which columns of which tables each column of a Spark SQL query is made.
+
+For lineage, not for execution: what sqlglot cannot follow is left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
+from sqlglot.lineage import Node, lineage
+from sqlglot.optimizer.qualify import qualify
+
+from airflow_provider_ducklake.spec.names.identifiers import fold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+Origins: TypeAlias = tuple[tuple[str, str], ...]  # a relation of the query, and its column
+
+_DIALECT = "spark"
+
+
+def column_lineage(query: str, relations: Mapping[str, Sequence[str]]) -> dict[str, Origins]:
+    """Return the origins of each column of a query, in its order; nothing where it cannot be read.
+
+    ``relations`` are the tables and views that the query names, by the names it uses, with their columns.
+
+    >>> column_lineage("SELECT a.x + b.y AS z FROM a JOIN b USING (k)", {"a": ["x", "k"], "b": ["y", "k"]})
+    {'z': (('a', 'x'), ('b', 'y'))}
+    """
+    schema = {fold(name): dict.fromkeys(map(fold, columns), "string") for name, columns in relations.items()}
+    try:
+        parsed = parse_one(query, dialect=_DIALECT)
+        assert isinstance(parsed, exp.Query)
+        named = {fold(one): one for one in parsed.named_selects}
+        tree = qualify(
+            parsed,
+            dialect=_DIALECT,
+            schema=schema,
+            validate_qualify_columns=False,
+            identify=False,
+        )
+        assert isinstance(tree, exp.Query)
+        names = [one for one in tree.named_selects if one != "*"]
+        nodes = {name: lineage(name, tree, schema=schema, dialect=_DIALECT) for name in names}
+    except (SqlglotError, ValueError, KeyError, AssertionError, RecursionError):
+        return {}
+    spelled = {fold(name): name for name in relations}
+    columns = {fold(name): {fold(one): one for one in of} for name, of in relations.items()}
+    return {named.get(name, name): tuple(_origins(node, spelled, columns)) for name, node in nodes.items()}
+
+
+def _origins(
+    node: Node, spelled: Mapping[str, str], columns: Mapping[str, Mapping[str, str]]
+) -> Iterator[tuple[str, str]]:
+    seen: set[tuple[str, str]] = set()
+    for leaf in node.walk():
+        if leaf.downstream or not isinstance(leaf.expression, exp.Table):
+            continue
+        relation, column = fold(leaf.expression.name), fold(leaf.name.rpartition(".")[2])
+        if relation in spelled and (relation, column) not in seen:
+            seen.add((relation, column))
+            yield spelled[relation], columns[relation].get(column, column)
