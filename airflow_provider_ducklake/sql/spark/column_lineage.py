@@ -30,7 +30,9 @@ def column_lineage(query: str, relations: Mapping[str, Sequence[str]]) -> dict[s
     >>> column_lineage("SELECT a.x + b.y AS z FROM a JOIN b USING (k)", {"a": ["x", "k"], "b": ["y", "k"]})
     {'z': (('a', 'x'), ('b', 'y'))}
     """
-    schema = {fold(name): dict.fromkeys(map(fold, columns), "string") for name, columns in relations.items()}
+    schema: dict[str, object] = {
+        fold(name): dict.fromkeys(map(fold, columns), "string") for name, columns in relations.items()
+    }
     try:
         parsed = parse_one(query, dialect=_DIALECT)
         assert isinstance(parsed, exp.Query)
