@@ -32,6 +32,7 @@ class LakeOperator(Protocol):
 
     ducklake_conn_id: str
     asset_events: bool
+    committed: tuple[int, ...]
     outlets: list[Any]
 
     @property
@@ -54,6 +55,7 @@ def declare(operator: LakeOperator, table: object) -> None:
 
 def announce(operator: LakeOperator, context: Context, lake: Lake, snapshot_ids: Sequence[int]) -> None:
     """Make an event of each table that the task's snapshots changed, and of no other of its outlets."""
+    operator.committed = tuple(snapshot_ids)
     if not operator.asset_events:
         return
     reports: dict[str, RangeReport] = {}

@@ -1,21 +1,70 @@
-"""Lake tables as OpenLineage knows them: by the catalog database, and not by what an Airflow calls it."""
+"""What a task read and wrote, as OpenLineage knows it.
+
+A lake's tables are known by their catalog database, and not by what an Airflow calls its connection. All of
+it is asked of the catalog after the commit, and only where OpenLineage is there to be told.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from airflow_provider_ducklake.assets.ducklake import table_of
-from airflow_provider_ducklake.errors import DuckLakeError
+from airflow_provider_ducklake.errors import DuckLakeError, NotFoundError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath, fold
+from airflow_provider_ducklake.spec.types.ducklake_types import children_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from airflow.sdk import Asset
 
+    from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.connection_settings import ConnectionSettings
+    from airflow_provider_ducklake.planning.reading.watermark import RangeReport
+    from airflow_provider_ducklake.spec.schema import Column, TableSchema
+
+Facets = Any  # OpenLineage's classes are there only where it is installed
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Something that a task read: a table of the lake at a snapshot, or a dataset outside."""
+
+    table: QualifiedName | None = None
+    dataset: tuple[str, str] | None = None  # namespace and name
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query whose rows went to a table, and the columns they went to, in order: none means all of them.
+
+    ``columns`` None: by its own names. It names what it reads as ``Flow.reads`` does.
+    """
+
+    table: QualifiedName
+    text: str
+    columns: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What a verb says of itself: what it read by the names in its queries, and at which snapshot."""
+
+    reads: Mapping[str, Read] = field(default_factory=dict)
+    queries: tuple[Query, ...] = ()
+    views: Mapping[str, str] = field(default_factory=dict)  # queries that others name
+    at: int | None = None
+    sql: str | None = None
+    overwrites: bool = False
 
 
 def namespace_of(settings: ConnectionSettings) -> str:
-    """Return the namespace of a lake's tables: its catalog, without a user: ``ducklake:postgres://host:5432/db``."""
+    """Return the namespace of a lake's tables, its catalog without a user: ``ducklake:postgres://host:5432/db``."""
     url = settings.url
     kind = url.get_backend_name().replace("postgresql", "postgres")
     if url.host is None:
@@ -25,7 +74,78 @@ def namespace_of(settings: ConnectionSettings) -> str:
     return f"ducklake:{kind}://{url.host}:{port}/{url.database}{schema}"
 
 
-def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Any | None:  # noqa: ANN401, ARG001 - OpenLineage's
+def dataset_of_path(path: str) -> tuple[str, str]:
+    """Return namespace and name of a path, as OpenLineage's conventions have them.
+
+    >>> dataset_of_path("s3a://bucket/raw/orders/"), dataset_of_path("/data/orders.csv")
+    (('s3://bucket', 'raw/orders'), ('file', '/data/orders.csv'))
+    """
+    parts = urlsplit(path)
+    if not parts.netloc:
+        return "file", parts.path.rstrip("/") or "/"
+    scheme = {"s3a": "s3", "s3n": "s3"}.get(parts.scheme, parts.scheme)
+    return f"{scheme}://{parts.netloc}", parts.path.strip("/") or "/"
+
+
+def reads_of(sources: Mapping[str, object]) -> dict[str, Read]:
+    """Return what sources, as users give them, read: paths; what a connection leads to is not said."""
+    found = {}
+    for name, source in sources.items():
+        path = source.get("path") if isinstance(source, Mapping) else source
+        if isinstance(path, str):
+            found[name] = Read(dataset=dataset_of_path(path))
+    return found
+
+
+def flow_of_table(
+    table: object, at: int | None, sources: Mapping[str, object], sql: str | None = None
+) -> Flow:
+    """Return what changes of a table's own rows read: the table, and what they are matched with."""
+    own = {"target": Read(QualifiedName.of(table))}  # type: ignore[arg-type]  # what an operator was given
+    return Flow({**own, **reads_of(sources)}, at=at, sql=sql)
+
+
+def flow_of_sql(sql: str | Sequence[str], sources: Mapping[str, object], schema: str, at: int | None) -> Flow:
+    """Return what Spark SQL over the lake reads and writes; nothing of it where it cannot be read."""
+    from airflow_provider_ducklake.sql.spark.parse import parse_spark_sql  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.sql.spark.statements import ViewStatement  # noqa: PLC0415 - as well
+
+    texts = [sql] if isinstance(sql, str) else list(sql)
+    try:
+        statements = parse_spark_sql(texts, tuple(sources), SchemaPath.of(schema), nested_schemas=True)
+    except DuckLakeError:
+        return Flow(reads_of(sources), at=at, sql=";\n".join(texts))
+    tables = {folded: name for one in statements for folded, name in one.query.reads.items()}
+    names = {folded: f"lake_table_{number}" for number, folded in enumerate(tables)}
+    queries, views = [], {}
+    for one in statements:
+        text = one.query.with_views(names)
+        if isinstance(one, ViewStatement):
+            views[one.view] = text
+        else:
+            is_named = one.by_name or one.mode.creates
+            queries.append(Query(one.table, text, None if is_named else one.columns))
+    reads = {names[folded]: Read(name) for folded, name in tables.items()} | reads_of(sources)
+    return Flow(reads, tuple(queries), views, at, ";\n".join(texts))
+
+
+def operator_lineage(ducklake_conn_id: str, snapshot_ids: Sequence[int], flow: Flow) -> Facets | None:
+    """Return the ``OperatorLineage`` of a task that has ended; None: its lake cannot be asked."""
+    from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415 - not always installed
+
+    try:
+        with closing(DuckLakeHook(ducklake_conn_id)) as hook:
+            teller = _Teller(hook.lake(), namespace_of(hook.settings()), flow)
+            return OperatorLineage(
+                inputs=teller.inputs(),
+                outputs=teller.outputs(snapshot_ids),
+                job_facets=teller.job_facets(),
+            )
+    except DuckLakeError:
+        return None
+
+
+def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Facets | None:  # noqa: ANN401, ARG001 - OpenLineage's
     """Return the dataset of a table's asset; None: its connection cannot be read here."""
     from airflow.providers.common.compat.openlineage.facet import Dataset  # noqa: PLC0415 - not always installed
 
@@ -35,3 +155,118 @@ def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Any | No
     except DuckLakeError:
         return None
     return Dataset(namespace=namespace, name=str(table))
+
+
+class _Teller:
+    """Makes datasets of what was read and written."""
+
+    def __init__(self, lake: Lake, namespace: str, flow: Flow) -> None:
+        from airflow.providers.common.compat.openlineage import facet  # noqa: PLC0415 - not always installed
+
+        self._facet: Any = facet
+        self._lake = lake
+        self._namespace = namespace
+        self._flow = flow
+        self._schemas = {
+            name: schema
+            for name, read in flow.reads.items()
+            if read.table is not None and (schema := self._schema(read.table, flow.at)) is not None
+        }
+
+    def inputs(self) -> list[Facets]:
+        """Return a dataset of each thing that was read."""
+        return [self._input(name, read) for name, read in self._flow.reads.items()]
+
+    def outputs(self, snapshot_ids: Iterable[int]) -> list[Facets]:
+        """Return a dataset of each table that the snapshots changed."""
+        found: dict[str, RangeReport] = {}
+        for snapshot_id in snapshot_ids:
+            for one in self._lake.reads.commit_reports(snapshot_id):
+                found[one.table] = found[one.table].with_next(one) if one.table in found else one
+        return [self._output(one) for one in found.values()]
+
+    def job_facets(self) -> dict[str, Facets]:
+        """Return the SQL of the task, where it has one."""
+        if self._flow.sql is None:
+            return {}
+        return {"sql": self._facet.SQLJobFacet(query=self._flow.sql)}
+
+    def _schema(self, table: QualifiedName, at: int | None) -> TableSchema | None:
+        try:
+            return self._lake.table_snapshot(table, at).schema
+        except NotFoundError:  # dropped, or expired
+            return None
+
+    def _input(self, name: str, read: Read) -> Facets:
+        if read.table is None:
+            assert read.dataset is not None
+            return self._facet.Dataset(*read.dataset)
+        facets = self._of_table(self._schemas.get(name), self._flow.at)
+        return self._facet.Dataset(self._namespace, str(read.table), facets)
+
+    def _of_table(self, schema: TableSchema | None, at: int | None) -> dict[str, Facets]:
+        facets = {}
+        if schema is not None:
+            facets["schema"] = self._facet.SchemaDatasetFacet(
+                fields=[self._field(one) for one in schema.columns]
+            )
+        if at is not None:
+            facets["version"] = self._facet.DatasetVersionDatasetFacet(datasetVersion=str(at))
+        return facets
+
+    def _field(self, column: Column) -> Facets:
+        fields = [self._field(one) for one in column.children] if children_of(column.type) else []
+        return self._facet.SchemaDatasetFacetFields(name=column.name, type=str(column.type), fields=fields)
+
+    def _output(self, report: RangeReport) -> Facets:
+        facet, name = self._facet, QualifiedName.of(report.table)
+        schema = self._schema(name, report.to_snapshot)
+        facets = self._of_table(schema, report.to_snapshot)
+        change = self._lifecycle(report)
+        if change is not None:
+            kind = facet.LifecycleStateChange[change]
+            facets["lifecycleStateChange"] = facet.LifecycleStateChangeDatasetFacet(lifecycleStateChange=kind)
+        columns = self._column_lineage(name, schema)
+        if columns:
+            facets["columnLineage"] = facet.ColumnLineageDatasetFacet(fields=columns)
+        statistics = facet.OutputStatisticsOutputDatasetFacet(rowCount=report.rows_added)
+        return facet.OutputDataset(
+            self._namespace, str(name), facets, outputFacets={"outputStatistics": statistics}
+        )
+
+    def _lifecycle(self, report: RangeReport) -> str | None:
+        if report.is_new:
+            return "CREATE"
+        if self._flow.overwrites:
+            return "OVERWRITE"
+        return "ALTER" if "schema" in report.changes else None
+
+    def _column_lineage(self, table: QualifiedName, schema: TableSchema | None) -> dict[str, Facets]:
+        """Return where the columns of a table come from; of several queries all say so."""
+        from airflow_provider_ducklake.sql.spark.column_lineage import column_lineage  # noqa: PLC0415 - heavy
+
+        if schema is None:
+            return {}
+        relations = {name: list(one.names) for name, one in self._schemas.items()}
+        relations |= {name: [] for name in self._flow.reads if name not in relations}
+        origins: dict[str, dict[tuple[str, str], None]] = {}
+        for query in self._flow.queries:
+            if query.table.folded != table.folded:
+                continue
+            found = column_lineage(query.text, relations, self._flow.views)
+            targets = query.columns or schema.names
+            named = found.items() if query.columns is None else zip(targets, found.values(), strict=False)
+            for column, places in named:
+                spelled = next((one for one in schema.names if fold(one) == fold(column)), None)
+                if spelled is not None:
+                    origins.setdefault(spelled, {}).update(dict.fromkeys(places))
+        return {
+            column: self._facet.Fields(inputFields=[self._place(*one) for one in places])
+            for column, places in origins.items()
+            if places
+        }
+
+    def _place(self, relation: str, column: str) -> Facets:
+        read = self._flow.reads[relation]
+        namespace, name = (self._namespace, str(read.table)) if read.dataset is None else read.dataset
+        return self._facet.InputField(namespace=namespace, name=name, field=column)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+    from airflow_provider_ducklake.hooks.lineage import Flow
     from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
 
@@ -68,6 +69,12 @@ class DuckLakeAddFilesOperator(DuckLakeOperator):
         self.hive_partitioning = hive_partitioning
         self.allow_missing = allow_missing
         self.ignore_extra_columns = ignore_extra_columns
+
+    def flow(self) -> Flow:
+        """Return what the task read and did, for OpenLineage."""
+        from airflow_provider_ducklake.hooks.lineage import Flow, reads_of  # noqa: PLC0415 - not always asked for
+
+        return Flow(reads_of({str(number): path for number, path in enumerate(_paths(self.paths))}))
 
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from airflow_provider_ducklake.writes.arguments import is_template, parse_word
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from airflow_provider_ducklake.hooks.lineage import Flow
+
 
 class DuckLakeOperator(BaseOperator):
     """An operator that works on a lake without Spark.
@@ -38,6 +40,19 @@ class DuckLakeOperator(BaseOperator):
         self.ducklake_conn_id = ducklake_conn_id
         self.commit_message = commit_message
         self.asset_events = asset_events
+        self.committed: tuple[int, ...] = ()  # the snapshots of this try
+
+    def flow(self) -> Flow:
+        """Return what the task read and did, for OpenLineage."""
+        from airflow_provider_ducklake.hooks.lineage import Flow  # noqa: PLC0415 - not always asked for
+
+        return Flow()
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:  # noqa: ANN401, ARG002 - OpenLineage's
+        """Return the datasets that the task read and wrote."""
+        from airflow_provider_ducklake.hooks.lineage import operator_lineage  # noqa: PLC0415 - not always asked for
+
+        return operator_lineage(self.ducklake_conn_id, self.committed, self.flow())
 
 
 def check_on_clear(value: object) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+    from airflow_provider_ducklake.hooks.lineage import Flow
     from airflow_provider_ducklake.writes.merge import Merge
 
 
@@ -146,6 +147,13 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
             self.source_alias,
             self.engine,
         )
+
+    def flow(self) -> Flow:
+        """Return what the task read and did, for OpenLineage."""
+        from airflow_provider_ducklake.hooks.lineage import flow_of_table  # noqa: PLC0415 - not always asked for
+
+        sources = self.sources or ({} if self.source is None else {"source": self.source})
+        return flow_of_table(self.table, self.read_at, sources, self.sql)
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Merge, exactly once."""

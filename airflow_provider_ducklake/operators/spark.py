@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+    from airflow_provider_ducklake.hooks.lineage import Flow
     from airflow_provider_ducklake.writes.verb import Submitter, Verb
 
 
@@ -102,6 +103,8 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         self.spark_connect_conn_id = spark_connect_conn_id
         self.commit_message = commit_message
         self.asset_events = asset_events
+        self.committed: tuple[int, ...] = ()  # the snapshots of this try
+        self.read_at: int | None = None  # the snapshot that it read
         self.own_deploy_mode = deploy_mode
         self._submission = Submission()
 
@@ -119,8 +122,21 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook, verbs_logged_by(self.log):
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             summary = self.run(hook.lake(), identity, context)
+            self.read_at = summary.get("read_snapshot_id")
             announce(self, context, hook.lake(), self.changed_in(summary))
             return summary
+
+    def flow(self) -> Flow:
+        """Return what the task read and did, for OpenLineage."""
+        from airflow_provider_ducklake.hooks.lineage import Flow  # noqa: PLC0415 - not always asked for
+
+        return Flow()
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:  # noqa: ANN401, ARG002 - OpenLineage's
+        """Return the datasets that the task read and wrote."""
+        from airflow_provider_ducklake.hooks.lineage import operator_lineage  # noqa: PLC0415 - not always asked for
+
+        return operator_lineage(self.ducklake_conn_id, self.committed, self.flow())
 
     def changed_in(self, summary: Mapping[str, Any]) -> Sequence[int]:
         """Return the snapshots in which the task changed rows or tables, by its return value."""

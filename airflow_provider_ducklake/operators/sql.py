@@ -9,7 +9,7 @@ from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.base import check_on_clear, refuse_staging
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.spec.commit_key import OnClear
-from airflow_provider_ducklake.spec.names.identifiers import DEFAULT_SCHEMA
+from airflow_provider_ducklake.spec.names.identifiers import DEFAULT_SCHEMA, QualifiedName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+    from airflow_provider_ducklake.hooks.lineage import Flow
     from airflow_provider_ducklake.writes.sql import Sql
 
 
@@ -133,6 +134,18 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
             full_refresh=self.full_refresh,
             engine=self.engine,
         )
+
+    def flow(self) -> Flow:
+        """Return what the task read and did, for OpenLineage."""
+        from airflow_provider_ducklake.hooks.lineage import Flow, Read, flow_of_sql, reads_of  # noqa: PLC0415 - not always asked for
+
+        sources = self.sources or {}
+        if self.sql is None:
+            tables = {
+                f"lake_table_{number}": Read(QualifiedName.of(one)) for number, one in enumerate(self.tables)
+            }
+            return Flow({**tables, **reads_of(sources)}, at=self.read_at)
+        return flow_of_sql(self.sql, sources, self.schema, self.read_at)
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Run the queries, exactly once."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+    from airflow_provider_ducklake.hooks.lineage import Flow
     from airflow_provider_ducklake.writes.row_changes import Update
 
 
@@ -73,6 +74,12 @@ class DuckLakeSparkUpdateOperator(DuckLakeSparkOperator):
         from airflow_provider_ducklake.writes.row_changes import Update  # noqa: PLC0415 - heavy
 
         return Update(self.table, self.set, self.where, self.engine)
+
+    def flow(self) -> Flow:
+        """Return what the task read and did, for OpenLineage."""
+        from airflow_provider_ducklake.hooks.lineage import flow_of_table  # noqa: PLC0415 - not always asked for
+
+        return flow_of_table(self.table, self.read_at, {})
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Update, exactly once."""

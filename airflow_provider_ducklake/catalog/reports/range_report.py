@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.catalog.reports.read_changes import find_changes
@@ -12,10 +13,12 @@ from airflow_provider_ducklake.planning.reading.change_counts import added, coun
 from airflow_provider_ducklake.planning.reading.scan import BEGIN_SNAPSHOT, END_SNAPSHOT, InlinedRows
 from airflow_provider_ducklake.planning.reading.watch import words_of
 from airflow_provider_ducklake.planning.reading.watermark import RangeReport
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.partition_keys import partition_key
+from airflow_provider_ducklake.transaction.changes_made import ChangeKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.reading.scan import ChangeFeedPlan
     from airflow_provider_ducklake.spec.partitioning import PartitionSpec
     from airflow_provider_ducklake.spec.snapshots import Snapshot
+    from airflow_provider_ducklake.transaction.changes_made import ChangeRecord
 
 
 def touched_partitions(
@@ -100,7 +104,17 @@ def commit_reports(connection: Connection, catalog: Catalog, snapshot: Snapshot)
         words = words_of(records, row.id, row.qualified, deletes_are_flush=False)
         if words:
             plan = find_changes(connection, catalog, row.qualified, snapshot.id, snapshot)
-            yield reported(connection, catalog, plan, tuple(sorted(words)))
+            report = reported(connection, catalog, plan, tuple(sorted(words)))
+            yield replace(report, is_new=_creates(records, row.qualified))
+
+
+def _creates(records: Iterable[ChangeRecord], name: QualifiedName) -> bool:
+    return any(
+        one.kind is ChangeKind.CREATED_TABLE
+        and isinstance(one.name, QualifiedName)
+        and one.name.folded == name.folded
+        for one in records
+    )
 
 
 def reported(

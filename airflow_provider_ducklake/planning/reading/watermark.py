@@ -25,6 +25,7 @@ class RangeReport:
     ``rows_added`` and ``rows_deleted``: an update counts as both; None: the catalog alone does not say.
     ``partitions`` are those with such rows (``month=2026-11``; see ``spec/partition_keys.py``), none for a
     table without partitions; None: any may be. ``is_complete``: no snapshot of the range has expired.
+    ``is_new``: the one snapshot of the range created the table; not known of longer ranges.
     """
 
     table: str
@@ -37,6 +38,7 @@ class RangeReport:
     partitions: tuple[str, ...] | None = None
     authors: tuple[str, ...] = ()
     is_complete: bool = True
+    is_new: bool = False
 
     def with_next(self, report: RangeReport) -> RangeReport:
         """Return the report of this range and of the one that follows it."""
@@ -50,6 +52,7 @@ class RangeReport:
             partitions=None if None in both else tuple(sorted({one for some in both for one in some or ()})),
             authors=tuple(sorted({*self.authors, *report.authors})),
             is_complete=self.is_complete and report.is_complete,
+            is_new=self.is_new or report.is_new,
         )
 
     @property

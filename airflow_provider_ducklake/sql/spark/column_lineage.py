@@ -5,6 +5,7 @@ For lineage, not for execution: what sqlglot cannot follow is left out.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from sqlglot import exp, parse_one
@@ -15,27 +16,29 @@ from sqlglot.optimizer.qualify import qualify
 from airflow_provider_ducklake.spec.names.identifiers import fold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 Origins: TypeAlias = tuple[tuple[str, str], ...]  # a relation of the query, and its column
 
 _DIALECT = "spark"
 
 
-def column_lineage(query: str, relations: Mapping[str, Sequence[str]]) -> dict[str, Origins]:
+def column_lineage(
+    query: str, relations: Mapping[str, Sequence[str]], views: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Origins]:
     """Return the origins of each column of a query, in its order; nothing where it cannot be read.
 
-    ``relations`` are the tables and views that the query names, by the names it uses, with their columns.
+    ``relations`` are what the query reads, by the names it uses, with their columns, none where they are not
+    known; ``views`` are queries that it names.
 
     >>> column_lineage("SELECT a.x + b.y AS z FROM a JOIN b USING (k)", {"a": ["x", "k"], "b": ["y", "k"]})
     {'z': (('a', 'x'), ('b', 'y'))}
     """
     schema: dict[str, object] = {
-        fold(name): dict.fromkeys(map(fold, columns), "string") for name, columns in relations.items()
+        fold(name): dict.fromkeys(map(fold, of), "string") for name, of in relations.items() if of
     }
     try:
-        parsed = parse_one(query, dialect=_DIALECT)
-        assert isinstance(parsed, exp.Query)
+        parsed = _expanded(query, views)
         named = {fold(one): one for one in parsed.named_selects}
         tree = qualify(
             parsed,
@@ -52,6 +55,19 @@ def column_lineage(query: str, relations: Mapping[str, Sequence[str]]) -> dict[s
     spelled = {fold(name): name for name in relations}
     columns = {fold(name): {fold(one): one for one in of} for name, of in relations.items()}
     return {named.get(name, name): tuple(_origins(node, spelled, columns)) for name, node in nodes.items()}
+
+
+def _expanded(query: str, views: Mapping[str, str]) -> exp.Query:
+    """Return the query with the views' queries in it."""
+    parsed = parse_one(query, dialect=_DIALECT)
+    queries: dict[str, exp.Query | Callable[[], exp.Query]] = {
+        name: one
+        for name, text in views.items()
+        if isinstance(one := parse_one(text, dialect=_DIALECT), exp.Query)
+    }
+    expanded = exp.expand(parsed, queries, dialect=_DIALECT) if queries else parsed
+    assert isinstance(expanded, exp.Query)
+    return expanded
 
 
 def _origins(

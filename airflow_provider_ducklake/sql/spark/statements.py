@@ -21,6 +21,11 @@ class WriteMode(Enum):
     CREATE_IF_MISSING = "create_if_missing"
     REPLACE = "replace"
 
+    @property
+    def creates(self) -> bool:
+        """Whether the query's own names become the table's."""
+        return self in (WriteMode.CREATE, WriteMode.CREATE_IF_MISSING, WriteMode.REPLACE)
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:

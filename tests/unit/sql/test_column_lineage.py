@@ -88,3 +88,18 @@ def test_where_columns_come_from(query, expected):
 @pytest.mark.parametrize("query", ["SELECT", "not sql at all (", "SELECT * FROM unknown_relation", ""])
 def test_what_cannot_be_followed_is_left_out(query):
     assert column_lineage(query, TABLES) == {}
+
+
+def test_views_are_followed():
+    views = {"big": "SELECT id AS i, price FROM orders WHERE price > 9", "bigger": "SELECT i, price FROM big"}
+
+    found = column_lineage("SELECT i + 1 AS j, b.price FROM bigger b", TABLES, views)
+
+    assert found == {"j": (O_ID,), "price": (O_PRICE,)}
+
+
+def test_a_relation_of_unknown_columns_has_those_that_the_query_names():
+    assert column_lineage("SELECT a, upper(b) AS c FROM raw", {"raw": []}) == {
+        "a": (("raw", "a"),),
+        "c": (("raw", "b"),),
+    }
