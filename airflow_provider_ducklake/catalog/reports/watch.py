@@ -58,12 +58,10 @@ def news(catalog: Catalog, since: int | None) -> News:
         }
         answers = catalog.dialect.ask_at_once(first)
         return News(answers["head"], (), _ids(answers["tables"]))
-    asked = {"progress": read_snapshots.which_progress(tables, since, None)}
-    with catalog.dialect.reading_after(asked) as (connection, answers):
-        progress = answers["progress"]
-        if not progress.newer:
-            return News(progress.head, (), None)
-        found = catalog.dialect.ask(connection, {"tables": all_tables}, is_last=True)
+    progress = catalog.dialect.ask_at_once({"it": read_snapshots.which_progress(tables, since, None)})["it"]
+    if not progress.newer:
+        return News(progress.head, (), None)
+    found = catalog.dialect.ask_at_once({"tables": all_tables})  # perhaps newer: nobody minds
     return News(progress.head, tuple(progress.newer), _ids(found["tables"]))
 
 
