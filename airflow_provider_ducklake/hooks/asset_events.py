@@ -12,7 +12,6 @@ from airflow.providers.common.compat.sdk import Asset
 
 from airflow_provider_ducklake.assets.ducklake import SCHEME, uri_of
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidNameError
-from airflow_provider_ducklake.hooks.compat import PARTITION_EVENTS
 from airflow_provider_ducklake.planning.reading.watermark import event_of
 from airflow_provider_ducklake.writes.arguments import is_template
 
@@ -80,6 +79,8 @@ def _reports(operator: LakeOperator, lake: Lake, snapshot_id: int) -> Sequence[R
 
 def _announce(operator: LakeOperator, context: Context, report: RangeReport) -> None:
     """Make the table's event, and one of each partition if a DAG is scheduled by them."""
+    from airflow_provider_ducklake.hooks.compat import PARTITION_EVENTS  # noqa: PLC0415 - not for DAG files
+
     event, conn_id = event_of(report, None), operator.ducklake_conn_id
     of_table = _accessor(operator, context, uri_of(conn_id, report.table))
     if of_table is not None:

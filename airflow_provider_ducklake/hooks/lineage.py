@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -147,23 +148,43 @@ def operator_lineage(ducklake_conn_id: str, snapshot_ids: Sequence[int], flow: F
 
 def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Facets | None:  # noqa: ANN401, ARG001 - OpenLineage's
     """Return the dataset of a table's asset; None: its connection cannot be read here."""
-    from airflow.providers.common.compat.openlineage.facet import Dataset  # noqa: PLC0415 - not always installed
-
     conn_id, table = table_of(asset.uri)
     try:
         namespace = namespace_of(DuckLakeHook(conn_id).settings())
     except DuckLakeError:
         return None
-    return Dataset(namespace=namespace, name=str(table))
+    return _classes().Dataset(namespace=namespace, name=str(table))
+
+
+def _classes() -> Any:  # noqa: ANN401 - OpenLineage's
+    """Return what we use of OpenLineage's client, where it is installed."""
+    from openlineage.client import event_v2, facet_v2  # noqa: PLC0415 - not always installed
+
+    return SimpleNamespace(
+        Dataset=event_v2.Dataset,
+        OutputDataset=event_v2.OutputDataset,
+        SQLJobFacet=facet_v2.sql_job.SQLJobFacet,
+        SchemaDatasetFacet=facet_v2.schema_dataset.SchemaDatasetFacet,
+        SchemaDatasetFacetFields=facet_v2.schema_dataset.SchemaDatasetFacetFields,
+        DatasetVersionDatasetFacet=facet_v2.dataset_version_dataset.DatasetVersionDatasetFacet,
+        LifecycleStateChange=facet_v2.lifecycle_state_change_dataset.LifecycleStateChange,
+        LifecycleStateChangeDatasetFacet=(
+            facet_v2.lifecycle_state_change_dataset.LifecycleStateChangeDatasetFacet
+        ),
+        ColumnLineageDatasetFacet=facet_v2.column_lineage_dataset.ColumnLineageDatasetFacet,
+        Fields=facet_v2.column_lineage_dataset.Fields,
+        InputField=facet_v2.column_lineage_dataset.InputField,
+        OutputStatisticsOutputDatasetFacet=(
+            facet_v2.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
+        ),
+    )
 
 
 class _Teller:
     """Makes datasets of what was read and written."""
 
     def __init__(self, lake: Lake, namespace: str, flow: Flow) -> None:
-        from airflow.providers.common.compat.openlineage import facet  # noqa: PLC0415 - not always installed
-
-        self._facet: Any = facet
+        self._facet = _classes()
         self._lake = lake
         self._namespace = namespace
         self._flow = flow
@@ -200,9 +221,10 @@ class _Teller:
     def _input(self, name: str, read: Read) -> Facets:
         if read.table is None:
             assert read.dataset is not None
-            return self._facet.Dataset(*read.dataset)
+            namespace, path = read.dataset
+            return self._facet.Dataset(namespace=namespace, name=path)
         facets = self._of_table(self._schemas.get(name), self._flow.at)
-        return self._facet.Dataset(self._namespace, str(read.table), facets)
+        return self._facet.Dataset(namespace=self._namespace, name=str(read.table), facets=facets)
 
     def _of_table(self, schema: TableSchema | None, at: int | None) -> dict[str, Facets]:
         facets = {}
@@ -231,7 +253,10 @@ class _Teller:
             facets["columnLineage"] = facet.ColumnLineageDatasetFacet(fields=columns)
         statistics = facet.OutputStatisticsOutputDatasetFacet(rowCount=report.rows_added)
         return facet.OutputDataset(
-            self._namespace, str(name), facets, outputFacets={"outputStatistics": statistics}
+            namespace=self._namespace,
+            name=str(name),
+            facets=facets,
+            outputFacets={"outputStatistics": statistics},
         )
 
     def _lifecycle(self, report: RangeReport) -> str | None:

@@ -90,13 +90,6 @@ IN_THE_DAG_FILE = [
         ("when_",),
         "insert_all",
     ),
-    Mistake(
-        "a sensor that is to defer",
-        DuckLakeSnapshotSensor,
-        {"table": "orders", "deferrable": True},
-        ("deferrable",),
-        "mode='reschedule'",
-    ),
     Mistake("DDL without statements", DuckLakeDDLOperator, {}, ("sql",), "create_lake=True"),
 ]
 

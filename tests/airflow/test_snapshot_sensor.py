@@ -9,7 +9,6 @@ import pytest
 from airflow.sdk import DAG, PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 from tests.airflow.dags import parse, reschedule_count, run_once, start_run, state_of, sync_dag, xcom
 from tests.reference.catalogs import CatalogDatabase
@@ -207,11 +206,6 @@ def test_bad_input_fails_even_a_sensor_that_swallows_errors():
 
     with pytest.raises(AirflowFailException):
         sensor.execute({})
-
-
-def test_a_sensor_that_is_to_defer_says_what_to_do_instead():
-    with pytest.raises(InvalidInputError, match=r"deferrable=True: .* mode='reschedule'"):
-        DuckLakeSnapshotSensor(task_id="wait", table="sales.orders", deferrable=True)
 
 
 DAG_FILE = """
