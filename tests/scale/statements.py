@@ -27,19 +27,21 @@ def statements() -> Iterator[list[str]]:
 
 
 @contextmanager
-def questions() -> Iterator[list[str]]:
-    """Yield a list of the queries that PostgreSQL gets within the block, each with its values in it."""
-    sent: list[str] = []
+def transactions() -> Iterator[list[list[str]]]:
+    """Yield what PostgreSQL gets within the block: the texts of each connection, with their values."""
+    sent: dict[object, list[str]] = {}
+    texts: list[list[str]] = []
 
     def note(connection, _cursor, statement, parameters, *_rest) -> None:
+        driver = connection.connection.driver_connection
         if parameters:
-            statement = psycopg.ClientCursor(connection.connection.driver_connection).mogrify(
-                statement, parameters
-            )
-        sent.extend(one for one in statement.split(";\n") if one.lstrip().startswith("SELECT"))
+            statement = psycopg.ClientCursor(driver).mogrify(statement, parameters)
+        if driver not in sent:
+            texts.append(sent.setdefault(driver, []))
+        sent[driver] += statement.split(";\n")
 
     event.listen(Engine, "before_cursor_execute", note)
     try:
-        yield sent
+        yield texts
     finally:
         event.remove(Engine, "before_cursor_execute", note)

@@ -39,6 +39,13 @@ if TYPE_CHECKING:
 
 _SHOWN = 80  # characters of a statement in an error
 
+# For the transaction that a text is in, or is. What is ``IN (SELECT …)``, negated or below OR, PostgreSQL
+# looks up in a hash table if it expects that to fit into its memory, else it reads the set again for each
+# row: with the usual 4 MB so of a table of some 100,000 files, with this of millions. A join needs no memory,
+# but of tables without statistics, as new ones are, it expects one row, and reads one of them again for each
+# row of the other.
+MEMORY = "SET LOCAL work_mem = '64MB'"
+
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
@@ -118,7 +125,7 @@ class Batches:
             one.with_values(question.parameters, literal)
             for one, question in zip(compiled, questions.values(), strict=True)
         ]
-        result = _run(connection, [*begin, *texts, *end])
+        result = _run(connection, [*begin, MEMORY, *texts, *end])
         cursor: Any = result.cursor
         answers = {}
         for (name, question), one in zip(questions.items(), compiled, strict=True):

@@ -29,7 +29,7 @@ from sqlalchemy.schema import CreateTable
 
 from airflow_provider_ducklake.catalog.database.column_types import CatalogTimestamp
 from airflow_provider_ducklake.catalog.database.questions import Question
-from airflow_provider_ducklake.catalog.dialects.batches import Batches, BatchWriter, is_busy
+from airflow_provider_ducklake.catalog.dialects.batches import MEMORY, Batches, BatchWriter, is_busy
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
 from airflow_provider_ducklake.catalog.dialects.grants import postgres_grants
 from airflow_provider_ducklake.spec.inlined_form import InlinedForm
@@ -73,10 +73,11 @@ _ATTRIBUTE = table(
 _TYPE = table("pg_type", *map(column, ("oid", "typname")), schema="pg_catalog")
 
 
-def _pass_begin(_: Connection, cursor: psycopg.Cursor[Any], statement: str, *_rest: object) -> None:
+def _pass_commands(_: Connection, cursor: psycopg.Cursor[Any], statement: str, *_rest: object) -> None:
     """Go on to the first answer: SQLAlchemy closes a cursor whose first result has no rows."""
-    if statement.startswith(_BEGIN):
-        cursor.nextset()
+    if statement.startswith((_BEGIN, MEMORY)):
+        while cursor.description is None and cursor.nextset():
+            pass
 
 
 # ``owner`` is NULL where the user has the owner's rights, ``lacking`` where it has them all
@@ -120,7 +121,7 @@ class PostgresDialect(CatalogDialect):
         # A statement of its own: together with the head, the waiter would read the state before its wait.
         self._lock = Question(select(func.pg_advisory_xact_lock(self.lock_key)), len)
         self._batches = Batches(engine.dialect)
-        event.listen(engine, "after_cursor_execute", _pass_begin)
+        event.listen(engine, "after_cursor_execute", _pass_commands)
 
     @contextmanager
     def _connection(self) -> Iterator[Connection]:

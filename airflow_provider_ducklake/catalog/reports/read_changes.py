@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, or_, select, true, union
+from sqlalchemy import func, or_, select, true
 
 from airflow_provider_ducklake.catalog.snapshot import read_snapshots
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_snapshots, inlined_history
@@ -111,12 +111,14 @@ def _may_hold_changes(
     late = or_(*(delete.c[one] >= start for one in ("begin_snapshot", "partial_max") if one in delete.c))
     deleted = select(delete.c.data_file_id).where(delete.c.table_id == table_id, late)
     merged = (file.c[one].is_not(None) for one in ("partial_max", "partial_file_info") if one in file.c)
-    itself = or_(file.c.begin_snapshot >= start, file.c.end_snapshot >= start, *merged)
     ids = file.c.data_file_id
-    of_itself = select(ids).where(file.c.table_id == table_id, or_(itself, ids.in_(marked)))
-    return ids.in_(
-        union(of_itself, deleted)
-    )  # beside OR, PostgreSQL would look for each file among the deleted
+    return or_(
+        file.c.begin_snapshot >= start,
+        file.c.end_snapshot >= start,
+        *merged,
+        ids.in_(deleted),
+        ids.in_(marked),
+    )
 
 
 def _delete_files(

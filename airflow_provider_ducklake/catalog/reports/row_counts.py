@@ -6,11 +6,12 @@ snapshot, which of its deletes did, and whether a delete file and the catalog de
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, and_, case, func, null, or_, select
+from sqlalchemy import and_, false, func, or_, select
 
+from airflow_provider_ducklake.catalog.database.column_types import maybe
 from airflow_provider_ducklake.catalog.reports.table_info import inlined_row_counts
 from airflow_provider_ducklake.catalog.snapshot import read_files
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_marks
@@ -19,10 +20,9 @@ from airflow_provider_ducklake.catalog.snapshot.read import visible
 from airflow_provider_ducklake.planning.reading.scan import ScanPlan
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, FromClause, Select, Subquery, Table
+    from sqlalchemy import ColumnElement, Connection, Select, Table
 
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
 
 
@@ -30,17 +30,13 @@ def count_rows(connection: Connection, catalog: Catalog, table: TableSnapshot) -
     """Return the number of rows that the catalog knows, and the plan for reading those that it does not."""
     at, table_id = table.snapshot.id, table.table_id
     marks = _marks(connection, catalog, table)
-    judged = _judged(catalog, table, marks)
-    known, doubtful_count = judged.count(connection)
-    if marks is not None:
-        known -= _marked_rows(connection, judged, marks, at)
+    doubtful = _doubtful(catalog, table, marks)
+    known = _rows_in_files(connection, catalog, table, doubtful)
+    known -= _marked_rows(connection, catalog, table, marks, doubtful)
     known += inlined_row_counts(connection, catalog, {table.table_id}, table.snapshot.id).get(
         table.table_id, 0
     )
-    files: tuple[LiveDataFile, ...] = ()
-    if doubtful_count:
-        only = catalog.tables["data_file"].c.data_file_id.in_(judged.ids(judged.is_doubtful))
-        files = read_files.data_files(connection, catalog, table, only=only, stats_of=())
+    files = read_files.data_files(connection, catalog, table, only=doubtful, stats_of=())
     deletes = {}
     if files and marks is not None:
         deletes = inlined_delete_marks(connection, catalog, table_id, at)
@@ -52,80 +48,64 @@ def _marks(connection: Connection, catalog: Catalog, table: TableSnapshot) -> Ta
     return marks if catalog.dialect.has_table(connection, marks.name, marks.schema) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """The live data files of a table, with what deletes from them.
+def _doubtful(catalog: Catalog, table: TableSnapshot, marks: Table | None) -> ColumnElement[bool]:
+    """Return the condition on data files whose number of rows only they themselves know."""
+    file, deletes, at = catalog.tables["data_file"], catalog.tables["delete_file"].alias(), table.snapshot.id
+    deleted_from = select(deletes.c.data_file_id).where(
+        deletes.c.table_id == table.table_id, visible(deletes, at)
+    )
 
-    ``left`` is how many rows of a file the catalog says are left; where ``is_doubtful``, never NULL, only the
-    file itself knows. It joins: an ``IN (SELECT …)`` below ``OR`` or ``NOT`` PostgreSQL asks for every file.
-    """
+    def is_in(files: Select[Any]) -> ColumnElement[bool]:
+        return file.c.data_file_id.in_(files)
 
-    files: FromClause
-    id: ColumnElement[int]
-    is_live: ColumnElement[bool]
-    left: ColumnElement[int]
-    is_doubtful: ColumnElement[bool]
-
-    def count(self, connection: Connection) -> tuple[int, int]:
-        """Return the number of rows of the files that are certain, and the number of doubtful files."""
-        rows = func.sum(case((self.is_doubtful, 0), else_=self.left), type_=BigInteger())
-        doubtful = func.sum(case((self.is_doubtful, 1), else_=0), type_=BigInteger())
-        query = select(rows, doubtful).select_from(self.files).where(self.is_live)
-        known, count = connection.execute(query).one()
-        return int(known or 0), int(count or 0)
-
-    def ids(self, which: ColumnElement[bool]) -> Select[Any]:
-        """Return the query for the ids of some of the files."""
-        return select(self.id).select_from(self.files).where(self.is_live, which)
-
-
-def _judged(catalog: Catalog, table: TableSnapshot, marks: Table | None) -> _Judged:
-    at = table.snapshot.id
-    file = catalog.tables["data_file"].alias("judged")
-    deletes = _deletes_by_file(catalog, table)
-    joined: FromClause = file.outerjoin(deletes, deletes.c.data_file_id == file.c.data_file_id)
-    count = func.coalesce(deletes.c.count, 0)
-    conditions: list[ColumnElement[bool]] = [count > 1]
+    several = deleted_from.group_by(deletes.c.data_file_id).having(func.count() > 1)
+    conditions: list[ColumnElement[bool]] = [is_in(several)]
     if "partial_max" in file.c:
         # a flush does not say of which snapshots its deletes are, only of which its rows
+        unsaid = is_in(deleted_from.where(deletes.c.partial_max.is_(None)))
         conditions += [
-            func.coalesce(file.c.partial_max, -1) > at,
-            func.coalesce(deletes.c.partial_max, -1) > at,
-            and_(file.c.partial_max.is_not(None), func.coalesce(deletes.c.unsaid, 0) > 0),
+            and_(file.c.partial_max.is_not(None), file.c.partial_max > at),  # never NULL: it is negated
+            is_in(deleted_from.where(deletes.c.partial_max > at)),
+            and_(file.c.partial_max.is_not(None), unsaid),
         ]
     if "partial_file_info" in file.c:
         conditions.append(file.c.partial_file_info.is_not(None))
     if marks is not None:
-        marked = select(marks.c.file_id).distinct().where(marks.c.begin_snapshot <= at).subquery("marked")
-        joined = joined.outerjoin(marked, marked.c.file_id == file.c.data_file_id)
-        conditions.append(and_(count > 0, marked.c.file_id.is_not(None)))
-    return _Judged(
-        joined,
-        file.c.data_file_id,
-        and_(file.c.table_id == table.table_id, visible(file, at)),
-        file.c.record_count - func.coalesce(deletes.c.rows, 0),
-        or_(*conditions),
+        marked = select(marks.c.file_id).where(marks.c.begin_snapshot <= at)
+        conditions.append(and_(is_in(deleted_from), is_in(marked)))
+    return or_(false(), *conditions)
+
+
+def _rows_in_files(
+    connection: Connection, catalog: Catalog, table: TableSnapshot, doubtful: ColumnElement[bool]
+) -> int:
+    """Return the number of rows of all files but the doubtful ones, less those in their delete files."""
+    file, deletes, at = catalog.tables["data_file"], catalog.tables["delete_file"], table.snapshot.id
+    deleted = and_(deletes.c.data_file_id == file.c.data_file_id, visible(deletes, at))
+    left = file.c.record_count - func.coalesce(deletes.c.delete_count, 0)
+    query = (
+        select(maybe(func.sum(left, type_=file.c.record_count.type)))
+        .select_from(file.outerjoin(deletes, deleted))
+        .where(file.c.table_id == table.table_id, visible(file, at), ~doubtful)
     )
+    return int(connection.execute(query).scalar() or 0)
 
 
-def _deletes_by_file(catalog: Catalog, table: TableSnapshot) -> Subquery:
-    """Return, by data file, its delete files: how many, of how many rows, how many do not say of whom."""
-    delete = catalog.tables["delete_file"]
-    partial = delete.c.partial_max if "partial_max" in delete.c else null()
-    query = select(
-        delete.c.data_file_id,
-        func.count().label("count"),
-        func.sum(delete.c.delete_count).label("rows"),
-        func.coalesce(func.max(partial), -1).label("partial_max"),
-        (func.count() - func.count(partial)).label("unsaid"),
+def _marked_rows(
+    connection: Connection,
+    catalog: Catalog,
+    table: TableSnapshot,
+    marks: Table | None,
+    doubtful: ColumnElement[bool],
+) -> int:
+    """Return the number of rows of the other files that are deleted in the catalog."""
+    if marks is None:
+        return 0
+    file, at = catalog.tables["data_file"], table.snapshot.id
+    certain = select(file.c.data_file_id).where(
+        file.c.table_id == table.table_id, visible(file, at), ~doubtful
     )
-    query = query.where(delete.c.table_id == table.table_id, visible(delete, table.snapshot.id))
-    return query.group_by(delete.c.data_file_id).subquery("deletes")
-
-
-def _marked_rows(connection: Connection, judged: _Judged, marks: Table, at: int) -> int:
-    """Return the number of rows of the files that are certain which are deleted in the catalog."""
     rows = select(marks.c.file_id, marks.c.row_id).where(
-        marks.c.begin_snapshot <= at, marks.c.file_id.in_(judged.ids(~judged.is_doubtful))
+        marks.c.begin_snapshot <= at, marks.c.file_id.in_(certain)
     )
     return connection.execute(select(func.count()).select_from(rows.distinct().subquery())).scalar_one()

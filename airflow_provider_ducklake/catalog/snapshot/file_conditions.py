@@ -3,9 +3,6 @@
 Only what a database compares exactly becomes a condition: whole numbers by value, and texts whose order is
 that of their values, byte by byte. Bounds of any other shape exclude nothing; ``planning.pruning`` looks
 again at the files that remain.
-
-What a comparison excludes is joined, not asked for by ``NOT IN``: of a million files PostgreSQL would look
-for each one among all.
 """
 
 from __future__ import annotations
@@ -45,8 +42,6 @@ from airflow_provider_ducklake.spec.types.values import format_physical
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sqlalchemy import FromClause, Subquery
-
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
@@ -68,20 +63,14 @@ def may_match(
     if len(column_ids(where)) > _MOST_CONDITIONS:
         return None
     types = {column.id: column.type for column in schema.walk()}
-    conditions = _Conditions(table_id, types, catalog.tables, catalog.dialect, [])
-    condition = conditions.of(where)
+    condition = _Conditions(table_id, types, catalog.tables, catalog.dialect).of(where)
     if condition is None:
         return None
-    file = catalog.tables["data_file"].alias("candidate")
-    joined: FromClause = file
-    for one in conditions.excluded:
-        joined = joined.outerjoin(one, one.c.data_file_id == file.c.data_file_id)
-    if "mapping_id" in file.c:  # 0.1 knows no files of others
-        # the statistics of files of others do not cover what lies in the names of folders
-        condition = or_(file.c.mapping_id.is_not(None), condition)
-    candidates = select(file.c.data_file_id).select_from(joined)
-    candidates = candidates.where(file.c.table_id == table_id, condition)
-    return catalog.tables["data_file"].c.data_file_id.in_(candidates)
+    file = catalog.tables["data_file"].c
+    if "mapping_id" not in file:  # 0.1 knows no files of others
+        return condition
+    # the statistics of files of others do not cover what lies in the names of folders
+    return or_(file.mapping_id.is_not(None), condition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +79,6 @@ class _Conditions:
     types: Mapping[ColumnId, DuckLakeType]
     tables: CatalogTables
     dialect: CatalogDialect
-    excluded: list[Subquery]  # the ids of files that each comparison excludes
 
     def of(self, where: Predicate) -> ColumnElement[bool] | None:
         match where:
@@ -131,10 +119,14 @@ class _Conditions:
             Operator.GREATER: high <= wanted,
             Operator.AT_LEAST: high < wanted,
         }[operator]
-        query = select(stats.data_file_id).distinct()
-        query = query.where(stats.table_id == self.table_id, stats.column_id == column_id, excluded)
-        self.excluded.append(query.subquery(f"excluded_{len(self.excluded)}"))
-        return self.excluded[-1].c.data_file_id.is_(None)
+        return self.tables["data_file"].c.data_file_id.not_in(
+            select(stats.data_file_id).where(
+                stats.table_id == self.table_id,
+                stats.column_id == column_id,
+                stats.data_file_id.is_not(None),
+                excluded,
+            )
+        )
 
     def comparable_value(self, type_: DuckLakeType, value: Physical) -> ColumnElement[Any] | None:
         """Return a filter's value as the database compares it; None: it cannot, or not exactly."""
