@@ -79,10 +79,8 @@ def test_many_who_wait_share_one_statement_per_poll(postgres_catalog, connect):
 
         sent, polls = asyncio.run(polls_of_many())
 
-    questions = [one for one in sent if not one.startswith(("BEGIN", "ROLLBACK", "SET", "ALTER", "SHOW"))]
     assert polls >= 5
-    assert abs(len(questions) - polls) <= 1, questions[:5]
-    assert len(sent) == len(questions)
+    assert abs(len(sent) - polls) <= 1, sent[:5]
     assert poller._POLLERS == {}
 
 
