@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.hooks.task import Done
     from airflow_provider_ducklake.planning.reading.watermark import RangeReport
 
 _LONGEST_KEY = 250  # characters of a partition key in Airflow
@@ -31,7 +32,7 @@ class LakeOperator(Protocol):
 
     ducklake_conn_id: str
     asset_events: bool
-    committed: tuple[int, ...]
+    done: Done
     outlets: list[Any]
 
     @property
@@ -54,7 +55,7 @@ def declare(operator: LakeOperator, table: object) -> None:
 
 def announce(operator: LakeOperator, context: Context, lake: Lake, snapshot_ids: Sequence[int]) -> None:
     """Make an event of each table that the task's snapshots changed, and of no other of its outlets."""
-    operator.committed = tuple(snapshot_ids)
+    operator.done.snapshot_ids = tuple(snapshot_ids)
     if not operator.asset_events:
         return
     reports: dict[str, RangeReport] = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -26,6 +27,14 @@ from airflow_provider_ducklake.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+@dataclass
+class Done:
+    """What a try of a task did, for those who ask when it has ended: which snapshots it made and read."""
+
+    snapshot_ids: tuple[int, ...] = ()
+    read_at: int | None = None
 
 
 _INCURABLE = (

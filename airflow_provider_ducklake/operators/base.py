@@ -8,6 +8,7 @@ from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.hooks.task import Done
 from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.writes.arguments import is_template, parse_word
 
@@ -40,7 +41,7 @@ class DuckLakeOperator(BaseOperator):
         self.ducklake_conn_id = ducklake_conn_id
         self.commit_message = commit_message
         self.asset_events = asset_events
-        self.committed: tuple[int, ...] = ()  # the snapshots of this try
+        self.done = Done()
 
     def flow(self) -> Flow:
         """Return what the task read and did, for OpenLineage."""
@@ -52,7 +53,7 @@ class DuckLakeOperator(BaseOperator):
         """Return the datasets that the task read and wrote."""
         from airflow_provider_ducklake.hooks.lineage import operator_lineage  # noqa: PLC0415 - not always asked for
 
-        return operator_lineage(self.ducklake_conn_id, self.committed, self.flow())
+        return operator_lineage(self.ducklake_conn_id, self.done.snapshot_ids, self.flow())
 
 
 def check_on_clear(value: object) -> None:

@@ -72,7 +72,7 @@ class DuckLakeSparkDeleteOperator(DuckLakeSparkOperator):
         """Return what the task read and did, for OpenLineage."""
         from airflow_provider_ducklake.hooks.lineage import flow_of_table  # noqa: PLC0415 - not always asked for
 
-        return flow_of_table(self.table, self.read_at, {})
+        return flow_of_table(self.table, self.done.read_at, {})
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Delete, exactly once."""

@@ -153,7 +153,7 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
         from airflow_provider_ducklake.hooks.lineage import flow_of_table  # noqa: PLC0415 - not always asked for
 
         sources = self.sources or ({} if self.source is None else {"source": self.source})
-        return flow_of_table(self.table, self.read_at, sources, self.sql)
+        return flow_of_table(self.table, self.done.read_at, sources, self.sql)
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Merge, exactly once."""

@@ -14,7 +14,7 @@ from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
 from airflow_provider_ducklake.hooks.spark_submitter import SparkSubmitter, Submission
-from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors, verbs_logged_by
+from airflow_provider_ducklake.hooks.task import Done, no_retry_on_user_errors, verbs_logged_by
 from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.writes.arguments import parse_word
@@ -103,8 +103,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         self.spark_connect_conn_id = spark_connect_conn_id
         self.commit_message = commit_message
         self.asset_events = asset_events
-        self.committed: tuple[int, ...] = ()  # the snapshots of this try
-        self.read_at: int | None = None  # the snapshot that it read
+        self.done = Done()
         self.own_deploy_mode = deploy_mode
         self._submission = Submission()
 
@@ -122,7 +121,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook, verbs_logged_by(self.log):
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             summary = self.run(hook.lake(), identity, context)
-            self.read_at = summary.get("read_snapshot_id")
+            self.done.read_at = summary.get("read_snapshot_id")
             announce(self, context, hook.lake(), self.changed_in(summary))
             return summary
 
@@ -136,7 +135,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         """Return the datasets that the task read and wrote."""
         from airflow_provider_ducklake.hooks.lineage import operator_lineage  # noqa: PLC0415 - not always asked for
 
-        return operator_lineage(self.ducklake_conn_id, self.committed, self.flow())
+        return operator_lineage(self.ducklake_conn_id, self.done.snapshot_ids, self.flow())
 
     def changed_in(self, summary: Mapping[str, Any]) -> Sequence[int]:
         """Return the snapshots in which the task changed rows or tables, by its return value."""

@@ -144,8 +144,8 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
             tables = {
                 f"lake_table_{number}": Read(QualifiedName.of(one)) for number, one in enumerate(self.tables)
             }
-            return Flow({**tables, **reads_of(sources)}, at=self.read_at)
-        return flow_of_sql(self.sql, sources, self.schema, self.read_at)
+            return Flow({**tables, **reads_of(sources)}, at=self.done.read_at)
+        return flow_of_sql(self.sql, sources, self.schema, self.done.read_at)
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Run the queries, exactly once."""
