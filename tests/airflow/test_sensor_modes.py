@@ -101,6 +101,7 @@ async def followed(
     raise AssertionError("no step was anything to hand on")
 
 
+@pytest.mark.drawn(one_in=4)
 @pytest.mark.parametrize(("sql", "changes", "since"), SCENARIOS)
 def test_the_three_modes_hand_the_same_on(sqlite_catalog, connect, elsewhere, sql, changes, since):
     """Upkeep and other tables wake nobody; the statements after them do."""
