@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from airflow.providers.common.compat.sdk import Asset
 
 from airflow_provider_ducklake.assets.ducklake import SCHEME, uri_of
-from airflow_provider_ducklake.errors import DuckLakeError, InvalidNameError
+from airflow_provider_ducklake.errors import InvalidNameError
 from airflow_provider_ducklake.planning.reading.watermark import event_of
 from airflow_provider_ducklake.writes.arguments import is_template
 
@@ -54,7 +54,7 @@ def declare(operator: LakeOperator, table: object) -> None:
 
 
 def announce(operator: LakeOperator, context: Context, lake: Lake, snapshot_ids: Sequence[int]) -> None:
-    """Make an event of each table that the task's snapshots changed, and of no other of its outlets."""
+    """Make an event of each table that the task's snapshots changed, and of no other outlet in the lake."""
     operator.done.snapshot_ids = tuple(snapshot_ids)
     if not operator.asset_events:
         return
@@ -63,7 +63,8 @@ def announce(operator: LakeOperator, context: Context, lake: Lake, snapshot_ids:
         for report in _reports(operator, lake, snapshot_id):
             uri = uri_of(operator.ducklake_conn_id, report.table)
             reports[uri] = report if uri not in reports else reports[uri].with_next(report)
-    unchanged = [one for one in _uris(operator) if one not in reports]
+    lake_uri = uri_of(operator.ducklake_conn_id, "t").removesuffix("main/t")
+    unchanged = [one for one in _uris(operator) if one.startswith(lake_uri) and one not in reports]
     operator.outlets = [one for one in operator.outlets if _uri(one) not in unchanged]
     for report in reports.values():
         _announce(operator, context, report)
@@ -73,7 +74,7 @@ def _reports(operator: LakeOperator, lake: Lake, snapshot_id: int) -> Sequence[R
     """Return what a snapshot did; the commit has landed, so nothing here may fail the task."""
     try:
         return lake.reads.commit_reports(snapshot_id)
-    except DuckLakeError as error:
+    except Exception as error:  # noqa: BLE001 - a retry would meet it again, and the rows are there
         operator.log.warning("Cannot tell what snapshot %d changed: %s", snapshot_id, error)
         return ()
 
@@ -101,8 +102,11 @@ def _accessor(operator: LakeOperator, context: Context, uri: str) -> Any | None:
     ref = Asset.ref(uri=uri) if outlet is None else outlet
     try:
         accessor = context["outlet_events"][ref]
-    except Exception as error:  # noqa: BLE001 - no DAG has such an asset: nobody waits for it
-        operator.log.debug("No asset has the URI %s: %s", uri, error)
+    except Exception as error:  # noqa: BLE001 - the rows are there, whoever is told
+        if "ASSET_NOT_FOUND" in str(error):  # no DAG has such an asset: nobody waits for it
+            operator.log.debug("No asset has the URI %s: %s", uri, error)
+        else:
+            operator.log.warning("Cannot make the event of %s: %s", uri, error)
         operator.outlets = [one for one in operator.outlets if one is not outlet]
         return None
     if outlet is None:

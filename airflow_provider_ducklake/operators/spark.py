@@ -122,7 +122,9 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             summary = self.run(hook.lake(), identity, context)
             self.done.read_at = summary.get("read_snapshot_id")
-            announce(self, context, hook.lake(), self.changed_in(summary))
+            changed_in = self.changed_in(summary)
+            if changed_in is not None:
+                announce(self, context, hook.lake(), changed_in)
             return summary
 
     def flow(self) -> Flow:
@@ -137,9 +139,11 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
 
         return operator_lineage(self.ducklake_conn_id, self.done.snapshot_ids, self.flow())
 
-    def changed_in(self, summary: Mapping[str, Any]) -> Sequence[int]:
-        """Return the snapshots in which the task changed rows or tables, by its return value."""
-        snapshot_id: int | None = summary.get("snapshot_id")
+    def changed_in(self, summary: Mapping[str, Any]) -> Sequence[int] | None:
+        """Return the snapshots in which the task changed tables, by its return value; None: it never does."""
+        if "snapshot_id" not in summary:  # staged, or upkeep
+            return None
+        snapshot_id: int | None = summary["snapshot_id"]
         return () if snapshot_id is None else (snapshot_id,)
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,6 @@ from airflow_provider_ducklake.errors import DuckLakeError
 from airflow_provider_ducklake.hooks.compat import ACK_STREAMS, asset_state
 from airflow_provider_ducklake.hooks.task import explained, is_incurable
 from airflow_provider_ducklake.hooks.watch import Looked, Watch, start_of
-from airflow_provider_ducklake.spec.consumption import Consumer
 from airflow_provider_ducklake.triggers.poller import Interest, LakePoller
 from airflow_provider_ducklake.triggers.watcher import AssetStore, LakeStore, TableWatcher
 
@@ -139,13 +139,14 @@ class Watching:
         self, trigger: DuckLakeSnapshotTrigger, poller: LakePoller, *, says_arrived: bool = False
     ) -> None:
         words = ",".join(sorted(trigger.watch.words))
-        name = f"{trigger.ducklake_conn_id} {trigger.watch.table} {words}"
         state = asset_state(trigger)
+        of_asset = f"ducklake {trigger.ducklake_conn_id} {trigger.watch.table} {words}"
+        of_all = json.dumps(trigger.serialize()[1], sort_keys=True)  # what Airflow tells triggers apart by
         self._trouble = Trouble(trigger)
         self._watcher = TableWatcher(
             trigger.watch,
             poller,
-            LakeStore(poller, Consumer(name)) if state is None else AssetStore(state, f"ducklake {name}"),
+            LakeStore(poller, of_all) if state is None else AssetStore(state, of_asset),
             None if trigger.since is None else lambda lake: start_of(lake, trigger.watch.since),
             says_arrived=says_arrived,
         )

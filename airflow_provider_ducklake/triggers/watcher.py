@@ -8,7 +8,11 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from airflow_provider_ducklake.hooks.commit_identity import default_namespace
+from airflow_provider_ducklake.hooks.connection_settings import read_settings
+from airflow_provider_ducklake.hooks.ducklake import connection_of
 from airflow_provider_ducklake.planning.reading.watermark import RangeReport, Watermark
+from airflow_provider_ducklake.spec.consumption import Consumer
 from airflow_provider_ducklake.triggers.poller import Interest
 
 if TYPE_CHECKING:
@@ -16,7 +20,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.watch import Watch
-    from airflow_provider_ducklake.spec.consumption import Consumer
     from airflow_provider_ducklake.triggers.poller import LakePoller, Polled
 
 _NOTED_EVERY = 300.0  # seconds, where nothing is to be reported
@@ -47,21 +50,34 @@ class AssetStore:
 
 
 class LakeStore:
-    """In the lake itself."""
+    """In the lake itself, for one watcher of one Airflow: ``name`` tells it from all others there."""
 
-    def __init__(self, poller: LakePoller, watcher: Consumer) -> None:
+    def __init__(self, poller: LakePoller, name: str) -> None:
         self._poller = poller
-        self._watcher = watcher
+        self._name = name
+        self._watcher: Consumer | None = None
 
     async def load(self) -> object | None:
         """Return what is stored."""
-        text = await self._poller.ask(lambda lake: lake.writes.watermark(self._watcher))
+        watcher = await self._known()
+        text = await self._poller.ask(lambda lake: lake.writes.watermark(watcher))
         return None if text is None else json.loads(text)
 
     async def save(self, state: Mapping[str, Any]) -> None:
         """Store this."""
-        text = json.dumps(state)
-        await self._poller.ask(lambda lake: lake.writes.note_watermark(self._watcher, text))
+        watcher, text = await self._known(), json.dumps(state)
+        await self._poller.ask(lambda lake: lake.writes.note_watermark(watcher, text))
+
+    async def _known(self) -> Consumer:
+        if self._watcher is None:
+            self._watcher = Consumer(self._name, await namespace_of(self._poller.conn_id))
+        return self._watcher
+
+
+async def namespace_of(conn_id: str) -> str:
+    """Return what tells this Airflow from others on a connection's lake, as commit keys have it."""
+    settings = read_settings(await connection_of(conn_id), with_storage=False)
+    return settings.commit_namespace or default_namespace()
 
 
 class TableWatcher:
@@ -123,6 +139,7 @@ class TableWatcher:
             self._saved_at = time.monotonic()
             return Watermark.of_json(stored)
         start = polled.head if self._start is None else await self._poller.ask(self._start)
+        self._lake_number = polled.lake_number  # a start to come is not a lake that went back
         mark = Watermark(start, polled.table_ids.get(self._watch.table.folded))
         await self._save(mark)
         return mark

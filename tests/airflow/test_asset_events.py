@@ -15,6 +15,7 @@ from sqlalchemy import select
 from airflow_provider_ducklake.assets.ducklake import create_asset, table_of, uri_of
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.hooks import compat
+from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjacentFilesOperator
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.restore import DuckLakeRestoreTableOperator
@@ -156,6 +157,27 @@ def test_nobody_is_told_if_nobody_listens_or_it_is_not_wanted(conn_id):
     )
 
     assert events("quiet6") == []
+
+
+@pytest.mark.usefixtures("lake")
+def test_outlets_of_other_lakes_and_of_upkeep_are_the_users_business(conn_id):
+    elsewhere = Asset("elsewhere", uri="ducklake://another/main/t")
+
+    dag = run(
+        "mine",
+        lambda: DuckLakeDDLOperator(
+            ducklake_conn_id=conn_id,
+            task_id="ddl",
+            sql="CREATE TABLE sales.mine (id INT)",
+            outlets=[elsewhere, Asset("same lake", uri=f"ducklake://{conn_id}/main/t")],
+        ),
+    )
+
+    assert "elsewhere" in {one.name for one in dag.task_dict["ddl"].outlets}
+    assert len(events("elsewhere")) == 1
+    assert events("same lake") == []
+    merge = DuckLakeSparkMergeAdjacentFilesOperator(task_id="merge", table="sales.orders")
+    assert merge.changed_in({"table": "sales.orders", "snapshot_ids": [3]}) is None
 
 
 def test_outlets_are_declared_where_the_table_is_known_while_the_dag_is_parsed():

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -103,3 +104,35 @@ def test_mistakes_are_explained_while_the_dag_is_parsed():
     ):
         with pytest.raises(InvalidInputError, match=said):
             trigger_of(**arguments)
+
+
+def stored_watchers(catalog: CatalogDatabase) -> set[str]:
+    with sqlite3.connect(catalog.location) as connection:
+        return {row[0] for row in connection.execute("SELECT watcher FROM airflow_ducklake_watermark")}
+
+
+async def stopped_soon(trigger: DuckLakeSnapshotTrigger) -> list[dict[str, Any]]:
+    stopped = Stopped()
+    running = asyncio.create_task(stopped.run(trigger))
+    await asyncio.sleep(20 * INTERVAL)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    return stopped.events
+
+
+def test_watchers_of_other_arguments_and_other_airflows_do_not_share_a_watermark(sqlite_catalog, connect):
+    connect(sqlite_catalog)
+    before = commit_to(sqlite_catalog, SETUP)
+    asyncio.run(stopped_soon(trigger_of(since=before)))
+    asyncio.run(stopped_soon(trigger_of(since=before, poll_interval=2 * INTERVAL)))
+    connect(sqlite_catalog, commit_namespace="another Airflow")
+    asyncio.run(stopped_soon(trigger_of(since=before)))
+
+    assert len(stored_watchers(sqlite_catalog)) == 3
+
+
+def test_a_start_to_come_is_waited_for(sqlite_catalog, connect):
+    connect(sqlite_catalog)
+    before = commit_to(sqlite_catalog, SETUP)
+
+    assert asyncio.run(stopped_soon(trigger_of(since=before + 5))) == []

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import or_, select
+
 from airflow_provider_ducklake.catalog.reports.read_changes import find_changes
 from airflow_provider_ducklake.catalog.snapshot import read, read_snapshots
 from airflow_provider_ducklake.catalog.snapshot.read_files import which_partition_values
@@ -100,12 +102,27 @@ def commit_reports(connection: Connection, catalog: Catalog, snapshot: Snapshot)
     """Yield what a snapshot did to each table that it changed; upkeep changes none."""
     newer = read_snapshots.which_newer(catalog.tables, snapshot.id - 1).ask(connection)
     records = next((one.changes for one in newer if one.id == snapshot.id), ())
-    for row in read.table_rows(connection, catalog.tables, snapshot.id):
-        words = words_of(records, row.id, row.qualified, deletes_are_flush=False)
+    for table_id, name in _touched_tables(connection, catalog, snapshot, records):
+        words = words_of(records, table_id, name, deletes_are_flush=False)
         if words:
-            plan = find_changes(connection, catalog, row.qualified, snapshot.id, snapshot)
+            plan = find_changes(connection, catalog, name, snapshot.id, snapshot)
             report = reported(connection, catalog, plan, tuple(sorted(words)))
-            yield replace(report, is_new=_creates(records, row.qualified))
+            yield replace(report, is_new=_creates(records, name))
+
+
+def _touched_tables(
+    connection: Connection, catalog: Catalog, snapshot: Snapshot, records: Iterable[ChangeRecord]
+) -> list[tuple[int, QualifiedName]]:
+    """Return the tables that records may be about, whatever the number of others: by id, or just created."""
+    table = catalog.tables["table"].c
+    ids = {one.object_id for one in records if one.object_id is not None}
+    is_meant = or_(table.table_id.in_(ids), table.begin_snapshot == snapshot.id)
+    query = select(table.table_id, table.schema_id, table.table_name)
+    query = query.where(read.visible(catalog.tables["table"], snapshot.id), is_meant)
+    rows = connection.execute(query.order_by(table.table_id)).all()
+    paths = read.all_schema_paths(connection, catalog.tables) if rows else {}
+    named = [(row, paths[row.schema_id]) for row in rows if row.schema_id in paths]
+    return [(int(row.table_id), QualifiedName(path, row.table_name)) for row, path in named]
 
 
 def _creates(records: Iterable[ChangeRecord], name: QualifiedName) -> bool:
