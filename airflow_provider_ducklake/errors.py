@@ -512,3 +512,20 @@ class CommitStateUnknownError(DuckLakeError):
 
 class SparkJobError(DuckLakeError):
     """The Spark job failed or left no complete result."""
+
+
+class ClusterUnavailableError(DuckLakeError):
+    """The manager of a Spark cluster cannot be asked; whether its applications run is not known."""
+
+    def __init__(self, manager: str, address: str, reason: str) -> None:
+        super().__init__(manager, address, reason)
+        self.manager = manager
+        self.address = address
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"{self.manager[0].upper()}{self.manager[1:]} cannot be asked at {self.address}: {self.reason}. "
+            "The job may still run, and keeps its files; the next try looks for it. Check that the manager "
+            "runs, and its address and login in the Spark connection."
+        )

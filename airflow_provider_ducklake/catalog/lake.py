@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import URL
 
+    from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.options import OptionRow
     from airflow_provider_ducklake.storage.files.filesystem import Location
 
@@ -121,6 +122,10 @@ class Lake:
     def storage_options(self) -> dict[str, Any]:
         """Options of fsspec for the lake's files."""
         return self._lake.storage_options
+
+    def as_of(self, snapshot_id: SnapshotId) -> Lake:
+        """Return the lake as if a snapshot were its newest one: to plan again what was planned on it."""
+        return Lake(self._lake.as_of(snapshot_id), self.committer)
 
     def locate(self, path: str) -> Location:
         """Return the location of a path of the lake, with this lake's storage options."""
@@ -294,6 +299,10 @@ class Lake:
     target_of_job = _of_writes(LakeWrites.target_of_job)
     release_job = _of_writes(LakeWrites.release_job)
     registered_jobs = _of_writes(LakeWrites.registered_jobs)
+    note_submitted = _of_writes(LakeWrites.note_submitted)
+    forget_submitted = _of_writes(LakeWrites.forget_submitted)
+    submitted_jobs = _of_writes(LakeWrites.submitted_jobs)
+    submitted_job = _of_writes(LakeWrites.submitted_job)
     snapshot_of_job = _of_writes(LakeWrites.snapshot_of_job)
     protected_prefixes = _of_writes(LakeWrites.protected_prefixes)
     planned_on = _of_writes(LakeWrites.planned_on)

@@ -83,7 +83,7 @@ class LakeReads:
     def current_snapshot(self) -> Snapshot:
         """Return the newest snapshot."""
         with self._lake.reading() as connection:
-            return read_snapshots.head(connection, self._lake.catalog.tables)
+            return self._lake.head(connection)
 
     def snapshots(self) -> list[RecordedSnapshot]:
         """Return every snapshot with its author, message and parsed changes, oldest first."""
@@ -188,8 +188,8 @@ class LakeReads:
         name, snapshot = QualifiedName.of(table), self._lake.snapshot(connection, at)
         return load_table(connection, self._lake.catalog, snapshot, name, with_files=with_files)
 
-    def new_table(self, name: QualifiedName) -> NewTable:
-        """Return the target of a table that does not exist yet.
+    def new_table(self, name: QualifiedName, uuid: str | None = None) -> NewTable:
+        """Return the target of a table that does not exist yet; ``uuid`` is to be its own.
 
         Raises:
             SchemaNotFoundError: its schema does not exist.
@@ -197,7 +197,7 @@ class LakeReads:
         """
         self._lake.refuse_unwritable()
         with self._lake.reading() as connection:
-            snapshot = read_snapshots.head(connection, self._lake.catalog.tables)
+            snapshot = self._lake.head(connection)
             schema = read.find_schema(connection, self._lake.catalog.tables, snapshot.id, name.schema)
             if schema is None:
                 raise SchemaNotFoundError(str(name.schema), snapshot.id)
@@ -205,7 +205,7 @@ class LakeReads:
             options = Options.effective(read.option_rows(connection, self._lake.catalog.tables), schema.id)
         if fold(name.name) in {fold(view) for _, view in views}:
             raise AlreadyExistsError("view", str(name))
-        uuid = str(uuid7())
+        uuid = uuid or str(uuid7())
         root = schema.path.below(self._lake.data_path) + directory_name(name.name, uuid)
         return NewTable(snapshot, schema.id, QualifiedName(schema.name, name.name), uuid, root, options)
 
@@ -292,7 +292,11 @@ class LakeReads:
         moment = aware(at) if isinstance(at, datetime) else at
         with self._lake.translated():
             return find_scan(
-                self._lake.catalog, QualifiedName.of(table), moment, Wanted(columns, where, stats_of), staged
+                self._lake.catalog,
+                QualifiedName.of(table),
+                self._lake.pinned if moment is None else moment,
+                Wanted(columns, where, stats_of),
+                staged,
             )
 
     def first_since(self, connection: Connection, time: datetime) -> SnapshotId | None:

@@ -13,7 +13,7 @@ from airflow_provider_ducklake.catalog.drafting.base_lake import BaseRows
 from airflow_provider_ducklake.catalog.drafting.replaced_rows import find_earlier_rows, replaced_rows
 from airflow_provider_ducklake.catalog.drafting.row_changes import changes_of_job, read_targets
 from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
-from airflow_provider_ducklake.catalog.ledger import commit_keys, consumers, jobs, watermarks
+from airflow_provider_ducklake.catalog.ledger import applications, commit_keys, consumers, jobs, watermarks
 from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.catalog.snapshot.read_snapshots import check_version
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.committing.committer import Committer
     from airflow_provider_ducklake.catalog.lake_reads import LakeReads
+    from airflow_provider_ducklake.catalog.ledger.applications import SubmittedJob
     from airflow_provider_ducklake.catalog.ledger.jobs import RegisteredJob
     from airflow_provider_ducklake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.planning.reading.scan import ScanPlan
@@ -208,6 +209,27 @@ class LakeWrites:
         """Return those of the jobs that were registered, by their ids."""
         with self._lake.reading() as connection:
             return jobs.registered_jobs(connection, self._lake.catalog, job_ids)
+
+    def note_submitted(self, job: SubmittedJob) -> None:
+        """Record a job that outlives its task, in a table of the provider's; makes no snapshot."""
+        self._lake.refuse_unwritable()
+        with self._lake.translated():
+            applications.note(self._lake.catalog, job)
+
+    def forget_submitted(self, job_id: str) -> None:
+        """Remove the record of a job that is over."""
+        with self._lake.translated():
+            applications.forget(self._lake.catalog, job_id)
+
+    def submitted_jobs(self, key: CommitKey) -> tuple[SubmittedJob, ...]:
+        """Return the jobs of a commit that are recorded and whose files are neither committed nor given up."""
+        with self._lake.translated():
+            return applications.of_key(self._lake.catalog, key)
+
+    def submitted_job(self, job_id: str) -> SubmittedJob | None:
+        """Return the record of a job; None: its files are committed or given up, or it never had one."""
+        with self._lake.translated():
+            return applications.of_job(self._lake.catalog, job_id)
 
     def snapshot_of_job(self, job_id: str) -> SnapshotId | None:
         """Return the snapshot that added files of a job, 0 where they wait for deletion; None: no files."""

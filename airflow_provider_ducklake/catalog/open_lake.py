@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -99,7 +100,15 @@ class OpenLake:
         self.catalog = Catalog(dialect, tables, self.data_path, foreign_files)
         self.storage_options = dict(storage_options or {})
         self.definitions = Definitions()
+        self.pinned: SnapshotId | None = None
         weakref.finalize(self, _close_idle, dialect.engine, os.getpid())
+
+    def as_of(self, snapshot_id: SnapshotId) -> OpenLake:
+        """Return the same lake as if a snapshot were its newest one: for plans that are made again."""
+        pinned = copy(self)
+        pinned.pinned = snapshot_id
+        pinned.definitions = Definitions()
+        return pinned
 
     def close(self) -> None:
         """Close the connections to the catalog."""
@@ -129,7 +138,13 @@ class OpenLake:
             SnapshotNotFoundError: there is none, or it has expired.
         """
         moment = aware(at) if isinstance(at, datetime) else at
-        return read_snapshots.snapshot_at(connection, self.catalog, moment)
+        return read_snapshots.snapshot_at(connection, self.catalog, self.pinned if moment is None else moment)
+
+    def head(self, connection: Connection) -> Snapshot:
+        """Return the newest snapshot."""
+        if self.pinned is not None:
+            return self.snapshot(connection, self.pinned)
+        return read_snapshots.head(connection, self.catalog.tables)
 
     def check_base(self, connection: Connection, base: SnapshotId) -> None:
         """Check that the snapshot a commit is planned on is still there, and so all that it shows.

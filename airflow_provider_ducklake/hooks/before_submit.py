@@ -30,7 +30,7 @@ def check_master(master: str, deploy_mode: str) -> None:
             f"The master is {master}, and Airflow submits to Kubernetes only with its provider for that. "
             "Install apache-airflow-providers-cncf-kubernetes where the task runs."
         )
-    if deploy_mode == "cluster" and master.startswith(("local", "spark://")):
+    if deploy_mode == "cluster" and master.startswith("local"):
         raise InvalidInputError(
             f"deploy_mode is 'cluster', but the master {master} runs Python jobs in client mode only. Set "
             "deploy_mode='client' in the task or its Spark connection."

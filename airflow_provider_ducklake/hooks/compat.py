@@ -39,6 +39,11 @@ except ImportError:
 
     RetryDecision: Any = None  # type: ignore[no-redef]
 
+try:
+    from airflow.sdk.exceptions import TaskDeferralTimeout
+except ImportError:
+    from airflow.exceptions import TaskDeferralTimeout  # type: ignore[no-redef]
+
 RETRY_POLICIES = RetryDecision is not None
 
 
@@ -57,5 +62,6 @@ __all__ = [
     "RetryDecision",
     "RetryPolicy",
     "SharedStreamProducer",
+    "TaskDeferralTimeout",
     "asset_state",
 ]

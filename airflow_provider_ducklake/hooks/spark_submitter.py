@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -20,11 +21,12 @@ from airflow_provider_ducklake.spark.job.package_zip import application_file, pa
 from airflow_provider_ducklake.spark.output.log import JobLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Connection, Context
 
+    from airflow_provider_ducklake.hooks.clusters.manager import ClusterManager
     from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
     from airflow_provider_ducklake.hooks.submit_settings import SubmitSettings
     from airflow_provider_ducklake.spark.job.request import JobRequest
@@ -38,29 +40,72 @@ class Submission:
     job_log: JobLog = field(default_factory=JobLog)
     secrets: dict[str, str] = field(default_factory=dict)
     connected: SparkConnectSubmitter | None = None
+    environment: dict[str, str] | None = None
+    manager: ClusterManager | None = None
+    application: str | None = None
+    note: Callable[[str], None] | None = None
 
     def through(self, connected: SparkConnectSubmitter) -> SparkConnectSubmitter:
         """Note that jobs go through Spark Connect."""
         self.connected = connected
         return connected
 
+    def detach(self, manager: ClusterManager, note: Callable[[str], None]) -> None:
+        """Have the next submission end when the cluster has its application; ``note`` is told which."""
+        self.manager, self.application, self.note = manager, None, note
+
+    def attend(self, manager: ClusterManager, application_id: str) -> None:
+        """Note which application there is to end."""
+        self.manager, self.application = manager, application_id
+
+    def heard(self, line: str) -> None:
+        """Look for the application's id in what a submission says."""
+        if self.manager is None or self.application is not None:
+            return
+        self.application = self.manager.id_in(line)
+        if self.application is not None and self.note is not None:
+            self.note(self.application)
+
     def kill(self) -> bool:
-        """End a job that went through Spark Connect; return whether there is such a thing."""
-        if self.connected is None:
+        """End a job that no process here holds; return whether there is such a thing."""
+        if self.connected is not None:
+            self.connected.kill()
+        elif self.manager is not None and self.application is not None:
+            self.manager.kill(self.application)
+        else:
             return False
-        self.connected.kill()
         return True
 
     def prepare(self, hook: SparkSubmitHook) -> SparkSubmitHook:
         """Have the hook's lines go through our log, and its driver get our secrets."""
         give_to_driver(hook, self.secrets)
-        process, job_log = hook._process_spark_submit_log, self.job_log  # noqa: SLF001 - it has no public way
+        process = hook._process_spark_submit_log  # noqa: SLF001 - it has no public way
 
         def process_shown(itr: Iterator[Any]) -> None:
-            process(job_log.shown(itr))
+            process(self.job_log.shown(self._overheard(itr)))
 
         hook._process_spark_submit_log = process_shown  # type: ignore[method-assign]  # noqa: SLF001
+        if self.manager is not None:
+            wait_for_nothing(hook, self.environment)
         return hook
+
+    def _overheard(self, lines: Iterator[Any]) -> Iterator[Any]:
+        for line in lines:
+            self.heard(line)
+            yield line
+
+
+def wait_for_nothing(hook: SparkSubmitHook, environment: Mapping[str, str] | None) -> None:
+    """Have the hook end with ``spark-submit``, which has the given environment, None: that of this process.
+
+    The application runs on then: what the hook would do at its end, or to know of it, is not its work.
+    """
+    own: Any = hook  # it has no public way
+    own._should_track_driver_status = own._track_driver_via_k8s_api = own._yarn_track_via_rm_api = False  # noqa: SLF001
+    own._spark_exit_code = 0  # noqa: SLF001 - of a pod, which has none yet
+    own._post_submit_commands = []  # noqa: SLF001
+    if environment is not None:
+        own.submit = partial(hook.submit, env=dict(environment))
 
 
 def give_to_driver(hook: SparkSubmitHook, variables: Mapping[str, str]) -> None:
@@ -90,16 +135,16 @@ class SparkSubmitter:
         conn_id: str,
         deploy_mode: str | None,
     ) -> None:
-        self._operator = operator
-        self._context = context
-        self._submission = submission
-        self._conn_id = conn_id
-        self._given_deploy_mode = deploy_mode
+        self.operator = operator
+        self.context = context
+        self.submission = submission
+        self.conn_id = conn_id
+        self.given_deploy_mode = deploy_mode
         self._passwords = JdbcPasswords()
 
     def ready(self) -> None:
         """Refuse a Spark connection that could run no job; see ``Submitter``."""
-        before_submit.check_master(_master_of(self._connection()), self._deploy_mode())
+        before_submit.check_master(_master_of(self.connection()), self.deploy_mode())
 
     def resolve(self, source: Any) -> Any:  # noqa: ANN401 - as users give it
         """Complete a jdbc source by the Airflow connection that it names; see ``Submitter``."""
@@ -107,42 +152,53 @@ class SparkSubmitter:
 
     def check(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
         """Look for what the job would fail at, and say what may be wrong; see ``Submitter``."""
-        _check_deploy_mode(self._passwords, self._deploy_mode())
-        settings = self._settings()
+        _check_deploy_mode(self._passwords, self.deploy_mode())
+        settings = self.settings()
         before_submit.check_sources(request, settings.master, storage_options)
-        cluster_driver.check_submission(settings, self._operator.application)
+        cluster_driver.check_submission(settings, self.operator.application)
         warnings = [
             *spark_store.check_store(request, settings, storage_options),
             cluster_driver.needs_of_driver(request.directory, settings, storage_options),
         ]
         for warning in filter(None, warnings):
-            self._operator.log.warning(warning)
+            self.operator.log.warning(warning)
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
         """Submit the job and read what it left; see ``Submitter``."""
         from airflow_provider_ducklake.spark.job import job_io  # noqa: PLC0415 - no DAG file needs it
         from airflow_provider_ducklake.writes.verb import Results  # noqa: PLC0415
 
+        self.submit(request, storage_options)
+        return Results.of(job_io.read_outcome(request, storage_options))
+
+    def submit(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
+        """Run ``spark-submit`` to its end.
+
+        Raises:
+            DuckLakeError: the job's own error.
+            SparkJobError: there is none.
+        """
+        from airflow_provider_ducklake.spark.job import job_io  # noqa: PLC0415 - no DAG file needs it
+
         if mismatch := before_submit.mismatch():
-            self._operator.log.warning(mismatch)
+            self.operator.log.warning(mismatch)
         uri = job_io.write_request(request, storage_options)
         with tempfile.TemporaryDirectory(prefix="ducklake-") as folder:
-            self._prepare(
+            self.prepare(
                 request, [uri, job_io.request_digest(request)], str(package_zip(folder)), storage_options
             )
             try:
-                SparkSubmitOperator.execute(self._operator, self._context)
+                SparkSubmitOperator.execute(self.operator, self.context)
             except FileNotFoundError as error:
                 raise SparkJobError(
                     f"{error.filename} was not found. Install airflow-provider-ducklake-spark[pyspark] and "
                     "put its bin folder on the PATH, or name the binary in the Spark connection."
                 ) from error
             except AirflowException as error:
-                raise self._failure(request, storage_options, str(error)) from None  # it repeats the log
+                raise self.failure(request, storage_options, str(error)) from None  # it repeats the log
             except BaseException:  # a time-out, say: the job still runs and writes
-                self._operator.on_kill()
+                self.operator.on_kill()
                 raise
-        return Results.of(job_io.read_outcome(request, storage_options))
 
     def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
         """Remove the documents of the job; see ``Submitter``."""
@@ -150,23 +206,23 @@ class SparkSubmitter:
 
         job_io.delete_job_files(request, storage_options)
 
-    def _prepare(
+    def prepare(
         self, request: JobRequest, arguments: list[str], zip_file: str, storage_options: Mapping[str, Any]
     ) -> None:
         """Have the operator submit this job: Airflow shows these attributes as what was submitted."""
-        one, submission = self._operator, self._submission
+        one, submission = self.operator, self.submission
         one.application = one.application or str(application_file())
         one.application_args = arguments
         one.py_files = ",".join(filter(None, [zip_file, one.py_files]))
-        settings = self._settings()
+        settings = self.settings()
         given = cluster_driver.told_on_the_way(request.directory, settings, storage_options)
         one.conf = {"spark.log.level": "WARN", **given, **(one.conf or {})}
         one._hook = None  # noqa: SLF001 - the hook of an earlier job would submit that one
         submission.job_log = JobLog()
         submission.secrets = self._secrets(request, settings, storage_options)
 
-    def _settings(self) -> SubmitSettings:
-        return submit_settings(self._operator, _master_of(self._connection()), self._deploy_mode())
+    def settings(self) -> SubmitSettings:
+        return submit_settings(self.operator, _master_of(self.connection()), self.deploy_mode())
 
     def _secrets(
         self, request: JobRequest, settings: SubmitSettings, storage_options: Mapping[str, Any]
@@ -179,37 +235,47 @@ class SparkSubmitter:
         is_remote = "://" in request.directory
         return self._passwords.variables | (as_environment(storage_options) if is_remote else {})
 
-    def _failure(
-        self, request: JobRequest, storage_options: Mapping[str, Any], hook_error: str
+    def failure(
+        self,
+        request: JobRequest,
+        storage_options: Mapping[str, Any],
+        unknown: str,
+        *,
+        is_known: bool = False,
     ) -> DuckLakeError:
-        """Return why the job failed: what it says itself, else what its log says."""
+        """Return why the job failed: what it says itself, else what its log says, which ``is_known`` here.
+
+        ``unknown`` is all that is known else: Airflow's words for it, or those to use.
+        """
         from airflow_provider_ducklake.spark.job import job_io  # noqa: PLC0415 - no DAG file needs it
 
-        job_log = self._submission.job_log
+        job_log = self.submission.job_log
         try:
             typed = job_io.read_error(request, storage_options)
         except StorageError:  # the store that the job could not reach either
             typed = None
+        if typed is None and is_known:
+            return SparkJobError(unknown)
         if typed is None:
-            return SparkJobError(job_log.cause() or job_log.end(hook_error))
+            return SparkJobError(job_log.cause() or job_log.end(unknown))
         lost = job_log.lost_master() if type(typed) is SparkJobError else None
         return typed if lost is None else SparkJobError(f"{lost}\n{typed}")
 
-    def _connection(self) -> Connection:
+    def connection(self) -> Connection:
         """Return the Spark connection. SparkSubmitOperator would take YARN for one that does not exist."""
         try:
-            return BaseHook.get_connection(self._conn_id)
+            return BaseHook.get_connection(self.conn_id)
         except AirflowNotFoundException:
             raise InvalidInputError(
-                f"The Spark connection {self._conn_id!r} does not exist. Create it (type spark, host "
+                f"The Spark connection {self.conn_id!r} does not exist. Create it (type spark, host "
                 "local[2], yarn, spark://… or k8s://…) or name another one as spark_conn_id."
             ) from None
 
-    def _deploy_mode(self) -> str:
+    def deploy_mode(self) -> str:
         return (
-            self._given_deploy_mode
-            or self._connection().extra_dejson.get("deploy-mode")
-            or (self._operator.conf or {}).get("spark.submit.deployMode")
+            self.given_deploy_mode
+            or self.connection().extra_dejson.get("deploy-mode")
+            or (self.operator.conf or {}).get("spark.submit.deployMode")
             or "client"
         )
 

@@ -84,7 +84,14 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkOperator):
         from airflow_provider_ducklake.writes.compaction import compact  # noqa: PLC0415 - heavy
 
         attempts = [identity.attempt_id(number) for number in range(1, context["ti"].try_number + 1)]
-        return compact(self.compaction(), lake, self.submitter(context), self.commit_info(identity), attempts)
+        return compact(
+            self.compaction(),
+            lake,
+            self.submitter(context),
+            self.commit_info(identity),
+            attempts,
+            self.attempt(identity),
+        )
 
 
 class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkCompactionOperator):

@@ -164,5 +164,5 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         if self.stage_only:
             from airflow_provider_ducklake.writes.insert import stage  # noqa: PLC0415 - heavy
 
-            return stage(self.verb(identity), lake, self.submitter(context))
+            return stage(self.verb(identity), lake, self.submitter(context), self.attempt(identity))
         return self.run_once(self.verb, lake, identity, context, self.on_clear)

@@ -28,15 +28,14 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.lineage import Flow
-    from airflow_provider_ducklake.writes.verb import Submitter, Verb
+    from airflow_provider_ducklake.writes.verb import Attempt, Submitter, Verb
 
 
 class DuckLakeSparkOperator(SparkSubmitOperator):
     """Plan on the lake, have a Spark job write files, and commit them.
 
-    Accepts every argument of ``SparkSubmitOperator`` and passes it on, with two exceptions:
-    ``application_args`` are set by the operator, and ``durable`` is always off, because each try writes its
-    own files and must not wait for the job of another try.
+    Accepts every argument of ``SparkSubmitOperator`` and passes it on, but for ``application_args``, which are
+    set by the operator. docs/long_jobs.md says what becomes of a job when its task ends before it.
 
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param spark_conn_id: the connection of the Spark cluster; ``conn_id`` means the same.
@@ -50,6 +49,14 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         ``ducklake://connection/schema/table``.
     :param application: the file to submit instead of the provider's own launcher, such as
         ``local:///opt/ducklake/main.py`` inside an image. (templated)
+
+    :param durable: in cluster mode the application goes on when the task's process dies, and the next try
+        takes its results instead of submitting another. Default: wherever the cluster's manager can be asked;
+        True: an error where it cannot be; False: each try submits its own job.
+    :param deferrable: in cluster mode leave the worker while the application runs: the triggerer waits for
+        it. Default: Airflow's ``[operators] default_deferrable``, where it is possible; True: an error where
+        it is not.
+    :param poll_interval: seconds between two questions of the triggerer.
 
     Operators that commit one snapshot per task, exactly once, also take:
 
@@ -84,20 +91,24 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         application: str | None = None,
         deploy_mode: str | None = None,
         durable: bool | None = None,
+        deferrable: bool | None = None,
+        poll_interval: float = 10.0,
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
         if "application_args" in kwargs:
             raise InvalidInputError("application_args are set by the operator itself and cannot be given.")
-        if durable:
-            raise InvalidInputError(
-                "durable=True is not supported: a retry would wait for the job of an earlier try, whose "
-                "files are never committed. Leave it out; each try submits its own job."
+        if spark_connect_conn_id is not None or deploy_mode == "client":
+            _refuse_to_outlive(
+                durable=durable, deferrable=deferrable, connects=spark_connect_conn_id is not None
             )
         spark_conn_id = spark_conn_id or conn_id or "spark_default"
         super().__init__(
             application=application or "", conn_id=spark_conn_id, deploy_mode=deploy_mode, **kwargs
         )
-        self.durable = False
+        self.durable = False  # the parent's: it would take a job for done whose files are not committed
+        self.wants_durable = durable
+        self.deferrable = deferrable
+        self.poll_interval = poll_interval
         self.ducklake_conn_id = ducklake_conn_id
         self.spark_conn_id = spark_conn_id
         self.spark_connect_conn_id = spark_connect_conn_id
@@ -115,9 +126,54 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         if not self._submission.kill():
             super().on_kill()
 
-    @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the parent returns nothing
         """Run the operator's verb on the connection's lake."""
+        return self._execute(context)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Go on when the application has ended, as ``event`` says."""
+        self.log.info("%s %s", event.get("application"), event.get("state"))
+        return self._execute(context)
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:  # noqa: ANN401 - Airflow's
+        """Go on after having been deferred; where nobody will, stop the application."""
+        from airflow_provider_ducklake.hooks.compat import TaskDeferralTimeout  # noqa: PLC0415 - not for DAG files
+
+        try:
+            return super().resume_execution(next_method, next_kwargs, context)
+        except TaskDeferralTimeout:
+            self._give_up(context)
+            raise
+
+    @no_retry_on_user_errors()
+    def _give_up(self, context: Context) -> None:
+        from airflow_provider_ducklake.writes.detached import give_up_all  # noqa: PLC0415 - heavy
+
+        with closing(DuckLakeHook(self.ducklake_conn_id)) as hook, verbs_logged_by(self.log):
+            identity = commit_identity(context, self, hook.settings().commit_namespace)
+            give_up_all(hook.lake(), self.submitter(context), self.attempt(identity))
+
+    @no_retry_on_user_errors()
+    def _execute(self, context: Context) -> dict[str, Any]:
+        from airflow_provider_ducklake.writes.verb import JobGoesOn  # noqa: PLC0415 - not for DAG files
+
+        try:
+            return self._run_and_announce(context)
+        except JobGoesOn as goes_on:
+            job = goes_on.job
+        from airflow_provider_ducklake.triggers.application import SparkApplicationTrigger  # noqa: PLC0415 - as well
+
+        assert self._submission.manager is not None
+        self.log.info("Deferred: the triggerer waits for %s of job %s", job.application, job.job_id)
+        self.defer(
+            trigger=SparkApplicationTrigger.of(
+                self._submission.manager, job, self.ducklake_conn_id, self.poll_interval
+            ),
+            method_name="execute_complete",
+            timeout=self.execution_timeout,
+        )
+
+    def _run_and_announce(self, context: Context) -> dict[str, Any]:
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook, verbs_logged_by(self.log):
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             summary = self.run(hook.lake(), identity, context)
@@ -154,9 +210,20 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         """Return how this operator's jobs get to Spark."""
         if self.spark_connect_conn_id:
             return self._submission.through(SparkConnectSubmitter(self, self.spark_connect_conn_id))
-        return SparkSubmitter(
+        submitter = SparkSubmitter(
             self, context, self._submission, conn_id=self.spark_conn_id, deploy_mode=self.own_deploy_mode
         )
+        if submitter.deploy_mode() == "client" and not (self.deferrable or self.wants_durable):
+            return submitter
+        from airflow_provider_ducklake.hooks.cluster_submitter import detached  # noqa: PLC0415 - not for DAG files
+
+        return detached(submitter, durable=self.wants_durable, deferrable=self.deferrable)
+
+    def attempt(self, identity: CommitIdentity) -> Attempt:
+        """Return by which a later try finds the job of this one."""
+        from airflow_provider_ducklake.writes.verb import Attempt  # noqa: PLC0415 - not for DAG files
+
+        return Attempt(identity.key, identity.try_id, identity.starts_over)
 
     def commit_info(self, identity: CommitIdentity) -> CommitInfo:
         """Return the author, message and extra info of the task's snapshots."""
@@ -182,5 +249,25 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
 
         wanted = parse_word("on_clear", on_clear, OnClear)
         with identity.made_once(lake) as once:
-            commit = Commit(self.commit_info(once), once.keyed_commit(lake, wanted))
+            keyed = once.keyed_commit(lake, wanted)
+            commit = Commit(self.commit_info(once), keyed, attempt=self.attempt(identity))
             return run(verb_of(once), lake, self.submitter(context), commit).summary
+
+
+def _refuse_to_outlive(*, durable: bool | None, deferrable: bool | None, connects: bool) -> None:
+    """Refuse what a job cannot do that ends with its task.
+
+    Raises:
+        InvalidInputError: says why.
+    """
+    wanted = {"deferrable": deferrable, "durable": durable}
+    named = next((name for name, value in wanted.items() if value), None)
+    if named is None:
+        return
+    why = (
+        "A job through Spark Connect is a call that the task makes, and ends with it; leave out "
+        "spark_connect_conn_id and submit the job with deploy_mode='cluster'."
+        if connects
+        else "In client mode the driver is a process of the task, and ends with it; set deploy_mode='cluster'."
+    )
+    raise InvalidInputError(f"{named}=True: {why}")

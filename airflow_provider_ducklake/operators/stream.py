@@ -80,4 +80,5 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkOperator):
 
         rows = GivenRows(transform=self.transform, sources=self.sources)
         verb = Stream(self.table, rows, self.checkpoint, identity.task, self.engine)
-        return stream(verb, lake, self.submitter(context), self.commit_info(identity))
+        info, attempt = self.commit_info(identity), self.attempt(identity)
+        return stream(verb, lake, self.submitter(context), info, attempt)

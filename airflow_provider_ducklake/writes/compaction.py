@@ -22,7 +22,9 @@ from airflow_provider_ducklake.spark.job.request import CompactionSource, JobReq
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.storage.files.filesystem import delete_file
 from airflow_provider_ducklake.writes.arguments import names_of, parse_at, parse_count, parse_size
+from airflow_provider_ducklake.writes.detached import attending, finish_earlier, forget
 from airflow_provider_ducklake.writes.run import check, ran, remove_files
+from airflow_provider_ducklake.writes.verb import MAY_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.names.identifiers import TableName
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
     from airflow_provider_ducklake.transaction.changes import MergedFile, RewrittenFile
-    from airflow_provider_ducklake.writes.verb import Submitter, Summary
+    from airflow_provider_ducklake.writes.verb import Attempt, Submitter, Summary
 
     CompactedFile: TypeAlias = MergedFile | RewrittenFile
 
@@ -163,7 +165,12 @@ def _shared(
 
 
 def compact(
-    verb: Compact, lake: Lake, submitter: Submitter, info: CommitInfo, attempts: Sequence[str] = ()
+    verb: Compact,
+    lake: Lake,
+    submitter: Submitter,
+    info: CommitInfo,
+    attempts: Sequence[str] = (),
+    attempt: Attempt | None = None,
 ) -> Summary:
     """Commit what earlier tries left, compact what is left to compact, and commit that.
 
@@ -173,9 +180,13 @@ def compact(
         InvalidInputError, NotFoundError: bad input; no job was started.
         CatalogRefusedError: the database's user may not do this; no job was started.
         SparkJobError: the job failed; what was complete is committed.
+        JobGoesOn: it runs, and is not waited for.
     """
+    failed = finish_earlier(lake, submitter, attempt)
     known = lake.registered_jobs(attempts)
     committed = list(_left_behind(verb, lake, known.values(), info))
+    if failed is not None:
+        raise failed
     is_new = bool(attempts) and attempts[-1] not in known  # else it is of a deleted run of that name
     staging_id = attempts[-1] if is_new else str(uuid7())
     submitter.ready()
@@ -184,7 +195,7 @@ def compact(
         if isinstance(verb.rule, MergeRule):  # a rewrite takes no rows away
             lake.maintenance.check_may_merge()
         check(lake, request, submitter)
-        committed += _compacted(verb, lake, submitter, request, info)
+        committed += _compacted(verb, lake, attending(lake, submitter, attempt), request, info)
     return _summary(verb.table, committed)
 
 
@@ -221,6 +232,8 @@ def _compacted(
     lake.close()  # no idle connection during the job; the next use opens one again
     try:
         ran(lake, request, submitter)
+    except MAY_RUN:
+        raise
     except Exception:
         try:
             list(_commit(verb, lake, table, staging_id, info))
@@ -231,6 +244,7 @@ def _compacted(
     committed = list(_commit(verb, lake, table, staging_id, info))
     lake.release_job(staging_id)
     remove_files(lake, request, has_files=False)
+    forget(lake, submitter, request)
     return committed
 
 

@@ -6,8 +6,6 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from uuid6 import uuid7
-
 from airflow_provider_ducklake.catalog.committing.planned import Stage
 from airflow_provider_ducklake.catalog.drafting.row_changes import unused_files
 from airflow_provider_ducklake.errors import InvalidInputError, NotFoundError, TableNotFoundError
@@ -20,6 +18,7 @@ from airflow_provider_ducklake.planning.writing.write import (
     RowOrder,
     append_to_existing,
     create_and_append,
+    new_table_uuid,
     plan_create,
     plan_write,
 )
@@ -38,8 +37,9 @@ from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.sql.predicate import read_predicate
 from airflow_provider_ducklake.transaction.changes import EndFiles, Truncate
 from airflow_provider_ducklake.writes.arguments import InsertChoice, InsertMode, SchemaEvolution, names_of
+from airflow_provider_ducklake.writes.detached import begin, forget
 from airflow_provider_ducklake.writes.run import announce_replaced, check, release, remove_files, replacing
-from airflow_provider_ducklake.writes.verb import Commit, Write
+from airflow_provider_ducklake.writes.verb import MAY_RUN, Commit, Write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.transaction.changes import Change
     from airflow_provider_ducklake.transaction.replay import Replay
     from airflow_provider_ducklake.writes.arguments import GivenRows
-    from airflow_provider_ducklake.writes.verb import Resolve, Results, Submitter, Summary
+    from airflow_provider_ducklake.writes.verb import Attempt, Resolve, Results, Submitter, Summary
 
 log = logging.getLogger(__name__)
 
@@ -74,8 +74,8 @@ class Insert:
         """Look at the table and say where the job is to write; see ``Verb``."""
         if not self.choice.replaces:  # overwriting replaces rows by what they are
             announce_replaced(lake, commit.seen)
-        target = self._target(lake)
-        job_id = str(uuid7())
+        job_id = commit.job_id
+        target = self._target(lake, job_id)
         directory = job_directory(target.root, job_id)
         rows = self.rows.resolved(resolve)
         if isinstance(target, NewTable):
@@ -89,13 +89,14 @@ class Insert:
                 return PlannedInsert(self, target, request)
         return PlannedInsert(self, target, JobRequest(job_id, rows, (plan,), engine=self.engine))
 
-    def _target(self, lake: Lake) -> Target:
+    def _target(self, lake: Lake, job_id: str) -> Target:
         try:
             return lake.table_snapshot(self.table)
         except TableNotFoundError:
             if not self.create_table:
                 raise
-        return lake.new_table(QualifiedName.of(self.table))
+        name = QualifiedName.of(self.table)
+        return lake.new_table(name, new_table_uuid(job_id, name))
 
     def _overwrite(self, job_id: str, source: OverwriteSource, plan: WritePlan) -> JobRequest:
         """Have the job find the rows that are to be replaced, too."""
@@ -194,26 +195,32 @@ def _current(lake: Lake, table: TableSnapshot) -> TableSnapshot:
     return newest if newest.table_id == table.table_id else table
 
 
-def stage(verb: Insert, lake: Lake, submitter: Submitter) -> Summary:
+def stage(verb: Insert, lake: Lake, submitter: Submitter, attempt: Attempt | None = None) -> Summary:
     """Run the job and write down what its files are for; nothing of them is visible.
 
     Whoever commits reads the job's documents: they are written where the submitter left none.
 
     Raises:
-        InvalidInputError, NotFoundError, SparkJobError: as ``run``.
+        InvalidInputError, NotFoundError, SparkJobError, JobGoesOn: as ``run``.
     """
     submitter.ready()
-    planned = verb.plan(lake, Commit(CommitInfo()), submitter.resolve)
+    begun = begin(verb, lake, submitter, Commit(CommitInfo(), attempt=attempt))
+    planned, submitter = begun.planned, begun.submitter
+    assert isinstance(planned, PlannedInsert)
     request = planned.request
-    check(lake, request, submitter)
-    noted = job_io.target_of_stage(planned.target)
-    lake.register_job(request.job_id, request.directory, noted, must_note=True)
-    lake.close()  # no idle connection during the job; the next use opens one again
+    if not begun.is_submitted:
+        check(lake, request, submitter)
+        noted = job_io.target_of_stage(planned.target)
+        lake.register_job(request.job_id, request.directory, noted, must_note=True)
+        lake.close()  # no idle connection during the job; the next use opens one again
     try:
         (result,) = submitter.run(request, lake.storage_options).of_plans
         job_io.complete_results(request, (result,), lake.storage_options)
         staged = StagedWrite(request.job_id, request.directory, request.verb, planned.target, result)
         uri = job_io.write_stage(staged, lake.storage_options)
+        forget(lake, submitter, request)
+    except MAY_RUN:
+        raise
     except BaseException:
         remove_files(lake, request)
         release(lake, request)

@@ -50,7 +50,7 @@ class Merge:
     source_alias: str = SOURCE_ALIAS
     engine: str = "auto"
 
-    def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedRowChange:  # noqa: ARG002
+    def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedRowChange:
         """Plan on the newest snapshot; see ``Verb``."""
         on = self._on()
         matched = _clauses(self.when_matched, "when_matched", Action.UPDATE, Action.DELETE)
@@ -74,7 +74,7 @@ class Merge:
             check_columns(target, clause.values or ())
         changes = RowChangeSource(
             target,
-            self._source(lake, resolve, target.table.snapshot.id),
+            self._source(lake, resolve, target.table.snapshot.id, commit.job_id),
             on,
             matched,
             not_matched,
@@ -82,7 +82,7 @@ class Merge:
             target_alias=self.target_alias,
             source_alias=self.source_alias,
         )
-        return plan_change("merge", changes, self.engine)
+        return plan_change("merge", changes, self.engine, commit.job_id)
 
     def _on(self) -> str:
         if isinstance(self.on, str):
@@ -93,10 +93,10 @@ class Merge:
             raise InvalidInputError("on is empty; name the columns that must match.")
         return " AND ".join(equal)
 
-    def _source(self, lake: Lake, resolve: Resolve, at: SnapshotId) -> LakeSource | GivenSource:
+    def _source(self, lake: Lake, resolve: Resolve, at: SnapshotId, job_id: str) -> LakeSource | GivenSource:
         if self.source_table is not None:
             with lake.planned_on(at):
-                return _lake_source(lake, self.source_table, at)
+                return _lake_source(lake, self.source_table, at, job_id)
         return self.rows.resolved(resolve)
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002
@@ -104,8 +104,8 @@ class Merge:
         return summary_of_records(self.table, records)
 
 
-def _lake_source(lake: Lake, table: TableName, at: int) -> LakeSource:
-    reads = Reads(lake, lake.snapshot_at(version=at))
+def _lake_source(lake: Lake, table: TableName, at: int, job_id: str) -> LakeSource:
+    reads = Reads(lake, job_id, lake.snapshot_at(version=at))
     view = reads.view_of(QualifiedName.of(table))
     steps = (*reads.steps, Step(f"SELECT * FROM {quoted(view)}", plan=0))  # noqa: S608 - a view's name
     return LakeSource(reads.tables, steps=steps)

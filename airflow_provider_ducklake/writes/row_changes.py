@@ -10,8 +10,6 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from uuid6 import uuid7
-
 from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidInputError
 from airflow_provider_ducklake.planning.reading.named_columns import named_columns
 from airflow_provider_ducklake.planning.writing.write import plan_write
@@ -116,7 +114,7 @@ def summary_of_records(table: TableName, records: Sequence[CommitRecord]) -> Sum
     }
 
 
-def plan_change(verb: str, changes: RowChangeSource, engine: str) -> PlannedRowChange:
+def plan_change(verb: str, changes: RowChangeSource, engine: str, job_id: str) -> PlannedRowChange:
     """Plan a change of rows.
 
     Raises:
@@ -130,7 +128,6 @@ def plan_change(verb: str, changes: RowChangeSource, engine: str) -> PlannedRowC
     if not has_rows and not changes.not_matched:
         return PlannedRowChange(changes, None)
     log.info("Reading %s at snapshot %d", plan.table.name, plan.table.snapshot.id)
-    job_id = str(uuid7())
     directory = job_directory(plan.table.root, job_id)
     plans = tuple(plan_write(plan.table, f"{directory}{name}/") for name in ("updated", "inserted"))
     return PlannedRowChange(changes, JobRequest(job_id, changes, plans, verb=verb, engine=engine))
@@ -245,7 +242,7 @@ class Delete:
             )
         clause = Clause(Action.DELETE, self.where)
         changes = RowChangeSource(find_target(lake, self.table, self.where), not_matched_by_source=(clause,))
-        return plan_change("delete", changes, self.engine)
+        return plan_change("delete", changes, self.engine, commit.job_id)
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002
         """Return what is known of a commit that was made before."""
@@ -267,7 +264,8 @@ class Update:
         target = find_target(lake, self.table, self.where)
         check_columns(target, values)
         clause = Clause(Action.UPDATE, self.where, values)
-        return plan_change("update", RowChangeSource(target, not_matched_by_source=(clause,)), self.engine)
+        changes = RowChangeSource(target, not_matched_by_source=(clause,))
+        return plan_change("update", changes, self.engine, commit.job_id)
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002
         """Return what is known of a commit that was made before."""

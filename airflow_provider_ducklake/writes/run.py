@@ -11,7 +11,8 @@ from airflow_provider_ducklake.planning.writing.job_target import target_of_writ
 from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spec.commit_key import FIRST_GENERATION
 from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
-from airflow_provider_ducklake.writes.verb import Commit, Outcome, Results
+from airflow_provider_ducklake.writes.detached import begin
+from airflow_provider_ducklake.writes.verb import MAY_RUN, Commit, Outcome, Results
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,14 +49,16 @@ def run(verb: Verb, lake: Lake, submitter: Submitter, commit: Commit) -> Outcome
     if commit.seen.done:
         return earlier(verb, lake, commit.seen.done)
     submitter.ready()
-    planned = verb.plan(lake, commit, submitter.resolve)
-    request = planned.request
+    begun = begin(verb, lake, submitter, commit)
+    planned, submitter, request = begun.planned, begun.submitter, begun.planned.request
     if request is None:
         results = Results()
         write, committed = _commit(lake, planned, results, commit, ())
         return Outcome(committed, planned.summary(results, write, committed))
-    check(lake, request, submitter)
-    with _registered(lake, request) as registered:
+    if not begun.is_submitted:
+        check(lake, request, submitter)
+        register(lake, request)
+    with _released(lake, request) as registered:
         results = ran(lake, request, submitter)
         write, committed = _commit_or_remove(lake, planned, request, results, commit)
         registered.is_released = committed is not None and not committed.is_earlier
@@ -103,15 +106,19 @@ class _Registered:
     is_released = False
 
 
-@contextmanager
-def _registered(lake: Lake, request: JobRequest) -> Iterator[_Registered]:
+def register(lake: Lake, request: JobRequest) -> None:
     """Keep a clean-up of orphaned files away from the job's until it is known what becomes of them."""
     lake.register_job(request.job_id, request.directory, target_of_write(request.directory))
     lake.close()  # no idle connection during the job; the next use opens one again
+
+
+@contextmanager
+def _released(lake: Lake, request: JobRequest) -> Iterator[_Registered]:
+    """Release the job once it is known what became of its files."""
     registered = _Registered()
     try:
         yield registered
-    except CommitStateUnknownError:
+    except (CommitStateUnknownError, *MAY_RUN):
         raise
     except DuckLakeError:
         release(lake, request)
@@ -133,9 +140,12 @@ def ran(lake: Lake, request: JobRequest, submitter: Submitter) -> Results:
 
     Raises:
         DuckLakeError: the job's own error.
+        JobGoesOn: it runs, and is not waited for.
     """
     try:
         return submitter.run(request, lake.storage_options)
+    except MAY_RUN:
+        raise
     except BaseException:
         remove_files(lake, request)
         raise
@@ -180,7 +190,6 @@ def _tidy_up(lake: Lake, request: JobRequest, results: Results, submitter: Submi
     """Remove what only the job needed. The commit has landed: no failure here may fail the task."""
     if not results.has_files:
         remove_files(lake, request, has_files=False)
-        return
     try:
         submitter.tidy_up(request, lake.storage_options)
     except Exception as error:  # noqa: BLE001 - a retry would write the rows again

@@ -6,8 +6,6 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from uuid6 import uuid7
-
 from airflow_provider_ducklake.catalog.committing.planned import Stage
 from airflow_provider_ducklake.catalog.ledger.consumers import Consumed
 from airflow_provider_ducklake.errors import InvalidInputError
@@ -103,10 +101,14 @@ class Sql:
             announce_replaced(lake, commit.seen)
         head = lake.current_snapshot()
         with lake.planned_on(head.id):
-            found = {name.folded: find_target(lake, name, mode, head) for name, mode in modes.items()}
+            found = {
+                name.folded: find_target(lake, name, mode, head, commit.job_id)
+                for name, mode in modes.items()
+            }
         again = consumed.again() if consumed is not None and repeats else None
         reads = Reads(
             lake,
+            commit.job_id,
             lake.snapshot_at(version=again) if again is not None else self._pinned(lake, head),
             incremental=() if consumed is None else self._incremental_tables(),
             log=consumed,
@@ -117,7 +119,7 @@ class Sql:
         targets = tuple(target for target in found.values() if target is not None)
         plan = PlannedSql(self, statements, head, targets, reads, replaces=replaces)
         with lake.planned_on(reads.at.id):
-            return plan.with_request(self._request(lake, plan, resolve))
+            return plan.with_request(self._request(lake, plan, resolve, commit.job_id))
 
     def _statements(self, lake: Lake) -> tuple[SparkStatement, ...]:
         if self.sql is None:
@@ -171,9 +173,9 @@ class Sql:
             return head
         return lake.snapshot_at(version=at) if isinstance(at, int) else lake.snapshot_at(timestamp=at)
 
-    def _request(self, lake: Lake, plan: PlannedSql, resolve: Resolve) -> JobRequest | None:
+    def _request(self, lake: Lake, plan: PlannedSql, resolve: Resolve, job_id: str) -> JobRequest | None:
         """Return what the job is to do; None: there is nothing to do."""
-        job_id, reads = str(uuid7()), plan.reads
+        reads = plan.reads
         steps, plans = self._steps_and_plans(plan, job_id)
         self._check_incremental(reads)
         if not plans or _sees_no_changes(lake, reads):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
-from uuid import uuid4
 
 from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
@@ -18,6 +17,7 @@ from airflow_provider_ducklake.planning.writing.write import (
     NewTable,
     append_to_existing,
     create_and_append,
+    new_table_uuid,
     plan_create,
     plan_write,
 )
@@ -88,7 +88,7 @@ class Target:
             yield from append_to_existing(self.base, result)
 
 
-def find_target(lake: Lake, name: QualifiedName, mode: WriteMode, at: Snapshot) -> Target | None:
+def find_target(lake: Lake, name: QualifiedName, mode: WriteMode, at: Snapshot, job_id: str) -> Target | None:
     """Return a table to be written; None: it exists, and was to be made only if it did not.
 
     Raises:
@@ -100,13 +100,13 @@ def find_target(lake: Lake, name: QualifiedName, mode: WriteMode, at: Snapshot) 
     except TableNotFoundError:
         if mode in (WriteMode.APPEND, WriteMode.OVERWRITE):
             raise
-        return Target(lake.new_table(name), mode)
+        return Target(lake.new_table(name, new_table_uuid(job_id, name)), mode)
     if mode is WriteMode.CREATE_IF_MISSING:
         return None
     if mode is WriteMode.CREATE:
         raise AlreadyExistsError("table", str(existing.name))
     if mode is WriteMode.REPLACE:
-        return Target(lake.new_table(name), mode, existing)
+        return Target(lake.new_table(name, new_table_uuid(job_id, name)), mode, existing)
     return Target(existing, mode)
 
 
@@ -119,6 +119,7 @@ class Reads:
     """
 
     lake: Lake
+    job_id: str
     at: Snapshot
     incremental: Collection[FoldedName] | None = ()
     log: Log | None = None
@@ -132,8 +133,6 @@ class Reads:
     names_of: dict[FoldedName, str] = field(default_factory=dict)
     of_source: set[FoldedName] = field(default_factory=set)
     _views: dict[FoldedName, str] = field(default_factory=dict)
-    # drawn: whatever statements, views of the lake and sources call something, none of them hides a table
-    _prefix: str = field(default_factory=lambda: f"_ducklake_{uuid4().hex}_")
 
     @property
     def names(self) -> list[str]:
@@ -152,7 +151,8 @@ class Reads:
     def view_of(self, name: QualifiedName, view: str | None = None) -> str:
         """Return the name of the job's view for a table or view of the lake; ``view`` is the one wanted."""
         if name.folded not in self._views:
-            wanted = view or f"{self._prefix}{len(self._views)}"
+            # drawn: whatever statements, views of the lake and sources call something, none hides a table
+            wanted = view or f"_ducklake_{self.job_id.replace('-', '')}_{len(self._views)}"
             self.names_of[name.folded] = str(name)
             self._views[name.folded] = wanted  # before its own query, in which it may not be named
             try:

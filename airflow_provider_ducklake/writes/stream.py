@@ -26,7 +26,9 @@ from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.names.paths import directory_path, is_absolute, job_directory
 from airflow_provider_ducklake.storage.files.filesystem import exists
+from airflow_provider_ducklake.writes.detached import attending, finish_earlier, forget
 from airflow_provider_ducklake.writes.run import check, ran, remove_files
+from airflow_provider_ducklake.writes.verb import MAY_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     )
     from airflow_provider_ducklake.transaction.changes import Change
     from airflow_provider_ducklake.writes.arguments import GivenRows
-    from airflow_provider_ducklake.writes.verb import Resolve, Submitter, Summary
+    from airflow_provider_ducklake.writes.verb import Attempt, Resolve, Submitter, Summary
 
 
 log = logging.getLogger(__name__)
@@ -81,23 +83,31 @@ class Stream:
         return JobRequest(job_id, source, (plan,), verb="stream", engine=self.engine)
 
 
-def stream(verb: Stream, lake: Lake, submitter: Submitter, info: CommitInfo) -> Summary:
+def stream(
+    verb: Stream, lake: Lake, submitter: Submitter, info: CommitInfo, attempt: Attempt | None = None
+) -> Summary:
     """Commit what an earlier try staged, stage what is new, and commit that.
 
     Raises:
         InvalidInputError, NotFoundError: bad input; no job was started.
         SparkJobError: the job failed; the batches before the failure are committed.
     """
+    failed = finish_earlier(lake, submitter, attempt)
     committed = _commit(verb, lake, info)
+    if failed is not None:
+        raise failed
     submitter.ready()
     table, staging_id = lake.table_snapshot(verb.table), str(uuid7())
     request = verb.plan(table, staging_id, submitter.resolve)
     check(lake, request, submitter)
+    submitter = attending(lake, submitter, attempt)
     directory = job_directory(table.root, staging_id)
     lake.register_job(staging_id, directory, target_of_stream(table, verb.directory))
     lake.close()  # no idle connection during the job; the next use opens one again
     try:
         ran(lake, request, submitter)
+    except MAY_RUN:
+        raise
     except Exception:
         try:
             _commit(verb, lake, info)  # a driver on a cluster may run on: the job is not released
@@ -106,6 +116,7 @@ def stream(verb: Stream, lake: Lake, submitter: Submitter, info: CommitInfo) -> 
         raise
     remove_files(lake, request, has_files=False)
     committed += _commit(verb, lake, info, [staging_id])
+    forget(lake, submitter, request)
     return _summary(verb.table, committed)
 
 

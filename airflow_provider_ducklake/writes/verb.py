@@ -6,10 +6,14 @@ that knows what the job is to do and what its results mean; ``run.py`` carries i
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from uuid6 import uuid7
+
+from airflow_provider_ducklake.errors import ClusterUnavailableError
 from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
 from airflow_provider_ducklake.transaction.replay import Replay
 
@@ -18,10 +22,11 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit, Stage
     from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.catalog.ledger.applications import SubmittedJob
     from airflow_provider_ducklake.catalog.ledger.consumers import Consumed
     from airflow_provider_ducklake.planning.writing.write import WriteResult
     from airflow_provider_ducklake.spark.job.request import JobRequest
-    from airflow_provider_ducklake.spec.commit_key import CommitRecord
+    from airflow_provider_ducklake.spec.commit_key import CommitKey, CommitRecord
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 
 Summary: TypeAlias = dict[str, Any]
@@ -66,11 +71,26 @@ def numbers(results: Sequence[WriteResult]) -> Summary:
 
 
 @dataclass(frozen=True, slots=True)
+class Attempt:
+    """A try of a task: for which commit, and which try it is; before the ``first`` there was none."""
+
+    key: CommitKey
+    id: str
+    is_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
-    """How a verb's commit is made: what its snapshot says of itself, and the key that it is made once by."""
+    """How a verb's commit is made: what its snapshot says of itself, and the key that it is made once by.
+
+    ``job_id`` is that of the job whose files it commits. With it, and the same lake, a verb plans the same.
+    ``attempt`` says which try makes it; without one, no later try finds the job.
+    """
 
     info: CommitInfo
     keyed: KeyedCommit | None = None
+    job_id: str = field(default_factory=lambda: str(uuid7()))
+    attempt: Attempt | None = None
 
     @property
     def seen(self) -> Replay:
@@ -156,6 +176,65 @@ class Submitter(Protocol):
 
     def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
         """Remove what only this way to Spark needed, and leave the job's data files."""
+
+
+class JobGoesOn(Exception):  # noqa: N818 - nothing is wrong
+    """The job runs, and nobody waits for it: whoever catches this runs the verb again when it has ended."""
+
+    def __init__(self, job: SubmittedJob) -> None:
+        super().__init__(job.job_id)
+        self.job = job
+
+
+MAY_RUN = (JobGoesOn, ClusterUnavailableError)  # errors after which a job is neither done nor given up
+
+
+class DetachedSubmitter(ABC):
+    """A ``Submitter`` whose jobs outlive the task: ``start`` ends when the cluster has one."""
+
+    @abstractmethod
+    def ready(self) -> None:
+        """See ``Submitter``."""
+
+    @abstractmethod
+    def resolve(self, source: UserSource) -> UserSource:
+        """See ``Submitter``."""
+
+    @abstractmethod
+    def check(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
+        """See ``Submitter``."""
+
+    @abstractmethod
+    def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
+        """See ``Submitter``."""
+
+    @abstractmethod
+    def start(
+        self, request: JobRequest, storage_options: Mapping[str, Any], note: Callable[[str], None]
+    ) -> None:
+        """Submit the job; ``note`` is called with what the cluster calls it as soon as that is known.
+
+        Raises:
+            SparkJobError: the cluster did not take it.
+        """
+
+    @abstractmethod
+    def outcome(self, request: JobRequest, storage_options: Mapping[str, Any], job: SubmittedJob) -> Results:
+        """Wait until a job that was submitted has ended, and return its results.
+
+        Raises:
+            DuckLakeError: the job's own error.
+            SparkJobError: it ended without saying why.
+            JobGoesOn: it runs, and is not to be waited for here.
+        """
+
+    @abstractmethod
+    def find(self, job_id: str) -> str | None:
+        """Return what the cluster calls the job that a try submitted which died then; None: it has none."""
+
+    @abstractmethod
+    def stop(self, application: str) -> None:
+        """Stop an application if it still runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+from uuid import UUID, uuid5
 
 from airflow_provider_ducklake.errors import TransactionConflictError
 from airflow_provider_ducklake.spec.names.paths import directory_name, relative_to
@@ -167,6 +168,11 @@ class NewTable:
     uuid: str
     root: str
     options: Options
+
+
+def new_table_uuid(job_id: str, name: QualifiedName) -> str:
+    """Return the uuid of a table that a job's rows create: the same each time that the job is planned."""
+    return str(uuid5(UUID(job_id), str(name)))
 
 
 def plan_write(table: TableSnapshot, directory: str) -> WritePlan:

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.writing.staged import StagedWrite, Target
 
 REQUEST, DONE, ERROR, STAGE = "request.json", "_DONE", "_ERROR.json", "stage.json"
+PACKAGE = "package.jar"  # a zip; the name is what a cluster asks for
 _STAGE_URI = re.compile(r".*/ducklake-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/stage\.json", re.DOTALL)
 FILES_PER_PART = 1_000
 _T = TypeVar("_T")
@@ -82,6 +83,13 @@ def write_request(request: JobRequest, storage_options: StorageOptions = None) -
     """Write the request (mode 0600 locally) and return its URI."""
     uri = request_uri(request.directory)
     write_bytes(uri, _bytes_of(request), storage_options, private=True)
+    return uri
+
+
+def write_package(request: JobRequest, content: bytes, storage_options: StorageOptions = None) -> str:
+    """Write the code of the job beside its request, for a cluster that fetches it from there; return its URI."""
+    uri = request.directory + PACKAGE
+    write_bytes(uri, content, storage_options)
     return uri
 
 
@@ -295,7 +303,7 @@ def _delete_job_files(directory: str, job_id: str, storage_options: StorageOptio
         names = _names(directory, job_id, storage_options)
     except (SparkJobError, UntrustedValueError):  # the document that would tell is damaged: by their names
         names = [name for name in file_sizes(directory, storage_options) if is_document(name)]
-    for name in [REQUEST, ERROR, *names, DONE]:
+    for name in [REQUEST, PACKAGE, ERROR, *names, DONE]:
         delete_file(directory + name, storage_options)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import zipfile
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -32,6 +33,8 @@ def start_session(name: str) -> SparkSession:
         builder = builder.config(key, value)
     builder = builder.config(_PY_FILES, _on_the_path(given.get(_PY_FILES) or ""))
     spark = builder.getOrCreate()
+    if zipfile.is_zipfile(sys.argv[0]):  # what runs here is the archive that executors need, too
+        spark.sparkContext.addPyFile(os.path.abspath(sys.argv[0]))  # noqa: PTH100 - a text
     prepare_sources(spark)
     return spark
 

@@ -1,0 +1,189 @@
+"""Jobs in cluster mode, as ``spark-submit`` hands them over: their applications outlive it, and the task.
+
+The cluster's manager is asked how an application is, by the task or in the triggerer.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.common.compat.sdk import conf
+
+from airflow_provider_ducklake.errors import ClusterUnavailableError, InvalidInputError, SparkJobError
+from airflow_provider_ducklake.hooks.clusters.known import as_arguments, manager_of, why_none
+from airflow_provider_ducklake.hooks.clusters.manager import State
+from airflow_provider_ducklake.hooks.clusters.standalone import FETCHED, JAVA_CLASS, Standalone
+from airflow_provider_ducklake.hooks.spark_submitter import SparkSubmitter
+from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spark.job.package_zip import runnable_zip
+from airflow_provider_ducklake.spec.names.paths import hadoop_uri
+from airflow_provider_ducklake.writes.verb import DetachedSubmitter, JobGoesOn, Results
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from airflow_provider_ducklake.catalog.ledger.applications import SubmittedJob
+    from airflow_provider_ducklake.hooks.clusters.manager import Application, ClusterManager
+    from airflow_provider_ducklake.spark.job.request import JobRequest
+
+_TAGS = "spark.yarn.tags"
+_LONGEST_SILENCE = 600.0  # seconds that a manager may not answer while a task waits for an application
+# A client of the standalone manager sends all of its environment to the cluster.
+_SENT = re.compile(
+    r"PATH|HOME|USER|LOGNAME|LANG|LC_\w+|TZ|TMPDIR|(?:JAVA|JDK|SPARK|PYSPARK|HADOOP|KRB5)\w*", re.ASCII
+)
+_SECRET = re.compile(r"SECRET|PASSWORD|TOKEN|CREDENTIAL", re.IGNORECASE)
+
+
+def detached(submitter: SparkSubmitter, *, durable: bool | None, deferrable: bool | None) -> SparkSubmitter:
+    """Return the submitter of jobs that outlive the task, or the given one where there is no such thing.
+
+    Without ``deferrable`` Airflow's default counts where it is possible.
+
+    Raises:
+        InvalidInputError: the task is to be deferred, or durable, and there is none.
+    """
+    operator = submitter.operator
+    settings = submitter.settings()
+    manager = manager_of(submitter.connection(), settings, getattr(operator, "_yarn_rm_auth", None))
+    if manager is None and (deferrable or durable):
+        name = "deferrable" if deferrable else "durable"
+        raise InvalidInputError(f"{name}=True: {why_none(settings)}")
+    defers = (
+        conf.getboolean("operators", "default_deferrable", fallback=False)
+        if deferrable is None
+        else deferrable
+    )
+    tracks = getattr(operator, "_track_driver_via_k8s_api", False)
+    is_known = durable or defers or tracks or not settings.is_kubernetes
+    if manager is None or not is_known or (durable is False and not defers):
+        return submitter
+    if defers:
+        as_arguments(manager)  # refuses one that the triggerer could not ask
+    return ClusterSubmitter(submitter, manager, deferrable=defers)
+
+
+class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
+    """The ``DetachedSubmitter`` of an operator's run; it is made of the one for jobs that are waited for."""
+
+    def __init__(self, submitter: SparkSubmitter, manager: ClusterManager, *, deferrable: bool) -> None:
+        super().__init__(
+            submitter.operator,
+            submitter.context,
+            submitter.submission,
+            conn_id=submitter.conn_id,
+            deploy_mode=submitter.given_deploy_mode,
+        )
+        self.manager = manager
+        self._deferrable = deferrable
+
+    def start(
+        self, request: JobRequest, storage_options: Mapping[str, Any], note: Callable[[str], None]
+    ) -> None:
+        """Submit the job; see ``DetachedSubmitter``."""
+        self.submission.detach(self.manager, note)
+        self.submit(request, storage_options)
+        if self.submission.application is None:
+            found = self.manager.find(request.job_id)
+            if found is None:
+                raise SparkJobError(
+                    f"spark-submit ended without an error, but {self.manager.name} knows no application of "
+                    f"job {request.job_id}. Look for the cause in the log above."
+                )
+            self.submission.heard(found)
+
+    def outcome(self, request: JobRequest, storage_options: Mapping[str, Any], job: SubmittedJob) -> Results:
+        """Wait for the application, or leave it to the triggerer; see ``DetachedSubmitter``."""
+        application_id = job.application or self.submission.application
+        assert application_id is not None
+        self.submission.attend(self.manager, application_id)
+        try:
+            application = self._ended(application_id, job)
+        except (JobGoesOn, ClusterUnavailableError):
+            raise
+        except BaseException:  # a time-out, say
+            self.manager.kill(application_id)
+            raise
+        self._after_submission()
+        self.operator.log.info("%s: %s %s", application_id, application.state, application.said)
+        if application.state in (State.FAILED, State.KILLED):
+            raise self._why(request, storage_options, application_id, application)
+        return Results.of(job_io.read_outcome(request, storage_options))
+
+    def _ended(self, application_id: str, job: SubmittedJob) -> Application:
+        answered = time.monotonic()
+        log = self.operator.log
+        log.info("%s is asked about %s", self.manager.name, application_id)
+        while True:
+            try:
+                application = self.manager.look(application_id)
+                answered = time.monotonic()
+            except ClusterUnavailableError as error:
+                if time.monotonic() - answered > _LONGEST_SILENCE:
+                    raise
+                log.warning("%s", error)
+            else:
+                if application.has_ended:
+                    return application
+                if self._deferrable:
+                    raise JobGoesOn(job)
+            time.sleep(max(1, getattr(self.operator, "_status_poll_interval", 1)))
+
+    def _why(
+        self,
+        request: JobRequest,
+        storage_options: Mapping[str, Any],
+        application_id: str,
+        application: Application,
+    ) -> Exception:
+        said = f" {application.said}" if application.said else ""
+        killed = " Somebody, or a time-out, ended it." if application.state is State.KILLED else ""
+        unknown = f"{application_id} is {application.state}, and left no reason.{said}{killed}"
+        return self.failure(request, storage_options, unknown, is_known=True)
+
+    def find(self, job_id: str) -> str | None:
+        """Ask the manager; see ``DetachedSubmitter``."""
+        return self.manager.find(job_id)
+
+    def stop(self, application: str) -> None:
+        """Have the manager end an application; see ``DetachedSubmitter``."""
+        self.manager.stop(application)
+
+    def _after_submission(self) -> None:
+        """Run what is to be run when the job has ended; the hook of a submission would do it at once."""
+        if getattr(self.operator, "post_submit_commands", None):
+            hook = SparkSubmitOperator._get_hook(self.operator)  # noqa: SLF001 - it has no public way
+            hook._run_post_submit_commands()  # noqa: SLF001 - it has no public way
+
+    def prepare(
+        self, request: JobRequest, arguments: list[str], zip_file: str, storage_options: Mapping[str, Any]
+    ) -> None:
+        """Have the operator hand the job over and end; see ``SparkSubmitter``."""
+        one, given = self.operator, (self.operator.application, self.operator.py_files)
+        super().prepare(request, arguments, zip_file, storage_options)
+        ours = self.manager.settings(request.job_id)
+        tags = (one.conf or {}).get(_TAGS)
+        if _TAGS in ours and tags:
+            ours[_TAGS] = f"{tags},{ours[_TAGS]}"
+        one.conf = {**(one.conf or {}), **ours}
+        if isinstance(self.manager, Standalone):
+            application, py_files = given
+            uri = job_io.write_package(request, runnable_zip(), storage_options)
+            script = application.removeprefix("local://") if application else FETCHED
+            one.application, one.py_files = hadoop_uri(uri), None
+            one.application_args = [script, py_files or "", *arguments]
+            one._java_class = JAVA_CLASS  # noqa: SLF001 - it has no public way
+            self.submission.environment = _sent()
+
+
+def _sent() -> dict[str, str]:
+    """Return what of this environment may be sent to a cluster: nothing of Airflow, and no secret."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if _SENT.fullmatch(name) and not _SECRET.search(name)
+    }

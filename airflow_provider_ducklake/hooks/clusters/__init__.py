@@ -1,0 +1,1 @@
+"""How the managers of Spark clusters are asked about applications."""

@@ -1,0 +1,75 @@
+"""Kubernetes, by the client of Airflow's own provider for it: the driver is a pod.
+
+*Source:* "Running Spark on Kubernetes" in Spark's guide; "Pod Lifecycle" in that of Kubernetes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from airflow_provider_ducklake.errors import ClusterUnavailableError
+from airflow_provider_ducklake.hooks.clusters.manager import TAG, Application, ClusterManager, State
+
+_LABEL = f"{TAG}-job"
+_POD = re.compile(r"pod name: (\S+)|submission ID \S+?:(\S+-driver)\b")
+_STATES = {"Succeeded": State.SUCCEEDED, "Failed": State.FAILED}
+_NOT_FOUND = 404
+
+
+@dataclass(frozen=True)
+class Kubernetes(ClusterManager):
+    """The pods of a namespace."""
+
+    namespace: str
+    name = "the Kubernetes API"
+
+    def settings(self, job_id: str) -> dict[str, str]:
+        """See ``ClusterManager``."""
+        return {
+            "spark.kubernetes.submission.waitAppCompletion": "false",
+            f"spark.kubernetes.driver.label.{_LABEL}": job_id,
+        }
+
+    def id_in(self, line: str) -> str | None:
+        """See ``ClusterManager``."""
+        found = _POD.search(line)
+        return None if found is None else found[1] or found[2]
+
+    def find(self, job_id: str) -> str | None:
+        """See ``ClusterManager``."""
+        pods = self._asked("list_namespaced_pod", self.namespace, label_selector=f"{_LABEL}={job_id}")
+        return max((pod.metadata.name for pod in pods.items), default=None)
+
+    def look(self, application_id: str) -> Application:
+        """See ``ClusterManager``."""
+        pod = self._asked("read_namespaced_pod", application_id, self.namespace)
+        if pod is None:
+            return Application(State.GONE)
+        return Application(_STATES.get(pod.status.phase, State.RUNNING), pod.status.message or "")
+
+    def kill(self, application_id: str) -> None:
+        """See ``ClusterManager``."""
+        self._asked("delete_namespaced_pod", application_id, self.namespace)
+
+    @cached_property
+    def _client(self) -> Any:  # noqa: ANN401 - the provider's, which is not always there
+        from airflow.providers.cncf.kubernetes.kube_client import get_kube_client  # noqa: PLC0415
+
+        return get_kube_client()
+
+    def _asked(self, method: str, *arguments: str, **named: str) -> Any:  # noqa: ANN401 - the client's
+        from airflow.providers.cncf.kubernetes.kube_client import ApiException  # noqa: PLC0415
+
+        try:
+            return getattr(self._client, method)(*arguments, **named)
+        except ApiException as error:
+            if error.status == _NOT_FOUND:
+                return None
+            reason = f"HTTP {error.status} {error.reason}"
+            raise ClusterUnavailableError(self.name, f"namespace {self.namespace}", reason) from None
+        except Exception as error:
+            where = f"namespace {self.namespace}"
+            raise ClusterUnavailableError(self.name, where, f"{type(error).__name__}: {error}") from error

@@ -1,0 +1,119 @@
+"""What is asked of the manager of a cluster: to know a job's application, how it is, and to stop it."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import requests
+
+from airflow_provider_ducklake.errors import ClusterUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_TIMEOUT = 30  # seconds that a manager has to answer
+_STOPPING = 30.0  # seconds that an application has to end
+TAG = "ducklake"
+
+
+class State(StrEnum):
+    """How an application is; ``GONE``: the manager knows nothing of it, or nothing any more."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    KILLED = "killed"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """What a manager says of an application: how it is, in its own words, and where its pages are."""
+
+    state: State
+    said: str = ""
+    url: str | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.state is not State.RUNNING
+
+
+class ClusterManager(ABC):
+    """A manager; ``name`` is what people call it."""
+
+    name: str
+
+    @abstractmethod
+    def settings(self, job_id: str) -> dict[str, str]:
+        """Return settings that have ``spark-submit`` end after the submission, and mark the application."""
+
+    @abstractmethod
+    def id_in(self, line: str) -> str | None:
+        """Return the id of the application where a line of ``spark-submit``'s output says it."""
+
+    @abstractmethod
+    def find(self, job_id: str) -> str | None:
+        """Return the id of the application that is marked as the job's; None: there is none.
+
+        Raises:
+            ClusterUnavailableError: the manager cannot be asked.
+        """
+
+    @abstractmethod
+    def look(self, application_id: str) -> Application:
+        """Return how an application is.
+
+        Raises:
+            ClusterUnavailableError: the manager cannot be asked.
+        """
+
+    @abstractmethod
+    def kill(self, application_id: str) -> None:
+        """Have the manager end an application.
+
+        Raises:
+            ClusterUnavailableError: the manager cannot be asked.
+        """
+
+    def stop(self, application_id: str) -> Application:
+        """End an application if it runs, and wait a while until it has ended."""
+        ended = time.monotonic() + _STOPPING
+        if not self.look(application_id).has_ended:
+            self.kill(application_id)
+        while not (found := self.look(application_id)).has_ended and time.monotonic() < ended:
+            time.sleep(0.5)
+        return found
+
+
+def answer(
+    manager: str,
+    url: str,
+    method: str = "GET",
+    *,
+    auth: Any = None,  # noqa: ANN401 - of requests
+    params: Mapping[str, str] | None = None,
+    body: Mapping[str, str] | None = None,
+) -> Any:  # noqa: ANN401 - JSON
+    """Return the JSON that a manager answers with; None where it knows nothing of what is asked for (404).
+
+    Raises:
+        ClusterUnavailableError: it does not answer, or refuses.
+    """
+    try:
+        got = requests.request(method, url, auth=auth, params=params, json=body, timeout=_TIMEOUT)
+    except requests.RequestException as error:
+        raise ClusterUnavailableError(manager, url, type(error).__name__) from None
+    if got.status_code == requests.codes.not_found:
+        return None
+    if not got.ok:
+        raise ClusterUnavailableError(manager, url, f"HTTP {got.status_code}")
+    try:
+        return got.json() if got.content else {}
+    except ValueError:
+        raise ClusterUnavailableError(manager, url, "its answer is not JSON") from None

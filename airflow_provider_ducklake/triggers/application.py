@@ -1,0 +1,117 @@
+"""Wait in the triggerer for the application of a job in cluster mode."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_provider_ducklake.errors import ClusterUnavailableError
+from airflow_provider_ducklake.hooks.clusters.known import as_arguments, from_arguments
+from airflow_provider_ducklake.hooks.clusters.manager import Application, State
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from typing import Self
+
+    from airflow_provider_ducklake.catalog.ledger.applications import SubmittedJob
+    from airflow_provider_ducklake.hooks.clusters.manager import ClusterManager
+
+_POLL_INTERVAL = 10.0  # seconds
+_LONGEST_WAIT = 60.0  # seconds between two tries while a manager cannot be asked
+_JITTER = 0.1  # of an interval
+
+
+class SparkApplicationTrigger(BaseTrigger):
+    """Wait until an application has ended; the one event says how: ``{"application": …, "state": …}``.
+
+    A manager that cannot be asked is waited for. If a person ends the deferred task (Airflow 3.3), the
+    application is stopped, and what it wrote is removed.
+
+    :param manager: the manager to ask, as ``hooks/clusters/known.py`` makes it; nothing in it is secret.
+    :param application: what the manager calls the application.
+    :param job_id: the job that it runs.
+    :param ducklake_conn_id: the connection of the lake that it writes to.
+    :param poll_interval: seconds between two questions.
+    """
+
+    def __init__(
+        self,
+        *,
+        manager: Mapping[str, Any],
+        application: str,
+        job_id: str,
+        ducklake_conn_id: str,
+        poll_interval: float = _POLL_INTERVAL,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.manager = dict(manager)
+        self.application = application
+        self.job_id = job_id
+        self.ducklake_conn_id = ducklake_conn_id
+        self.poll_interval = poll_interval
+
+    @classmethod
+    def of(
+        cls, manager: ClusterManager, job: SubmittedJob, ducklake_conn_id: str, poll_interval: float
+    ) -> Self:
+        """Return the trigger for a job that was submitted."""
+        return cls(
+            manager=as_arguments(manager),
+            application=job.application or "",
+            job_id=job.job_id,
+            ducklake_conn_id=ducklake_conn_id,
+            poll_interval=poll_interval,
+        )
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class and the arguments."""
+        cls = type(self)
+        return f"{cls.__module__}.{cls.__qualname__}", {
+            "manager": self.manager,
+            "application": self.application,
+            "job_id": self.job_id,
+            "ducklake_conn_id": self.ducklake_conn_id,
+            "poll_interval": self.poll_interval,
+        }
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield the one event."""
+        manager, failures = from_arguments(self.manager), 0
+        while True:
+            try:
+                found = await asyncio.to_thread(manager.look, self.application)
+            except ClusterUnavailableError as error:
+                if failures == 0:
+                    self.log.warning("%s", error)
+                failures += 1
+            else:
+                if failures:
+                    self.log.info("%s answers again", manager.name)
+                failures = 0
+                if found.has_ended:
+                    yield TriggerEvent(self._event(found))
+                    return
+            wait = min(self.poll_interval * 2.0 ** min(failures, 10), max(_LONGEST_WAIT, self.poll_interval))
+            await asyncio.sleep(wait * random.uniform(1 - _JITTER, 1 + _JITTER))
+
+    def _event(self, found: Application) -> dict[str, Any]:
+        return {"application": self.application, "state": State(found.state).value, "said": found.said}
+
+    async def on_kill(self) -> None:
+        """Stop the application and remove what it wrote: a person has ended the task."""
+        await asyncio.to_thread(self._stop)
+
+    def _stop(self) -> None:
+        from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook  # noqa: PLC0415 - needed here alone
+        from airflow_provider_ducklake.writes.detached import remove  # noqa: PLC0415 - as well
+
+        found = from_arguments(self.manager).stop(self.application)
+        self.log.info("%s was stopped: it is %s", self.application, found.state)
+        with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:
+            job = hook.lake().submitted_job(self.job_id)
+            if job is not None:
+                remove(hook.lake(), job)

@@ -1,0 +1,233 @@
+"""Jobs that outlive their task: a try that dies, or gives its slot away, leaves its job to a later one.
+
+A job is planned as of one snapshot, which is recorded with its id and the digest of its request before it is
+submitted. A later try plans once more, as of that snapshot and with that id. Where the request comes out the
+same, the job is what this try would submit: its results are taken. Else it is stopped, and its files go.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ducklake.catalog.ledger.applications import SubmittedJob
+from airflow_provider_ducklake.errors import DuckLakeError
+from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.writes.verb import MAY_RUN, DetachedSubmitter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.spark.job.request import JobRequest
+    from airflow_provider_ducklake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.writes.verb import (
+        Attempt,
+        Commit,
+        PlannedWrite,
+        Results,
+        Submitter,
+        UserSource,
+        Verb,
+    )
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A verb that is planned, and how its job gets to Spark; a job that ``is_submitted`` is registered."""
+
+    planned: PlannedWrite
+    submitter: Submitter
+    is_submitted: bool = False
+
+
+def begin(verb: Verb, lake: Lake, submitter: Submitter, commit: Commit) -> Begun:
+    """Plan a verb, or go on with the job that an earlier try submitted for it.
+
+    Raises:
+        DuckLakeError: as ``Verb.plan``.
+    """
+    if not isinstance(submitter, DetachedSubmitter) or commit.attempt is None:
+        return Begun(verb.plan(lake, commit, submitter.resolve), submitter)
+    found: Begun | None = None
+    for job in reversed(lake.submitted_jobs(commit.attempt.key)):
+        again = None if found is not None else _again(verb, lake, submitter, commit, job)
+        if again is None:
+            give_up(lake, submitter, job, "it is not what this try would do")
+        else:
+            found = again
+    if found is not None:
+        return found
+    base = lake.current_snapshot().id
+    planned = verb.plan(lake.as_of(base), commit, submitter.resolve)
+    return Begun(planned, _Attending(submitter, lake, commit.attempt, base))
+
+
+def attending(lake: Lake, submitter: Submitter, attempt: Attempt | None) -> Submitter:
+    """Return the submitter of a verb that plans on what it finds: one that notes what it submits."""
+    if not isinstance(submitter, DetachedSubmitter) or attempt is None:
+        return submitter
+    return _Attending(submitter, lake, attempt, lake.current_snapshot().id)
+
+
+def forget(lake: Lake, submitter: Submitter, request: JobRequest) -> None:
+    """Have no later try find a job: what it made is the lake's, or in other hands."""
+    if isinstance(submitter, _Attending):
+        lake.forget_submitted(request.job_id)
+
+
+def finish_earlier(lake: Lake, submitter: Submitter, attempt: Attempt | None) -> DuckLakeError | None:
+    """Wait for the jobs that tries of the task submitted, whose files are committed wherever they ended.
+
+    Returns why one that this very try had submitted failed.
+
+    Raises:
+        JobGoesOn, ClusterUnavailableError: one runs, or may run.
+    """
+    failed = None
+    if isinstance(submitter, DetachedSubmitter) and attempt is not None:
+        for job in lake.submitted_jobs(attempt.key):
+            error = _ended(lake, submitter, job)
+            failed = error if job.try_id == attempt.id else failed
+            remove(lake, job)
+    return failed
+
+
+def _ended(lake: Lake, submitter: DetachedSubmitter, job: SubmittedJob) -> DuckLakeError | None:
+    application = job.application or submitter.find(job.job_id)
+    if application is None:
+        return None
+    log.info("Waiting for %s, which was submitted earlier", application)
+    try:
+        uri = job_io.request_uri(job.directory)
+        request = job_io.read_request(uri, job.request_digest, lake.storage_options)
+        submitter.outcome(request, lake.storage_options, replace(job, application=application))
+    except MAY_RUN:
+        raise
+    except DuckLakeError as error:
+        log.warning("%s failed: %s", application, error)
+        return error
+    return None
+
+
+def _again(
+    verb: Verb, lake: Lake, submitter: DetachedSubmitter, commit: Commit, job: SubmittedJob
+) -> Begun | None:
+    """Return the job as this try would plan it; None: it would plan another, or the cluster has it not."""
+    attempt = commit.attempt
+    assert attempt is not None
+    is_of_deleted_run = attempt.is_first and job.try_id != attempt.id
+    if job.generation != attempt.key.generation or is_of_deleted_run:
+        return None
+    try:
+        planned = verb.plan(lake.as_of(job.base), replace(commit, job_id=job.job_id), submitter.resolve)
+    except DuckLakeError as error:
+        log.info("Job %s cannot be planned once more: %s", job.job_id, error)
+        return None
+    if planned.request is None or job_io.request_digest(planned.request) != job.request_digest:
+        return None
+    application = job.application or submitter.find(job.job_id)
+    if application is None:
+        return None
+    log.info("Going on with %s, planned on snapshot %d, of job %s", application, job.base, job.job_id)
+    known = replace(job, application=application)
+    return Begun(planned, _Attending(submitter, lake, attempt, job.base, known), is_submitted=True)
+
+
+def give_up(lake: Lake, submitter: DetachedSubmitter, job: SubmittedJob, why: str) -> None:
+    """Stop a job, remove its files and release it: nobody takes its results."""
+    application = job.application or submitter.find(job.job_id)
+    log.info("Stopping %s of job %s: %s", application or "nothing", job.job_id, why)
+    if application is not None:
+        submitter.stop(application)
+    remove(lake, job)
+
+
+def give_up_all(lake: Lake, submitter: Submitter, attempt: Attempt) -> None:
+    """Stop the jobs that tries of a task submitted: it is over."""
+    if isinstance(submitter, DetachedSubmitter):
+        for job in lake.submitted_jobs(attempt.key):
+            give_up(lake, submitter, job, "its task is over")
+
+
+def remove(lake: Lake, job: SubmittedJob) -> None:
+    """Remove the files of a job that has ended, and release it. What cannot be removed is logged."""
+    try:
+        uri = job_io.request_uri(job.directory)
+        request = job_io.read_request(uri, job.request_digest, lake.storage_options)
+        job_io.delete_job_directories(request, lake.storage_options)
+    except DuckLakeError as error:
+        log.warning("Cannot remove what job %s left in %s: %s", job.job_id, job.directory, error)
+    lake.release_job(job.job_id)
+    lake.forget_submitted(job.job_id)
+
+
+@dataclass(slots=True)
+class _Attending:
+    """A ``Submitter`` that notes what it submits; with a ``job`` it waits for that instead."""
+
+    submitter: DetachedSubmitter
+    lake: Lake
+    attempt: Attempt
+    base: SnapshotId
+    job: SubmittedJob | None = None
+
+    def ready(self) -> None:
+        self.submitter.ready()
+
+    def resolve(self, source: UserSource) -> UserSource:
+        return self.submitter.resolve(source)
+
+    def check(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
+        self.submitter.check(request, storage_options)
+
+    def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
+        """Submit the job unless that was done, and wait for it; see ``Submitter`` and ``JobGoesOn``."""
+        try:
+            job = self.job or self._started(request, storage_options)
+            return self.submitter.outcome(request, storage_options, job)
+        except MAY_RUN:
+            raise
+        except BaseException:
+            self._forget(request)
+            raise
+
+    def _started(self, request: JobRequest, storage_options: Mapping[str, Any]) -> SubmittedJob:
+        key = self.attempt.key
+        self.job = SubmittedJob(
+            job_id=request.job_id,
+            key_digest=key.digest,
+            generation=key.generation,
+            try_id=self.attempt.id,
+            base=self.base,
+            directory=request.directory,
+            request_digest=job_io.request_digest(request),
+        )
+        self._note(self.job)
+        self.submitter.start(request, storage_options, self._named)
+        return self.job
+
+    def _named(self, application: str) -> None:
+        assert self.job is not None
+        self.job = replace(self.job, application=application)
+        try:
+            self._note(self.job)
+        except DuckLakeError as error:  # the job is submitted, and a later try can ask the cluster for it
+            log.warning("Cannot note that job %s is %s: %s", self.job.job_id, application, error)
+
+    def _note(self, job: SubmittedJob) -> None:
+        self.lake.note_submitted(job)
+        self.lake.close()
+
+    def _forget(self, request: JobRequest) -> None:
+        try:
+            self.lake.forget_submitted(request.job_id)
+        except DuckLakeError as error:  # why the job failed counts
+            log.warning("Cannot forget job %s: %s", request.job_id, error)
+
+    def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
+        self.submitter.tidy_up(request, storage_options)
+        self.lake.forget_submitted(request.job_id)
