@@ -222,7 +222,7 @@ class LakeWrites:
             applications.forget(self._lake.catalog, job_id)
 
     def submitted_jobs(self, key: CommitKey) -> tuple[SubmittedJob, ...]:
-        """Return the jobs of a commit that are recorded and whose files are neither committed nor given up."""
+        """Return the recorded jobs of a commit whose files are neither committed nor given up."""
         with self._lake.translated():
             return applications.of_key(self._lake.catalog, key)
 

@@ -90,7 +90,7 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkOperator):
             self.submitter(context),
             self.commit_info(identity),
             attempts,
-            self.attempt(identity),
+            attempt=self.attempt(identity),
         )
 
 

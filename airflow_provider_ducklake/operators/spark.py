@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.common.compat.sdk import TaskDeferred
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.asset_events import announce
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.catalog.ledger.applications import SubmittedJob
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.lineage import Flow
     from airflow_provider_ducklake.writes.verb import Attempt, Submitter, Verb
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
 class DuckLakeSparkOperator(SparkSubmitOperator):
     """Plan on the lake, have a Spark job write files, and commit them.
 
-    Accepts every argument of ``SparkSubmitOperator`` and passes it on, but for ``application_args``, which are
-    set by the operator. docs/long_jobs.md says what becomes of a job when its task ends before it.
+    Accepts every argument of ``SparkSubmitOperator`` and passes it on, but for ``application_args``, which
+    are set by the operator. docs/long_jobs.md says what becomes of a job when its task ends before it.
 
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param spark_conn_id: the connection of the Spark cluster; ``conn_id`` means the same.
@@ -160,12 +162,14 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         try:
             return self._run_and_announce(context)
         except JobGoesOn as goes_on:
-            job = goes_on.job
+            raise self._deferred(goes_on.job) from None
+
+    def _deferred(self, job: SubmittedJob) -> TaskDeferred:
         from airflow_provider_ducklake.triggers.application import SparkApplicationTrigger  # noqa: PLC0415 - as well
 
         assert self._submission.manager is not None
         self.log.info("Deferred: the triggerer waits for %s of job %s", job.application, job.job_id)
-        self.defer(
+        return TaskDeferred(
             trigger=SparkApplicationTrigger.of(
                 self._submission.manager, job, self.ducklake_conn_id, self.poll_interval
             ),
@@ -268,6 +272,7 @@ def _refuse_to_outlive(*, durable: bool | None, deferrable: bool | None, connect
         "A job through Spark Connect is a call that the task makes, and ends with it; leave out "
         "spark_connect_conn_id and submit the job with deploy_mode='cluster'."
         if connects
-        else "In client mode the driver is a process of the task, and ends with it; set deploy_mode='cluster'."
+        else "In client mode the driver is a process of the task, and ends with it; set "
+        "deploy_mode='cluster'."
     )
     raise InvalidInputError(f"{named}=True: {why}")

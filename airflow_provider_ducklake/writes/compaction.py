@@ -164,12 +164,13 @@ def _shared(
     return {name: value for name, value in read.items() if value is not None}, shared
 
 
-def compact(
+def compact(  # noqa: PLR0913 - the last two have defaults
     verb: Compact,
     lake: Lake,
     submitter: Submitter,
     info: CommitInfo,
     attempts: Sequence[str] = (),
+    *,
     attempt: Attempt | None = None,
 ) -> Summary:
     """Commit what earlier tries left, compact what is left to compact, and commit that.

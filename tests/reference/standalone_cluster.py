@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.reference.processes import free_port, running, wait_for
+from tests.reference.processes import free_ports, running, wait_for
 
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
@@ -32,6 +32,7 @@ class Cluster:
     url: str
     folder: Path
     workers: tuple[Path, ...]
+    rest_port: int
 
     @property
     def logs(self) -> str:
@@ -54,6 +55,15 @@ class Cluster:
             one
             for one, line in command_lines()
             if "org.apache.spark.deploy.SparkSubmit" in line and self.url in line
+        ]
+
+    def cluster_drivers(self) -> list[int]:
+        """The process ids of the drivers in cluster mode: of their JVMs."""
+        ports = [f"Worker@127.0.0.1:{port}" for port in self._ports()]
+        return [
+            one
+            for one, line in command_lines()
+            if "org.apache.spark.deploy.worker.DriverWrapper" in line and any(port in line for port in ports)
         ]
 
     def shuffle_files(self) -> list[Path]:
@@ -85,12 +95,12 @@ def standalone_cluster(folder: Path, *, shares_disk: bool = False) -> Iterator[C
     With ``shares_disk`` the workers run as the user of the tests.
     """
     folder.mkdir(parents=True)
-    port = free_port()
+    port, rest_port = free_ports(2)
     url = f"spark://127.0.0.1:{port}"
     places = tuple(folder / f"worker{number}" for number in range(2))
     with ExitStack() as stack:
         master = [_MASTER, "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
-        stack.enter_context(_server(folder / "master.log", master))
+        stack.enter_context(_server(folder / "master.log", master, rest_port=rest_port))
         wait_for(folder / "master.log", "I have been elected leader", _SECONDS_TO_START)
         for place in places:
             (place / "tmp").mkdir(parents=True)
@@ -99,16 +109,24 @@ def standalone_cluster(folder: Path, *, shares_disk: bool = False) -> Iterator[C
             log = folder / f"{place.name}.log"
             stack.enter_context(_server(log, worker, place, as_other=not shares_disk))
         wait_for(folder / "master.log", "Registering worker", _SECONDS_TO_START, len(places))
-        yield Cluster(url, folder, places)
+        yield Cluster(url, folder, places, rest_port)
 
 
 def _server(
-    log: Path, arguments: Sequence[str], place: Path | None = None, *, as_other: bool = False
+    log: Path,
+    arguments: Sequence[str],
+    place: Path | None = None,
+    *,
+    as_other: bool = False,
+    rest_port: int = 0,
 ) -> AbstractContextManager[object]:
     """Run a class of Spark's in a folder; perhaps as another user, who may write there alone."""
     program = shutil.which("spark-class", path=str(Path(sys.executable).parent)) or "spark-class"
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_NO_DAEMONIZE": "1"}
     environment.pop("DUCKLAKE_STORAGE_SECRETS", None)
+    settings = {"enabled": "true", "host": "127.0.0.1", "port": str(rest_port)} if rest_port else {}
+    options = [f"-Dspark.master.rest.{name}={value}" for name, value in settings.items()]
+    environment["SPARK_MASTER_OPTS"] = " ".join(options)
     prefix: Sequence[str] = ()
     if place is not None:
         environment |= {

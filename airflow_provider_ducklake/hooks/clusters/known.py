@@ -50,8 +50,8 @@ def why_none(settings: SubmitSettings) -> str:
     """Return why there is no manager to ask, and what helps."""
     if settings.has_driver_here:
         return (
-            "In client mode the driver is a process of the task and ends with it. Set deploy_mode='cluster' in "
-            "the task or its Spark connection."
+            "In client mode the driver is a process of the task and ends with it. Set "
+            "deploy_mode='cluster' in the task or its Spark connection."
         )
     return (
         "The YARN ResourceManager's web address is not known. Set "
@@ -70,9 +70,9 @@ def as_arguments(manager: ClusterManager) -> dict[str, Any]:
             return {"kind": "yarn", "address": address, "has_kerberos": has_kerberos}
         case Yarn():
             raise InvalidInputError(
-                "yarn_rm_auth is an object of the task's process, and with deferrable=True the triggerer asks "
-                "the ResourceManager. Leave it out and give the Spark connection a keytab and a principal, or "
-                "leave out deferrable."
+                "yarn_rm_auth is an object of the task's process, and with deferrable=True the triggerer "
+                "asks the ResourceManager. Leave it out and give the Spark connection a keytab and a "
+                "principal, or leave out deferrable."
             )
         case Kubernetes(namespace):
             return {"kind": "kubernetes", "namespace": namespace}

@@ -61,7 +61,7 @@ class Kubernetes(ClusterManager):
         return get_kube_client()
 
     def _asked(self, method: str, *arguments: str, **named: str) -> Any:  # noqa: ANN401 - the client's
-        from airflow.providers.cncf.kubernetes.kube_client import ApiException  # noqa: PLC0415
+        from airflow.providers.cncf.kubernetes.kube_client import ApiException  # type: ignore[attr-defined]  # noqa: PLC0415
 
         try:
             return getattr(self._client, method)(*arguments, **named)

@@ -49,7 +49,8 @@ class Standalone(ClusterManager):
     def look(self, application_id: str) -> Application:
         """See ``ClusterManager``."""
         said = self._asked(f"status/{application_id}")
-        state = _STATES.get(said.get("driverState", ""), State.RUNNING if said.get("success") else State.GONE)
+        unknown = State.RUNNING if said.get("success") else State.GONE
+        state = _STATES.get(str(said.get("driverState")), unknown)
         return Application(state, str(said.get("message") or ""))
 
     def kill(self, application_id: str) -> None:

@@ -62,7 +62,7 @@ class Yarn(ClusterManager):
         if self.auth is not None or not self.has_kerberos:
             return self.auth
         try:
-            from requests_kerberos import HTTPKerberosAuth  # noqa: PLC0415 - not always installed
+            from requests_kerberos import HTTPKerberosAuth  # type: ignore[import-not-found]  # noqa: PLC0415 - not always installed
         except ImportError as error:
             raise InvalidInputError(
                 "The Spark connection has a keytab and a principal, and YARN's ResourceManager is asked with "

@@ -87,7 +87,7 @@ def write_request(request: JobRequest, storage_options: StorageOptions = None) -
 
 
 def write_package(request: JobRequest, content: bytes, storage_options: StorageOptions = None) -> str:
-    """Write the code of the job beside its request, for a cluster that fetches it from there; return its URI."""
+    """Write the job's code beside its request, for a cluster that fetches it there; return its URI."""
     uri = request.directory + PACKAGE
     write_bytes(uri, content, storage_options)
     return uri
