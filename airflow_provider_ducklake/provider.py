@@ -47,7 +47,8 @@ def get_provider_info() -> dict[str, Any]:
             "operators.verify",
         ),
         "sensors": _modules("sensors.snapshot"),
-        "triggers": _modules("triggers.snapshot"),
+        "triggers": _modules("triggers.application", "triggers.snapshot"),
+        "extra-links": ["airflow_provider_ducklake.hooks.links.SparkApplicationLink"],
         "asset-uris": [
             {
                 "schemes": ["ducklake"],

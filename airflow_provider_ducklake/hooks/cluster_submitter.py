@@ -17,6 +17,7 @@ from airflow_provider_ducklake.errors import ClusterUnavailableError, InvalidInp
 from airflow_provider_ducklake.hooks.clusters.known import as_arguments, manager_of, why_none
 from airflow_provider_ducklake.hooks.clusters.manager import State
 from airflow_provider_ducklake.hooks.clusters.standalone import FETCHED, JAVA_CLASS, Standalone
+from airflow_provider_ducklake.hooks.links import history_url
 from airflow_provider_ducklake.hooks.spark_submitter import SparkSubmitter
 from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spark.job.package_zip import runnable_zip
@@ -108,6 +109,8 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
         except BaseException:  # a time-out, say
             self.manager.kill(application_id)
             raise
+        history = history_url(self.connection(), application.spark_id)
+        self.submission.url = application.url or history
         self._after_submission()
         self.operator.log.info("%s: %s %s", application_id, application.state, application.said)
         if application.state in (State.FAILED, State.KILLED):

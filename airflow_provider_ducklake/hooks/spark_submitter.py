@@ -16,6 +16,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoun
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError, StorageError
 from airflow_provider_ducklake.hooks import before_submit, cluster_driver, spark_store
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
+from airflow_provider_ducklake.hooks.links import application_said_in, history_url
 from airflow_provider_ducklake.hooks.submit_settings import submit_settings
 from airflow_provider_ducklake.spark.job.package_zip import application_file, package_zip
 from airflow_provider_ducklake.spark.output.log import JobLog
@@ -44,6 +45,8 @@ class Submission:
     manager: ClusterManager | None = None
     application: str | None = None
     note: Callable[[str], None] | None = None
+    spark_id: str | None = None
+    url: str | None = None
 
     def through(self, connected: SparkConnectSubmitter) -> SparkConnectSubmitter:
         """Note that jobs go through Spark Connect."""
@@ -59,7 +62,8 @@ class Submission:
         self.manager, self.application = manager, application_id
 
     def heard(self, line: str) -> None:
-        """Look for the application's id in what a submission says."""
+        """Look for the application's id in what a submission, or a driver, says."""
+        self.spark_id = self.spark_id or application_said_in(line)
         if self.manager is None or self.application is not None:
             return
         self.application = self.manager.id_in(line)
@@ -168,7 +172,10 @@ class SparkSubmitter:
         from airflow_provider_ducklake.spark.job import job_io  # noqa: PLC0415 - no DAG file needs it
         from airflow_provider_ducklake.writes.verb import Results  # noqa: PLC0415
 
-        self.submit(request, storage_options)
+        try:
+            self.submit(request, storage_options)
+        finally:
+            self.submission.url = history_url(self.connection(), self.submission.spark_id)
         return Results.of(job_io.read_outcome(request, storage_options))
 
     def submit(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:

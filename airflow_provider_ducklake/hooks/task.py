@@ -31,10 +31,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class Done:
-    """What a try of a task did, for those who ask when it has ended: which snapshots it made and read."""
+    """What a try of a task did, for those who ask when it has ended.
+
+    Which snapshots it made and read, and where the pages of its Spark application are.
+    """
 
     snapshot_ids: tuple[int, ...] = ()
     read_at: int | None = None
+    application_url: str | None = None
 
 
 _INCURABLE = (

@@ -13,6 +13,7 @@ from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.asset_events import announce
 from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.hooks.links import SparkApplicationLink
 from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
 from airflow_provider_ducklake.hooks.spark_submitter import SparkSubmitter, Submission
 from airflow_provider_ducklake.hooks.task import Done, no_retry_on_user_errors, verbs_logged_by
@@ -78,6 +79,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         *(field for field in SparkSubmitOperator.template_fields if field != "application_args"),
     )
     template_ext: Sequence[str] = (".sql",)
+    operator_extra_links = (SparkApplicationLink(),)
     overwrite_rtif_after_execution = True  # what was really submitted is known only then
 
     # What we look at ourselves is named here: default_args reach an argument by its name only.
@@ -180,7 +182,10 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     def _run_and_announce(self, context: Context) -> dict[str, Any]:
         with closing(DuckLakeHook(self.ducklake_conn_id)) as hook, verbs_logged_by(self.log):
             identity = commit_identity(context, self, hook.settings().commit_namespace)
-            summary = self.run(hook.lake(), identity, context)
+            try:
+                summary = self.run(hook.lake(), identity, context)
+            finally:
+                self.done.application_url = self._submission.url
             self.done.read_at = summary.get("read_snapshot_id")
             changed_in = self.changed_in(summary)
             if changed_in is not None:

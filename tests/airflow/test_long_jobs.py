@@ -1,25 +1,55 @@
 """Jobs in cluster mode outlive their task: on a standalone cluster of this machine, with a shared disk."""
 
-import csv
-from collections.abc import Iterator
+import asyncio
+import json
+import multiprocessing
+import signal
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
+from airflow.sdk.exceptions import AirflowTaskTimeout
+from airflow.sdk.execution_time.timeout import timeout
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import ProgrammingError
 
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import InvalidInputError, SparkJobError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
+from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
+from airflow_provider_ducklake.triggers.application import SparkApplicationTrigger
 from tests.airflow.dags import FakeTaskInstance
-from tests.airflow.spark_submit import recorded
+from tests.airflow.spark_submit import SparkSubmit, recorded
+from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 from tests.reference.standalone_cluster import Cluster, standalone_cluster
 
 ROWS = 20_000
 SMALL = {"driver_memory": "512m", "executor_memory": "512m", "status_poll_interval": 1}
+SLOW = """
+import os, time
+from pyspark.sql.functions import concat, lit
 
-pytestmark = [pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")]  # SparkSubmitHook's pipe
+def rows(spark, sources):
+    while os.path.exists({gate!r}):
+        time.sleep(0.2)
+    return spark.range({rows}).selectExpr("cast(id as int) AS id", "concat('n', id % 7) AS name")
+"""
+SECONDS = 120
+PLANNED = "SELECT count(*) FROM airflow_ducklake_application"
+SUBMITTED = "SELECT count(*) FROM airflow_ducklake_application WHERE application IS NOT NULL"
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # SparkSubmitHook's pipe
+    pytest.mark.timeout(900),
+    pytest.mark.drawn(one_in=4),
+]
 
 
 @pytest.fixture(scope="module")
@@ -29,11 +59,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def lake(postgres_catalog, connect, set_connection, cluster, tmp_path, monkeypatch) -> Iterator[Lake]:
+def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit:
+    return recorded(tmp_path / "bin", monkeypatch)
+
+
+@pytest.fixture
+def lake(postgres_catalog, connect, set_connection, cluster, submit) -> Iterator[Lake]:  # noqa: ARG001
     connect(postgres_catalog, data_path=postgres_catalog.data_path)
     extra = {"deploy-mode": "cluster", "rest-port": cluster.rest_port}
     set_connection("spark_default", conn_type="spark", host=cluster.url, extra=extra)
-    recorded(tmp_path / "bin", monkeypatch)
     with closing(DuckLakeHook()) as hook:
         with hook.get_or_create_lake().transaction() as tx:
             tx.create_table("t", {"id": "int32", "name": "varchar"})
@@ -41,24 +75,246 @@ def lake(postgres_catalog, connect, set_connection, cluster, tmp_path, monkeypat
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> str:
-    with (tmp_path / "in.csv").open("w") as file:
-        csv.writer(file).writerows([("id", "name"), *((number, f"n{number % 7}") for number in range(ROWS))])
-    return str(tmp_path / "in.csv")
+def gate(tmp_path: Path) -> Path:
+    """A file for which the slow job waits as long as it is there."""
+    (tmp_path / "gate").touch()
+    return tmp_path / "gate"
 
 
-def execute(tries: int = 1, **arguments: Any) -> dict[str, Any]:
+@pytest.fixture
+def slow(tmp_path: Path, gate: Path) -> dict[str, Any]:
+    (tmp_path / "slow_rows.py").write_text(SLOW.format(gate=str(gate), rows=ROWS))
+    return {"transform": "slow_rows:rows", "py_files": str(tmp_path / "slow_rows.py")}
+
+
+def execute(
+    tries: int = 1,
+    cls: type[DuckLakeSparkOperator] = DuckLakeSparkInsertOperator,
+    event: dict[str, Any] | None = None,
+    ti_id: Any = None,
+    **arguments: Any,
+) -> dict[str, Any]:
     ti = FakeTaskInstance("insert")
     ti.try_number, ti.max_tries = tries, 9
-    operator = DuckLakeSparkInsertOperator(task_id="insert", table="t", retries=9, **SMALL, **arguments)
-    return operator.execute({"ti": ti, "logical_date": None})
+    ti.id = ti_id or ti.id
+    operator = cls(task_id="insert", table="t", retries=9, **SMALL, **arguments)
+    context: Any = {"ti": ti, "logical_date": None}
+    return operator.execute(context) if event is None else operator.execute_complete(context, event)
 
 
-def test_a_job_runs_in_cluster_mode_which_spark_refuses_python(lake, source, postgres_catalog, cluster):
-    result = execute(source=source)
+def started(**arguments: Any) -> Any:
+    """Execute a first try in a worker of its own."""
+    worker = multiprocessing.get_context("fork").Process(target=execute, kwargs=arguments)
+    worker.start()
+    return worker
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    last = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < last, f"not in {SECONDS} s: {what}"
+        time.sleep(0.05)
+
+
+def count(catalog: CatalogDatabase, query: str) -> int:
+    """Ask the catalog; 0 where the table is not there yet."""
+    engine = create_engine(catalog.sqlalchemy_url)
+    try:
+        with engine.connect() as connection:
+            return connection.execute(text(query)).scalar_one()
+    except ProgrammingError:
+        return 0
+    finally:
+        engine.dispose()
+
+
+def check_once(lake: Lake, catalog: CatalogDatabase, cluster: Cluster, snapshots: int = 3) -> None:
+    """Check the rows and all that is left of the job."""
+    with open_lake(catalog) as reference:
+        assert reference.sql("SELECT count(*), sum(id) FROM t") == [(ROWS, sum(range(ROWS)))]
+        assert len(reference.sql("FROM ducklake_snapshots('lake')")) == snapshots
+    wait_until(lambda: not cluster.cluster_drivers(), "no driver is left")
+    left = {str(file) for file in Path(lake.data_path).rglob("*") if file.is_file()}
+    assert left == set(lake.registered_files(left)), "files that no snapshot names"
+    assert count(catalog, PLANNED) == 0
+    assert lake.verify() == []
+
+
+# --- without faults ---
+
+
+def test_a_job_runs_in_cluster_mode_which_spark_refuses_python(
+    lake, slow, gate, postgres_catalog, cluster, submit, monkeypatch
+):
+    monkeypatch.setenv("AIRFLOW_CONN_OTHER", "postgres://user:hidden-word@host/db")
+    gate.unlink()
+
+    result = execute(**slow)
 
     assert result["rows_added"] == ROWS
+    check_once(lake, postgres_catalog, cluster)
+    (call,) = submit.calls
+    assert "hidden-word" not in str(call.environment)
+    assert not [name for name in call.environment if name.startswith(("AIRFLOW", "DUCKLAKE"))]
+
+
+# --- workers that are killed ---
+
+
+@pytest.mark.parametrize("step", ["noted", "submitted", "running", "done"])
+def test_a_later_try_takes_the_results_of_what_a_killed_worker_submitted(
+    step, lake, slow, gate, postgres_catalog, cluster, submit
+):
+    worker = started(**slow)
+    wait_until(lambda: count(postgres_catalog, PLANNED if step == "noted" else SUBMITTED), step)
+    if step == "running":
+        wait_until(cluster.cluster_drivers, step)
+    if step == "done":
+        gate.unlink()
+        wait_until(lambda: [*Path(lake.data_path).rglob("_DONE")], step)
+    worker.kill()
+    worker.join()
+    assert worker.exitcode == -signal.SIGKILL
+    gate.unlink(missing_ok=True)
+
+    result = execute(2, **slow)
+
+    assert result["rows_added"] == ROWS
+    check_once(lake, postgres_catalog, cluster)
+    if step != "noted":
+        assert len(submit.calls) == 1, "the second try has submitted another job"
+
+
+def test_the_second_try_leaves_what_another_task_would_have_done(
+    lake, slow, gate, postgres_catalog, cluster, submit
+):
+    worker = started(**slow, commit_message="the old one", mode="overwrite", schema_evolution="add_columns")
+    wait_until(cluster.cluster_drivers, "running")
+    worker.kill()
+    worker.join()
+    (old,) = cluster.cluster_drivers()
+    gate.with_name("gate-2").touch()
+
+    worker = started(tries=2, **slow)  # somebody has changed the DAG in between
+    wait_until(lambda: old not in cluster.cluster_drivers(), "the old driver is stopped")
+    gate.unlink()
+    worker.join()
+
+    assert worker.exitcode == 0
+    assert len(submit.calls) == 2
+    check_once(lake, postgres_catalog, cluster)
+
+
+# --- tasks that end before their job ---
+
+
+def test_a_time_out_stops_the_application_and_removes_its_files(lake, slow, postgres_catalog, cluster):
+    before = {str(file) for file in Path(lake.data_path).rglob("*")}
+
+    with pytest.raises(AirflowTaskTimeout), timeout(25):
+        execute(**slow)
+
+    wait_until(lambda: not cluster.cluster_drivers(), "the driver is gone")
+    assert {str(file) for file in Path(lake.data_path).rglob("*") if file.is_file()} == before
+    assert count(postgres_catalog, PLANNED) == 0
     with open_lake(postgres_catalog) as reference:
-        assert reference.sql("SELECT count(*), sum(id) FROM t") == [(ROWS, sum(range(ROWS)))]
-    assert [file for file in Path(lake.data_path).rglob("*") if file.suffix in {".json", ".jar"}] == []
-    assert cluster.cluster_drivers() == []
+        assert reference.sql("SELECT count(*) FROM t") == [(0,)]
+
+
+def test_a_person_who_ends_the_task_ends_the_application(lake, slow, postgres_catalog, cluster):
+    worker = multiprocessing.get_context("fork").Process(target=execute_until_term, kwargs=slow)
+    worker.start()
+    wait_until(cluster.cluster_drivers, "running")
+    worker.terminate()
+    worker.join()
+
+    wait_until(lambda: not cluster.cluster_drivers(), "the driver is gone")
+    assert worker.exitcode == 1
+    assert [file for file in Path(lake.data_path).rglob("*") if file.is_file()] == []
+    assert count(postgres_catalog, PLANNED) == 0
+
+
+def execute_until_term(**arguments: Any) -> None:
+    """Execute a try as the task's process does, which Airflow ends by SIGTERM."""
+    ti = FakeTaskInstance("insert")
+    operator = DuckLakeSparkInsertOperator(task_id="insert", table="t", **SMALL, **arguments)
+    signal.signal(signal.SIGTERM, lambda *_: operator.on_kill())
+    operator.execute({"ti": ti, "logical_date": None})
+
+
+# --- deferred tasks ---
+
+
+def deferred(**arguments: Any) -> TaskDeferred:
+    with pytest.raises(TaskDeferred) as raised:
+        execute(deferrable=True, **arguments)
+    return raised.value
+
+
+async def event_of(trigger: Any) -> dict[str, Any]:
+    return (await anext(trigger.run())).payload
+
+
+def test_a_deferred_task_leaves_its_slot_and_commits_when_the_application_has_ended(
+    lake, slow, gate, postgres_catalog, cluster, submit
+):
+    ti_id = uuid4()
+    left = deferred(**slow, ti_id=ti_id, poll_interval=1)
+    assert cluster.cluster_drivers()
+    assert left.method_name == "execute_complete"
+    _, arguments = left.trigger.serialize()
+    assert json.loads(json.dumps(arguments)) == arguments
+    gate.unlink()
+
+    event = asyncio.run(event_of(SparkApplicationTrigger(**arguments)))
+    result = execute(**slow, deferrable=True, event=event, ti_id=ti_id)
+
+    assert (event["state"], result["rows_added"]) == ("succeeded", ROWS)
+    check_once(lake, postgres_catalog, cluster)
+    assert len(submit.calls) == 1
+
+
+def test_a_deferred_task_that_a_person_ends_leaves_nothing(lake, slow, postgres_catalog, cluster):
+    left = deferred(**slow)
+    wait_until(cluster.cluster_drivers, "running")
+
+    asyncio.run(left.trigger.on_kill())
+
+    wait_until(lambda: not cluster.cluster_drivers(), "the driver is gone")
+    assert [file for file in Path(lake.data_path).rglob("*") if file.is_file()] == []
+    assert count(postgres_catalog, PLANNED) == 0
+
+
+def test_a_failed_job_of_a_deferred_task_says_why(lake, tmp_path, postgres_catalog):
+    (tmp_path / "failing_rows.py").write_text(
+        "def rows(spark, sources):\n    raise ValueError('no such day')\n"
+    )
+    failing = {"transform": "failing_rows:rows", "py_files": str(tmp_path / "failing_rows.py")}
+    ti_id = uuid4()
+    left = deferred(**failing, ti_id=ti_id, poll_interval=1)
+
+    event = asyncio.run(event_of(left.trigger))
+    with pytest.raises((SparkJobError, AirflowFailException), match="no such day"):
+        execute(**failing, deferrable=True, event=event, ti_id=ti_id)
+
+    assert [file for file in Path(lake.data_path).rglob("*") if file.is_file()] == []
+    assert count(postgres_catalog, PLANNED) == 0
+
+
+@pytest.mark.parametrize("name", ["deferrable", "durable"])
+@pytest.mark.usefixtures("lake")
+def test_a_job_that_ends_with_its_task_cannot_outlive_it(name, source_file, set_connection):
+    set_connection("spark_default", conn_type="spark", host="local[1]")
+
+    with pytest.raises(AirflowFailException, match=f"{name}=True: In client mode the driver"):
+        execute(source=source_file, **{name: True})
+    with pytest.raises(InvalidInputError, match=f"{name}=True: In client mode the driver"):
+        execute(source=source_file, deploy_mode="client", **{name: True})
+    with pytest.raises(InvalidInputError, match=f"{name}=True: A job through Spark Connect"):
+        execute(source=source_file, spark_connect_conn_id="connect", **{name: True})
+
+
+@pytest.fixture
+def source_file(tmp_path: Path) -> str:
+    (tmp_path / "in.csv").write_text("id,name\n1,a\n")
+    return str(tmp_path / "in.csv")

@@ -16,6 +16,7 @@ from airflow_provider_ducklake.hooks.clusters.manager import TAG, Application, C
 _LABEL = f"{TAG}-job"
 _POD = re.compile(r"pod name: (\S+)|submission ID \S+?:(\S+-driver)\b")
 _STATES = {"Succeeded": State.SUCCEEDED, "Failed": State.FAILED}
+_SPARK_ID = "spark-app-selector"  # the label that Spark gives its pods
 _NOT_FOUND = 404
 
 
@@ -48,7 +49,9 @@ class Kubernetes(ClusterManager):
         pod = self._asked("read_namespaced_pod", application_id, self.namespace)
         if pod is None:
             return Application(State.GONE)
-        return Application(_STATES.get(pod.status.phase, State.RUNNING), pod.status.message or "")
+        state = _STATES.get(pod.status.phase, State.RUNNING)
+        spark_id = (pod.metadata.labels or {}).get(_SPARK_ID)
+        return Application(state, pod.status.message or "", spark_id=spark_id)
 
     def kill(self, application_id: str) -> None:
         """See ``ClusterManager``."""

@@ -32,11 +32,15 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What a manager says of an application: how it is, in its own words, and where its pages are."""
+    """What a manager says of an application: how it is, in its own words, and where its pages are.
+
+    ``spark_id`` is what Spark itself calls it.
+    """
 
     state: State
     said: str = ""
     url: str | None = None
+    spark_id: str | None = None
 
     @property
     def has_ended(self) -> bool:

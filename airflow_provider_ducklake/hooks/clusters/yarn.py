@@ -51,7 +51,9 @@ class Yarn(ClusterManager):
         app = found["app"]
         state = _STATES.get(app["state"], State.RUNNING)
         state = _FINAL.get(app.get("finalStatus", ""), state) if state is State.SUCCEEDED else state
-        return Application(state, (app.get("diagnostics") or "").strip(), app.get("trackingUrl"))
+        return Application(
+            state, (app.get("diagnostics") or "").strip(), app.get("trackingUrl"), application_id
+        )
 
     def kill(self, application_id: str) -> None:
         """See ``ClusterManager``."""

@@ -96,6 +96,7 @@ def unreadable_request(uri: str, error: StorageError) -> str:
 
 def _run(request: JobRequest) -> tuple[WriteResult, ...] | RowChanges:
     spark = start_session(f"ducklake {request.verb} {request.tables}")
+    log.info("Spark application %s", spark.sparkContext.applicationId)
     try:
         return do(spark, request, process_options())
     finally:
