@@ -7,8 +7,10 @@ and with the environment that it is given there.
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -99,11 +101,21 @@ class Node:
         arguments = ["--properties-file", str(self._properties()), *container["args"][3:]]
         here = ["--deploy-mode", "client", "--master", "local[1]"]
         environment = {**self._kept(), **dict(map(_variable, container["env"]))}
-        done = subprocess.run(
-            ["spark-submit", *here, *arguments], env=environment, capture_output=True, text=True, check=False
-        )
-        self.output = done.stdout + done.stderr
-        return done.returncode
+        with (self.folder / "driver.log").open("w+") as log:
+            process = subprocess.Popen(
+                ["spark-submit", *here, *arguments],
+                env=environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+            while process.poll() is None:
+                if not self.cluster.has(pod):  # deleted: the kubelet ends it
+                    os.killpg(process.pid, signal.SIGKILL)
+                time.sleep(0.1)
+            log.seek(0)
+            self.output = log.read()
+        return process.returncode
 
     def _properties(self) -> Path:
         """Return the mounted file, without what a cluster alone has, or an image has already."""

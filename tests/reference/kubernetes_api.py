@@ -37,6 +37,10 @@ class Cluster:
         """Return the objects of a kind, such as ``pods``."""
         return [one for path, one in self.objects.items() if path.split("/")[-2] == kind]
 
+    def has(self, given: Object) -> bool:
+        """Whether an object was not deleted."""
+        return any(one["metadata"].get("uid") == given["metadata"]["uid"] for one in self.objects.values())
+
     def put(self, path: str, given: Object) -> Object:
         """Keep an object as the API server does."""
         with self.changed:
@@ -60,6 +64,8 @@ class Cluster:
             self.changed.wait_for(lambda: self._has_volumes(path, pod), _SECONDS_TO_WATCH)
         self._report(path, "Running", {"running": {"startedAt": pod["metadata"]["creationTimestamp"]}})
         code = self.run(pod)
+        if not self.has(pod):
+            return
         reason = {0: "Completed", 137: "OOMKilled"}.get(code, "Error")
         ended = {"terminated": {"exitCode": code, "reason": reason}}
         self._report(path, "Failed" if code else "Succeeded", ended)
@@ -139,10 +145,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _chosen(self, path: str, query: dict[str, list[str]]) -> list[tuple[str, Object]]:
         wanted = dict(one.split("=", 1) for text in query.get("fieldSelector", []) for one in text.split(","))
         name = wanted.get("metadata.name")
+        labels = [one.split("=", 1) for text in query.get("labelSelector", []) for one in text.split(",")]
         return [
             (key, one)
             for key, one in list(self.of.objects.items())
-            if key.rpartition("/")[0] == path and (name is None or one["metadata"]["name"] == name)
+            if key.rpartition("/")[0] == path
+            and (name is None or one["metadata"]["name"] == name)
+            and all(one["metadata"].get("labels", {}).get(label) == value for label, value in labels)
         ]
 
     def _watch(self, path: str, query: dict[str, list[str]]) -> None:

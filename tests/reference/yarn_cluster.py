@@ -4,6 +4,7 @@ Their classes are those of Hadoop's client for tests, which `spark-submit` fetch
 """
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -37,6 +38,16 @@ class Yarn:
 
     conf: Path
     folder: Path
+
+    @property
+    def address(self) -> str:
+        """The web address of the ResourceManager."""
+        name = "yarn.resourcemanager.webapp.address"
+        found = re.search(
+            rf"<name>{name}</name><value>(.*?)</value>", (self.conf / "yarn-site.xml").read_text()
+        )
+        assert found is not None
+        return f"http://{found[1]}"
 
     @property
     def logs(self) -> str:
