@@ -118,7 +118,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
         return Results.of(job_io.read_outcome(request, storage_options))
 
     def _ended(self, application_id: str, job: SubmittedJob) -> Application:
-        answered = time.monotonic()
+        answered, said = time.monotonic(), ""
         log = self.operator.log
         log.info("%s is asked about %s", self.manager.name, application_id)
         while True:
@@ -128,7 +128,9 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
             except ClusterUnavailableError as error:
                 if time.monotonic() - answered > _LONGEST_SILENCE:
                     raise
-                log.warning("%s", error)
+                if said != str(error):
+                    log.warning("%s", error)
+                said = str(error)
             else:
                 if application.has_ended:
                     return application

@@ -19,6 +19,7 @@ def blocks(language: str) -> list[object]:
             "connection.md",
             "sensor.md",
             "assets.md",
+            "long_jobs.md",
             "expire.md",
             "health.md",
             "verify.md",

@@ -137,12 +137,11 @@ def test_a_java_home_without_a_java_is_told(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("lake")
-@pytest.mark.parametrize("host", ["local[2]", "spark://master"])
 def test_cluster_mode_is_refused_before_the_submit_where_the_master_has_none(
-    tmp_path, monkeypatch, set_connection, host
+    tmp_path, monkeypatch, set_connection
 ):
     submit = recorded(tmp_path / "bin", monkeypatch)
-    set_connection("spark_default", conn_type="spark", host=host, port=7077 if "//" in host else None)
+    set_connection("spark_default", conn_type="spark", host="local[2]")
 
     with pytest.raises(
         AirflowFailException, match=r"Python jobs in client mode only. Set deploy_mode='client'"

@@ -12,6 +12,7 @@ from tests.airflow.processes import run_python
 OPERATORS = tuple(
     one.name for one in pkgutil.iter_modules(operators.__path__, "airflow_provider_ducklake.operators.")
 )
+OF_LINKS = ["airflow.sdk.bases.operatorlink"]  # a small class, which Airflow asks operators for
 HEAVY = {
     "pyspark",
     "pyarrow",
@@ -44,5 +45,5 @@ def test_a_dag_file_loads_nothing_heavy(record_property):
     )
     record_property("modules added", ", ".join(added))
     assert set(OPERATORS) <= set(added)
-    assert [name for name in added if name.split(".")[0] in HEAVY | {"airflow"}] == []
+    assert [name for name in added if name.split(".")[0] in HEAVY | {"airflow"}] == OF_LINKS
     assert [name for name in added if ".catalog" in name or ".storage" in name] == []

@@ -470,7 +470,7 @@ def test_a_clean_up_that_fails_after_the_commit_does_not_fail_the_task(rows, sub
         {"source": "a.csv", "sql": "SELECT 1"},
         {"source": "a.csv", "partition_by": ["id"]},
         {"source": "a.csv", "application_args": ["x"]},
-        {"source": "a.csv", "durable": True},
+        {"source": "a.csv", "durable": True, "deploy_mode": "client"},
         {"source": "a.csv", "on_clear": "overwrite"},
     ],
 )

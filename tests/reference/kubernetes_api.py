@@ -79,7 +79,14 @@ class Cluster:
     def _report(self, path: str, phase: str, state: Object) -> None:
         pod = json.loads(json.dumps(self.objects[path]))
         container = pod["spec"]["containers"][0]
-        status = {"name": container["name"], "image": container.get("image", ""), "state": state}
+        status = {
+            "name": container["name"],
+            "image": container.get("image", ""),
+            "imageID": "",
+            "ready": False,
+            "restartCount": 0,
+            "state": state,
+        }
         pod["status"] = {"phase": phase, "containerStatuses": [status]}
         self.put(path, pod)
 

@@ -9,7 +9,14 @@ from sqlalchemy.schema import CreateTable
 from airflow_provider_ducklake.catalog.database.role_rights import rights_on, rights_on_inlined
 from airflow_provider_ducklake.catalog.dialects.added_columns import AddColumn
 from airflow_provider_ducklake.catalog.dialects.grants import Wanted
-from airflow_provider_ducklake.catalog.ledger import commit_keys, consumers, jobs, restore_log, watermarks
+from airflow_provider_ducklake.catalog.ledger import (
+    applications,
+    commit_keys,
+    consumers,
+    jobs,
+    restore_log,
+    watermarks,
+)
 from airflow_provider_ducklake.catalog.upkeep import data_path_mark
 from airflow_provider_ducklake.spec.roles import Role
 
@@ -28,6 +35,7 @@ _OWN: tuple[tuple[Callable[[str | None], Table], tuple[str, ...]], ...] = (
     (commit_keys.commit_table, ("SELECT", "INSERT", "UPDATE")),
     (consumers.consumer_table, ("SELECT", "INSERT", "UPDATE", "DELETE")),
     (jobs.job_table, ("SELECT", "INSERT", "UPDATE")),
+    (applications.application_table, ("SELECT", "INSERT", "DELETE")),
     (watermarks.watermark_table, ("SELECT", "INSERT", "DELETE")),
     (restore_log.restore_table, ("SELECT",)),
     (data_path_mark.mark_table, ("SELECT",)),

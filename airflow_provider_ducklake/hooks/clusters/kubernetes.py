@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from airflow_provider_ducklake.errors import ClusterUnavailableError
+from urllib3.exceptions import HTTPError
+
+from airflow_provider_ducklake.errors import ClusterUnavailableError, InvalidInputError
 from airflow_provider_ducklake.hooks.clusters.manager import TAG, Application, ClusterManager, State
 
 _LABEL = f"{TAG}-job"
@@ -61,7 +63,14 @@ class Kubernetes(ClusterManager):
     def _client(self) -> Any:  # noqa: ANN401 - the provider's, which is not always there
         from airflow.providers.cncf.kubernetes.kube_client import get_kube_client  # noqa: PLC0415
 
-        return get_kube_client()
+        try:
+            return get_kube_client()
+        except Exception as error:
+            raise InvalidInputError(
+                f"Airflow's client for Kubernetes cannot be made: {error}. It takes its settings from "
+                "[kubernetes_executor] in_cluster, config_file and cluster_context in Airflow's "
+                "configuration; a pod of the cluster needs a service account that may read and delete pods."
+            ) from error
 
     def _asked(self, method: str, *arguments: str, **named: str) -> Any:  # noqa: ANN401 - the client's
         from airflow.providers.cncf.kubernetes.kube_client import ApiException  # type: ignore[attr-defined]  # noqa: PLC0415
@@ -73,6 +82,6 @@ class Kubernetes(ClusterManager):
                 return None
             reason = f"HTTP {error.status} {error.reason}"
             raise ClusterUnavailableError(self.name, f"namespace {self.namespace}", reason) from None
-        except Exception as error:
+        except HTTPError as error:
             where = f"namespace {self.namespace}"
-            raise ClusterUnavailableError(self.name, where, f"{type(error).__name__}: {error}") from error
+            raise ClusterUnavailableError(self.name, where, type(error).__name__) from error
