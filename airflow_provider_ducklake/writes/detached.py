@@ -73,10 +73,27 @@ def attending(lake: Lake, submitter: Submitter, attempt: Attempt | None) -> Subm
     return _Attending(submitter, lake, attempt, lake.current_snapshot().id)
 
 
+def is_shared(submitter: Submitter) -> bool:
+    """Whether several tries may go on with one job: a worker that was given up may be alive."""
+    return isinstance(submitter, _Attending)
+
+
+def take(lake: Lake, job_id: str) -> bool:
+    """Release a job, so that nobody commits its files from now on; return whether nobody has, or may have.
+
+    A compaction's or a stream's own documents are nobody's else: they are not registered.
+    """
+    return lake.release_job(job_id) or not lake.registered_jobs([job_id])
+
+
 def forget(lake: Lake, submitter: Submitter, request: JobRequest) -> None:
-    """Have no later try find a job: what it made is the lake's, or in other hands."""
-    if isinstance(submitter, _Attending):
+    """Have no later try find a job: what it made is the lake's, or gone. A failure is logged, not raised."""
+    if not isinstance(submitter, _Attending):
+        return
+    try:
         lake.forget_submitted(request.job_id)
+    except Exception as error:  # noqa: BLE001 - it is released, so nobody goes on with it
+        log.warning("Cannot forget job %s: %s", request.job_id, error)
 
 
 def finish_earlier(lake: Lake, submitter: Submitter, attempt: Attempt | None) -> DuckLakeError | None:
@@ -138,7 +155,7 @@ def _again(
 
 
 def give_up(lake: Lake, submitter: DetachedSubmitter, job: SubmittedJob, why: str) -> None:
-    """Stop a job, remove its files and release it: nobody takes its results."""
+    """Stop a job, release it and remove its files: nobody takes its results."""
     application = job.application or submitter.find(job.job_id)
     log.info("Stopping %s of job %s: %s", application or "nothing", job.job_id, why)
     if application is not None:
@@ -154,15 +171,22 @@ def give_up_all(lake: Lake, submitter: Submitter, attempt: Attempt) -> None:
 
 
 def remove(lake: Lake, job: SubmittedJob) -> None:
-    """Remove the files of a job that has ended, and release it. What cannot be removed is logged."""
+    """Release a job that has ended and remove its files, unless somebody has committed them.
+
+    What cannot be removed is logged.
+    """
+    if take(lake, job.job_id):
+        _remove_files(lake, job)
+    lake.forget_submitted(job.job_id)
+
+
+def _remove_files(lake: Lake, job: SubmittedJob) -> None:
     try:
         uri = job_io.request_uri(job.directory)
         request = job_io.read_request(uri, job.request_digest, lake.storage_options)
         job_io.delete_job_directories(request, lake.storage_options)
     except DuckLakeError as error:
         log.warning("Cannot remove what job %s left in %s: %s", job.job_id, job.directory, error)
-    lake.release_job(job.job_id)
-    lake.forget_submitted(job.job_id)
 
 
 @dataclass(slots=True)
@@ -192,7 +216,7 @@ class _Attending:
         except MAY_RUN:
             raise
         except BaseException:
-            self._forget(request)
+            forget(self.lake, self, request)
             raise
 
     def _started(self, request: JobRequest, storage_options: Mapping[str, Any]) -> SubmittedJob:
@@ -222,12 +246,5 @@ class _Attending:
         self.lake.note_submitted(job)
         self.lake.close()
 
-    def _forget(self, request: JobRequest) -> None:
-        try:
-            self.lake.forget_submitted(request.job_id)
-        except DuckLakeError as error:  # why the job failed counts
-            log.warning("Cannot forget job %s: %s", request.job_id, error)
-
     def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
         self.submitter.tidy_up(request, storage_options)
-        self.lake.forget_submitted(request.job_id)

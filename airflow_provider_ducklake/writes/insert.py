@@ -38,7 +38,7 @@ from airflow_provider_ducklake.sql.predicate import read_predicate
 from airflow_provider_ducklake.transaction.changes import EndFiles, Truncate
 from airflow_provider_ducklake.writes.arguments import InsertChoice, InsertMode, SchemaEvolution, names_of
 from airflow_provider_ducklake.writes.detached import begin, forget
-from airflow_provider_ducklake.writes.run import announce_replaced, check, release, remove_files, replacing
+from airflow_provider_ducklake.writes.run import announce_replaced, check, discard, release, replacing
 from airflow_provider_ducklake.writes.verb import MAY_RUN, Commit, Write
 
 if TYPE_CHECKING:
@@ -222,8 +222,9 @@ def stage(verb: Insert, lake: Lake, submitter: Submitter, attempt: Attempt | Non
     except MAY_RUN:
         raise
     except BaseException:
-        remove_files(lake, request)
+        discard(lake, request, submitter)
         release(lake, request)
+        forget(lake, submitter, request)
         raise
     return _summary_of_stage(staged, uri)
 

@@ -11,7 +11,7 @@ from airflow_provider_ducklake.planning.writing.job_target import target_of_writ
 from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spec.commit_key import FIRST_GENERATION
 from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
-from airflow_provider_ducklake.writes.detached import begin
+from airflow_provider_ducklake.writes.detached import Begun, begin, forget, is_shared, take
 from airflow_provider_ducklake.writes.verb import MAY_RUN, Commit, Outcome, Results
 
 if TYPE_CHECKING:
@@ -58,12 +58,12 @@ def run(verb: Verb, lake: Lake, submitter: Submitter, commit: Commit) -> Outcome
     if not begun.is_submitted:
         check(lake, request, submitter)
         register(lake, request)
-    with _released(lake, request) as registered:
+    with _released(lake, request, submitter) as registered:
         results = ran(lake, request, submitter)
-        write, committed = _commit_or_remove(lake, planned, request, results, commit)
+        write, committed = _commit_or_remove(lake, begun, request, results, commit)
         registered.is_released = committed is not None and not committed.is_earlier
     if committed is not None and committed.is_earlier:
-        remove_files(lake, request)
+        discard(lake, request, submitter)
         return earlier(verb, lake, committed.records, committed)
     summary = planned.summary(results, write, committed)
     _tidy_up(lake, request, results, submitter)
@@ -113,7 +113,7 @@ def register(lake: Lake, request: JobRequest) -> None:
 
 
 @contextmanager
-def _released(lake: Lake, request: JobRequest) -> Iterator[_Registered]:
+def _released(lake: Lake, request: JobRequest, submitter: Submitter) -> Iterator[_Registered]:
     """Release the job once it is known what became of its files."""
     registered = _Registered()
     try:
@@ -122,9 +122,11 @@ def _released(lake: Lake, request: JobRequest) -> Iterator[_Registered]:
         raise
     except DuckLakeError:
         release(lake, request)
+        forget(lake, submitter, request)
         raise
     if not registered.is_released:
         release(lake, request)
+    forget(lake, submitter, request)
 
 
 def release(lake: Lake, request: JobRequest) -> None:
@@ -147,19 +149,36 @@ def ran(lake: Lake, request: JobRequest, submitter: Submitter) -> Results:
     except MAY_RUN:
         raise
     except BaseException:
-        remove_files(lake, request)
+        discard(lake, request, submitter)
         raise
+
+
+def discard(lake: Lake, request: JobRequest, submitter: Submitter) -> None:
+    """Remove all that the job wrote, unless another try that goes on with it, too, has committed it."""
+    if is_shared(submitter) and not _taken(lake, request):
+        log.info("The files of job %s stay: another try has committed them, or removes them", request.job_id)
+        return
+    remove_files(lake, request)
+
+
+def _taken(lake: Lake, request: JobRequest) -> bool:
+    """Release the job, so that nobody commits its files from now on; return whether nobody has."""
+    try:
+        return take(lake, request.job_id)
+    except Exception as error:  # noqa: BLE001 - a clean-up must not hide why
+        log.warning("Cannot release job %s: %s", request.job_id, error)
+        return False
 
 
 def _commit_or_remove(
-    lake: Lake, planned: PlannedWrite, request: JobRequest, results: Results, commit: Commit
+    lake: Lake, begun: Begun, request: JobRequest, results: Results, commit: Commit
 ) -> tuple[Write | None, CommittedSnapshot | None]:
     try:
-        return _commit(lake, planned, results, commit, (request.job_id,))
+        return _commit(lake, begun.planned, results, commit, (request.job_id,))
     except CommitStateUnknownError:  # the snapshot may be there, and name the files; the retry looks
         raise
     except DuckLakeError:  # whatever else comes, a time-out say, may come after COMMIT: the files stay
-        remove_files(lake, request)
+        discard(lake, request, begun.submitter)
         raise
 
 

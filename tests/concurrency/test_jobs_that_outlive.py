@@ -1,0 +1,373 @@
+"""Jobs that outlive their task: tries that die at each step, that meet at one job, and that were changed.
+
+The submitter is ours for tests, as jobs that this process does; real clusters are in ``tests/airflow``.
+"""
+
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.catalog.ledger.applications import SubmittedJob
+from airflow_provider_ducklake.errors import ClusterUnavailableError, SparkJobError
+from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
+from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spark.job.request import JobRequest
+from airflow_provider_ducklake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.writes.arguments import GivenRows, InsertChoice
+from airflow_provider_ducklake.writes.insert import Insert, stage
+from airflow_provider_ducklake.writes.merge import Merge
+from airflow_provider_ducklake.writes.row_changes import Delete, Update
+from airflow_provider_ducklake.writes.run import run
+from airflow_provider_ducklake.writes.sql import Sql
+from airflow_provider_ducklake.writes.staged import commit_staged
+from airflow_provider_ducklake.writes.verb import (
+    Attempt,
+    Commit,
+    DetachedSubmitter,
+    JobGoesOn,
+    Outcome,
+    Results,
+    Verb,
+)
+from tests.concurrency.arrow_jobs import ArrowSubmitter, done
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
+
+INFO = CommitInfo("test", "outlives")
+
+
+class DiedError(BaseException):
+    """The process is gone: nothing after it happens."""
+
+
+class Clustered(ArrowSubmitter, DetachedSubmitter):
+    """A cluster that does a job when somebody submits it; a try can die before, within and after."""
+
+    def __init__(self) -> None:
+        self.dies_at = ""
+        self.waits = True
+        self.runs: dict[str, str] = {}  # job ids by their applications
+        self.stopped: list[str] = []
+        self.fails = False
+        self.meanwhile: Callable[[], None] | None = None
+
+    def _reach(self, step: str) -> None:
+        if step == self.dies_at:
+            raise DiedError
+
+    def start(
+        self, request: JobRequest, storage_options: Mapping[str, Any], note: Callable[[str], None]
+    ) -> None:
+        self._reach("noted")
+        job_io.write_request(request, storage_options)
+        application = f"application_{len(self.runs) + 1}"
+        self.runs[application] = request.job_id
+        if self.fails:
+            job_io.write_error(request, SparkJobError("no such day"))
+        else:
+            write_outcome(request)
+        self._reach("submitted")
+        note(application)
+        self._reach("named")
+
+    def outcome(self, request: JobRequest, storage_options: Mapping[str, Any], job: SubmittedJob) -> Results:
+        assert self.runs[job.application or ""] == request.job_id
+        if not self.waits:
+            raise JobGoesOn(job)
+        self._reach("ended")
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        return Results.of(job_io.read_outcome(request, storage_options))
+
+    def find(self, job_id: str) -> str | None:
+        return next((name for name, one in self.runs.items() if one == job_id), None)
+
+    def stop(self, application: str) -> None:
+        self.stopped.append(application)
+
+    def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
+        job_io.delete_job_files(request, storage_options)
+
+
+def write_outcome(request: JobRequest) -> None:
+    found = done(request)
+    if isinstance(found, RowChanges):
+        job_io.write_row_changes(request, found)
+    else:
+        job_io.write_results(request, found)
+
+
+class Task:
+    """A task whose tries come after each other."""
+
+    def __init__(self, verb: Verb, submitter: Clustered) -> None:
+        self.verb, self.submitter, self.tries = verb, submitter, 0
+        self.key = CommitKey((str(uuid.uuid4()),))
+        self.run = "the first"
+
+    def attempt(self) -> Attempt:
+        return Attempt(self.key, f"{self.run} {self.tries}", is_first=self.tries == 1)
+
+    def execute(self, lake: Lake, *, is_resumed: bool = False) -> Outcome:
+        self.tries += not is_resumed
+        commit = Commit(INFO, lake.keyed_commit(self.key), attempt=self.attempt())
+        return run(self.verb, lake, self.submitter, commit)
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> str:
+    pq.write_table(
+        pa.table({"id": pa.array([1, 50], pa.int64()), "n": pa.array([10, 500], pa.int64())}),
+        tmp_path / "rows.parquet",
+    )
+    return str(tmp_path / "rows.parquet")
+
+
+def new_lake(catalog: CatalogDatabase) -> Lake:
+    """Make a lake with a table of some files, a partitioned one, and one that others write to."""
+    lake = Lake.create(catalog.sqlalchemy_url, catalog.data_path)
+    with lake.transaction() as tx:
+        for name in ("t", "o"):
+            tx.create_table(name, {"id": "int64", "n": "int64"})
+        tx.create_table("p", {"id": "int64", "n": "int64"}, partition_by=["id"])
+    for start in (0, 20, 40):
+        lake.append_arrow("t", numbered(*range(start, start + 20)))
+    return lake
+
+
+def numbered(*ids: int) -> pa.Table:
+    numbers = pa.array(ids, pa.int64())
+    return pa.table({"id": numbers, "n": numbers})
+
+
+VERBS: dict[str, Callable[[str], Verb]] = {
+    "insert": lambda rows: Insert("t", GivenRows(source=rows)),
+    "insert and create": lambda rows: Insert("Ä b", GivenRows(source=rows), create_table=True),
+    "insert into partitions": lambda rows: Insert("p", GivenRows(source=rows)),
+    "overwrite": lambda rows: Insert(
+        "t", GivenRows(source=rows), InsertChoice.of("overwrite", None, "strict")
+    ),
+    "overwrite where": lambda rows: Insert(
+        "t", GivenRows(source=rows), InsertChoice.of("append", "id = 1 OR id = 50", "strict")
+    ),
+    "delete": lambda _: Delete("t", "id % 7 = 3"),
+    "update": lambda _: Update("t", {"n": "n + 1000"}, "id BETWEEN 15 AND 25"),
+    "merge": lambda rows: Merge(
+        "t",
+        ["id"],
+        GivenRows(source=rows),
+        when_matched=[{"update": {"n": "source.n"}}],
+        when_not_matched=[{"insert": {"id": "source.id", "n": "source.n"}}],
+    ),
+    "query that creates": lambda _: Sql("CREATE TABLE c AS SELECT id, n FROM t WHERE id < 5"),
+    "query": lambda _: Sql("INSERT INTO t SELECT id + 100, n FROM t WHERE id < 5"),
+}
+STEPS = ("noted", "submitted", "named", "ended")
+
+
+def contents(catalog: CatalogDatabase) -> dict[str, list[tuple[Any, ...]]]:
+    """Return the rows of all tables, as the reference reads them."""
+    with open_lake(catalog) as reference:
+        tables = reference.sql("SELECT table_name FROM duckdb_tables() WHERE database_name = 'lake'")
+        return {name: sorted(reference.sql(f'FROM "{name}"')) for (name,) in tables}
+
+
+def check_nothing_left(lake: Lake) -> None:
+    files = {str(file) for file in Path(lake.data_path).rglob("*") if file.is_file()}
+    assert files == set(lake.registered_files(files)), "files that no snapshot names"
+    assert lake.verify() == []
+    with lake._lake.reading() as connection:
+        assert connection.exec_driver_sql("SELECT job_id FROM airflow_ducklake_application").all() == []
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("name", VERBS)
+def test_a_later_try_commits_what_an_earlier_one_submitted_wherever_that_died(
+    name, step, new_catalog, catalog_kind, rows
+):
+    catalog, twin = new_catalog(catalog_kind), new_catalog(catalog_kind)
+    with new_lake(twin) as other:
+        run(VERBS[name](rows), other, ArrowSubmitter(), Commit(INFO))
+        other.append_arrow("o", numbered(7))
+    submitter = Clustered()
+    task = Task(VERBS[name](rows), submitter)
+
+    with new_lake(catalog) as lake:
+        submitter.dies_at = step
+        with pytest.raises(DiedError):
+            task.execute(lake)
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        lake.append_arrow("o", numbered(7))  # the newest snapshot is another one by now
+        submitter.dies_at = ""
+        outcome = task.execute(lake)
+
+        assert outcome.committed is not None
+        assert len(submitter.runs) == 1, "the job was submitted again"
+        assert submitter.stopped == []
+        assert contents(catalog) == contents(twin)
+        check_nothing_left(lake)
+
+
+def test_two_tries_that_meet_at_one_job_commit_once_and_keep_its_files(catalog, rows):
+    """A worker that was given up for dead is alive: both have the results."""
+    submitter = Clustered()
+    with new_lake(catalog) as lake, Lake.connect(catalog.sqlalchemy_url) as other:
+        task = Task(Insert("t", GivenRows(source=rows)), submitter)
+        late: list[Outcome] = []
+        submitter.meanwhile = lambda: late.append(task.execute(other))
+
+        first = task.execute(lake)
+
+        assert len(submitter.runs) == 1
+        assert first.committed is not None
+        assert late[0].committed is not None
+        assert first.committed.id == late[0].committed.id
+        assert first.summary["already_committed"] is True
+        assert lake.row_count("t") == 62
+        check_nothing_left(lake)
+        assert contents(catalog)["t"].count((50, 500)) == 1
+
+
+def test_a_try_that_fails_leaves_what_another_has_committed(catalog, rows):
+    submitter = Clustered()
+    with new_lake(catalog) as lake, Lake.connect(catalog.sqlalchemy_url) as other:
+        task = Task(Insert("t", GivenRows(source=rows)), submitter)
+
+        def commit_and_fail() -> None:
+            task.execute(other)
+            raise SparkJobError("a time-out, say")
+
+        submitter.meanwhile = commit_and_fail
+        with pytest.raises(SparkJobError, match="a time-out"):
+            task.execute(lake)
+
+        assert lake.row_count("t") == 62
+        check_nothing_left(lake)
+
+
+@pytest.mark.parametrize("change", ["another task", "cleared", "deleted and created again", "the table"])
+def test_a_job_that_is_not_what_the_try_would_do_is_stopped_and_removed(change, catalog, rows):
+    submitter = Clustered()
+    submitter.dies_at = "named"
+    with new_lake(catalog) as lake:
+        task = Task(Insert("t", GivenRows(source=rows)), submitter)
+        with pytest.raises(DiedError):
+            task.execute(lake)
+        submitter.dies_at = ""
+        match change:
+            case "another task":
+                task.verb = Insert("o", GivenRows(source=rows))
+            case "cleared":
+                task.key = CommitKey(task.key.names, task.key.generation + 1)
+            case "deleted and created again":
+                task.tries = 0
+                task.run = "the second"
+            case _:
+                lake.set_option("parquet_compression", "snappy", table="t")
+
+        task.execute(lake)
+
+        assert (len(submitter.runs), submitter.stopped) == (2, ["application_1"])
+        table = "o" if change == "another task" else "t"
+        assert contents(catalog)[table].count((50, 500)) == 1
+        check_nothing_left(lake)
+
+
+def test_a_base_that_has_expired_is_planned_anew(catalog, rows):
+    submitter = Clustered()
+    submitter.dies_at = "named"
+    with new_lake(catalog) as lake:
+        task = Task(Insert("t", GivenRows(source=rows)), submitter)
+        with pytest.raises(DiedError):
+            task.execute(lake)
+        submitter.dies_at = ""
+        lake.append_arrow("o", numbered(7))
+        lake.expire_snapshots(keep_last=1)
+
+        task.execute(lake)
+
+        assert (len(submitter.runs), submitter.stopped) == (2, ["application_1"])
+        assert contents(catalog)["t"].count((50, 500)) == 1
+        check_nothing_left(lake)
+
+
+def test_a_job_that_goes_on_is_taken_by_the_same_try(catalog, rows):
+    submitter = Clustered()
+    submitter.waits = False
+    with new_lake(catalog) as lake:
+        task = Task(Insert("t", GivenRows(source=rows)), submitter)
+        with pytest.raises(JobGoesOn) as left:
+            task.execute(lake)
+        assert left.value.job.application == "application_1"
+        submitter.waits = True
+
+        task.execute(lake, is_resumed=True)
+
+        assert len(submitter.runs) == 1
+        assert contents(catalog)["t"].count((50, 500)) == 1
+        check_nothing_left(lake)
+
+
+def test_a_manager_that_does_not_answer_keeps_job_and_files(catalog, rows):
+    submitter = Clustered()
+    with new_lake(catalog) as lake:
+        task = Task(Insert("t", GivenRows(source=rows)), submitter)
+
+        def is_silent() -> None:
+            raise ClusterUnavailableError("the manager", "http://rm:8088", "ReadTimeout")
+
+        submitter.meanwhile = is_silent
+        with pytest.raises(ClusterUnavailableError, match="The manager cannot be asked at http://rm:8088"):
+            task.execute(lake)
+
+        task.execute(lake)
+
+        assert len(submitter.runs) == 1
+        check_nothing_left(lake)
+
+
+def test_a_failed_job_is_not_found_again(catalog, rows):
+    submitter = Clustered()
+    submitter.fails = True
+    with new_lake(catalog) as lake:
+        task = Task(Insert("t", GivenRows(source=rows)), submitter)
+        with pytest.raises(SparkJobError, match="no such day"):
+            task.execute(lake)
+        check_nothing_left(lake)
+        submitter.fails = False
+
+        task.execute(lake)
+
+        assert len(submitter.runs) == 2
+        check_nothing_left(lake)
+
+
+def test_a_staged_write_is_found_again_and_then_left_alone(catalog, rows):
+    submitter = Clustered()
+    submitter.dies_at = "named"
+    with new_lake(catalog) as lake:
+        task = Task(Insert("t", GivenRows(source=rows)), submitter)
+        task.tries = 1
+        with pytest.raises(DiedError):
+            stage(task.verb, lake, submitter, task.attempt())
+        submitter.dies_at = ""
+        task.tries = 2
+        staged = stage(task.verb, lake, submitter, task.attempt())
+
+        task.key, task.tries = CommitKey(task.key.names, task.key.generation + 1), 3  # cleared
+        again = stage(task.verb, lake, submitter, task.attempt())
+
+        assert len(submitter.runs) == 2
+        assert submitter.stopped == []
+        assert staged["staged"] != again["staged"]
+        for one in (staged, again):
+            commit_staged(lake, one["staged"], Commit(INFO))
+        assert contents(catalog)["t"].count((50, 500)) == 2
