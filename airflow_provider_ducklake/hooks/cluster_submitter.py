@@ -95,7 +95,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
                     f"spark-submit ended without an error, but {self.manager.name} knows no application of "
                     f"job {request.job_id}. Look for the cause in the log above."
                 )
-            self.submission.heard(found)
+            self.submission.named(found)
 
     def outcome(self, request: JobRequest, storage_options: Mapping[str, Any], job: SubmittedJob) -> Results:
         """Wait for the application, or leave it to the triggerer; see ``DetachedSubmitter``."""

@@ -66,9 +66,15 @@ class Submission:
         self.spark_id = self.spark_id or application_said_in(line)
         if self.manager is None or self.application is not None:
             return
-        self.application = self.manager.id_in(line)
-        if self.application is not None and self.note is not None:
-            self.note(self.application)
+        found = self.manager.id_in(line)
+        if found is not None:
+            self.named(found)
+
+    def named(self, application_id: str) -> None:
+        """Note what the cluster calls the application."""
+        self.application = application_id
+        if self.note is not None:
+            self.note(application_id)
 
     def kill(self) -> bool:
         """End a job that no process here holds; return whether there is such a thing."""

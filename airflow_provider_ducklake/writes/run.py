@@ -59,7 +59,13 @@ def run(verb: Verb, lake: Lake, submitter: Submitter, commit: Commit) -> Outcome
         check(lake, request, submitter)
         register(lake, request)
     with _released(lake, request, submitter) as registered:
-        results = ran(lake, request, submitter)
+        try:
+            results = ran(lake, request, submitter)
+        except DuckLakeError:
+            done = _done_meanwhile(lake, commit, submitter)
+            if not done:
+                raise
+            return earlier(verb, lake, done)
         write, committed = _commit_or_remove(lake, begun, request, results, commit)
         registered.is_released = committed is not None and not committed.is_earlier
     if committed is not None and committed.is_earlier:
@@ -151,6 +157,13 @@ def ran(lake: Lake, request: JobRequest, submitter: Submitter) -> Results:
     except BaseException:
         discard(lake, request, submitter)
         raise
+
+
+def _done_meanwhile(lake: Lake, commit: Commit, submitter: Submitter) -> Sequence[CommitRecord]:
+    """Return what another try that goes on with the job, too, has committed: it removes what we look for."""
+    if not is_shared(submitter) or commit.keyed is None:
+        return ()
+    return lake.keyed_commit(commit.keyed.key, commit.keyed.on_clear).seen.done or ()
 
 
 def discard(lake: Lake, request: JobRequest, submitter: Submitter) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.clusters.manager import TAG, Application, ClusterManager, State, answer
 
-_ID = re.compile(r"application_\d+_\d+")
+# The id is there before the ResourceManager has the application, and is printed then, too.
+_ID = re.compile(r"Submitted application (application_\d+_\d+)")
 _STATES = {"FINISHED": State.SUCCEEDED, "FAILED": State.FAILED, "KILLED": State.KILLED}
 _FINAL = {"FAILED": State.FAILED, "KILLED": State.KILLED}
 
@@ -33,7 +34,7 @@ class Yarn(ClusterManager):
     def id_in(self, line: str) -> str | None:
         """See ``ClusterManager``."""
         found = _ID.search(line)
-        return None if found is None else found[0]
+        return None if found is None else found[1]
 
     def find(self, job_id: str) -> str | None:
         """See ``ClusterManager``."""
