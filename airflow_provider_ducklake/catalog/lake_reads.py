@@ -460,12 +460,13 @@ class LakeReads:
     def range_report(self, table: TableName, after: int, kinds: Collection[str]) -> RangeReport | None:
         """Return what the snapshots after one did to a table, None as ``table_changes``.
 
-        Where a snapshot of the range has expired, or the table is gone, its rows are not counted.
+        Where a snapshot of the range has expired, or the table is gone, its rows are not counted. If what
+        the expired ones did is all that may have been, the report is of that.
 
         Raises:
             UnsupportedFeatureError: as ``table_changes``.
         """
-        found = self.table_changes(table, after, kinds)
+        found = self.table_changes(table, after, kinds) or self._expired_changes(table, after, kinds)
         if found is None:
             return None
         try:
@@ -481,6 +482,10 @@ class LakeReads:
             )
         with self._lake.reading() as connection:
             return reported(connection, self._lake.catalog, plan, found.changes)
+
+    def _expired_changes(self, table: TableName, after: int, kinds: Collection[str]) -> TableChanges | None:
+        with self._lake.translated():
+            return watch.expired_changes(self._lake.catalog, QualifiedName.of(table), after, kinds)
 
     def commit_reports(self, snapshot_id: int) -> list[RangeReport]:
         """Return what one snapshot did to each table that it changed.

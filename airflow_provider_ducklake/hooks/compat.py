@@ -54,6 +54,11 @@ def asset_state(trigger: BaseEventTrigger) -> Any | None:  # noqa: ANN401 - Airf
     return store if known == 1 else None
 
 
+def store_name(store: object) -> str:
+    """Return what tells an asset's store from those of other assets."""
+    return repr(store)
+
+
 __all__ = [
     "ACK_STREAMS",
     "PARTITION_EVENTS",
@@ -64,4 +69,5 @@ __all__ = [
     "SharedStreamProducer",
     "TaskDeferralTimeout",
     "asset_state",
+    "store_name",
 ]

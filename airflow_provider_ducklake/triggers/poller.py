@@ -91,11 +91,10 @@ class Interest:
             return True
         if polled.table_ids.get(self._name, -1) != self._table_id:
             return True
-        return any(
-            one.object_id == self._table_id
-            for snapshot in polled.after(self._seen)
-            for one in snapshot.changes
-        )
+        newer = polled.after(self._seen)
+        if len(newer) < polled.head - self._seen:  # a snapshot expired before anybody saw it
+            return True
+        return any(one.object_id == self._table_id for snapshot in newer for one in snapshot.changes)
 
     def note(self, polled: Polled) -> None:
         """Remember that a look showed nothing up to this poll."""
@@ -104,11 +103,15 @@ class Interest:
 
 
 class LakePoller:
-    """Polls the lake of one connection as long as somebody waits for it."""
+    """Polls the lake of one connection as long as somebody waits for it.
+
+    ``watermarks`` are those in use, each with the watcher that moves it.
+    """
 
     def __init__(self, conn_id: str) -> None:
         self.conn_id = conn_id
         self.known = Polled()
+        self.watermarks: dict[str, object] = {}
         self._intervals: dict[object, float] = {}
         self._polled = asyncio.Condition()
         self._hurry = asyncio.Event()

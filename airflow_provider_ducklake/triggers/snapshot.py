@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from airflow_provider_ducklake.errors import DuckLakeError
-from airflow_provider_ducklake.hooks.compat import ACK_STREAMS, asset_state
+from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError
+from airflow_provider_ducklake.hooks.compat import ACK_STREAMS, asset_state, store_name
 from airflow_provider_ducklake.hooks.task import explained, is_incurable
 from airflow_provider_ducklake.hooks.watch import Looked, Watch, start_of
 from airflow_provider_ducklake.triggers.poller import Interest, LakePoller
@@ -79,10 +79,10 @@ class DuckLakeSnapshotTrigger(BaseEventTrigger):
             if self.once:
                 yield TriggerEvent(await self._outcome(poller))
                 return
-            watching = Watching(self, poller)
-            async for polled in poller.polls():
-                async for event, _ in watching.events(polled):
-                    yield event
+            with Watching(self, poller) as watching:
+                async for polled in poller.polls():
+                    async for event, _ in watching.events(polled):
+                        yield event
 
     async def _outcome(self, poller: LakePoller) -> dict[str, Any]:
         try:
@@ -94,7 +94,7 @@ class DuckLakeSnapshotTrigger(BaseEventTrigger):
 
     async def _wait(self, poller: LakePoller) -> Looked:
         """Return what was found; raise what waiting does not cure."""
-        interest, trouble = Interest(self.watch.table), Trouble(self)
+        interest, trouble, presence = Interest(self.watch.table), Trouble(self), Presence(self)
         async for polled in poller.polls():
             error = polled.error
             if error is None:
@@ -102,6 +102,7 @@ class DuckLakeSnapshotTrigger(BaseEventTrigger):
                     if interest.is_touched(polled) and (looked := await poller.ask(self.watch.look)).found:
                         return looked
                     interest.note(polled)
+                    presence.note(polled)
                 except DuckLakeError as raised:
                     error = raised
             if error is not None and not _passes(error):
@@ -125,11 +126,11 @@ class DuckLakeSnapshotTrigger(BaseEventTrigger):
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Round]) -> AsyncIterator[TriggerEvent]:
         """Yield the events of this table."""
         async with LakePoller.shared(self.ducklake_conn_id, self.poll_interval) as poller:
-            watching = Watching(self, poller, says_arrived=True)
-            async for one in shared_stream:
-                async for event, arrived in watching.events(one.polled):
-                    one.when_stored.append(arrived)
-                    yield event
+            with Watching(self, poller, says_arrived=True) as watching:
+                async for one in shared_stream:
+                    async for event, arrived in watching.events(one.polled):
+                        one.when_stored.append(arrived)
+                        yield event
 
 
 class Watching:
@@ -142,7 +143,9 @@ class Watching:
         state = asset_state(trigger)
         of_asset = f"ducklake {trigger.ducklake_conn_id} {trigger.watch.table} {words}"
         of_all = json.dumps(trigger.serialize()[1], sort_keys=True)  # what Airflow tells triggers apart by
-        self._trouble = Trouble(trigger)
+        self._watermark = of_all if state is None else f"{of_asset} {store_name(state)}"
+        self._in_use = poller.watermarks
+        self._trouble, self._presence = Trouble(trigger), Presence(trigger)
         self._watcher = TableWatcher(
             trigger.watch,
             poller,
@@ -151,17 +154,34 @@ class Watching:
             says_arrived=says_arrived,
         )
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._in_use.get(self._watermark) is self:
+            del self._in_use[self._watermark]
+
+    def _take(self) -> None:
+        """Take the watermark; of two watchers that have the same one, the first to come moves it."""
+        if self._in_use.setdefault(self._watermark, self) is not self:
+            raise InvalidInputError(
+                "Another watcher of this asset has the same table and changes, and makes these events. "
+                "Remove one of the two, or give it other changes."
+            )
+
     async def events(
         self, polled: Polled
     ) -> AsyncIterator[tuple[TriggerEvent, Callable[[], Awaitable[None]]]]:
         """Yield the events of a poll, each with what is to be called when Airflow has stored it."""
         try:
+            self._take()
             async for event in self._watcher.events(polled):
                 yield TriggerEvent(dict(event)), partial(self._arrived, event["range_id"])
         except Exception as error:  # noqa: BLE001 - a watcher that ended would watch no more
             self._trouble.note(error)
         else:
             self._trouble.note(None)
+            self._presence.note(polled)
 
     async def _arrived(self, range_id: str) -> None:
         try:
@@ -186,6 +206,34 @@ class Trouble:
         if now is None and said is not None:
             log.info("The lake of %s answers again", conn_id)
         self._said = now
+
+
+class Presence:
+    """Logs once that the table is not there, and once that it is."""
+
+    def __init__(self, trigger: DuckLakeSnapshotTrigger) -> None:
+        self._trigger = trigger
+        self._was_there: bool | None = None
+
+    def note(self, polled: Polled) -> None:
+        """Take note of which tables a poll found."""
+        trigger = self._trigger
+        is_there = trigger.watch.table.folded in polled.table_ids
+        if is_there == self._was_there:
+            return
+        if not is_there:
+            what = "is not in" if self._was_there is None else "is gone from"
+            trigger.log.warning(
+                "Table %s %s the lake of %s: waiting for it",
+                trigger.watch.table,
+                what,
+                trigger.ducklake_conn_id,
+            )
+        elif self._was_there is not None:
+            trigger.log.info(
+                "Table %s is in the lake of %s now", trigger.watch.table, trigger.ducklake_conn_id
+            )
+        self._was_there = is_there
 
 
 def _passes(error: Exception) -> bool:

@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from airflow_provider_ducklake.catalog.ledger.watermarks import NAME
 from airflow_provider_ducklake.hooks.commit_identity import default_namespace
 from airflow_provider_ducklake.hooks.connection_settings import read_settings
 from airflow_provider_ducklake.hooks.ducklake import connection_of
@@ -26,8 +27,10 @@ _NOTED_EVERY = 300.0  # seconds, where nothing is to be reported
 
 
 class Store(Protocol):
-    """Where a watcher's watermark is kept."""
+    """Where a watcher's watermark is kept; ``place`` is how a user finds it."""
 
+    @property
+    def place(self) -> str: ...
     async def load(self) -> object | None: ...
     async def save(self, state: Mapping[str, Any]) -> None: ...
 
@@ -38,6 +41,11 @@ class AssetStore:
     def __init__(self, store: Any, key: str) -> None:  # noqa: ANN401 - Airflow's accessors
         self._store = store
         self._key = key
+
+    @property
+    def place(self) -> str:
+        """Return the key in the store."""
+        return f"The key {self._key!r} in the state store of the watched asset"
 
     async def load(self) -> object | None:
         """Return what is stored."""
@@ -57,11 +65,20 @@ class LakeStore:
         self._name = name
         self._watcher: Consumer | None = None
 
+    @property
+    def place(self) -> str:
+        """Return the row of the table."""
+        row = "" if self._watcher is None else f" where watcher = '{self._watcher.digest}'"
+        return f"The state in the catalog's table {NAME}{row}"
+
     async def load(self) -> object | None:
-        """Return what is stored."""
+        """Return what is stored, a string if it is not JSON."""
         watcher = await self._known()
         text = await self._poller.ask(lambda lake: lake.writes.watermark(watcher))
-        return None if text is None else json.loads(text)
+        try:
+            return None if text is None else json.loads(text)
+        except ValueError:
+            return text
 
     async def save(self, state: Mapping[str, Any]) -> None:
         """Store this."""
@@ -103,12 +120,16 @@ class TableWatcher:
         self._says_arrived = says_arrived
         self._interest = Interest(watch.table)
         self._mark: Watermark | None = None
+        self._repeats: list[Mapping[str, Any]] = []
         self._lake_number = -1
         self._saved_at = 0.0
         self._saving = asyncio.Lock()
 
     async def events(self, polled: Polled) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield what is to be reported after a poll; each is noted before it is yielded.
+        """Yield what is to be reported after a poll, one event at most; it is noted before it is yielded.
+
+        Two at once would be one too many for Airflow's scheduler: an event that comes while it takes the one
+        before from its queue starts no run.
 
         Raises:
             Exception: the catalog or the store cannot be asked; a later poll goes on.
@@ -117,8 +138,10 @@ class TableWatcher:
             raise polled.error
         if self._mark is None:
             self._mark = await self._first_mark(polled)
-            for event in self._mark.pending:
-                yield event
+            self._repeats = list(self._mark.pending)
+        if self._repeats:
+            yield self._repeats.pop(0)
+            return
         report = await self._report(self._mark, polled)
         if report is None:
             await self._move(polled)
@@ -137,7 +160,7 @@ class TableWatcher:
         stored = await self._store.load()
         if stored is not None:
             self._saved_at = time.monotonic()
-            return Watermark.of_json(stored)
+            return Watermark.of_json(stored, self._store.place)
         start = polled.head if self._start is None else await self._poller.ask(self._start)
         self._lake_number = polled.lake_number  # a start to come is not a lake that went back
         mark = Watermark(start, polled.table_ids.get(self._watch.table.folded))

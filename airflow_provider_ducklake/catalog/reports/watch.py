@@ -100,6 +100,27 @@ def table_changes(
     return TableChanges(str(row.qualified), since, head.id, tuple(sorted(found & wanted)), row.id)
 
 
+def expired_changes(
+    catalog: Catalog, name: QualifiedName, since: int, kinds: Collection[str]
+) -> TableChanges | None:
+    """Return the changes that there may have been of a table in snapshots that expired after ``since``.
+
+    None if all snapshots are there, or there is no such table.
+    """
+    wanted, tables = wanted_words(kinds), catalog.tables
+    asked: dict[str, Question[Any]] = {
+        "head": read_snapshots.which_head(tables),
+        "rows": read.which_tables(tables, None, name),
+        "newer": read_snapshots.which_newer(tables, since),
+    }
+    answers = catalog.dialect.ask_at_once(asked)
+    head, rows = answers["head"], answers["rows"]
+    there = sum(one.id <= head.id for one in answers["newer"])
+    if not rows or there >= head.id - since:
+        return None
+    return TableChanges(str(rows[0].qualified), since, head.id, tuple(sorted(wanted)), rows[0].id)
+
+
 def _deletes(records: Collection[ChangeRecord], table_id: int) -> bool:
     return any(one.kind is ChangeKind.DELETED_FROM_TABLE and one.object_id == table_id for one in records)
 

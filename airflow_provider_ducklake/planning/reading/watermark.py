@@ -6,9 +6,8 @@ killed repeats what may not have arrived, word for word, and leaves nothing out.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from airflow_provider_ducklake.errors import InvalidInputError
 
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MOST_PARTITIONS = 1000  # in one event; of more any may have changed
+_TOO_LARGE = 2**63  # for an id in a catalog
+_SHOWN = 200  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,8 @@ class RangeReport:
 
     ``rows_added`` and ``rows_deleted``: an update counts as both; None: the catalog alone does not say.
     ``partitions`` are those with such rows (``month=2026-11``; see ``spec/partition_keys.py``), none for a
-    table without partitions; None: any may be. ``is_complete``: no snapshot of the range has expired.
+    table without partitions; None: any may be. ``is_complete``: no snapshot of the range has expired; else
+    ``changes`` are those known, or if none is known all that may have been.
     ``is_new``: the one snapshot of the range created the table; not known of longer ranges.
     """
 
@@ -65,7 +67,8 @@ class RangeReport:
 class Watermark:
     """All up to ``snapshot`` was reported; ``pending`` are the reports that may not have arrived.
 
-    ``table_id`` is the last table that had the name, None if none had.
+    ``table_id`` is the table that the last report was about, before the first one the first that had the
+    name, None if none had: the next report says whether it is about another one.
     """
 
     snapshot: int
@@ -74,8 +77,8 @@ class Watermark:
 
     def moved(self, snapshot: int, table_id: int | None) -> Watermark:
         """Return the one when snapshots up to another had nothing to report; ``table_id`` None: no table."""
-        last_table = self.table_id if table_id is None else table_id
-        return replace(self, snapshot=max(snapshot, self.snapshot), table_id=last_table)
+        first = table_id if self.table_id is None else self.table_id
+        return replace(self, snapshot=max(snapshot, self.snapshot), table_id=first)
 
     def reporting(self, report: RangeReport) -> tuple[Watermark, Mapping[str, Any]]:
         """Return the one when a report is about to be handed on, and what is."""
@@ -92,20 +95,46 @@ class Watermark:
         return {"snapshot": self.snapshot, "table_id": self.table_id, "pending": list(self.pending)}
 
     @classmethod
-    def of_json(cls, stored: object) -> Watermark:
-        """Return what was stored.
+    def of_json(cls, stored: object, place: str) -> Watermark:
+        """Return what was stored at ``place``, as a user would look for it.
 
         Raises:
-            InvalidInputError: it is something else.
+            InvalidInputError: it is something else; names the place, the value and what to do.
         """
-        match stored:
-            case {
-                "snapshot": int(snapshot),
-                "table_id": int() | None as table_id,
-                "pending": list(pending),
-            } if all(isinstance(one, dict) and isinstance(one.get("range_id"), str) for one in pending):
-                return cls(snapshot, table_id, tuple(pending))
-        raise InvalidInputError(f"What was stored of a watcher is no watermark: {json.dumps(stored)[:200]}")
+        if _is_watermark(stored):
+            return cls(stored["snapshot"], stored["table_id"], tuple(stored["pending"]))
+        raise InvalidInputError(
+            f"{place} is not a watermark: {_shown(stored)}. Delete it, and the watcher begins again at its "
+            'since, or now; to begin elsewhere write {"snapshot": <id>, "table_id": null, "pending": []}.'
+        )
+
+
+def _is_watermark(stored: object) -> TypeGuard[Mapping[str, Any]]:
+    match stored:
+        case {"snapshot": snapshot, "table_id": table_id, "pending": list(pending)}:
+            has_ids = _is_id(snapshot) and (table_id is None or _is_id(table_id))
+            return has_ids and all(map(_is_event, pending))
+        case _:
+            return False
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _TOO_LARGE
+
+
+def _is_event(value: object) -> bool:
+    """Whether a stored event says its range, and the same one by its id."""
+    match value:
+        case {"table": str(), "range_id": str(range_id), "from_snapshot": after, "to_snapshot": upto}:
+            table_id, _, ids = range_id.partition(":")
+            return _is_id(after) and _is_id(upto) and table_id.isdecimal() and ids == f"{after}-{upto}"
+        case _:
+            return False
+
+
+def _shown(stored: object) -> str:
+    text = repr(stored)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def event_of(report: RangeReport, table_id_before: int | None) -> dict[str, Any]:

@@ -1,0 +1,79 @@
+"""What a watcher remembers comes back as it was; what somebody else wrote in its place is refused."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.planning.reading.watermark import RangeReport, Watermark
+
+IDS = st.integers(0, 2**63 - 1)
+REPORTS = st.builds(
+    RangeReport,
+    table=st.text(),
+    table_id=IDS,
+    from_snapshot=IDS,
+    to_snapshot=IDS,
+    changes=st.tuples(st.text()),
+    rows_added=st.none() | IDS,
+    partitions=st.none() | st.lists(st.text(), max_size=3).map(tuple),
+    authors=st.lists(st.text(), max_size=3).map(tuple),
+    is_complete=st.booleans(),
+)
+EVENT = {"range_id": "1:3-4", "table": "main.t", "from_snapshot": 3, "to_snapshot": 4}
+GOOD = {"snapshot": 4, "table_id": 1, "pending": [EVENT]}
+
+
+@given(IDS, st.none() | IDS, st.lists(REPORTS, max_size=3))
+def test_what_is_stored_comes_back(snapshot, table_id, reports):
+    mark = Watermark(snapshot, table_id)
+    for report in reports:
+        mark, _ = mark.reporting(report)
+
+    assert Watermark.of_json(json.loads(json.dumps(mark.as_json())), "it") == mark
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        "garbage",
+        7,
+        [],
+        {},
+        {"snapshot": 4},
+        GOOD | {"snapshot": -1},
+        GOOD | {"snapshot": 2**63},
+        GOOD | {"snapshot": 10**4000},
+        GOOD | {"snapshot": "4"},
+        GOOD | {"snapshot": 4.0},
+        GOOD | {"snapshot": True},
+        GOOD | {"snapshot": None},
+        GOOD | {"table_id": -1},
+        GOOD | {"table_id": "1"},
+        GOOD | {"pending": None},
+        GOOD | {"pending": {}},
+        GOOD | {"pending": [None]},
+        GOOD | {"pending": ["1:3-4"]},
+        GOOD | {"pending": [{"range_id": "1:3-4"}]},
+        GOOD | {"pending": [EVENT | {"range_id": 1}]},
+        GOOD | {"pending": [EVENT | {"range_id": "1:3-5"}]},
+        GOOD | {"pending": [EVENT | {"range_id": "x:3-4"}]},
+        GOOD | {"pending": [EVENT | {"from_snapshot": "3"}]},
+        GOOD | {"pending": [EVENT | {"to_snapshot": -4, "range_id": "1:3--4"}]},
+        GOOD | {"pending": [EVENT | {"table": None}]},
+        GOOD | {"pending": [EVENT, {}]},
+        {"snapshot": "x" * 100_000},
+    ],
+)
+def test_what_is_no_watermark_is_refused_with_what_to_do(stored):
+    assert Watermark.of_json(GOOD, "it") == Watermark(4, 1, (EVENT,))
+
+    with pytest.raises(InvalidInputError) as raised:
+        Watermark.of_json(stored, "The key 'x' in the store")
+
+    said = str(raised.value)
+    assert said.startswith("The key 'x' in the store is not a watermark: ")
+    assert "Delete it" in said
+    assert len(said) < 600
