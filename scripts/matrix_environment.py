@@ -28,7 +28,11 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "build" / "matrix"
 _WHEELS = FOLDER / "wheels"
 _BUILDING = Lock()
-TESTS = ("tests/airflow/test_any_airflow.py", "tests/interop/test_any_duckdb.py")
+TESTS = (
+    "tests/airflow/test_any_airflow.py",
+    "tests/airflow/test_asset_events.py",
+    "tests/interop/test_any_duckdb.py",
+)
 PATIENCE = 3_600  # seconds, of a cell's tests
 _DRIVERS = ("postgres", "mysql", "duckdb")
 _EXTENSIONS = ("ducklake", "httpfs", "mysql-scanner", "postgres-scanner", "sqlite-scanner")

@@ -17,5 +17,7 @@ except ImportError:  # Airflow 3.1
 
 # In a whole DAG run in one process, 3.1 takes the time of a sensor's first look for a string.
 CAN_RESCHEDULE_IN_PROCESS = not airflow.__version__.startswith("3.1.")
+# 3.1 takes the user out of an asset's URI, with a warning, before the provider sees it.
+DROPS_USERS = airflow.__version__.startswith("3.1.")
 
-__all__ = ["CAN_RESCHEDULE_IN_PROCESS", "DagBag", "DagSerialization", "SerializedDAG"]
+__all__ = ["CAN_RESCHEDULE_IN_PROCESS", "DROPS_USERS", "DagBag", "DagSerialization", "SerializedDAG"]

@@ -4,11 +4,17 @@
 nothing from Airflow's inside that only some versions have.
 """
 
+import asyncio
 import gc
-from collections.abc import Callable
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +23,7 @@ from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
 from airflow.sdk import DAG
 
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.hooks import compat
 from airflow_provider_ducklake.hooks.connection_form import EXTRA_FIELDS
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjacentFilesOperator
@@ -24,11 +31,14 @@ from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
+from airflow_provider_ducklake.triggers import poller
+from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
 from tests.airflow.any_version import CAN_RESCHEDULE_IN_PROCESS, DagBag
-from tests.airflow.conftest import SetConnection
+from tests.airflow.conftest import SetConnection, connection_fields
 from tests.airflow.dags import reschedule_count, sync_dag, xcom
 from tests.airflow.processes import run_python
 from tests.airflow.spark_submit import ROOT, recorded
+from tests.airflow.watched import events_in, newest, watched
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake, opens_1_0
 
@@ -170,3 +180,120 @@ def assert_odd_readings(catalog: CatalogDatabase) -> None:
         with open_lake(catalog.attach_string, read_only=True) as reference:
             counted = reference.sql("SELECT count(*), sum(id), sum(value)::BIGINT, min(place) FROM readings")
         assert counted == [(ROWS, sum(odd), sum(odd), "ü 0")]
+
+
+ORDERS = pa.table({"id": pa.array([1, 2], pa.int32())})
+PATIENCE = 120.0
+
+
+@pytest.fixture
+def orders(sqlite_catalog, connect) -> Callable[[], int]:
+    """Append two rows to the table `orders`, which is there; return the snapshot."""
+    connect(sqlite_catalog)
+    with (
+        Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake,
+        lake.transaction() as tx,
+    ):
+        tx.create_table("orders", {"id": "int32"})
+
+    def append() -> int:
+        with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+            lake.append_arrow("orders", ORDERS)
+            return int(lake.current_snapshot().id)
+
+    return append
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_a_deferred_sensor_hands_on_what_its_trigger_found(orders):
+    since = orders()
+    with DAG("deferred", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None) as dag:
+        DuckLakeSnapshotSensor(
+            task_id="wait", table="orders", since=since, deferrable=True, poke_interval=0.1, timeout=PATIENCE
+        )
+    committed = []
+
+    def commit_when_deferred() -> None:
+        end = time.monotonic() + PATIENCE
+        while not poller._POLLERS and time.monotonic() < end:
+            time.sleep(0.05)
+        committed.append(orders())
+
+    elsewhere = threading.Thread(target=commit_when_deferred)
+    elsewhere.start()
+    run = sync_dag(dag).test()
+    elsewhere.join()
+
+    assert run.state == "success"
+    assert xcom(run, "wait") == {
+        "table": "main.orders",
+        "from_snapshot": since,
+        "to_snapshot": committed[0],
+        "changes": ["insert"],
+    }
+
+
+@asynccontextmanager
+async def watcher(since: int) -> AsyncIterator[list[dict[str, Any]]]:
+    """Run a watcher within the block; yield the events that it has made so far."""
+    trigger, events = DuckLakeSnapshotTrigger(table="orders", since=since, poll_interval=0.05), []
+
+    async def run() -> None:
+        async for event in trigger.run():
+            events.append(event.payload)  # noqa: PERF401 - whoever looks sees each at once
+
+    running = asyncio.create_task(run())
+    yield events
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+def test_a_watcher_goes_on_where_it_was(orders):
+    """Outside a triggerer its watermark is in the lake, as it is everywhere before Airflow 3.3."""
+    since = orders()
+
+    async def play() -> list[dict[str, Any]]:
+        seen: list[dict[str, Any]] = []
+        for _ in range(3):
+            newest = await asyncio.to_thread(orders)
+            async with watcher(since) as events, asyncio.timeout(PATIENCE):
+                while not events or events[-1]["to_snapshot"] < newest:  # noqa: ASYNC110 - no event of its own
+                    await asyncio.sleep(0.05)
+            seen += events
+        return seen
+
+    seen = asyncio.run(play())
+
+    ranges = {one["range_id"]: one for one in seen}
+    assert [(one["from_snapshot"], one["to_snapshot"]) for one in ranges.values()] == [
+        (since + number, since + number + 1) for number in range(3)
+    ]
+    assert [one["rows_added"] for one in ranges.values()] == [2, 2, 2]
+    assert all(one == ranges[one["range_id"]] for one in seen)
+
+
+@pytest.mark.timeout(600)
+def test_a_watched_table_starts_runs_of_a_real_airflow(tmp_path, orders, sqlite_catalog):
+    """The watermark is in the store of that Airflow, where it has one; a killed triggerer goes on."""
+    since = orders()
+    with watched(tmp_path, connection_fields(sqlite_catalog), since, 1.0) as (one, consumed):
+        first = orders()
+        one.wait(lambda: newest(consumed) >= first, PATIENCE, "no run of the first commit")
+        one.kill("triggerer")
+        second = orders()
+        one.start("triggerer")
+        one.wait(lambda: newest(consumed) >= second, PATIENCE, "no run of a commit without a triggerer")
+        events = {event["range_id"]: event for event in events_in(consumed)}
+        tables = [name for (name,) in one.query("SELECT name FROM sqlite_master")]
+        kept = one.query("SELECT 1 FROM asset_state_store") if "asset_state_store" in tables else []
+
+    assert sum(event["rows_added"] for event in events.values()) == 4
+    assert min(event["from_snapshot"] for event in events.values()) == since
+    assert len(kept) == compat.ACK_STREAMS
+    assert has_watermarks(sqlite_catalog) is not compat.ACK_STREAMS
+
+
+def has_watermarks(catalog: CatalogDatabase) -> bool:
+    with sqlite3.connect(catalog.location) as connection:
+        query = "SELECT 1 FROM sqlite_master WHERE name = 'airflow_ducklake_watermark'"
+        return bool(connection.execute(query).fetchall())

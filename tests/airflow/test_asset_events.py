@@ -20,6 +20,7 @@ from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.restore import DuckLakeRestoreTableOperator
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from tests.airflow.any_version import DROPS_USERS
 from tests.airflow.conftest import connection_fields
 from tests.airflow.dags import sync_dag
 
@@ -57,6 +58,10 @@ def events(name: str) -> list[AssetEvent]:
     with create_session() as session:
         query = select(AssetEvent).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
         return list(session.scalars(query.where(AssetModel.name == name).order_by(AssetEvent.id)))
+
+
+def partition_key(event: AssetEvent) -> str | None:
+    return getattr(event, "partition_key", None)  # Airflow 3.1 knows none
 
 
 def run(dag_id: str, *make: Any) -> Any:
@@ -129,10 +134,10 @@ def test_partitions_are_told_to_whom_is_scheduled_by_them(lake, conn_id):
     )
 
     (event,) = events("orders4")
-    assert event.partition_key is None
+    assert partition_key(event) is None
     assert event.extra["partitions"] == ["month=2026-11", "month=2027-02"]
     assert event.extra["rows_deleted"] == 2
-    keys = sorted(one.partition_key for one in events("months"))
+    keys = sorted(partition_key(one) for one in events("months"))
     assert keys == (["month=2026-11", "month=2027-02"] if compat.PARTITION_EVENTS else [])
 
 
@@ -209,6 +214,10 @@ def test_outlets_are_declared_where_the_table_is_known_while_the_dag_is_parsed()
     ],
 )
 def test_a_mistake_in_a_uri_is_explained_when_the_dag_is_parsed(uri, said):
+    if "@" in uri and DROPS_USERS:
+        with pytest.warns(UserWarning, match="auth info"):
+            Asset("x", uri=uri)
+        return
     with pytest.raises(ValueError, match=said):
         Asset("x", uri=uri)
 

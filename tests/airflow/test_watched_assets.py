@@ -1,6 +1,5 @@
 """Commits by DuckDB start DAGs of a real Airflow, whose processes are killed at drawn moments."""
 
-import json
 import random
 import time
 from collections import Counter
@@ -12,89 +11,23 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from tests.airflow.conftest import connection_fields
-from tests.airflow.services import SERVICES, Airflow, airflow, unpaused
+from tests.airflow.services import SERVICES, Airflow
 from tests.airflow.test_snapshot_sensor import commit_to
+from tests.airflow.watched import events_in, has_runs_to_come, newest, newest_event, watched
 from tests.reference.catalogs import CatalogDatabase
 
 ROUNDS = {"ci": 2, "full": 20}
 INTERVAL = 2.0  # seconds between two polls
 PATIENCE = 120.0
 SETUP = "CREATE TABLE orders (id INT); CREATE TABLE others (id INT); INSERT INTO orders VALUES (0)"
-DAG_FILE = """
-import json, os, uuid
-from datetime import UTC, datetime
-from airflow.sdk import DAG, AssetWatcher, task
-from airflow_provider_ducklake.assets.ducklake import create_asset
-from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
-
-orders = create_asset(
-    table="orders",
-    name="orders",
-    watchers=[
-        AssetWatcher(
-            name="orders_snapshots",
-            trigger=DuckLakeSnapshotTrigger(table="orders", since=SINCE, poll_interval=INTERVAL),
-        )
-    ],
-)
-
-with DAG("on_orders", schedule=[orders], start_date=datetime(2024, 1, 1, tzinfo=UTC), catchup=False) as dag:
-
-    @task(retries=10, retry_delay=1)
-    def consume(triggering_asset_events=None, dag_run=None):
-        found = [event.extra["payload"] for event in triggering_asset_events[orders]]
-        path = os.path.join(FOLDER, f"{uuid.uuid4()}.json")
-        with open(path + ".new", "w") as file:
-            json.dump({"run": dag_run.run_id, "events": found}, file)
-        os.rename(path + ".new", path)
-
-    consume()
-"""
 
 
 @pytest.fixture
 def watching(tmp_path, postgres_catalog) -> Iterator[tuple[Airflow, CatalogDatabase, Path, int]]:
     """An Airflow with a DAG that consumes the changes of a table."""
     since = commit_to(postgres_catalog, SETUP)
-    consumed = tmp_path / "consumed"
-    consumed.mkdir()
-    connection = json.dumps({"conn_type": "ducklake", **connection_fields(postgres_catalog)})
-    environment = {
-        "AIRFLOW_CONN_DUCKLAKE_DEFAULT": connection,
-        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",  # of a task whose machine was lost
-        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
-    }
-    with airflow(tmp_path / "airflow", environment) as one:
-        names = {"SINCE": since, "INTERVAL": INTERVAL, "FOLDER": repr(str(consumed))}
-        text = DAG_FILE
-        for name, value in names.items():
-            text = text.replace(name, str(value))
-        (one.dags / "on_orders.py").write_text(text)
-        one.start()
-        unpaused(one, ["on_orders"])
+    with watched(tmp_path, connection_fields(postgres_catalog), since, INTERVAL) as (one, consumed):
         yield one, postgres_catalog, consumed, since
-
-
-def events_in(consumed: Path) -> list[dict[str, Any]]:
-    """Return the events that runs got; a run whose task was killed and tried again counts once."""
-    files = sorted(consumed.glob("*.json"), key=lambda file: file.stat().st_mtime)
-    runs = {run["run"]: run["events"] for run in (json.loads(file.read_text()) for file in files)}
-    return [event for events in runs.values() for event in events]
-
-
-def newest(consumed: Path) -> int:
-    return max((event["to_snapshot"] for event in events_in(consumed)), default=0)
-
-
-def newest_event(one: Airflow) -> int:
-    """Return up to which snapshot Airflow has stored events."""
-    rows = one.query("SELECT extra FROM asset_event")
-    return max((json.loads(extra)["payload"]["to_snapshot"] for (extra,) in rows), default=0)
-
-
-def has_runs_to_come(one: Airflow) -> bool:
-    queued = one.query("SELECT 1 FROM asset_dag_run_queue")
-    return bool(queued or one.query("SELECT 1 FROM dag_run WHERE state IN ('queued', 'running')"))
 
 
 def heard(one: Airflow, catalog: CatalogDatabase, consumed: Path, snapshot: int) -> int:
