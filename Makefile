@@ -16,9 +16,10 @@ setup: ## Make .venv with the locked environment and find or install Java (every
 demo: ## Run the main job through a real DAG run: SQLite catalog, local files, local Spark
 	@scripts/demo
 
-test: ## Run every test at CI sizes; more arguments by ARGS="-k insert"
+test: ## Run every test at CI sizes, those of Airflow also with the oldest one; more arguments by ARGS="-k insert"
 	@$(RUN) pytest -n 2 --dist worksteal $(ARGS)
 	$(if $(ARGS),,@$(RUN) pytest -n 2 --dist worksteal --spark=connect --one-in=8 tests/spark)
+	$(if $(ARGS),,@$(RUN) python scripts/matrix.py --oldest)
 
 test-fast: ## Run the unit and property tests only
 	@$(RUN) pytest tests/unit tests/properties $(ARGS)

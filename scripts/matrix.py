@@ -4,6 +4,7 @@
     make matrix ARGS="--list"                      # the cells, and what came of each
     make matrix ARGS="--only 4.3.0 --workers 2"    # the cells whose names contain one of the words
     make matrix ARGS="--missing"                   # the cells that have not passed yet
+    make matrix ARGS="--oldest"                    # the oldest Airflow, all else as locked: what CI runs
     make matrix ARGS="--write"                     # only the page, from scripts/matrix_results.json
 
 It needs the package index, and a Python of each version on the PATH. An environment takes 1.5 GB, and is
@@ -15,15 +16,18 @@ from __future__ import annotations
 import argparse
 import sys
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from importlib.metadata import version
 
 import matrix_page
-from matrix_cells import CELLS, Cell
-from matrix_environment import Outcome, run
+from matrix_cells import AXES, CELLS, Cell
+from matrix_environment import OLDEST_TESTS, Outcome, run
 
 
 def main() -> int:
     """Do what the arguments say; the exit code is 1 when a cell failed."""
     arguments = _parser().parse_args()
+    if arguments.oldest:
+        return _run_oldest(keep=arguments.keep)
     known = matrix_page.read_results()
     chosen = [cell for cell in CELLS if any(word in cell.name for word in arguments.only or [""])]
     if arguments.missing:
@@ -43,11 +47,22 @@ def _parser() -> argparse.ArgumentParser:
         "--only", nargs="+", metavar="WORD", help="cells whose names contain one of the words"
     )
     parser.add_argument("--missing", action="store_true", help="those of them that have not passed yet")
+    parser.add_argument(
+        "--oldest", action="store_true", help="run Airflow's tests with the oldest Airflow; keep no result"
+    )
     parser.add_argument("--workers", type=int, default=1, help="cells at the same time")
     parser.add_argument("--keep", action="store_true", help="leave the environments in build/matrix")
     parser.add_argument("--list", action="store_true", help="show the cells and run nothing")
     parser.add_argument("--write", action="store_true", help="write the page and run nothing")
     return parser
+
+
+def _run_oldest(*, keep: bool) -> int:
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    oldest = Cell(version("pyspark"), AXES["airflow"][0], "sqlite", python, version("duckdb"))
+    outcome = run(oldest, keep=keep, tests=OLDEST_TESTS)
+    print(f"{oldest.name:44} {matrix_page.result_of(outcome)} in {outcome.seconds} s")
+    return 1 if outcome.failures else 0
 
 
 def _run_all(cells: list[Cell], *, workers: int, keep: bool) -> bool:

@@ -13,6 +13,7 @@ import tomllib
 import xml.etree.ElementTree as ET
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from matrix_cells import AIRFLOW_PINS, LOWEST, LOWEST_PINS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from matrix_cells import Cell
 
@@ -33,6 +34,7 @@ TESTS = (
     "tests/airflow/test_asset_events.py",
     "tests/interop/test_any_duckdb.py",
 )
+OLDEST_TESTS = (*TESTS[:2], "-n", "2", "--dist", "worksteal")  # those of Airflow
 PATIENCE = 3_600  # seconds, of a cell's tests
 _DRIVERS = ("postgres", "mysql", "duckdb")
 _EXTENSIONS = ("ducklake", "httpfs", "mysql-scanner", "postgres-scanner", "sqlite-scanner")
@@ -88,8 +90,8 @@ class Outcome:
         return asdict(self)
 
 
-def run(cell: Cell, *, keep: bool = False) -> Outcome:
-    """Make the environment, run the tests, and remove it again."""
+def run(cell: Cell, *, keep: bool = False, tests: Sequence[str] = TESTS) -> Outcome:
+    """Make the environment, run the tests, and remove it again; ``tests``: arguments of pytest."""
     started, folder = time.monotonic(), FOLDER / cell.name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -98,7 +100,7 @@ def run(cell: Cell, *, keep: bool = False) -> Outcome:
             subprocess.run([ROOT / "scripts" / "mysql"], check=True, capture_output=True, text=True)
         python = _make(cell, folder)
         versions = _versions(python)
-        passed, failures = _test(cell, python, folder)
+        passed, failures = _test(cell, python, folder, tests)
     except subprocess.CalledProcessError as error:
         passed, failures, versions = 0, [f"no environment: {_last_lines(error.stderr)}"], {}
     finally:
@@ -112,7 +114,8 @@ def _make(cell: Cell, folder: Path) -> Path:
     python = folder / "env" / "bin" / "python"
     overrides = folder / "overrides.txt"
     _uv("venv", "--python", _interpreter(cell.python), str(folder / "env"))
-    _wheel_of_spark(cell.spark)
+    if cell.spark != metadata.version("pyspark"):  # the locked one was built when .venv was made
+        _wheel_of_spark(cell.spark)
     install = ["pip", "install", "--python", str(python), "--override", str(overrides)]
     install += ["--find-links", str(_WHEELS)]
     if cell.name == LOWEST:
@@ -178,9 +181,9 @@ def _versions(python: Path) -> dict[str, str]:
     return {name: found[name] for name in _SHOWN if name in found}
 
 
-def _test(cell: Cell, python: Path, folder: Path) -> tuple[int, list[str]]:
+def _test(cell: Cell, python: Path, folder: Path, tests: Sequence[str]) -> tuple[int, list[str]]:
     report = folder / "report.xml"
-    command = [str(python), "-m", "pytest", *TESTS, "--catalog", cell.catalog, f"--junitxml={report}"]
+    command = [str(python), "-m", "pytest", *tests, "--catalog", cell.catalog, f"--junitxml={report}"]
     # Warnings that are errors with the locked versions say little of others.
     command += ["-q", "-p", "no:cacheprovider", "-o", "filterwarnings=default"]
     path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"

@@ -3,8 +3,9 @@
 ``ACK_STREAMS`` (3.3): triggers of one lake share a stream that says which of their events were stored.
 Without them a trigger counts an event as stored when the next is due. ``asset_state`` (3.3): an asset's own
 store; without it, watermarks are kept in the lake. ``PARTITION_EVENTS`` (3.3): a task makes an event of each
-partition; without them the event of the table says the partitions, and that is all. ``RETRY_POLICIES``
-(3.3): tasks take a ``retry_policy``.
+partition; without them the event of the table says the partitions, and that is all (in 3.2 an event has the
+partition key of its task's run, which no task can change). ``RETRY_POLICIES`` (3.3): tasks take a
+``retry_policy``.
 """
 
 from __future__ import annotations
