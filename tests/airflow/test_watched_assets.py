@@ -4,6 +4,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,37 +14,23 @@ from airflow_provider_ducklake.catalog.lake import Lake
 from tests.airflow.conftest import connection_fields
 from tests.airflow.services import SERVICES, Airflow
 from tests.airflow.test_snapshot_sensor import commit_to
-from tests.airflow.watched import events_in, has_runs_to_come, newest, newest_event, watched
+from tests.airflow.watched import PATIENCE, events_in, heard, newest, watched
 from tests.reference.catalogs import CatalogDatabase
 
 ROUNDS = {"ci": 2, "full": 20}
 INTERVAL = 2.0  # seconds between two polls
-PATIENCE = 120.0
 SETUP = "CREATE TABLE orders (id INT); CREATE TABLE others (id INT); INSERT INTO orders VALUES (0)"
 
 
 @pytest.fixture
 def watching(tmp_path, postgres_catalog) -> Iterator[tuple[Airflow, CatalogDatabase, Path, int]]:
-    """An Airflow with a DAG that consumes the changes of a table."""
+    """An Airflow with a DAG that consumes the changes of a table; of two equal watchers one is idle."""
     since = commit_to(postgres_catalog, SETUP)
-    with watched(tmp_path, connection_fields(postgres_catalog), since, INTERVAL) as (one, consumed):
+    with watched(tmp_path, connection_fields(postgres_catalog), since, INTERVAL, watchers=2) as (
+        one,
+        consumed,
+    ):
         yield one, postgres_catalog, consumed, since
-
-
-def heard(one: Airflow, catalog: CatalogDatabase, consumed: Path, snapshot: int) -> int:
-    """Wait until runs have got all up to a snapshot; return how many commits more Airflow needed.
-
-    Before 3.4 an event that comes while the one before is still queued starts no run of its own, and is
-    handed to the next run that anything starts.
-    """
-    more = 0
-    while True:
-        one.wait(lambda at=snapshot: newest_event(one) >= at, PATIENCE, f"no event of {snapshot}")
-        one.wait(lambda: not has_runs_to_come(one), 2 * PATIENCE, "a run does not end")
-        if newest(consumed) >= snapshot:
-            return more
-        more += 1
-        snapshot = commit_to(catalog, "INSERT INTO orders VALUES (-3)")
 
 
 @pytest.mark.timeout(3600)
@@ -60,14 +47,15 @@ def test_commits_start_runs_and_none_is_lost_whatever_is_killed(watching, seed, 
 
     before = one.query("SELECT count(*) FROM asset_event")[0][0]
     last = commit_to(catalog, "; ".join(f"INSERT INTO orders VALUES ({number})" for number in range(500)))
-    more = heard(one, catalog, consumed, last)
+    commit = partial(commit_to, catalog, "INSERT INTO orders VALUES (-3)")
+    more = heard(one, consumed, last, commit)
     burst = one.query("SELECT count(*) FROM asset_event")[0][0] - before - more
 
     draw = random.Random(seed)
     killed: Counter[str] = Counter()
     for number in range(ROUNDS[size]):
         last = play(one, catalog, draw, number, killed)
-    more += heard(one, catalog, consumed, last)
+    more += heard(one, consumed, last, commit)
 
     events = events_in(consumed)
     repeats = check(catalog, events, since)
@@ -78,6 +66,7 @@ def test_commits_start_runs_and_none_is_lost_whatever_is_killed(watching, seed, 
             f"{last - since} snapshots in {len(events)} events, none lost, {repeats} repeated, "
             f"{more} commits more until Airflow started a run of the last event"
         )
+    assert "Another watcher of this asset" in (one.home / "triggerer.log").read_text()
     assert burst <= 500 / 20
     assert repeats <= sum(killed.values())
     assert more <= 1 + ROUNDS[size] / 4
