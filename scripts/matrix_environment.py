@@ -34,7 +34,8 @@ TESTS = (
     "tests/airflow/test_asset_events.py",
     "tests/interop/test_any_duckdb.py",
 )
-OLDEST_TESTS = (*TESTS[:2], "-n", "2", "--dist", "worksteal")  # those of Airflow
+# Those of Airflow, but for the slowest.
+OLDEST_TESTS = (*TESTS[:2], "-n", "2", "--dist", "worksteal", "-k", "not real_airflow")
 PATIENCE = 3_600  # seconds, of a cell's tests
 _DRIVERS = ("postgres", "mysql", "duckdb")
 _EXTENSIONS = ("ducklake", "httpfs", "mysql-scanner", "postgres-scanner", "sqlite-scanner")
@@ -50,6 +51,7 @@ _TEST_PACKAGES = (
     "pytest-timeout",
     "pytest-xdist",
     "s3fs",
+    "zstandard",
 )
 _SHOWN = (
     "apache-airflow",
