@@ -51,7 +51,6 @@ _TEST_PACKAGES = (
     "pytest-timeout",
     "pytest-xdist",
     "s3fs",
-    "zstandard",
 )
 _SHOWN = (
     "apache-airflow",
@@ -148,7 +147,8 @@ def _ours(*extras: str) -> tuple[str, str]:
 
 def _chosen(cell: Cell) -> tuple[str, ...]:
     spark = f"pyspark[connect]=={cell.spark}"  # every module imports, those of Spark Connect too
-    return spark, f"apache-airflow=={cell.airflow}", f"duckdb=={cell.duckdb}"
+    # What uv knows of the locked PySpark, by pyproject.toml, leaves out an import of Spark Connect's.
+    return spark, "zstandard", f"apache-airflow=={cell.airflow}", f"duckdb=={cell.duckdb}"
 
 
 def _interpreter(version: str) -> str:
