@@ -1,6 +1,7 @@
 """The examples of the user guide: DAG files parse, connections are accepted."""
 
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from airflow_provider_ducklake.hooks.connection_settings import read_settings
 from tests.airflow.dags import parse
 
 DOCS = Path(__file__).parents[2] / "docs"
+EXAMPLES = DOCS.with_name("example_dags")
 
 
 def blocks(language: str) -> list[object]:
@@ -20,6 +22,7 @@ def blocks(language: str) -> list[object]:
             "sensor.md",
             "assets.md",
             "long_jobs.md",
+            "recipes.md",
             "expire.md",
             "health.md",
             "verify.md",
@@ -43,6 +46,27 @@ def test_each_example_is_a_dag_file_that_parses(code, tmp_path):
     file.write_text(code)
 
     assert parse(file).task_dict
+
+
+def recipes() -> list[tuple[str, list[str]]]:
+    """Return the example of each recipe and the blocks of Python that the page shows of it."""
+    sections = (DOCS / "recipes.md").read_text().split("\n## ")[1:]
+    return [
+        (
+            re.findall(r"`example_dags/(\w+\.py)", section)[0],
+            re.findall(r"^```python\n(.*?)^```", section, re.DOTALL | re.MULTILINE),
+        )
+        for section in sections
+    ]
+
+
+@pytest.mark.parametrize(("example", "shown"), recipes())
+def test_each_recipe_shows_lines_of_its_example(example, shown):
+    text = (EXAMPLES / example).read_text()
+
+    assert shown
+    for block in shown:
+        assert block in text or textwrap.indent(block, "    ") in text
 
 
 @pytest.mark.parametrize("text", blocks("json"))

@@ -4,23 +4,33 @@ import csv
 import gc
 import io
 import math
+import re
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import UTC, date, datetime, timedelta
 from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
+from airflow.models.dagrun import DagRun
+from airflow.sdk import DAG
+from airflow.sdk.definitions.mappedoperator import MappedOperator
 
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.hooks import compat
+from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from tests.airflow.conftest import SetConnection
-from tests.airflow.dags import parse, sync_dag, xcom
+from tests.airflow.dags import mapped_xcoms, parse, run_once, start_run, state_of, sync_dag, xcom
+from tests.airflow.recipes import answered, consumes, miss_deadlines, of_partition, watched
 from tests.airflow.spark_submit import ROOT, recorded
 from tests.reference.catalogs import CatalogDatabase
+from tests.reference.connect_server import ConnectServer, connect_server
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
 EXAMPLES = ROOT / "example_dags"
+RECIPES = ROOT / "docs" / "recipes.md"
 TABLES = ("airlines", "airports", "flights", "planes", "weather")
 
 
@@ -37,6 +47,29 @@ def lake_of_examples(
     set_connection("spark_default", conn_type="spark", host="local[2]")
     recorded(tmp_path / "bin", monkeypatch)
     return sqlite_catalog
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    with connect_server(tmp_path_factory.mktemp("connect")) as one:
+        yield one
+
+
+@pytest.fixture
+def connected(server: ConnectServer, set_connection: SetConnection) -> str:
+    """A connection to a Spark that is warm: the recipes run several small jobs."""
+    return set_connection("connect", conn_type="spark_connect", host="127.0.0.1", port=server.port)
+
+
+def parsed_for(spark_connect_conn_id: str, recipe: str) -> DAG:
+    """Read the DAG of a recipe anew, with its Spark jobs on a server."""
+    dag = parse(EXAMPLES / f"example_ducklake_{recipe}.py")
+    for task in dag.tasks:
+        if isinstance(task, MappedOperator):
+            task.partial_kwargs["spark_connect_conn_id"] = spark_connect_conn_id
+        elif isinstance(task, DuckLakeSparkOperator):
+            task.spark_connect_conn_id = spark_connect_conn_id
+    return dag
 
 
 def test_all_examples_parse():
@@ -138,6 +171,156 @@ def test_a_lake_is_looked_at():
     assert xcom(run, "health")["tables"][0]["inlined_row_count"] == 2
     assert xcom(run, "verify") == {"findings": 0, "ignored": {}, "sample": 1.0}
     gc.collect()
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
+@pytest.mark.usefixtures("airflow_db")
+def test_a_missed_deadline_says_since_when_the_table_is_unchanged(
+    lake_of_examples: CatalogDatabase, connected: str
+):
+    example = sync_dag(parsed_for(connected, "fresh_by_seven"))
+
+    late = start_run(example)  # no dag.test(): that of Airflow 3.3.2 ends no run that has a deadline
+    states = [run_once(late, example.get_task(name)) for name in ("create_table", "load")]
+    with open_lake(lake_of_examples) as lake:
+        rows = lake.sql("SELECT day, count(*), sum(amount) FROM fresh_sales GROUP BY day")
+        ((loaded,),) = lake.sql("SELECT max(snapshot_id) FROM ducklake_snapshots('lake')")
+        lake.sql("CREATE TABLE other AS SELECT 1")  # changes something else
+    missing = start_run(example)
+    told = [miss_deadlines(run) for run in (late, missing)]
+
+    assert states == ["success", "success"]
+    assert rows == [(late.logical_date.date(), 4, 105.0)]
+    ((needed_by, said),), ((needed_by_then, said_then),) = told
+    assert needed_by == late.logical_date + timedelta(hours=2)
+    assert needed_by_then == missing.logical_date + timedelta(hours=2)
+    assert said.startswith(f"fresh_sales is fresh: changed last by snapshot {loaded} of ")
+    assert said_then.startswith(f"fresh_sales is not fresh: unchanged since snapshot {loaded} of ")
+    assert f"The run {missing.run_id}, due at " in said_then
+    gc.collect()
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
+@pytest.mark.usefixtures("airflow_db")
+def test_what_a_person_approves_is_committed_and_what_is_rejected_leaves_nothing(
+    lake_of_examples: CatalogDatabase,
+    connected: str,
+):
+    example = sync_dag(parsed_for(connected, "audited_load"))
+    days = [datetime(2026, 11, day, tzinfo=UTC) for day in (23, 24)]
+
+    with answered("Approve") as shown:
+        approved = example.test(logical_date=days[0])
+    with answered("Reject") as shown_then:
+        rejected = example.test(logical_date=days[1])
+
+    assert (approved.state, rejected.state) == ("success", "success")
+    assert "| rows | 4 | 0 |" in shown[0]
+    assert "| without amount | 1 | 1 |" in shown_then[0]
+    assert "| largest amount | 42.0 | 42.0 |" in shown_then[0]
+    assert (xcom(approved, "commit")["rows_added"], xcom(approved, "discard")) == (4, {"discarded": []})
+    assert (state_of(rejected, "commit"), xcom(rejected, "discard")) == (
+        "skipped",
+        {"discarded": [xcom(rejected, "stage")["staged"]]},
+    )
+    with open_lake(lake_of_examples) as lake:
+        assert lake.sql("SELECT day, count(*), sum(amount) FROM audited_sales GROUP BY day") == [
+            (days[0].date(), 4, 73.5)
+        ]
+        referenced = lake.sql("SELECT data_file FROM ducklake_list_files('lake', 'audited_sales')")
+    files = [str(path) for path in Path(lake_of_examples.data_path).rglob("*") if path.is_file()]
+    assert files == [path for (path,) in referenced]
+    gc.collect()
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
+@pytest.mark.usefixtures("airflow_db")
+def test_nights_merge_as_many_files_as_their_budget_has_the_neediest_table_first(
+    lake_of_examples: CatalogDatabase,
+    connected: str,
+):
+    def night(**params: int) -> DagRun:
+        return sync_dag(parsed_for(connected, "compaction_budget")).test(run_conf=params)
+
+    with open_lake(lake_of_examples, data_inlining_row_limit=0) as lake:
+        for table, files in (("a", 3), ("b", 5), ("c", 2)):
+            lake.sql(f"CREATE TABLE {table} (id BIGINT)")
+            for number in range(files):
+                lake.sql(f"INSERT INTO {table} VALUES ({number})")
+
+    late, *nights = night(max_minutes=0), night(max_files=6), night(max_files=6)
+
+    assert [one.state for one in late.get_task_instances() if one.task_id == "merge"] == ["skipped"] * 2
+    assert mapped_xcoms(late, "merge") == []
+    assert [
+        [(one["table"], one["files_compacted"]) for one in mapped_xcoms(run, "merge")] for run in nights
+    ] == [[("main.b", 5)], [("main.a", 3)]]
+    with open_lake(lake_of_examples) as lake:
+        counts = dict(
+            lake.sql("SELECT table_name, file_count FROM ducklake_table_info('lake') ORDER BY table_name")
+        )
+        assert counts == {"a": 1, "b": 1, "c": 2}
+        assert lake.sql("SELECT (SELECT sum(id) FROM a), (SELECT sum(id) FROM b)") == [(3, 10)]
+    gc.collect()
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_a_watched_change_is_read_from_its_range(lake_of_examples: CatalogDatabase):
+    example = sync_dag(parse(EXAMPLES / "example_ducklake_on_change.py"))
+    with open_lake(lake_of_examples) as lake:
+        lake.sql("CREATE TABLE watched_orders (id BIGINT)")
+        lake.sql("INSERT INTO watched_orders VALUES (1), (2)")
+    with Lake.connect(lake_of_examples.sqlalchemy_url) as lake:
+        before = lake.current_snapshot().id
+    with open_lake(lake_of_examples) as lake:
+        lake.sql("INSERT INTO watched_orders VALUES (3), (4), (5)")
+        lake.sql("DELETE FROM watched_orders WHERE id = 1")
+    (event,) = watched(example, since=before)
+
+    run = start_run(example)
+    consumes(run, example, {"payload": event}, {"payload": {**event, "is_complete": False}})
+
+    assert run_once(run, example.get_task("handle")) == "success"
+    assert sorted(xcom(run, "handle"), key=lambda one: one["changes"] is None) == [
+        {"range_id": event["range_id"], "changes": {"insert": 3, "delete": 1}},
+        {"range_id": event["range_id"], "changes": None},
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
+@pytest.mark.usefixtures("airflow_db")
+def test_only_the_month_that_changed_is_recomputed(lake_of_examples: CatalogDatabase, connected: str):
+    example = sync_dag(parsed_for(connected, "changed_partitions"))
+    ddl = re.search(r"^```sql\n(.*?)^```", RECIPES.read_text(), re.DOTALL | re.MULTILINE)
+    assert ddl is not None
+    with open_lake(lake_of_examples) as lake:
+        lake.raw.execute(ddl[1])
+        lake.sql("INSERT INTO daily_sales VALUES ('2026-10-31', 1), ('2026-11-01', 2), ('2026-11-30', 3)")
+        lake.sql("INSERT INTO monthly_sales VALUES ('2026-10-01', -1), ('2026-11-01', -1)")
+
+    run = start_run(example)
+    of_partition(run, "month=2026-11")
+
+    assert run_once(run, example.get_task("months_touched")) == "success"
+    assert run_once(run, example.get_task("recompute")) == "success"
+    with open_lake(lake_of_examples) as lake:
+        assert lake.sql("FROM monthly_sales ORDER BY month") == [
+            (date(2026, 10, 1), -1),
+            (date(2026, 11, 1), 5),
+        ]
+    gc.collect()
+
+
+@pytest.mark.usefixtures("airflow_db", "lake_of_examples")
+def test_without_events_of_partitions_the_event_of_the_table_says_the_months(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(compat, "PARTITION_EVENTS", False)  # as before Airflow 3.3
+    example = sync_dag(parse(EXAMPLES / "example_ducklake_changed_partitions.py"))
+
+    run = start_run(example)
+    consumes(run, example, {"partitions": ["month=2026-11", "month=2026-10"]}, {"partitions": []})
+
+    assert run_once(run, example.get_task("months_touched")) == "success"
+    assert xcom(run, "months_touched") == ["2026-10-01", "2026-11-01"]
 
 
 def columns_of(lake: DuckLakeConnection, table: str) -> dict[str, str]:
