@@ -2,7 +2,7 @@
 
 The rows of the day are staged, which nobody sees. The audit compares them with those of the day before, and
 its numbers are in the form that asks for approval (*Required actions* in the UI). *Approve* commits the rows.
-After *Reject*, a failed audit or no answer within a day nothing is visible, and the staged files are removed.
+After *Reject* or a failed audit nothing is visible, and the staged files are removed.
 
 Needs two connections: ``ducklake_default`` (type ``ducklake``) and ``spark_default`` (type ``spark``, for
 example with host ``local[2]``). Creates the lake if there is none.
@@ -76,12 +76,7 @@ with DAG(
         create_lake=True,
     )
     stage = DuckLakeSparkInsertOperator(task_id="stage", table=TABLE, sql=SALES, stage_only=True)
-    approve = ApprovalOperator(
-        task_id="approve",
-        subject=f"Publish {TABLE} of {{{{ ds }}}}?",
-        body=FORM,
-        response_timeout=timedelta(days=1),  # shorter than files stay staged (stage_ttl)
-    )
+    approve = ApprovalOperator(task_id="approve", subject=f"Publish {TABLE} of {{{{ ds }}}}?", body=FORM)
     commit = DuckLakeCommitOperator(task_id="commit", staged=[stage.output])
     discard = DuckLakeDiscardStagedOperator(task_id="discard", staged=[stage.output])
 
