@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
     from airflow_provider_ducklake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.catalog.open_lake import LakeObserver
     from airflow_provider_ducklake.spec.options import OptionRow
     from airflow_provider_ducklake.storage.files.filesystem import Location
 
@@ -139,6 +140,10 @@ class Lake:
                 ``foreign_files``.
         """
         self._lake.check_writable(directory)
+
+    def observe(self, observer: LakeObserver) -> None:
+        """Have somebody told from now on which tables are read and written through this lake."""
+        self._lake.observer = observer
 
     def close(self) -> None:
         """Close the connections to the catalog; the next use opens one again."""

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.snapshot.read_snapshots import RecordedSnapshot
-    from airflow_provider_ducklake.planning.reading.scan import ScanPlan
+    from airflow_provider_ducklake.planning.reading.scan import ChangeFeedPlan, ScanPlan
     from airflow_provider_ducklake.planning.reading.watch import TableChanges
     from airflow_provider_ducklake.planning.writing.staged import StagedWrite
     from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId, TableId
@@ -235,7 +235,9 @@ class LakeReads:
         """
         from airflow_provider_ducklake.storage.rows.table_reader import read_rows  # noqa: PLC0415 - heavy
 
-        return read_rows(self.plan_read(table, at, columns, where, staged), self._lake.locate)
+        plan = self.plan_read(table, at, columns, where, staged)
+        self._lake.tell_read(plan.table.name)
+        return read_rows(plan, self._lake.locate)
 
     def scan(
         self,
@@ -253,7 +255,9 @@ class LakeReads:
         Raises:
             InvalidPredicateError, ColumnNotFoundError: as ``read_arrow``.
         """
-        return self.plan_read(table, at, columns, where, (), stats_of=stats_of)
+        plan = self.plan_read(table, at, columns, where, (), stats_of=stats_of)
+        self._lake.tell_read(plan.table.name)
+        return plan
 
     def read_spark(
         self,
@@ -344,6 +348,7 @@ class LakeReads:
         with self._lake.reading() as connection:
             found = self._table(connection, table, at)
             known, rest = count_rows(connection, self._lake.catalog, found)
+        self._lake.tell_read(found.name)
         if not rest.files:
             return known
         from airflow_provider_ducklake.storage.rows.table_reader import count_live_rows  # noqa: PLC0415 - heavy
@@ -363,7 +368,9 @@ class LakeReads:
         self._lake.refuse_unusable()
         with self._lake.reading() as connection:
             found = self._table(connection, table, at)
-            return column_bounds(connection, self._lake.catalog, found, column)
+            bounds = column_bounds(connection, self._lake.catalog, found, column)
+        self._lake.tell_read(found.name)
+        return bounds
 
     def changes(self, table: TableName, start: int | datetime, end: int | datetime) -> ChangeFeed:
         """Return the changes of a table's rows from snapshot ``start`` to ``end``, both included.
@@ -381,6 +388,7 @@ class LakeReads:
             first = self._first_snapshot(connection, start)
             last = self._lake.snapshot(connection, end)
             plan = find_changes(connection, self._lake.catalog, QualifiedName.of(table), first.id, last)
+        self._lake.tell_read(plan.table.name)
         return ChangeFeed(plan, self._lake.locate)
 
     def changes_after(self, table: TableName, after: int, at: At = None) -> ChangeFeed:
@@ -390,13 +398,17 @@ class LakeReads:
             ChangesExpiredError: a snapshot between them has expired.
             TableNotFoundError, SchemaNotFoundError: there is no such table at the end.
         """
+        plan = self._plan_after(table, after, at)
+        self._lake.tell_read(plan.table.name)
+        return ChangeFeed(plan, self._lake.locate)
+
+    def _plan_after(self, table: TableName, after: int, at: At) -> ChangeFeedPlan:
         self._lake.refuse_unusable()
         name = QualifiedName.of(table)
         with self._lake.reading() as connection:
             last = self._lake.snapshot(connection, at)
             check_complete(connection, self._lake.catalog.tables, str(name), after, last.id)
-            plan = find_changes(connection, self._lake.catalog, name, after + 1, last)
-        return ChangeFeed(plan, self._lake.locate)
+            return find_changes(connection, self._lake.catalog, name, after + 1, last)
 
     def changes_of_source(
         self, table: TableName, source_id: TableId, after: int, upto: SnapshotId
@@ -413,6 +425,7 @@ class LakeReads:
             rows = read.table_rows(connection, tables, last.id)
             name = next(row.qualified for row in rows if row.id == source_id)
             plan = find_changes(connection, self._lake.catalog, name, after + 1, last)
+        self._lake.tell_read(name)
         return ChangeFeed(plan, self._lake.locate)
 
     def is_unchanged(self, table_id: TableId, after: SnapshotId, upto: SnapshotId) -> bool:
@@ -470,7 +483,7 @@ class LakeReads:
         if found is None:
             return None
         try:
-            plan = self.changes_after(table, after, found.to_snapshot).plan
+            plan = self._plan_after(table, after, found.to_snapshot)
         except (ChangesExpiredError, SnapshotNotFoundError, TableNotFoundError, SchemaNotFoundError):
             return RangeReport(
                 found.table,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy.exc import DBAPIError
 
@@ -27,9 +27,10 @@ from airflow_provider_ducklake.errors import (
 from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.spec.options import OptionRow, Options
 from airflow_provider_ducklake.spec.versions import READABLE, WRITABLE, refused
+from airflow_provider_ducklake.transaction.changes import written_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection, Engine
     from sqlalchemy.engine import URL
@@ -37,11 +38,11 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
     from airflow_provider_ducklake.spec.ids import SnapshotId
-    from airflow_provider_ducklake.spec.names.identifiers import FoldedName
+    from airflow_provider_ducklake.spec.names.identifiers import FoldedName, QualifiedName
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
     from airflow_provider_ducklake.spec.versions import SpecVersion
     from airflow_provider_ducklake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.transaction.changes import SchemaRef
+    from airflow_provider_ducklake.transaction.changes import Change, SchemaRef
     from airflow_provider_ducklake.transaction.lake_draft import SchemaDraft
 
 
@@ -70,6 +71,16 @@ class Definitions:
     def at(self, schema_version: int) -> Definitions:
         """Return the definitions of a schema version, empty where they are not known."""
         return self if self.schema_version == schema_version else Definitions(schema_version)
+
+
+class LakeObserver(Protocol):
+    """Who is told which tables are read and written through an open lake. Its methods must not raise."""
+
+    def has_read(self, table: QualifiedName) -> None:
+        """Note a table whose rows were asked for, by its name in the catalog."""
+
+    def has_written(self, tables: Sequence[QualifiedName]) -> None:
+        """Note the tables that a snapshot changed: after its commit, also one found to be made before."""
 
 
 def _close_idle(engine: Engine, process: int) -> None:
@@ -101,6 +112,7 @@ class OpenLake:
         self.storage_options = dict(storage_options or {})
         self.definitions = Definitions()
         self.pinned: SnapshotId | None = None
+        self.observer: LakeObserver | None = None
         weakref.finalize(self, _close_idle, dialect.engine, os.getpid())
 
     def as_of(self, snapshot_id: SnapshotId) -> OpenLake:
@@ -113,6 +125,16 @@ class OpenLake:
     def close(self) -> None:
         """Close the connections to the catalog."""
         self.catalog.dialect.engine.dispose()
+
+    def tell_read(self, table: QualifiedName) -> None:
+        """Tell the observer of a table whose rows were asked for."""
+        if self.observer is not None:
+            self.observer.has_read(table)
+
+    def tell_written(self, changes: Iterable[Change]) -> None:
+        """Tell the observer of the tables that committed changes changed."""
+        if self.observer is not None and (tables := written_tables(changes)):
+            self.observer.has_written(tables)
 
     @property
     def url(self) -> URL:

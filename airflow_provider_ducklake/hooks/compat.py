@@ -5,7 +5,7 @@ Without them a trigger counts an event as stored when the next is due. ``asset_s
 store; without it, watermarks are kept in the lake. ``PARTITION_EVENTS`` (3.3): a task makes an event of each
 partition; without them the event of the table says the partitions, and that is all (in 3.2 an event has the
 partition key of its task's run, which no task can change). ``RETRY_POLICIES`` (3.3): tasks take a
-``retry_policy``.
+``retry_policy``. ``hook_lineage_collector``: the collector moved in 3.2. ``TaskDeferralTimeout``: so did it.
 """
 
 from __future__ import annotations
@@ -60,6 +60,22 @@ def store_name(store: object) -> str:
     return repr(store)
 
 
+def hook_lineage_collector() -> Any | None:  # noqa: ANN401 - Airflow's
+    """Return what collects which assets hooks read and wrote in this process; None: nobody wants to know.
+
+    The first call where somebody does has Airflow import every provider's kinds of assets.
+    """
+    try:
+        from airflow.sdk.lineage import NoOpCollector, get_hook_lineage_collector  # noqa: PLC0415 - since 3.2
+    except ImportError:
+        from airflow.lineage.hook import (  # type: ignore[import-not-found,no-redef]  # noqa: PLC0415 - until 3.1
+            NoOpCollector,
+            get_hook_lineage_collector,
+        )
+    collector = get_hook_lineage_collector()
+    return None if isinstance(collector, NoOpCollector) else collector
+
+
 __all__ = [
     "ACK_STREAMS",
     "PARTITION_EVENTS",
@@ -71,4 +87,5 @@ __all__ = [
     "TaskDeferralTimeout",
     "asset_state",
     "store_name",
+    "hook_lineage_collector",
 ]

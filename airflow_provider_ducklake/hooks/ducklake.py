@@ -57,6 +57,8 @@ class DuckLakeHook(BaseHook):
     """Open the lake that a connection of type ``ducklake`` describes.
 
     :param ducklake_conn_id: the id of the connection, which is read when the lake is first used.
+    :param hook_lineage: tell Airflow's hook lineage, if anything reads it (OpenLineage does), which tables
+        are read and written through the hook. Operators report their own, and turn it off.
     """
 
     conn_name_attr = "ducklake_conn_id"
@@ -64,9 +66,16 @@ class DuckLakeHook(BaseHook):
     conn_type = CONNECTION_TYPE
     hook_name = "DuckLake"
 
-    def __init__(self, ducklake_conn_id: str = default_conn_name, logger_name: str | None = None) -> None:
+    def __init__(
+        self,
+        ducklake_conn_id: str = default_conn_name,
+        logger_name: str | None = None,
+        *,
+        hook_lineage: bool = True,
+    ) -> None:
         super().__init__(logger_name=logger_name)
         self.ducklake_conn_id = ducklake_conn_id
+        self.hook_lineage = hook_lineage
         self._lake: Lake | None = None
 
     @classmethod
@@ -105,7 +114,7 @@ class DuckLakeHook(BaseHook):
             UnsupportedFeatureError: the lake is encrypted.
         """
         if self._lake is None:
-            self._lake = self._announced(_open(self.settings()))
+            self._lake = self._observed(self._announced(_open(self.settings())))
         return self._lake
 
     def migrate(self, to_version: str, *, dry_run: bool = False, backup: bool = True) -> MigrationResult:
@@ -127,6 +136,14 @@ class DuckLakeHook(BaseHook):
         self.log.info("%r of connection %s, data path %s", lake, self.ducklake_conn_id, lake.data_path)
         return lake
 
+    def _observed(self, lake: Lake) -> Lake:
+        """Have Airflow told of the tables that are read and written."""
+        if self.hook_lineage:
+            from airflow_provider_ducklake.hooks.hook_lineage import HookLineage  # noqa: PLC0415 - not for operators
+
+            lake.observe(HookLineage(DuckLakeHook(self.ducklake_conn_id)))
+        return lake
+
     def get_conn(self) -> Lake:
         """Return the same as ``lake``."""
         return self.lake()
@@ -139,7 +156,7 @@ class DuckLakeHook(BaseHook):
                 lake = _open(settings)
             except NotADuckLakeError:
                 lake = _create(settings)
-            self._lake = self._announced(lake)
+            self._lake = self._observed(self._announced(lake))
         return self._lake
 
     def close(self) -> None:

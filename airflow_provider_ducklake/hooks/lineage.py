@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from airflow_provider_ducklake.assets.ducklake import table_of
 from airflow_provider_ducklake.errors import DuckLakeError, NotFoundError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.hooks.hook_lineage import NAME
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath, fold
 from airflow_provider_ducklake.spec.types.ducklake_types import children_of
 
@@ -135,7 +136,7 @@ def operator_lineage(ducklake_conn_id: str, snapshot_ids: Sequence[int], flow: F
     from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415 - not always installed
 
     try:
-        with closing(DuckLakeHook(ducklake_conn_id)) as hook:
+        with closing(DuckLakeHook(ducklake_conn_id, hook_lineage=False)) as hook:
             teller = _Teller(hook.lake(), namespace_of(hook.settings()), flow)
             return OperatorLineage(
                 inputs=teller.inputs(),
@@ -147,13 +148,16 @@ def operator_lineage(ducklake_conn_id: str, snapshot_ids: Sequence[int], flow: F
 
 
 def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Facets | None:  # noqa: ANN401, ARG001 - OpenLineage's
-    """Return the dataset of a table's asset; None: its connection cannot be read here."""
+    """Return the dataset of a table's asset; None: its connection cannot be read here.
+
+    Its name is the URI's, in lower case, unless the hook has told how the catalog spells it.
+    """
     conn_id, table = table_of(asset.uri)
     try:
         namespace = namespace_of(DuckLakeHook(conn_id).settings())
     except DuckLakeError:
         return None
-    return _classes().Dataset(namespace=namespace, name=str(table))
+    return _classes().Dataset(namespace=namespace, name=asset.extra.get(NAME, str(table)))
 
 
 def _classes() -> Any:  # noqa: ANN401 - OpenLineage's

@@ -63,7 +63,7 @@ class DuckLakeCleanupOldFilesOperator(DuckLakeOperator):
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
         """Delete, and say what was."""
-        with closing(DuckLakeHook(self.ducklake_conn_id).lake()) as lake:
+        with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False).lake()) as lake:
             result = lake.cleanup_old_files(
                 older_than=parse_age("older_than", self.older_than),
                 min_retention=parse_span("min_retention", self.min_retention),
@@ -140,7 +140,7 @@ class DuckLakeDeleteOrphanedFilesOperator(DuckLakeOperator):
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
         """Delete, and say what was."""
-        with closing(DuckLakeHook(self.ducklake_conn_id).lake()) as lake:
+        with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False).lake()) as lake:
             result = lake.delete_orphaned_files(
                 older_than=parse_age("older_than", self.older_than),
                 min_retention=parse_span("min_retention", self.min_retention),

@@ -65,7 +65,10 @@ class DuckLakeCommitOperator(DuckLakeOperator):
         from airflow_provider_ducklake.writes.staged import check_given  # noqa: PLC0415 - heavy
 
         check_given(self.staged)
-        with closing(DuckLakeHook(self.ducklake_conn_id)) as hook, verbs_logged_by(self.log):
+        with (
+            closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook,
+            verbs_logged_by(self.log),
+        ):
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             summary = self.run(hook.lake(), identity)
             snapshot_id = summary["snapshot_id"]
@@ -108,7 +111,7 @@ class DuckLakeDiscardStagedOperator(DuckLakeOperator):
         from airflow_provider_ducklake.writes.staged import discard, uris_of_ended  # noqa: PLC0415 - heavy
 
         uris = uris_of_ended(self.staged)
-        with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:
+        with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook:
             discarded = discard(hook.lake(), uris) if uris else []
         for uri in discarded:
             self.log.info("Discarded %s", uri)

@@ -65,7 +65,7 @@ class DuckLakeDDLOperator(DuckLakeOperator):
         """Run the statements, or return the commit of an earlier try."""
         creates = parse_flag("create_lake", self.create_lake)
         statements = () if self.sql is None and creates else _parsed(self.sql, NEWEST)
-        with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:
+        with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook:
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             message = self.commit_message or identity.message
             lake = self._created(hook) if creates else hook.lake()

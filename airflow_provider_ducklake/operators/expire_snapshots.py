@@ -95,7 +95,7 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
             "min_retention": self._floor(),
             "dry_run": parse_flag("dry_run", self.is_dry_run),
         }
-        with closing(DuckLakeHook(self.ducklake_conn_id).lake()) as lake:
+        with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False).lake()) as lake:
             result = lake.expire_snapshots(**arguments)
         self._report(result)
         return _summary(result)

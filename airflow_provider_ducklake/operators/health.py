@@ -70,7 +70,7 @@ class DuckLakeTableHealthOperator(DuckLakeOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Collect the numbers, send them to the metrics, and fail if one exceeds its bound."""
         limits = _limits(self.fail_above)
-        with closing(DuckLakeHook(self.ducklake_conn_id).lake()) as lake:
+        with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False).lake()) as lake:
             health = lake.table_health(self._names(lake)).as_json()
         self._emit(health)
         exceeded = list(_exceeded(health, limits))

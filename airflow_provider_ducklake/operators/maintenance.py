@@ -209,7 +209,7 @@ class DuckLakeMaintenanceExpireOperator(DuckLakeExpireSnapshotsOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Expire, if it is said what."""
         if self.older_than is None and self.versions is None and self.keep_last is None:
-            with closing(DuckLakeHook(self.ducklake_conn_id).lake()) as lake:
+            with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False).lake()) as lake:
                 if lake.effective_options().age("expire_older_than") is None:
                     raise AirflowSkipException(
                         "Nothing says what to expire: set the lake's option expire_older_than, or give "
@@ -257,7 +257,7 @@ class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
     def execute(self, context: Context) -> list[str]:  # noqa: ARG002 - Airflow's signature
         """Look, and hand on the names."""
         dry_run = parse_flag("dry_run", self.is_dry_run)
-        with closing(DuckLakeHook(self.ducklake_conn_id).lake()) as lake:
+        with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False).lake()) as lake:
             found = list(
                 self._flushable(lake) if self.step == MaintenanceStep.FLUSH else self._compactable(lake)
             )

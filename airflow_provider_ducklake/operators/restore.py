@@ -84,7 +84,7 @@ class DuckLakeRestoreTableOperator(DuckLakeOperator):
             raise InvalidInputError("at is empty. Give a snapshot id or an aware datetime.")
         self._check_scope()
         scope: dict[str, Any] = {"table": self.table, "schema": self.schema, "at": at}
-        with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:
+        with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook:
             if parse_flag("dry_run", self.is_dry_run):
                 return _summary(hook.lake().restore(**scope, dry_run=True))
             identity = commit_identity(context, self, hook.settings().commit_namespace)

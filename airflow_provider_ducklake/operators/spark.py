@@ -153,7 +153,10 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     def _give_up(self, context: Context) -> None:
         from airflow_provider_ducklake.writes.detached import give_up_all  # noqa: PLC0415 - heavy
 
-        with closing(DuckLakeHook(self.ducklake_conn_id)) as hook, verbs_logged_by(self.log):
+        with (
+            closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook,
+            verbs_logged_by(self.log),
+        ):
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             give_up_all(hook.lake(), self.submitter(context), self.attempt(identity))
 
@@ -180,7 +183,10 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         )
 
     def _run_and_announce(self, context: Context) -> dict[str, Any]:
-        with closing(DuckLakeHook(self.ducklake_conn_id)) as hook, verbs_logged_by(self.log):
+        with (
+            closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook,
+            verbs_logged_by(self.log),
+        ):
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             try:
                 summary = self.run(hook.lake(), identity, context)

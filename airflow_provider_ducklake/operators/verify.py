@@ -61,7 +61,7 @@ class DuckLakeVerifyOperator(DuckLakeOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Verify, and fail if something was found."""
         ignored, sample = _codes(self.ignore), _share(self.sample)
-        with closing(DuckLakeHook(self.ducklake_conn_id).lake()) as lake:
+        with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False).lake()) as lake:
             found = lake.verify(table_names(self.tables), sample=sample)
         wrong = [one for one in found if one.code not in ignored]
         for finding in wrong:

@@ -116,7 +116,7 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
     def poke(self, context: Context) -> PokeReturnValue:
         """Check once. Nothing is kept between two pokes: in reschedule mode each has a new operator."""
         watch = self._watch(context)
-        with closing(DuckLakeHook(self.ducklake_conn_id).lake()) as lake:
+        with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False).lake()) as lake:
             looked = watch.look(lake)
         self.log.info(watch.said(looked))
         return PokeReturnValue(is_done=looked.found is not None, xcom_value=looked.handed_on)

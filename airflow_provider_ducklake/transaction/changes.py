@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from airflow_provider_ducklake.spec.ids import DataFileId
+    from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.transaction.facts import LockedFacts
 
 
@@ -140,6 +141,12 @@ def ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
     if len({change.is_upkeep for change in changes}) > 1:
         raise UnsupportedFeatureError("Maintenance needs its own snapshot. Commit other changes separately.")
     return tuple(sorted(_appended_once(changes), key=lambda change: (change.stage, change.place)))
+
+
+def written_tables(changes: Iterable[Change]) -> tuple[QualifiedName, ...]:
+    """Return the tables whose rows or definition are changed, each once; upkeep and drops are left out."""
+    names = (change.written for change in changes)
+    return tuple({name.folded: name for name in names if name is not None}.values())
 
 
 def _appended_once(changes: Iterable[Change]) -> Iterator[Change]:

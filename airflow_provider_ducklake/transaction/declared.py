@@ -83,6 +83,11 @@ class Declared(ABC):
         """Whether its targets lose nothing that they had not lost before."""
         return False
 
+    @property
+    def written(self) -> QualifiedName | None:
+        """The table whose rows or definition it changes, by its name afterwards; None: there is none."""
+        return None
+
     def makes_layout(self, facts: LockedFacts) -> bool:  # noqa: ARG002 - only what adds rows there asks
         """Whether it makes a catalog table for inlined rows, since none fits."""
         return False
@@ -113,6 +118,10 @@ class OfTable(Declared):
         """What it does to the table, for conflicts."""
 
     @property
+    def written(self) -> QualifiedName | None:
+        return self.name if self.makes_snapshot and not self.is_upkeep else None
+
+    @property
     def claim(self) -> Claim:
         return Claim(self.operation, self.name, self.table_id)
 
@@ -131,6 +140,10 @@ class OfAnyTable(Declared):
     @abstractmethod
     def operation(self) -> Operation:
         """What it does to the table, for conflicts."""
+
+    @property
+    def written(self) -> QualifiedName | None:
+        return self.name if self.makes_snapshot else None
 
     @property
     def claim(self) -> Claim | None:

@@ -83,4 +83,7 @@ class Committer:
         """Commit what was planned, and checked against the lake's options."""
         self._lake.refuse_unwritable()
         with self._lake.translated():
-            return commit(self._lake.catalog, planned, self._lake.locate, retry)
+            committed = commit(self._lake.catalog, planned, self._lake.locate, retry)
+        if committed is not None:
+            self._lake.tell_written(planned.changes)
+        return committed

@@ -97,6 +97,8 @@ class LakeTransaction:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None or self.committed is not None:
+            if kind is None:
+                self._lake.tell_written(self._draft.changes)
             self._remove(self._new_files)
             return
         try:
@@ -263,6 +265,7 @@ class LakeTransaction:
             )
         with self._lake.planned_on(base.snapshot.id), self._lake.translated():
             plan = find_scan(self._lake.catalog, base.name, base.snapshot.id, Wanted((), where))
+        self._lake.tell_read(base.name)
         given_rows.check_size(plan, max_bytes)
         chosen = given_rows.matching_positions(plan, self._lake.locate)
         row_ids = given_rows.matching_row_ids(plan)

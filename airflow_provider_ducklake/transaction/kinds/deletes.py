@@ -53,6 +53,7 @@ class ReadRows(OfTable):
 
     stage: ClassVar[Stage] = Stage.READ
     operation: ClassVar[Operation] = Operation.READ
+    written: ClassVar[None] = None
 
 
 @dataclass(frozen=True, slots=True)

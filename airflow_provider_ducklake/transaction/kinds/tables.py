@@ -59,6 +59,10 @@ class CreateTable(Declared):
     stage: ClassVar[Stage] = Stage.DEFINE
 
     @property
+    def written(self) -> QualifiedName:
+        return self.name
+
+    @property
     def claim(self) -> Claim:
         return claim_of_new(self.name, self.schema)
 
@@ -69,6 +73,7 @@ class DropTable(OfTable):
 
     stage: ClassVar[Stage] = Stage.DROP
     operation: ClassVar[Operation] = Operation.DROP
+    written: ClassVar[None] = None
 
     @property
     def needs(self) -> Needs:
@@ -95,6 +100,10 @@ class RestoreTable(Declared):
     stage: ClassVar[Stage] = Stage.DEFINE
 
     @property
+    def written(self) -> QualifiedName:
+        return self.name
+
+    @property
     def claim(self) -> Claim:
         return claim_of_new(self.name, self.schema)
 
@@ -107,6 +116,10 @@ class RenameTable(OfTable):
 
     stage: ClassVar[Stage] = Stage.DEFINE
     operation: ClassVar[Operation] = Operation.RENAME
+
+    @property
+    def written(self) -> QualifiedName:
+        return self.new_name
 
     @property
     def claim(self) -> Claim:
