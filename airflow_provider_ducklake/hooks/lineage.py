@@ -1,24 +1,30 @@
-"""What a task read and wrote, as OpenLineage knows it.
+"""What a task reads and writes, as OpenLineage knows it.
 
-A lake's tables are known by their catalog database, and not by what an Airflow calls its connection. All of
-it is asked of the catalog after the commit, and only where OpenLineage is there to be told.
+A lake's tables are known by their catalog database, and not by what an Airflow calls its connection. Before a
+task runs, and where it fails, its arguments alone say it; what it did is asked of the catalog after the
+commit, and only where OpenLineage is there to be told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
+
 from airflow_provider_ducklake.assets.ducklake import table_of
-from airflow_provider_ducklake.errors import DuckLakeError, NotFoundError
+from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, InvalidNameError, NotFoundError
+from airflow_provider_ducklake.hooks.connection_settings import read_settings
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.hook_lineage import NAME
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath, fold
 from airflow_provider_ducklake.spec.types.ducklake_types import children_of
+from airflow_provider_ducklake.spec.versions import NEWEST, write_version
+from airflow_provider_ducklake.writes.arguments import is_template
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,8 +33,11 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.connection_settings import ConnectionSettings
+    from airflow_provider_ducklake.hooks.task import Done
     from airflow_provider_ducklake.planning.reading.watermark import RangeReport
+    from airflow_provider_ducklake.spec.names.identifiers import FoldedName
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.spec.snapshots import TableSnapshot
 
 Facets = Any  # OpenLineage's classes are there only where it is installed
 
@@ -55,7 +64,10 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What a verb says of itself: what it read by the names in its queries, and at which snapshot."""
+    """What a verb says of itself: what it reads by the names in its queries, and at which snapshot.
+
+    ``writes`` are the tables that it is to change, as far as its arguments name them.
+    """
 
     reads: Mapping[str, Read] = field(default_factory=dict)
     queries: tuple[Query, ...] = ()
@@ -63,6 +75,17 @@ class Flow:
     at: int | None = None
     sql: str | None = None
     overwrites: bool = False
+    writes: tuple[QualifiedName, ...] = ()
+
+
+class LakeOperator(Protocol):
+    """What is asked of an operator here."""
+
+    ducklake_conn_id: str
+    done: Done
+
+    def flow(self) -> Flow:
+        """Return what the task reads and does, by its arguments."""
 
 
 def namespace_of(settings: ConnectionSettings) -> str:
@@ -94,17 +117,67 @@ def reads_of(sources: Mapping[str, object]) -> dict[str, Read]:
     found = {}
     for name, source in sources.items():
         path = source.get("path") if isinstance(source, Mapping) else source
-        if isinstance(path, str):
+        if isinstance(path, str) and not is_template(path):
             found[name] = Read(dataset=dataset_of_path(path))
     return found
 
 
+def named(*tables: object) -> tuple[QualifiedName, ...]:
+    """Return the names among what operators were given as tables; templates and the like are none.
+
+    >>> named("orders", "{{ params.table }}", None)
+    (QualifiedName(schema=SchemaPath(parts=('main',)), name='orders'),)
+    """
+    found = []
+    for table in tables:
+        parts = table if isinstance(table, tuple) else (table,)
+        if isinstance(table, str | tuple | QualifiedName) and not any(map(is_template, parts)):
+            with suppress(InvalidNameError):  # the task says so itself
+                found.append(QualifiedName.of(table))
+    return _each_once(found)
+
+
+def _each_once(names: Iterable[QualifiedName]) -> tuple[QualifiedName, ...]:
+    """Return each table by the first of its spellings."""
+    found: dict[FoldedName, QualifiedName] = {}
+    for name in names:
+        found.setdefault(name.folded, name)
+    return tuple(found.values())
+
+
 def flow_of_table(
-    table: object, at: int | None, sources: Mapping[str, object], sql: str | None = None
+    table: object,
+    at: int | None,
+    sources: Mapping[str, object],
+    sql: str | None = None,
+    source_table: object = None,
 ) -> Flow:
     """Return what changes of a table's own rows read: the table, and what they are matched with."""
-    own = {"target": Read(QualifiedName.of(table))}  # type: ignore[arg-type]  # what an operator was given
-    return Flow({**own, **reads_of(sources)}, at=at, sql=sql)
+    targets = named(table)
+    tables = zip(("target", "source_table"), (targets, named(source_table)), strict=True)
+    own = {name: Read(one) for name, found in tables for one in found}
+    return Flow({**own, **reads_of(sources)}, at=at, sql=sql, writes=targets)
+
+
+def flow_of_ddl(sql: str | Sequence[str]) -> Flow:
+    """Return what DDL statements create or alter; what they drop is left out.
+
+    Raises:
+        DuckLakeError: they cannot be read.
+    """
+    from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.sql.duckdb.statements import DropTable  # noqa: PLC0415 - as well
+
+    texts = [sql] if isinstance(sql, str) else list(sql)
+    statements = [one.statement for one in parse_ddl(texts, write_version(NEWEST))]
+    tables = named(*(getattr(one, "table", None) for one in statements if not isinstance(one, DropTable)))
+    return Flow(sql=";\n".join(texts), writes=tables)
+
+
+def flow_of_staged(staged: object) -> Flow:
+    """Return which tables staged writes are for, as far as the results of their tasks say it."""
+    given = staged if isinstance(staged, list | tuple) else [staged]
+    return Flow(writes=named(*(one.get("table") for one in given if isinstance(one, Mapping))))
 
 
 def flow_of_sql(sql: str | Sequence[str], sources: Mapping[str, object], schema: str, at: int | None) -> Flow:
@@ -128,23 +201,74 @@ def flow_of_sql(sql: str | Sequence[str], sources: Mapping[str, object], schema:
             is_named = one.by_name or one.mode.creates
             queries.append(Query(one.table, text, None if is_named else one.columns))
     reads = {names[folded]: Read(name) for folded, name in tables.items()} | reads_of(sources)
-    return Flow(reads, tuple(queries), views, at, ";\n".join(texts))
+    writes = _each_once(one.table for one in queries)
+    return Flow(reads, tuple(queries), views, at, ";\n".join(texts), writes=writes)
 
 
-def operator_lineage(ducklake_conn_id: str, snapshot_ids: Sequence[int], flow: Flow) -> Facets | None:
+def lineage_at_start(operator: LakeOperator) -> Facets | None:
+    """Return the ``OperatorLineage`` of a task that is to run: what its arguments name, each by name alone.
+
+    No catalog is asked: the task waits for this, and what a table looks like when the job plans is another
+    matter. None: the connection cannot be read, or the arguments cannot.
+    """
+    from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415 - not always installed
+
+    try:
+        namespace, flow = _namespace(operator.ducklake_conn_id), operator.flow()
+    except DuckLakeError:
+        return None
+    inputs = [one.table if one.dataset is None else one.dataset for one in flow.reads.values()]
+    return OperatorLineage(
+        inputs=[_classes().Dataset(*_dataset(namespace, one)) for one in dict.fromkeys(inputs)],
+        outputs=[_classes().OutputDataset(*_dataset(namespace, one)) for one in dict.fromkeys(flow.writes)],
+        job_facets=_job_facets(flow),
+    )
+
+
+def lineage_at_end(operator: LakeOperator) -> Facets | None:
     """Return the ``OperatorLineage`` of a task that has ended; None: its lake cannot be asked."""
     from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415 - not always installed
 
     try:
-        with closing(DuckLakeHook(ducklake_conn_id, hook_lineage=False)) as hook:
+        with closing(DuckLakeHook(operator.ducklake_conn_id, hook_lineage=False)) as hook:
+            flow = operator.flow()
             teller = _Teller(hook.lake(), namespace_of(hook.settings()), flow)
             return OperatorLineage(
                 inputs=teller.inputs(),
-                outputs=teller.outputs(snapshot_ids),
-                job_facets=teller.job_facets(),
+                outputs=teller.outputs(operator.done.snapshot_ids),
+                job_facets=_job_facets(flow),
             )
     except DuckLakeError:
         return None
+
+
+def lineage_at_failure(operator: LakeOperator) -> Facets | None:
+    """Return the ``OperatorLineage`` of a failed task: what it was to do, unless its commit had landed."""
+    if operator.done.snapshot_ids:
+        return lineage_at_end(operator)
+    return lineage_at_start(operator)
+
+
+def _namespace(ducklake_conn_id: str) -> str:
+    """Return the namespace of a connection's lake; no credentials for its files are looked up.
+
+    Raises:
+        InvalidInputError: there is no such connection, or it makes no sense.
+    """
+    try:
+        connection = BaseHook.get_connection(ducklake_conn_id)
+    except AirflowNotFoundException as error:
+        raise InvalidInputError(str(error)) from error
+    return namespace_of(read_settings(connection, with_storage=False))
+
+
+def _dataset(namespace: str, of: QualifiedName | tuple[str, str] | None) -> tuple[str, str]:
+    return of if isinstance(of, tuple) else (namespace, str(of))
+
+
+def _job_facets(flow: Flow) -> dict[str, Facets]:
+    """Return the SQL of the task, where it has one."""
+    return {} if flow.sql is None else {"sql": _classes().SQLJobFacet(query=flow.sql)}
 
 
 def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Facets | None:  # noqa: ANN401, ARG001 - OpenLineage's
@@ -154,7 +278,7 @@ def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Facets |
     """
     conn_id, table = table_of(asset.uri)
     try:
-        namespace = namespace_of(DuckLakeHook(conn_id).settings())
+        namespace = _namespace(conn_id)
     except DuckLakeError:
         return None
     return _classes().Dataset(namespace=namespace, name=asset.extra.get(NAME, str(table)))
@@ -192,10 +316,10 @@ class _Teller:
         self._lake = lake
         self._namespace = namespace
         self._flow = flow
-        self._schemas = {
-            name: schema
+        self._read = {
+            name: found
             for name, read in flow.reads.items()
-            if read.table is not None and (schema := self._schema(read.table, flow.at)) is not None
+            if read.table is not None and (found := self._table(read.table, flow.at)) is not None
         }
 
     def inputs(self) -> list[Facets]:
@@ -210,25 +334,24 @@ class _Teller:
                 found[one.table] = found[one.table].with_next(one) if one.table in found else one
         return [self._output(one) for one in found.values()]
 
-    def job_facets(self) -> dict[str, Facets]:
-        """Return the SQL of the task, where it has one."""
-        if self._flow.sql is None:
-            return {}
-        return {"sql": self._facet.SQLJobFacet(query=self._flow.sql)}
-
-    def _schema(self, table: QualifiedName, at: int | None) -> TableSchema | None:
+    def _table(self, table: QualifiedName, at: int | None) -> TableSnapshot | None:
         try:
-            return self._lake.table_snapshot(table, at).schema
+            return self._lake.table_snapshot(table, at)
         except NotFoundError:  # dropped, or expired
             return None
 
+    def _named(self, name: str, read: Read) -> tuple[str, str]:
+        """Return the dataset of what was read, a table as the catalog spells it."""
+        found = self._read.get(name)
+        return _dataset(self._namespace, read.dataset or (found.name if found is not None else read.table))
+
     def _input(self, name: str, read: Read) -> Facets:
+        namespace, spelled = self._named(name, read)
         if read.table is None:
-            assert read.dataset is not None
-            namespace, path = read.dataset
-            return self._facet.Dataset(namespace=namespace, name=path)
-        facets = self._of_table(self._schemas.get(name), self._flow.at)
-        return self._facet.Dataset(namespace=self._namespace, name=str(read.table), facets=facets)
+            return self._facet.Dataset(namespace=namespace, name=spelled)
+        found = self._read.get(name)
+        facets = self._of_table(None if found is None else found.schema, self._flow.at)
+        return self._facet.Dataset(namespace=namespace, name=spelled, facets=facets)
 
     def _of_table(self, schema: TableSchema | None, at: int | None) -> dict[str, Facets]:
         facets = {}
@@ -246,7 +369,8 @@ class _Teller:
 
     def _output(self, report: RangeReport) -> Facets:
         facet, name = self._facet, QualifiedName.of(report.table)
-        schema = self._schema(name, report.to_snapshot)
+        found = self._table(name, report.to_snapshot)
+        schema = None if found is None else found.schema
         facets = self._of_table(schema, report.to_snapshot)
         change = self._lifecycle(report)
         if change is not None:
@@ -276,7 +400,7 @@ class _Teller:
 
         if schema is None:
             return {}
-        relations = {name: list(one.names) for name, one in self._schemas.items()}
+        relations = {name: list(one.schema.names) for name, one in self._read.items()}
         relations |= {name: [] for name in self._flow.reads if name not in relations}
         origins: dict[str, dict[tuple[str, str], None]] = {}
         for query in self._flow.queries:
@@ -296,6 +420,5 @@ class _Teller:
         }
 
     def _place(self, relation: str, column: str) -> Facets:
-        read = self._flow.reads[relation]
-        namespace, name = (self._namespace, str(read.table)) if read.dataset is None else read.dataset
+        namespace, name = self._named(relation, self._flow.reads[relation])
         return self._facet.InputField(namespace=namespace, name=name, field=column)

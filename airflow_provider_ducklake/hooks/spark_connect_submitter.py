@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+    from airflow.sdk import Context
 
     from airflow_provider_ducklake.spark.job.request import JobRequest
     from airflow_provider_ducklake.spark.jobs.here import SparkSession
@@ -35,8 +36,9 @@ _SECONDS_TO_CONNECT = 10.0
 class SparkConnectSubmitter:
     """The ``Submitter`` of an operator with a ``spark_connect_conn_id``."""
 
-    def __init__(self, operator: SparkSubmitOperator, conn_id: str) -> None:
+    def __init__(self, operator: SparkSubmitOperator, context: Context, conn_id: str) -> None:
         self._operator = operator
+        self._context = context
         self._conn_id = conn_id
         self._session: SparkSession | None = None
 
@@ -105,7 +107,7 @@ class SparkConnectSubmitter:
     def _started(self) -> Iterator[SparkSession]:
         from airflow_provider_ducklake.spark.sessions import remote  # noqa: PLC0415 - PySpark
 
-        conf = {str(name): str(value) for name, value in (self._operator.conf or {}).items()}
+        conf = {str(name): str(value) for name, value in self._conf().items()}
         py_files = _files(self._operator.py_files)
         spark = self._session = remote.create(self._url())
         try:
@@ -117,6 +119,20 @@ class SparkConnectSubmitter:
         finally:
             self._session = None
             spark.stop()
+
+    def _conf(self) -> Mapping[str, Any]:
+        """Return the settings of the session, with the task as its parent where OpenLineage is to know it.
+
+        How events leave a server is a setting of the server's, and with it a key that its pages would show.
+        """
+        given = self._operator.conf or {}
+        if not self._operator._openlineage_inject_parent_job_info:  # noqa: SLF001 - it has no public way
+            return given
+        from airflow.providers.common.compat.openlineage.utils.spark import (  # noqa: PLC0415 - not always asked for
+            inject_parent_job_information_into_spark_properties,
+        )
+
+        return inject_parent_job_information_into_spark_properties(given, self._context)
 
     def _log_start(self, spark: SparkSession) -> None:
         host, port = self._address()

@@ -71,10 +71,11 @@ class DuckLakeAddFilesOperator(DuckLakeOperator):
         self.ignore_extra_columns = ignore_extra_columns
 
     def flow(self) -> Flow:
-        """Return what the task read and did, for OpenLineage."""
-        from airflow_provider_ducklake.hooks.lineage import Flow, reads_of  # noqa: PLC0415 - not always asked for
+        """Return what the task reads and does, for OpenLineage."""
+        from airflow_provider_ducklake.hooks.lineage import Flow, named, reads_of  # noqa: PLC0415 - not always asked for
 
-        return Flow(reads_of({str(number): path for number, path in enumerate(_paths(self.paths))}))
+        reads = reads_of({str(number): path for number, path in enumerate(_paths(self.paths))})
+        return Flow(reads, writes=named(self.table))
 
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:

@@ -44,16 +44,28 @@ class DuckLakeOperator(BaseOperator):
         self.done = Done()
 
     def flow(self) -> Flow:
-        """Return what the task read and did, for OpenLineage."""
+        """Return what the task reads and does, for OpenLineage."""
         from airflow_provider_ducklake.hooks.lineage import Flow  # noqa: PLC0415 - not always asked for
 
         return Flow()
 
+    def get_openlineage_facets_on_start(self) -> Any:  # noqa: ANN401 - OpenLineage's
+        """Return the datasets that the task is to read and write."""
+        from airflow_provider_ducklake.hooks.lineage import lineage_at_start  # noqa: PLC0415 - not always asked for
+
+        return lineage_at_start(self)
+
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:  # noqa: ANN401, ARG002 - OpenLineage's
         """Return the datasets that the task read and wrote."""
-        from airflow_provider_ducklake.hooks.lineage import operator_lineage  # noqa: PLC0415 - not always asked for
+        from airflow_provider_ducklake.hooks.lineage import lineage_at_end  # noqa: PLC0415 - not always asked for
 
-        return operator_lineage(self.ducklake_conn_id, self.done.snapshot_ids, self.flow())
+        return lineage_at_end(self)
+
+    def get_openlineage_facets_on_failure(self, task_instance: Any) -> Any:  # noqa: ANN401, ARG002 - OpenLineage's
+        """Return the datasets that the task was to read and write."""
+        from airflow_provider_ducklake.hooks.lineage import lineage_at_failure  # noqa: PLC0415 - not always asked for
+
+        return lineage_at_failure(self)
 
 
 def check_on_clear(value: object) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.hooks.lineage import Flow
     from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
     from airflow_provider_ducklake.spec.versions import SpecVersion
     from airflow_provider_ducklake.sql.duckdb.ddl import ParsedStatement
@@ -59,6 +60,12 @@ class DuckLakeDDLOperator(DuckLakeOperator):
         super().__init__(**kwargs)
         self.sql = sql
         self.create_lake = create_lake
+
+    def flow(self) -> Flow:
+        """Return what the task reads and does, for OpenLineage."""
+        from airflow_provider_ducklake.hooks.lineage import Flow, flow_of_ddl  # noqa: PLC0415 - not always asked for
+
+        return Flow() if self.sql is None else flow_of_ddl(self.sql)
 
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.base import check_on_clear
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.spec.commit_key import OnClear
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.writes.arguments import (
     GivenRows,
     InsertChoice,
@@ -151,13 +150,15 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         )
 
     def flow(self) -> Flow:
-        """Return what the task read and did, for OpenLineage."""
-        from airflow_provider_ducklake.hooks.lineage import Flow, Query, reads_of  # noqa: PLC0415 - not always asked for
+        """Return what the task reads and does, for OpenLineage."""
+        from airflow_provider_ducklake.hooks.lineage import Flow, Query, named, reads_of  # noqa: PLC0415 - not always asked for
 
         sources = self.sources or ({} if self.source is None else {"source": self.source})
-        queries = () if self.sql is None else (Query(QualifiedName.of(self.table), self.sql),)
+        tables = named(self.table)
+        queries = () if self.sql is None else tuple(Query(one, self.sql) for one in tables)
         overwrites = self.mode != InsertMode.APPEND or self.overwrite_where is not None
-        return Flow(reads_of(sources), queries, sql=self.sql, overwrites=overwrites)
+        writes = () if self.stage_only else tables
+        return Flow(reads_of(sources), queries, sql=self.sql, overwrites=overwrites, writes=writes)
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Insert exactly once, or stage."""

@@ -149,11 +149,11 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
         )
 
     def flow(self) -> Flow:
-        """Return what the task read and did, for OpenLineage."""
+        """Return what the task reads and does, for OpenLineage."""
         from airflow_provider_ducklake.hooks.lineage import flow_of_table  # noqa: PLC0415 - not always asked for
 
         sources = self.sources or ({} if self.source is None else {"source": self.source})
-        return flow_of_table(self.table, self.done.read_at, sources, self.sql)
+        return flow_of_table(self.table, self.done.read_at, sources, self.sql, self.source_table)
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Merge, exactly once."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.catalog.restoring.plan import RestoreResult
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+    from airflow_provider_ducklake.hooks.lineage import Flow
 
 
 class DuckLakeRestoreTableOperator(DuckLakeOperator):
@@ -75,6 +76,12 @@ class DuckLakeRestoreTableOperator(DuckLakeOperator):
         self.whole_lake = whole_lake
         self.at = at
         self.is_dry_run = dry_run  # "dry_run" is a method of every operator
+
+    def flow(self) -> Flow:
+        """Return what the task reads and does, for OpenLineage."""
+        from airflow_provider_ducklake.hooks.lineage import Flow, named  # noqa: PLC0415 - not always asked for
+
+        return Flow(writes=named(self.table))
 
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:

@@ -199,16 +199,28 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
             return summary
 
     def flow(self) -> Flow:
-        """Return what the task read and did, for OpenLineage."""
+        """Return what the task reads and does, for OpenLineage."""
         from airflow_provider_ducklake.hooks.lineage import Flow  # noqa: PLC0415 - not always asked for
 
         return Flow()
 
+    def get_openlineage_facets_on_start(self) -> Any:  # noqa: ANN401 - OpenLineage's
+        """Return the datasets that the task is to read and write."""
+        from airflow_provider_ducklake.hooks.lineage import lineage_at_start  # noqa: PLC0415 - not always asked for
+
+        return lineage_at_start(self)
+
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:  # noqa: ANN401, ARG002 - OpenLineage's
         """Return the datasets that the task read and wrote."""
-        from airflow_provider_ducklake.hooks.lineage import operator_lineage  # noqa: PLC0415 - not always asked for
+        from airflow_provider_ducklake.hooks.lineage import lineage_at_end  # noqa: PLC0415 - not always asked for
 
-        return operator_lineage(self.ducklake_conn_id, self.done.snapshot_ids, self.flow())
+        return lineage_at_end(self)
+
+    def get_openlineage_facets_on_failure(self, task_instance: Any) -> Any:  # noqa: ANN401, ARG002 - OpenLineage's
+        """Return the datasets that the task was to read and write."""
+        from airflow_provider_ducklake.hooks.lineage import lineage_at_failure  # noqa: PLC0415 - not always asked for
+
+        return lineage_at_failure(self)
 
     def changed_in(self, summary: Mapping[str, Any]) -> Sequence[int] | None:
         """Return the snapshots in which the task changed tables, by its return value; None: it never does."""
@@ -224,7 +236,7 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
     def submitter(self, context: Context) -> Submitter:
         """Return how this operator's jobs get to Spark."""
         if self.spark_connect_conn_id:
-            return self._submission.through(SparkConnectSubmitter(self, self.spark_connect_conn_id))
+            return self._submission.through(SparkConnectSubmitter(self, context, self.spark_connect_conn_id))
         submitter = SparkSubmitter(
             self, context, self._submission, conn_id=self.spark_conn_id, deploy_mode=self.own_deploy_mode
         )

@@ -9,7 +9,7 @@ from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.base import check_on_clear, refuse_staging
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.spec.commit_key import OnClear
-from airflow_provider_ducklake.spec.names.identifiers import DEFAULT_SCHEMA, QualifiedName
+from airflow_provider_ducklake.spec.names.identifiers import DEFAULT_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -136,15 +136,14 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         )
 
     def flow(self) -> Flow:
-        """Return what the task read and did, for OpenLineage."""
-        from airflow_provider_ducklake.hooks.lineage import Flow, Read, flow_of_sql, reads_of  # noqa: PLC0415 - not always asked for
+        """Return what the task reads and does, for OpenLineage."""
+        from airflow_provider_ducklake.hooks.lineage import Flow, Read, flow_of_sql, named, reads_of  # noqa: PLC0415 - not always asked for
 
         sources = self.sources or {}
         if self.sql is None:
-            tables = {
-                f"lake_table_{number}": Read(QualifiedName.of(one)) for number, one in enumerate(self.tables)
-            }
-            return Flow({**tables, **reads_of(sources)}, at=self.done.read_at)
+            tables = {f"lake_table_{number}": Read(one) for number, one in enumerate(named(*self.tables))}
+            writes = named(*(self.targets or ()))
+            return Flow({**tables, **reads_of(sources)}, at=self.done.read_at, writes=writes)
         return flow_of_sql(self.sql, sources, self.schema, self.done.read_at)
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:

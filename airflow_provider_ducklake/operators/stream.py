@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+    from airflow_provider_ducklake.hooks.lineage import Flow
 
 
 class DuckLakeSparkStreamOperator(DuckLakeSparkOperator):
@@ -68,6 +69,12 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkOperator):
         self.checkpoint = checkpoint
         self.sources = sources
         self.engine = engine
+
+    def flow(self) -> Flow:
+        """Return what the task reads and does, for OpenLineage."""
+        from airflow_provider_ducklake.hooks.lineage import Flow, named, reads_of  # noqa: PLC0415 - not always asked for
+
+        return Flow(reads_of(self.sources or {}), writes=named(self.table))
 
     def changed_in(self, summary: Mapping[str, Any]) -> Sequence[int]:
         """Return the snapshots of the batches."""

@@ -1,6 +1,9 @@
 """What OpenLineage is told of tasks: events of a real DAG run, written by its file transport."""
 
+import copy
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,21 +11,58 @@ import duckdb
 import pytest
 
 from airflow_provider_ducklake.hooks.lineage import dataset_of_path, flow_of_sql
+from airflow_provider_ducklake.operators.commit import DuckLakeCommitOperator
+from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjacentFilesOperator
+from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
+from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
+from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator
+from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
+from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
+from airflow_provider_ducklake.operators.restore import DuckLakeRestoreTableOperator
+from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
+from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
+from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from tests.airflow.openlineage_events import InvalidEventError, check_event
 from tests.airflow.services import airflow
+from tests.reference.connect_server import connect_server
+from tests.reference.duckdb_lake import open_lake
 
 DAG_FILE = """
+import json
 from datetime import UTC, datetime
-from airflow.sdk import DAG
+from pathlib import Path
+import pyarrow as pa
+from airflow.sdk import DAG, task
+from airflow_provider_ducklake.hooks.compat import hook_lineage_collector
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.add_files import DuckLakeAddFilesOperator
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 
+CONNECT = {"spark_connect_conn_id": "connect"}
+PARENT = ("JobNamespace", "JobName", "RunId")
+NAMES = [f"spark.openlineage.{kind}{name}" for kind in ("parent", "rootParent") for name in PARENT]
+SEEN = ", ".join(f"'${{{name}}}' AS c{number}" for number, name in enumerate([*NAMES, "spark.app.mine"]))
+
+
+def seen(task_id, **arguments):
+    # Spark puts the settings of the job's session in the place of their names
+    sql = f"SELECT '{task_id}' AS task, {SEEN}"
+    return DuckLakeSparkInsertOperator(task_id=task_id, table="seen", sql=sql, create_table=True, **arguments)
+
+
+def fail(context, result):
+    raise RuntimeError("after the commit")
+
+
 with DAG("lineage", start_date=datetime(2024, 1, 1, tzinfo=UTC), schedule=None):
     create = DuckLakeDDLOperator(
         task_id="create",
-        sql="CREATE TABLE orders (id INT, price DOUBLE); CREATE TABLE totals (id INT, total DOUBLE)",
+        sql="CREATE TABLE orders (id INT, price DOUBLE); CREATE TABLE totals (id INT, total DOUBLE);"
+        "CREATE SCHEMA sales; CREATE TABLE sales.Orders (id INT, price DOUBLE);"
+        "CREATE TABLE sales.Large_Orders (id INT, price DOUBLE)",
         create_lake=True,
     )
     add = DuckLakeAddFilesOperator(task_id="add", table="orders", paths="FILES/added.parquet")
@@ -30,20 +70,49 @@ with DAG("lineage", start_date=datetime(2024, 1, 1, tzinfo=UTC), schedule=None):
         task_id="insert",
         table="orders",
         sql="SELECT CAST(i AS INT) AS id, CAST(j AS DOUBLE) AS price FROM raw",
-        sources={"raw": "FILES/raw.parquet"},
+        sources={"raw": "FILES/{{ 'raw' }}.parquet"},
+        **CONNECT,
     )
     sum_up = DuckLakeSparkSQLOperator(
         task_id="sum_up",
-        sql="CREATE TEMPORARY VIEW big AS SELECT id, price FROM orders WHERE price > 0;"
+        sql="CREATE TEMPORARY VIEW big AS SELECT id, price FROM ORDERS WHERE price > 0;"
         "INSERT INTO totals SELECT id, sum(price) FROM big GROUP BY id",
+        **CONNECT,
     )
-    create >> add >> insert >> sum_up
+    submitted = seen("submitted", conf={"spark.app.mine": "yes"})
+    own_parent = seen(
+        "own_parent",
+        **CONNECT,
+        conf={name: f"my {number}" for number, name in enumerate([*NAMES, "spark.app.mine"])},
+    )
+    connected = seen("connected", **CONNECT, conf={"spark.app.mine": "yes"})
+    fails = DuckLakeAddFilesOperator(task_id="fails", table="orders", paths="FILES/no.parquet")
+    late = DuckLakeDDLOperator(task_id="late", sql="CREATE TABLE late (id INT)", post_execute=fail)
+
+    @task(trigger_rule="all_done")
+    def tell():
+        rows = pa.table({"id": pa.array([1, 2], pa.int32()), "price": [99.0, 101.0]})
+        DuckLakeHook(hook_lineage=False).append_arrow("sales.orders", rows)
+        collected = hook_lineage_collector().collected_assets
+        uris = [one.asset.uri for one in (*collected.inputs, *collected.outputs)]
+        Path("FILES/collected.json").write_text(json.dumps(uris))
+
+    create >> add >> insert >> sum_up >> submitted >> own_parent >> connected >> [fails, late] >> tell()
+
 """
+
+
+def example_of_hook() -> str:
+    """Return the DAG file of the page on lineage."""
+    page = Path(__file__).parents[2] / "docs" / "assets.md"
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    (example,) = [one for one in blocks if "DuckLakeHook()" in one]
+    return str(example)
 
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory) -> tuple[list[dict[str, Any]], Path]:
-    """Run the DAG; return the events of tasks that ended, and where its files are."""
+    """Run the DAGs; return the events, and where its files are."""
     home = tmp_path_factory.mktemp("lineage")
     files, events = home / "files", home / "events.json"
     files.mkdir()
@@ -62,19 +131,29 @@ def told(tmp_path_factory) -> tuple[list[dict[str, Any]], Path]:
             {"type": "file", "log_file_path": str(events), "append": True}
         ),
         "AIRFLOW__OPENLINEAGE__NAMESPACE": "tests",
+        "AIRFLOW__OPENLINEAGE__SPARK_INJECT_PARENT_JOB_INFO": "True",
     }
-    with airflow(home / "airflow", environment) as one:
-        (one.dags / "lineage.py").write_text(DAG_FILE.replace("FILES", str(files)))
-        one.run("dags", "reserialize")
-        one.run("dags", "test", "lineage")
-    lines = [json.loads(line) for line in events.read_text().splitlines()]
-    return [one for one in lines if one["eventType"] == "COMPLETE" and "." in one["job"]["name"]], home
+    with connect_server(home / "connect") as server:
+        environment["AIRFLOW_CONN_CONNECT"] = json.dumps(
+            {"conn_type": "spark_connect", "host": "127.0.0.1", "port": server.port}
+        )
+        with airflow(home / "airflow", environment) as one:
+            (one.dags / "lineage.py").write_text(DAG_FILE.replace("FILES", str(files)))
+            (one.dags / "large_orders.py").write_text(example_of_hook())
+            one.run("dags", "reserialize")
+            one.run("dags", "test", "lineage")
+            one.run("dags", "test", "large_orders")
+    return [json.loads(line) for line in events.read_text().splitlines()], home
 
 
-def of_task(told, name: str) -> dict[str, Any]:
+def event_of(told, name: str, kind: str = "COMPLETE") -> dict[str, Any]:
     events, _ = told
-    (event,) = [one for one in events if one["job"]["name"] == f"lineage.{name}"]
+    (event,) = [one for one in events if (one["job"]["name"], one["eventType"]) == (name, kind)]
     return event
+
+
+def of_task(told, name: str, kind: str = "COMPLETE") -> dict[str, Any]:
+    return event_of(told, f"lineage.{name}", kind)
 
 
 def outputs(event: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -123,7 +202,10 @@ def test_spark_sql_reads_tables_at_a_snapshot(told):
     event = of_task(told, "sum_up")
 
     (orders,) = event["inputs"]
-    assert (orders["name"], orders["facets"]["version"]["datasetVersion"]) == ("main.orders", "3")
+    assert (orders["name"], orders["facets"]["version"]["datasetVersion"]) == (
+        "main.orders",
+        "3",
+    )  # not ORDERS
     found = outputs(event)["main.totals"]["facets"]["columnLineage"]["fields"]
     assert {column: [one["field"] for one in of["inputFields"]] for column, of in found.items()} == {
         "id": ["id"],
@@ -131,12 +213,176 @@ def test_spark_sql_reads_tables_at_a_snapshot(told):
     }
 
 
-def test_no_event_has_a_secret_or_is_twice(told):
+ENDS = {
+    "create": "COMPLETE",
+    "add": "COMPLETE",
+    "insert": "COMPLETE",
+    "sum_up": "COMPLETE",
+    "submitted": "COMPLETE",
+    "own_parent": "COMPLETE",
+    "connected": "COMPLETE",
+    "fails": "FAIL",
+    "late": "FAIL",
+    "tell": "COMPLETE",
+}
+
+
+def test_each_task_has_an_event_when_it_starts_and_when_it_ends(told):
     events, _ = told
 
-    assert sorted(one["job"]["name"] for one in events) == [
-        f"lineage.{name}" for name in ("add", "create", "insert", "sum_up")
+    found = sorted((one["job"]["name"], one["eventType"]) for one in events if "." in one["job"]["name"])
+    expected = [(f"lineage.{name}", kind) for name, end in ENDS.items() for kind in ("START", end)]
+    assert found == sorted([*expected, ("large_orders.copy", "START"), ("large_orders.copy", "COMPLETE")])
+
+
+def test_every_event_is_valid_by_the_schemas(told):
+    events, _ = told
+
+    counts = [check_event(one) for one in events]
+
+    assert len(counts) == 2 * (len(ENDS) + 1) + 2  # besides, the ends of two runs
+    assert min(counts) > 0
+    names = {
+        name for one in events for side in ("inputs", "outputs") for of in one[side] for name in of["facets"]
+    }
+    assert names == {"schema", "version", "lifecycleStateChange", "columnLineage"}
+
+
+WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "no run id": (lambda one: one["run"].pop("runId"), "runId"),
+    "no UUID": (lambda one: one["run"].update(runId="7"), "badly formed"),
+    "another kind": (lambda one: one.update(eventType="DONE"), "eventType"),
+    "no name": (lambda one: one["outputs"][0].pop("name"), "name"),
+    "an unknown field": (lambda one: one["job"].update(owner="me"), "owner"),
+    "a number as a name": (lambda one: one["outputs"][0].update(name=7), "name"),
+    "an older schema": (
+        lambda one: one["outputs"][0]["facets"]["schema"].update(
+            _schemaURL="https://openlineage.io/spec/facets/1-0-0/SchemaDatasetFacet.json"
+        ),
+        "1-0-0",
+    ),
+    "no producer": (lambda one: one["outputs"][0]["facets"]["schema"].pop("_producer"), "_producer"),
+    "a column without a name": (
+        lambda one: one["outputs"][0]["facets"]["schema"]["fields"][0].pop("name"),
+        "name",
+    ),
+    "a facet of outputs among others": (
+        lambda one: one["outputs"][0]["facets"].update(one["outputs"][0].pop("outputFacets")),
+        "does not belong there",
+    ),
+    "a count that is none": (
+        lambda one: one["outputs"][0]["outputFacets"]["outputStatistics"].update(rowCount="7"),
+        "rowCount",
+    ),
+    "a place without a column": (
+        lambda one: one["outputs"][0]["facets"]["columnLineage"]["fields"]["id"]["inputFields"][0].pop(
+            "field"
+        ),
+        "field",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spoil", "message"), WRONG.values(), ids=WRONG.keys())
+def test_an_event_that_is_not_valid_would_be_found(told, spoil, message):
+    event = copy.deepcopy(of_task(told, "insert"))
+    check_event(event)
+
+    spoil(event)
+
+    with pytest.raises(InvalidEventError, match=message):
+        check_event(event)
+
+
+def names(told, name: str, kind: str) -> tuple[list[str], list[str]]:
+    """Return what an event names as inputs and outputs."""
+    event = of_task(told, name, kind)
+    return [one["name"] for one in event["inputs"]], [one["name"] for one in event["outputs"]]
+
+
+def test_a_task_that_starts_names_what_its_arguments_name(told):
+    _, home = told
+
+    assert names(told, "create", "START") == (
+        [],
+        ["main.orders", "main.totals", "sales.Orders", "sales.Large_Orders"],
+    )
+    assert names(told, "add", "START") == ([f"{home}/files/added.parquet"], ["main.orders"])
+    assert names(told, "insert", "START") == ([f"{home}/files/raw.parquet"], ["main.orders"])
+    assert names(told, "sum_up", "START") == (["main.ORDERS"], ["main.totals"])  # no catalog was asked
+    start, end = of_task(told, "insert", "START"), of_task(told, "insert")
+    assert start["outputs"] == [
+        {"namespace": end["outputs"][0]["namespace"], "name": "main.orders", "facets": {}, "outputFacets": {}}
     ]
+    assert start["job"]["facets"]["sql"]["query"] == end["job"]["facets"]["sql"]["query"]
+    assert start["run"]["runId"] == end["run"]["runId"]
+
+
+def test_a_task_that_fails_says_what_it_was_to_do(told):
+    _, home = told
+
+    assert names(told, "fails", "FAIL") == ([f"{home}/files/no.parquet"], ["main.orders"])
+    assert outputs(of_task(told, "fails", "FAIL"))["main.orders"]["facets"] == {}
+
+
+def test_a_task_that_fails_after_its_commit_says_what_it_did(told):
+    facets = outputs(of_task(told, "late", "FAIL"))["main.late"]["facets"]
+
+    assert facets["lifecycleStateChange"]["lifecycleStateChange"] == "CREATE"
+    assert [one["name"] for one in facets["schema"]["fields"]] == ["id"]
+
+
+def test_a_task_of_a_user_names_what_its_hook_read_and_wrote(told):
+    _, home = told
+    event = event_of(told, "large_orders.copy")
+
+    namespace = f"ducklake:sqlite://{home}/lake.sqlite"
+    assert [(one["namespace"], one["name"]) for one in event["inputs"]] == [(namespace, "sales.Orders")]
+    assert [(one["namespace"], one["name"]) for one in event["outputs"]] == [
+        (namespace, "sales.Large_Orders")
+    ]
+
+
+def test_operators_tell_the_collector_of_hooks_nothing(told):
+    _, home = told
+
+    assert json.loads((home / "files" / "collected.json").read_text()) == []
+    assert of_task(told, "tell")["outputs"] == []
+
+
+def parent_seen_by(told, task: str) -> dict[str, str]:
+    """Return what Spark's session had as settings in a task's job."""
+    _, home = told
+    with open_lake(f"ducklake:sqlite:{home}/lake.sqlite") as theirs:
+        (row,) = theirs.sql(f"SELECT * EXCLUDE (task) FROM seen WHERE task = '{task}'")
+    sides = ("parent", "root")
+    return dict(
+        zip(
+            [*(f"{side} {one}" for side in sides for one in ("namespace", "name", "run")), "own"],
+            row,
+            strict=True,
+        )
+    )
+
+
+@pytest.mark.parametrize("task", ["submitted", "connected"])
+def test_a_job_has_its_task_as_parent_besides_the_settings_of_the_user(told, task):
+    event = of_task(told, task, "START")
+    root = event["run"]["facets"]["parent"]["root"]
+
+    assert parent_seen_by(told, task) == {
+        "parent namespace": "tests",
+        "parent name": f"lineage.{task}",
+        "parent run": event["run"]["runId"],
+        "root namespace": "tests",
+        "root name": "lineage",
+        "root run": root["run"]["runId"],
+        "own": "yes",
+    }
+
+
+def test_a_parent_that_the_user_gives_stays(told):
+    assert list(parent_seen_by(told, "own_parent").values()) == [f"my {number}" for number in range(7)]
 
 
 @pytest.mark.parametrize(
@@ -170,3 +416,112 @@ def test_sql_names_what_it_reads():
         "raw": None,
     }
     assert [str(one.table) for one in flow.queries] == ["s.t"]
+
+
+LAKE = "ducklake:postgres://db:5432/lake"
+STARTS: dict[str, tuple[type, dict[str, Any], list[str], list[str]]] = {
+    "insert": (
+        DuckLakeSparkInsertOperator,
+        {"table": "orders", "source": "s3a://raw/orders/"},
+        ["s3://raw orders"],
+        [f"{LAKE} main.orders"],
+    ),
+    "insert that is staged": (
+        DuckLakeSparkInsertOperator,
+        {"table": ("sales", "orders"), "sql": "SELECT 1 AS id", "stage_only": True},
+        [],
+        [],
+    ),
+    "insert of a table that a template names": (
+        DuckLakeSparkInsertOperator,
+        {"table": "{{ params.table }}", "source": "/raw/{{ ds }}.csv"},
+        [],
+        [],
+    ),
+    "insert from a connection": (
+        DuckLakeSparkInsertOperator,
+        {"table": "orders", "source": {"format": "jdbc", "conn_id": "shop", "options": {"dbtable": "o"}}},
+        [],
+        [f"{LAKE} main.orders"],
+    ),
+    "merge of a table": (
+        DuckLakeSparkMergeOperator,
+        {"table": "orders", "source_table": "sales.changes", "on": "id", "update_all": True},
+        [f"{LAKE} main.orders", f"{LAKE} sales.changes"],
+        [f"{LAKE} main.orders"],
+    ),
+    "delete": (
+        DuckLakeSparkDeleteOperator,
+        {"table": "orders", "where": "id = 1"},
+        [f"{LAKE} main.orders"],
+        [f"{LAKE} main.orders"],
+    ),
+    "update": (
+        DuckLakeSparkUpdateOperator,
+        {"table": "orders", "set": {"id": "2"}},
+        [f"{LAKE} main.orders"],
+        [f"{LAKE} main.orders"],
+    ),
+    "statements": (
+        DuckLakeSparkSQLOperator,
+        {"sql": ["INSERT INTO a SELECT * FROM b", "INSERT INTO A SELECT * FROM sales.c"], "schema": "x"},
+        [f"{LAKE} x.b", f"{LAKE} sales.c"],
+        [f"{LAKE} x.a"],
+    ),
+    "function over tables": (
+        DuckLakeSparkSQLOperator,
+        {"transform": "m:f", "tables": ["sales.b"], "targets": {"sales.a": "append"}},
+        [f"{LAKE} sales.b"],
+        [f"{LAKE} sales.a"],
+    ),
+    "stream": (
+        DuckLakeSparkStreamOperator,
+        {"table": "orders", "transform": "m:f", "checkpoint": "/c", "sources": {"x": "/data/x.csv"}},
+        ["file /data/x.csv"],
+        [f"{LAKE} main.orders"],
+    ),
+    "DDL": (
+        DuckLakeDDLOperator,
+        {
+            "sql": "CREATE SCHEMA s; CREATE TABLE s.a (i INT); ALTER TABLE b ADD COLUMN x INT; TRUNCATE c;"
+            "DROP TABLE d; ALTER TABLE s.A RENAME TO e; CREATE VIEW v AS SELECT 1"
+        },
+        [],
+        [f"{LAKE} s.a", f"{LAKE} main.b", f"{LAKE} main.c"],
+    ),
+    "commit": (
+        DuckLakeCommitOperator,
+        {"staged": [{"staged": "/x/stage.json", "table": "sales.orders"}, "/y/stage.json", None]},
+        [],
+        [f"{LAKE} sales.orders"],
+    ),
+    "restore": (DuckLakeRestoreTableOperator, {"table": "orders", "at": 3}, [], [f"{LAKE} main.orders"]),
+    "compaction": (DuckLakeSparkMergeAdjacentFilesOperator, {"table": "orders"}, [], []),
+    "health": (DuckLakeTableHealthOperator, {}, [], []),
+}
+
+
+@pytest.mark.parametrize(("kind", "arguments", "inputs", "outputs"), STARTS.values(), ids=STARTS.keys())
+def test_arguments_say_what_a_task_is_to_do_without_asking_a_catalog(
+    set_connection, kind, arguments, inputs, outputs
+):
+    host = {
+        "host": "db",
+        "schema": "lake",
+        "extra": {"catalog_type": "postgres", "storage_conn_id": "absent"},
+    }
+    conn_id = set_connection("nowhere", **host)
+    task = kind(task_id="task", ducklake_conn_id=conn_id, **arguments)
+
+    found = task.get_openlineage_facets_on_start()
+
+    assert [f"{one.namespace} {one.name}" for one in found.inputs] == inputs
+    assert [f"{one.namespace} {one.name}" for one in found.outputs] == outputs
+    assert task.get_openlineage_facets_on_failure(None) == found
+
+
+@pytest.mark.parametrize("conn_id", ["absent", "{{ params.lake }}"])
+def test_a_lake_that_is_not_known_has_no_datasets(conn_id):
+    task = DuckLakeDDLOperator(task_id="task", ducklake_conn_id=conn_id, sql="CREATE TABLE t (i INT)")
+
+    assert task.get_openlineage_facets_on_start() is None

@@ -167,3 +167,16 @@ def test_a_commit_that_was_made_before_is_told_again(observed):
     ]
     assert notes.written == [["main.Orders"], ["main.Orders"]]
     assert lake.row_count("orders") == 4
+
+
+def test_a_restore_is_told_as_its_report_names_the_tables(observed):
+    lake, notes = observed
+    lake.append_arrow("orders", ROWS)
+    lake.append_arrow("other", ROWS)
+    notes.written.clear()
+
+    result = lake.restore(at=2, table="orders")
+
+    assert result.committed is not None
+    assert notes.written == [["main.Orders"]]
+    assert lake.row_count("orders") == 2
