@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import URL
 
-    from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.catalog.open_lake import LakeObserver
+    from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.options import OptionRow
     from airflow_provider_ducklake.storage.files.filesystem import Location
 

@@ -86,6 +86,6 @@ __all__ = [
     "SharedStreamProducer",
     "TaskDeferralTimeout",
     "asset_state",
-    "store_name",
     "hook_lineage_collector",
+    "store_name",
 ]

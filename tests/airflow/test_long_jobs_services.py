@@ -20,7 +20,7 @@ from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 from tests.reference.standalone_cluster import Cluster, command_lines, standalone_cluster
 
-ROUNDS = {"ci": 2, "full": 16}
+ROUNDS = {"ci": 1, "full": 16}
 PATIENCE = 240.0
 WORKER, SUPERVISOR = "airflow worker -- ", "airflow supervisor: "
 VICTIMS = ("worker", "supervisor", "triggerer", "scheduler", "all")
