@@ -82,6 +82,10 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
         self.manager = manager
         self._deferrable = deferrable
 
+    def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:  # noqa: ARG002
+        """Not how these jobs are run: they are started, and attended by whoever finds them."""
+        raise AssertionError("a DetachedSubmitter is run by writes/detached.py")
+
     def start(
         self, request: JobRequest, storage_options: Mapping[str, Any], note: Callable[[str], None]
     ) -> None:
@@ -107,7 +111,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
         except (JobGoesOn, ClusterUnavailableError):
             raise
         except BaseException:  # a time-out, say
-            self.manager.kill(application_id)
+            self.submission.kill()
             raise
         history = history_url(self.connection(), application.spark_id)
         self.submission.url = application.url or history

@@ -5,7 +5,8 @@ Without them a trigger counts an event as stored when the next is due. ``asset_s
 store; without it, watermarks are kept in the lake. ``PARTITION_EVENTS`` (3.3): a task makes an event of each
 partition; without them the event of the table says the partitions, and that is all (in 3.2 an event has the
 partition key of its task's run, which no task can change). ``RETRY_POLICIES`` (3.3): tasks take a
-``retry_policy``. ``hook_lineage_collector``: the collector moved in 3.2. ``TaskDeferralTimeout``: so did it.
+``retry_policy``. ``hook_lineage_collector``: the collector moved in 3.2. ``TaskDeferralTimeout`` and
+``TaskDeferralError``: so did they.
 """
 
 from __future__ import annotations
@@ -41,9 +42,12 @@ except ImportError:
     RetryDecision: Any = None  # type: ignore[no-redef]
 
 try:
-    from airflow.sdk.exceptions import TaskDeferralTimeout
+    from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout
 except ImportError:
-    from airflow.exceptions import TaskDeferralTimeout  # type: ignore[no-redef]
+    from airflow.exceptions import (  # type: ignore[no-redef]
+        TaskDeferralError,
+        TaskDeferralTimeout,
+    )
 
 RETRY_POLICIES = RetryDecision is not None
 
@@ -84,6 +88,7 @@ __all__ = [
     "RetryDecision",
     "RetryPolicy",
     "SharedStreamProducer",
+    "TaskDeferralError",
     "TaskDeferralTimeout",
     "asset_state",
     "hook_lineage_collector",

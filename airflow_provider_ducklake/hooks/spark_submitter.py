@@ -5,6 +5,7 @@ Secrets reach a driver in the environment of its process alone, never in an argu
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException, BaseHook
 
-from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError, StorageError
+from airflow_provider_ducklake.errors import (
+    ClusterUnavailableError,
+    DuckLakeError,
+    InvalidInputError,
+    SparkJobError,
+    StorageError,
+)
 from airflow_provider_ducklake.hooks import before_submit, cluster_driver, spark_store
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
 from airflow_provider_ducklake.hooks.links import application_said_in, history_url
@@ -32,6 +39,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.hooks.submit_settings import SubmitSettings
     from airflow_provider_ducklake.spark.job.request import JobRequest
     from airflow_provider_ducklake.writes.verb import Results
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -81,7 +90,10 @@ class Submission:
         if self.connected is not None:
             self.connected.kill()
         elif self.manager is not None and self.application is not None:
-            self.manager.kill(self.application)
+            try:
+                self.manager.kill(self.application)
+            except ClusterUnavailableError as error:  # a signal's handler must not end what it interrupts
+                log.warning("%s may run on: %s", self.application, error)
         else:
             return False
         return True

@@ -141,12 +141,17 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:  # noqa: ANN401 - Airflow's
         """Go on after having been deferred; where nobody will, stop the application."""
-        from airflow_provider_ducklake.hooks.compat import TaskDeferralTimeout  # noqa: PLC0415 - not for DAG files
+        from airflow_provider_ducklake.hooks.compat import TaskDeferralError, TaskDeferralTimeout  # noqa: PLC0415 - not for DAG files
 
+        ti: Any = context["ti"]
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except TaskDeferralTimeout:
             self._give_up(context)
+            raise
+        except TaskDeferralError:  # the trigger failed, and a retry waits for the application itself
+            if ti.try_number > ti.max_tries:
+                self._give_up(context)
             raise
 
     @no_retry_on_user_errors()

@@ -41,9 +41,19 @@ def manager_of(
             return None
         has_kerberos = bool(extra.get("keytab") and extra.get("principal"))
         return Yarn(address if "://" in address else f"http://{address}", auth, has_kerberos=has_kerberos)
-    scheme, port = extra.get("rest-scheme") or "http", int(extra.get("rest-port") or 6066)
+    scheme, port = extra.get("rest-scheme") or "http", _port(extra.get("rest-port") or 6066)
     hosts = [one.rpartition(":")[0] for one in settings.master.removeprefix("spark://").split(",")]
     return Standalone(tuple(f"{scheme}://{host}:{port}" for host in hosts))
+
+
+def _port(given: object) -> int:
+    try:
+        return int(str(given))
+    except ValueError:
+        raise InvalidInputError(
+            f"rest-port in the extra of the Spark connection is {given!r}. Give the port of the master's "
+            "REST server, 6066 unless spark.master.rest.port says another."
+        ) from None
 
 
 def why_none(settings: SubmitSettings) -> str:

@@ -17,6 +17,7 @@ from airflow_provider_ducklake.hooks.clusters.manager import Application, Cluste
 JAVA_CLASS = "org.apache.spark.deploy.PythonRunner"
 FETCHED = "{{USER_JAR}}"
 _ID = re.compile(r"driver-\d+-\d+")
+_NOT_LEADING = "Current state is not alive"  # says a master that waits, or recovers
 _STATES = {
     "FINISHED": State.SUCCEEDED,
     "FAILED": State.FAILED,
@@ -67,7 +68,8 @@ class Standalone(ClusterManager):
                 continue
             if said is not None and ("driverState" in said or said.get("success")):
                 return dict(said)
-            last = None
-        if last is not None:
-            raise last
-        return {}
+            if said is None or _NOT_LEADING not in str(said.get("message")):
+                return {}
+            last = ClusterUnavailableError(self.name, address, str(said["message"]))
+        assert last is not None
+        raise last

@@ -1,0 +1,144 @@
+"""What managers of clusters answer, and what is made of it: over HTTP, as they do."""
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from airflow_provider_ducklake.errors import ClusterUnavailableError, InvalidInputError
+from airflow_provider_ducklake.hooks.clusters.known import as_arguments, from_arguments
+from airflow_provider_ducklake.hooks.clusters.kubernetes import Kubernetes
+from airflow_provider_ducklake.hooks.clusters.manager import ClusterManager, State
+from airflow_provider_ducklake.hooks.clusters.standalone import Standalone
+from airflow_provider_ducklake.hooks.clusters.yarn import Yarn
+
+DRIVER, APPLICATION = "driver-20261125212241-0000", "application_1795644167263_0002"
+
+
+class Answers:
+    """A server that gives each path's answer: a status and JSON, or a text."""
+
+    def __init__(self) -> None:
+        self.by_path: dict[str, tuple[int, Any]] = {}
+        answers = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                status, content = answers.by_path.get(self.path, (404, {}))
+                body = content.encode() if isinstance(content, str) else json.dumps(content).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_arguments: object) -> None:
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def answers() -> Iterator[Answers]:
+    one = Answers()
+    yield one
+    one.server.shutdown()
+    one.server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("said", "state"),
+    [
+        ({"success": True, "driverState": "SUBMITTED"}, State.RUNNING),
+        ({"success": True, "driverState": "RELAUNCHING"}, State.RUNNING),
+        ({"success": True, "driverState": "UNKNOWN"}, State.RUNNING),
+        ({"success": True, "driverState": "FINISHED"}, State.SUCCEEDED),
+        ({"success": True, "driverState": "ERROR", "message": "no such file"}, State.FAILED),
+        ({"success": True, "driverState": "KILLED"}, State.KILLED),
+        ({"success": False}, State.GONE),
+    ],
+)
+def test_states_of_a_standalone_driver(answers, said, state):
+    answers.by_path[f"/v1/submissions/status/{DRIVER}"] = 200, said
+
+    assert Standalone((answers.url,)).look(DRIVER).state is state
+
+
+def test_masters_that_wait_or_recover_do_not_say_that_a_driver_is_gone(answers):
+    said = {
+        "success": False,
+        "message": "Exception: Current state is not alive: RECOVERING. Can only request",
+    }
+    answers.by_path[f"/v1/submissions/status/{DRIVER}"] = 200, said
+    nobody = "http://127.0.0.1:9"
+
+    for addresses in ((answers.url,), (answers.url, nobody), (nobody, answers.url)):
+        with pytest.raises(ClusterUnavailableError, match="master's REST server cannot be asked"):
+            Standalone(addresses).look(DRIVER)
+
+
+def test_the_master_that_leads_answers(answers):
+    answers.by_path[f"/v1/submissions/status/{DRIVER}"] = 200, {"success": True, "driverState": "FINISHED"}
+
+    assert Standalone(("http://127.0.0.1:9", answers.url)).look(DRIVER).state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("app", "state"),
+    [
+        ({"state": "NEW_SAVING", "finalStatus": "UNDEFINED"}, State.RUNNING),
+        ({"state": "ACCEPTED", "finalStatus": "UNDEFINED"}, State.RUNNING),
+        ({"state": "RUNNING", "finalStatus": "UNDEFINED", "trackingUrl": "http://rm/proxy"}, State.RUNNING),
+        ({"state": "FINISHED", "finalStatus": "SUCCEEDED"}, State.SUCCEEDED),
+        ({"state": "FINISHED", "finalStatus": "FAILED", "diagnostics": "User class threw"}, State.FAILED),
+        ({"state": "FAILED", "finalStatus": "FAILED"}, State.FAILED),
+        ({"state": "KILLED", "finalStatus": "KILLED"}, State.KILLED),
+    ],
+)
+def test_states_of_a_yarn_application(answers, app, state):
+    answers.by_path[f"/ws/v1/cluster/apps/{APPLICATION}"] = 200, {"app": app}
+
+    found = Yarn(answers.url).look(APPLICATION)
+
+    assert found.state is state
+    assert found.said == app.get("diagnostics", "")
+
+
+@pytest.mark.parametrize("answer", [(503, {}), (401, "no"), (200, "This is standby RM. Redirecting")])
+def test_a_resource_manager_that_does_not_answer_is_no_answer(answers, answer):
+    answers.by_path[f"/ws/v1/cluster/apps/{APPLICATION}"] = answer
+
+    with pytest.raises(ClusterUnavailableError, match="The YARN ResourceManager cannot be asked at http"):
+        Yarn(answers.url).look(APPLICATION)
+
+
+@pytest.mark.parametrize(
+    ("manager", "line", "found"),
+    [
+        (Standalone(()), f"26/11/25 INFO ClientEndpoint: Driver successfully submitted as {DRIVER}", DRIVER),
+        (Yarn(""), f"26/11/25 INFO YarnClientImpl: Submitted application {APPLICATION}", APPLICATION),
+        (Yarn(""), f"26/11/25 INFO Client: Submitting application {APPLICATION} to ResourceManager", None),
+        (Kubernetes("x"), "\t pod name: lake-1c9882a214b2953c-driver", "lake-1c9882a214b2953c-driver"),
+        (Kubernetes("x"), "submission ID lakes:lake-1c98-driver into Kubernetes", "lake-1c98-driver"),
+        (Kubernetes("x"), "26/11/25 INFO something else", None),
+    ],
+)
+def test_the_id_is_known_when_the_manager_has_the_application(manager, line, found):
+    assert manager.id_in(line) == found
+
+
+@pytest.mark.parametrize(
+    "manager",
+    [Standalone(("http://a:6066",)), Yarn("http://rm:8088", has_kerberos=True), Kubernetes("lakes")],
+)
+def test_a_manager_can_be_sent_to_the_triggerer(manager: ClusterManager):
+    assert from_arguments(json.loads(json.dumps(as_arguments(manager)))) == manager
+
+
+def test_an_auth_object_cannot(answers):
+    with pytest.raises(InvalidInputError, match="yarn_rm_auth is an object of the task's process"):
+        as_arguments(Yarn(answers.url, auth=("user", "word")))
