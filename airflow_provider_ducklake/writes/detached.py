@@ -81,8 +81,8 @@ def is_shared(submitter: Submitter) -> bool:
 def take(lake: Lake, job_id: str) -> bool:
     """Release a job, so that nobody commits its files from now on; return whether nobody has, or may have.
 
-    A compaction's or a stream's own documents are nobody's else: they are not registered. Neither is a job that
-    was released long ago, whose files may be the lake's.
+    A compaction's or a stream's own documents are nobody's else: they are not registered. Neither is a job
+    that was released long ago, whose files may be the lake's.
     """
     if lake.release_job(job_id):
         return True
