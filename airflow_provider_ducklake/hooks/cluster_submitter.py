@@ -50,7 +50,8 @@ def detached(submitter: SparkSubmitter, *, durable: bool | None, deferrable: boo
     """
     operator = submitter.operator
     settings = submitter.settings()
-    manager = manager_of(submitter.connection(), settings, getattr(operator, "_yarn_rm_auth", None))
+    auth = getattr(operator, "_yarn_rm_auth", None)
+    manager = manager_of(submitter.connection(), settings, operator.conf or {}, auth)
     if manager is None and (deferrable or durable):
         name = "deferrable" if deferrable else "durable"
         raise InvalidInputError(f"{name}=True: {why_none(settings)}")

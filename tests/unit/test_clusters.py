@@ -7,14 +7,17 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from airflow.sdk import Connection
 
 from airflow_provider_ducklake.errors import ClusterUnavailableError, InvalidInputError
-from airflow_provider_ducklake.hooks.clusters.known import as_arguments, from_arguments
+from airflow_provider_ducklake.hooks.clusters.known import as_arguments, from_arguments, manager_of
 from airflow_provider_ducklake.hooks.clusters.kubernetes import Kubernetes
 from airflow_provider_ducklake.hooks.clusters.manager import ClusterManager, State
 from airflow_provider_ducklake.hooks.clusters.standalone import Standalone
 from airflow_provider_ducklake.hooks.clusters.yarn import Yarn
+from airflow_provider_ducklake.hooks.submit_settings import SubmitSettings
 
+STATUS = "SubmissionStatusResponse"
 DRIVER, APPLICATION = "driver-20261125212241-0000", "application_1795644167263_0002"
 
 
@@ -63,13 +66,14 @@ def answers() -> Iterator[Answers]:
     ],
 )
 def test_states_of_a_standalone_driver(answers, said, state):
-    answers.by_path[f"/v1/submissions/status/{DRIVER}"] = 200, said
+    answers.by_path[f"/v1/submissions/status/{DRIVER}"] = 200, {"action": STATUS, **said}
 
     assert Standalone((answers.url,)).look(DRIVER).state is state
 
 
 def test_masters_that_wait_or_recover_do_not_say_that_a_driver_is_gone(answers):
     said = {
+        "action": STATUS,
         "success": False,
         "message": "Exception: Current state is not alive: RECOVERING. Can only request",
     }
@@ -82,7 +86,8 @@ def test_masters_that_wait_or_recover_do_not_say_that_a_driver_is_gone(answers):
 
 
 def test_the_master_that_leads_answers(answers):
-    answers.by_path[f"/v1/submissions/status/{DRIVER}"] = 200, {"success": True, "driverState": "FINISHED"}
+    said = {"action": STATUS, "success": True, "driverState": "FINISHED"}
+    answers.by_path[f"/v1/submissions/status/{DRIVER}"] = 200, said
 
     assert Standalone(("http://127.0.0.1:9", answers.url)).look(DRIVER).state is State.SUCCEEDED
 
@@ -108,7 +113,9 @@ def test_states_of_a_yarn_application(answers, app, state):
     assert found.said == app.get("diagnostics", "")
 
 
-@pytest.mark.parametrize("answer", [(503, {}), (401, "no"), (200, "This is standby RM. Redirecting")])
+@pytest.mark.parametrize(
+    "answer", [(503, {}), (401, "no"), (200, "This is standby RM. Redirecting"), (404, "not here"), (404, {})]
+)
 def test_a_resource_manager_that_does_not_answer_is_no_answer(answers, answer):
     answers.by_path[f"/ws/v1/cluster/apps/{APPLICATION}"] = answer
 
@@ -142,3 +149,35 @@ def test_a_manager_can_be_sent_to_the_triggerer(manager: ClusterManager):
 def test_an_auth_object_cannot(answers):
     with pytest.raises(InvalidInputError, match="yarn_rm_auth is an object of the task's process"):
         as_arguments(Yarn(answers.url, auth=("user", "word")))
+
+
+def test_an_application_that_the_resource_manager_does_not_know_is_gone(answers):
+    said = {"RemoteException": {"exception": "NotFoundException", "message": "doesn't exist in RM"}}
+    answers.by_path[f"/ws/v1/cluster/apps/{APPLICATION}"] = 404, said
+
+    assert Yarn(answers.url).look(APPLICATION).state is State.GONE
+
+
+def test_a_404_of_something_before_the_master_is_no_answer(answers):
+    with pytest.raises(ClusterUnavailableError):
+        Standalone((answers.url,)).look(DRIVER)
+
+
+@pytest.mark.parametrize(
+    ("host", "port"), [("spark://master", 7077), ("spark://master:7077", None), ("master", 7077)]
+)
+def test_the_masters_rest_server_is_on_the_masters_host(host, port):
+    connection = Connection("spark_default", conn_type="spark", host=host, port=port)
+    master = host if "://" in host else f"spark://{host}"
+
+    found = manager_of(connection, SubmitSettings(master, "cluster"), {})
+
+    assert found == Standalone(("http://master:6066",))
+
+
+def test_the_namespace_is_the_operators_then_the_connections():
+    connection = Connection("spark_default", conn_type="spark", host="k8s://h", extra='{"namespace": "a"}')
+    settings = SubmitSettings("k8s://h", "cluster", {"spark.kubernetes.namespace": "c"})
+
+    assert manager_of(connection, settings, {"spark.kubernetes.namespace": "b"}) == Kubernetes("b")
+    assert manager_of(connection, settings, {}) == Kubernetes("a")

@@ -257,9 +257,11 @@ def snapshot_of_job(connection: Connection, catalog: Catalog, job_id: str) -> Sn
     None: the lake has no such files.
     """
     file, scheduled = catalog.tables["data_file"], catalog.tables["files_scheduled_for_deletion"]
+    deletes = catalog.tables["delete_file"]
     pattern = f"%ducklake-{job_id}%"  # its directory, or files in those of partitions
     found = union_all(
         select(file.c.begin_snapshot.label("id")).where(file.c.path.like(pattern)),
+        select(deletes.c.begin_snapshot.label("id")).where(deletes.c.path.like(pattern)),
         select(literal(0).label("id")).where(scheduled.c.path.like(pattern)),
     ).subquery()
     newest = connection.execute(select(maybe(func.max(found.c.id)))).scalar()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import InvalidInputError
@@ -19,22 +20,26 @@ if TYPE_CHECKING:
 
 _ADDRESS = "yarn_resourcemanager_webapp_address"  # of the Spark provider, as the names below
 _NAMESPACE = "spark.kubernetes.namespace"
+_PORT = re.compile(r":\d+\Z")
 
 
 def manager_of(
     connection: Connection,
     settings: SubmitSettings,
+    conf: Mapping[str, Any],
     auth: Any = None,  # noqa: ANN401 - of requests
 ) -> ClusterManager | None:
     """Return the manager that is to be asked about a connection's applications.
 
     None: there is none to ask, as the driver runs where the task does, or YARN's address is not known.
+    ``conf`` is the operator's own, which counts before the connection; that counts before Spark's defaults.
     """
     extra = connection.extra_dejson
     if settings.has_driver_here:
         return None
     if settings.is_kubernetes:
-        return Kubernetes(extra.get("namespace") or settings.conf.get(_NAMESPACE) or "default")
+        named = (conf.get(_NAMESPACE), extra.get("namespace"), settings.conf.get(_NAMESPACE), "default")
+        return Kubernetes(next(str(one) for one in named if one))
     if settings.is_yarn:
         address = str(extra.get(_ADDRESS) or "").strip().rstrip("/")
         if not address:
@@ -42,7 +47,7 @@ def manager_of(
         has_kerberos = bool(extra.get("keytab") and extra.get("principal"))
         return Yarn(address if "://" in address else f"http://{address}", auth, has_kerberos=has_kerberos)
     scheme, port = extra.get("rest-scheme") or "http", _port(extra.get("rest-port") or 6066)
-    hosts = [one.rpartition(":")[0] for one in settings.master.removeprefix("spark://").split(",")]
+    hosts = [_PORT.sub("", one.strip()) for one in settings.master.removeprefix("spark://").split(",")]
     return Standalone(tuple(f"{scheme}://{host}:{port}" for host in hosts))
 
 

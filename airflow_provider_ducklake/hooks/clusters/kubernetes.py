@@ -29,6 +29,11 @@ class Kubernetes(ClusterManager):
     namespace: str
     name = "the Kubernetes API"
 
+    @property
+    def identity(self) -> str:
+        """See ``ClusterManager``; which cluster it is Airflow's configuration says."""
+        return f"namespace {self.namespace}"
+
     def settings(self, job_id: str) -> dict[str, str]:
         """See ``ClusterManager``."""
         return {

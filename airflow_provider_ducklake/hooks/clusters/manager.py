@@ -53,6 +53,11 @@ class ClusterManager(ABC):
 
     name: str
 
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """What tells it from others: an application's id means nothing to another one."""
+
     @abstractmethod
     def settings(self, job_id: str) -> dict[str, str]:
         """Return settings that have ``spark-submit`` end after the submission, and mark the application."""
@@ -103,8 +108,8 @@ def answer(
     auth: Any = None,  # noqa: ANN401 - of requests
     params: Mapping[str, str] | None = None,
     body: Mapping[str, str] | None = None,
-) -> Any:  # noqa: ANN401 - JSON
-    """Return the JSON that a manager answers with; None where it knows nothing of what is asked for (404).
+) -> dict[str, Any]:
+    """Return the JSON object that a manager answers with, also with 404: in which words it says so tells why.
 
     Raises:
         ClusterUnavailableError: it does not answer, or refuses.
@@ -113,11 +118,12 @@ def answer(
         got = requests.request(method, url, auth=auth, params=params, json=body, timeout=_TIMEOUT)
     except requests.RequestException as error:
         raise ClusterUnavailableError(manager, url, type(error).__name__) from None
-    if got.status_code == requests.codes.not_found:
-        return None
-    if not got.ok:
+    if not got.ok and got.status_code != requests.codes.not_found:
         raise ClusterUnavailableError(manager, url, f"HTTP {got.status_code}")
     try:
-        return got.json() if got.content else {}
+        said = got.json() if got.content else {}
     except ValueError:
-        raise ClusterUnavailableError(manager, url, "its answer is not JSON") from None
+        said = None
+    if not isinstance(said, dict):
+        raise ClusterUnavailableError(manager, url, f"HTTP {got.status_code}, and its answer is not JSON")
+    return said

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from airflow_provider_ducklake.errors import ClusterUnavailableError
 from airflow_provider_ducklake.hooks.clusters.manager import Application, ClusterManager, State, answer
 
 JAVA_CLASS = "org.apache.spark.deploy.PythonRunner"
 FETCHED = "{{USER_JAR}}"
-_ID = re.compile(r"driver-\d+-\d+")
+_ID = re.compile(r"\bdriver-\d{14}-\d{4,}\b")
+_ANSWERS = ("SubmissionStatusResponse", "KillSubmissionResponse")
 _NOT_LEADING = "Current state is not alive"  # says a master that waits, or recovers
 _STATES = {
     "FINISHED": State.SUCCEEDED,
@@ -33,6 +35,11 @@ class Standalone(ClusterManager):
 
     addresses: tuple[str, ...]
     name = "the Spark master's REST server"
+
+    @property
+    def identity(self) -> str:
+        """See ``ClusterManager``."""
+        return ",".join(self.addresses)
 
     def settings(self, job_id: str) -> dict[str, str]:  # noqa: ARG002 - it marks nothing
         """See ``ClusterManager``."""
@@ -58,7 +65,7 @@ class Standalone(ClusterManager):
         """See ``ClusterManager``."""
         self._asked(f"kill/{application_id}", "POST")
 
-    def _asked(self, path: str, method: str = "GET") -> dict[str, object]:
+    def _asked(self, path: str, method: str = "GET") -> dict[str, Any]:
         last: ClusterUnavailableError | None = None
         for address in self.addresses:
             try:
@@ -66,10 +73,9 @@ class Standalone(ClusterManager):
             except ClusterUnavailableError as error:
                 last = error
                 continue
-            if said is not None and ("driverState" in said or said.get("success")):
-                return dict(said)
-            if said is None or _NOT_LEADING not in str(said.get("message")):
-                return {}
-            last = ClusterUnavailableError(self.name, address, str(said["message"]))
+            is_leading = _NOT_LEADING not in str(said.get("message"))
+            if is_leading and said.get("action") in _ANSWERS:
+                return said
+            last = ClusterUnavailableError(self.name, address, str(said.get("message") or "HTTP 404"))
         assert last is not None
         raise last

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.errors import ClusterUnavailableError, InvalidInputError
 from airflow_provider_ducklake.hooks.clusters.manager import TAG, Application, ClusterManager, State, answer
 
 # The id is there before the ResourceManager has the application, and is printed then, too.
@@ -27,6 +27,11 @@ class Yarn(ClusterManager):
     has_kerberos: bool = False
     name = "the YARN ResourceManager"
 
+    @property
+    def identity(self) -> str:
+        """See ``ClusterManager``."""
+        return self.address
+
     def settings(self, job_id: str) -> dict[str, str]:
         """See ``ClusterManager``; tags that the user gave are the operator's to keep."""
         return {"spark.yarn.submit.waitAppCompletion": "false", "spark.yarn.tags": f"{TAG}-{job_id}"}
@@ -41,14 +46,16 @@ class Yarn(ClusterManager):
         apps = answer(
             self.name, self._url(""), auth=self._auth(), params={"applicationTags": f"{TAG}-{job_id}"}
         )
-        listed = ((apps or {}).get("apps") or {}).get("app") or []
+        listed = (apps.get("apps") or {}).get("app") or []
         return max((one["id"] for one in listed), default=None)
 
     def look(self, application_id: str) -> Application:
         """See ``ClusterManager``."""
         found = answer(self.name, self._url(application_id), auth=self._auth())
-        if found is None:
+        if found.get("RemoteException", {}).get("exception") == "NotFoundException":
             return Application(State.GONE)
+        if "app" not in found:
+            raise ClusterUnavailableError(self.name, self.address, "its answer is not about an application")
         app = found["app"]
         state = _STATES.get(app["state"], State.RUNNING)
         state = _FINAL.get(app.get("finalStatus", ""), state) if state is State.SUCCEEDED else state
