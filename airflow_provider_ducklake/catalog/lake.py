@@ -306,6 +306,7 @@ class Lake:
     registered_jobs = _of_writes(LakeWrites.registered_jobs)
     note_submitted = _of_writes(LakeWrites.note_submitted)
     forget_submitted = _of_writes(LakeWrites.forget_submitted)
+    forget_submitted_of = _of_writes(LakeWrites.forget_submitted_of)
     submitted_jobs = _of_writes(LakeWrites.submitted_jobs)
     submitted_job = _of_writes(LakeWrites.submitted_job)
     snapshot_of_job = _of_writes(LakeWrites.snapshot_of_job)

@@ -221,6 +221,11 @@ class LakeWrites:
         with self._lake.translated():
             applications.forget(self._lake.catalog, job_id)
 
+    def forget_submitted_of(self, key: CommitKey) -> None:
+        """Remove the records of the jobs of a commit that was made."""
+        with self._lake.translated():
+            applications.forget_key(self._lake.catalog, key)
+
     def submitted_jobs(self, key: CommitKey) -> tuple[SubmittedJob, ...]:
         """Return the recorded jobs of a commit whose files are neither committed nor given up."""
         with self._lake.translated():

@@ -14,7 +14,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import conf
 
 from airflow_provider_ducklake.errors import ClusterUnavailableError, InvalidInputError, SparkJobError
-from airflow_provider_ducklake.hooks.clusters.known import as_arguments, manager_of, why_none
+from airflow_provider_ducklake.hooks.clusters.known import as_arguments, can_be_sent, manager_of, why_none
 from airflow_provider_ducklake.hooks.clusters.manager import State
 from airflow_provider_ducklake.hooks.clusters.standalone import FETCHED, JAVA_CLASS, Standalone
 from airflow_provider_ducklake.hooks.links import history_url
@@ -64,6 +64,8 @@ def detached(submitter: SparkSubmitter, *, durable: bool | None, deferrable: boo
     is_known = durable or defers or tracks or not settings.is_kubernetes
     if manager is None or not is_known or (durable is False and not defers):
         return submitter
+    if defers and not deferrable and not can_be_sent(manager):  # Airflow's default, where it is possible
+        defers = False
     if defers:
         as_arguments(manager)  # refuses one that the triggerer could not ask
     return ClusterSubmitter(submitter, manager, deferrable=defers)
@@ -81,7 +83,13 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
             deploy_mode=submitter.given_deploy_mode,
         )
         self.manager = manager
+        self.cluster = manager.identity
         self._deferrable = deferrable
+
+    def ready(self) -> None:
+        """Refuse a cluster that cannot be asked, too, before anything is planned; see ``Submitter``."""
+        super().ready()
+        self.manager.check()
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:  # noqa: ARG002
         """Not how these jobs are run: they are started, and attended by whoever finds them."""

@@ -15,7 +15,6 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException, BaseHook
 
 from airflow_provider_ducklake.errors import (
-    ClusterUnavailableError,
     DuckLakeError,
     InvalidInputError,
     SparkJobError,
@@ -92,7 +91,7 @@ class Submission:
         elif self.manager is not None and self.application is not None:
             try:
                 self.manager.kill(self.application)
-            except ClusterUnavailableError as error:  # a signal's handler must not end what it interrupts
+            except DuckLakeError as error:  # a signal's handler must not end what it interrupts
                 log.warning("%s may run on: %s", self.application, error)
         else:
             return False

@@ -249,7 +249,15 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
             return submitter
         from airflow_provider_ducklake.hooks.cluster_submitter import detached  # noqa: PLC0415 - not for DAG files
 
-        return detached(submitter, durable=self.wants_durable, deferrable=self.deferrable)
+        deferrable = self.deferrable
+        if self.task_id != context["ti"].task_id:  # Airflow would go on with the task's own operator
+            if deferrable:
+                raise InvalidInputError(
+                    f"deferrable=True: {self.task_id!r} is executed by the task {context['ti'].task_id!r}, "
+                    "and only a task's own operator can be deferred. Make it a task, or leave it out."
+                )
+            deferrable = False
+        return detached(submitter, durable=self.wants_durable, deferrable=deferrable)
 
     def attempt(self, identity: CommitIdentity) -> Attempt:
         """Return by which a later try finds the job of this one."""

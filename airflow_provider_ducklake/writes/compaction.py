@@ -183,11 +183,16 @@ def compact(  # noqa: PLR0913 - the last two have defaults
         SparkJobError: the job failed; what was complete is committed.
         JobGoesOn: it runs, and is not waited for.
     """
-    failed = finish_earlier(lake, submitter, attempt)
-    known = lake.registered_jobs(attempts)
+    finished = finish_earlier(lake, submitter, attempt)
+    staging_ids = [
+        one.source.staging_id for one in finished.requests if isinstance(one.source, CompactionSource)
+    ]
+    known = lake.registered_jobs([*attempts, *staging_ids])
     committed = list(_left_behind(verb, lake, known.values(), info))
-    if failed is not None:
-        raise failed
+    if finished.error is not None:
+        raise finished.error
+    if finished.is_own:  # this try was deferred: the job that it submitted has ended
+        return _summary(verb.table, committed)
     is_new = bool(attempts) and attempts[-1] not in known  # else it is of a deleted run of that name
     staging_id = attempts[-1] if is_new else str(uuid7())
     submitter.ready()

@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.catalog.ledger.applications import SubmittedJob
-from airflow_provider_ducklake.errors import DuckLakeError
+from airflow_provider_ducklake.errors import (
+    CatalogRefusedError,
+    CatalogUnavailableError,
+    DuckLakeError,
+    StorageError,
+)
 from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.writes.verb import MAY_RUN, DetachedSubmitter
 
@@ -33,6 +38,8 @@ if TYPE_CHECKING:
     )
 
 log = logging.getLogger(__name__)
+
+_TRANSIENT = (CatalogUnavailableError, CatalogRefusedError, StorageError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +80,12 @@ def attending(lake: Lake, submitter: Submitter, attempt: Attempt | None) -> Subm
     return _Attending(submitter, lake, attempt, lake.current_snapshot().id)
 
 
+def forget_committed(lake: Lake, submitter: Submitter, commit: Commit) -> None:
+    """Forget the jobs of a commit that was made: a try that died after it did not."""
+    if isinstance(submitter, DetachedSubmitter) and commit.attempt is not None:
+        lake.forget_submitted_of(commit.attempt.key)
+
+
 def is_shared(submitter: Submitter) -> bool:
     """Whether several tries may go on with one job: a worker that was given up may be alive."""
     return isinstance(submitter, _Attending)
@@ -99,38 +112,53 @@ def forget(lake: Lake, submitter: Submitter, request: JobRequest) -> None:
         log.warning("Cannot forget job %s: %s", request.job_id, error)
 
 
-def finish_earlier(lake: Lake, submitter: Submitter, attempt: Attempt | None) -> DuckLakeError | None:
-    """Wait for the jobs that tries of the task submitted, whose files are committed wherever they ended.
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Whether this very try had submitted a job that has ended, why it failed, and all requests."""
 
-    Returns why one that this very try had submitted failed.
+    is_own: bool = False
+    error: DuckLakeError | None = None
+    requests: tuple[JobRequest, ...] = ()
+
+
+def finish_earlier(lake: Lake, submitter: Submitter, attempt: Attempt | None) -> Finished:
+    """Wait for the jobs that tries of the task submitted, whose files are committed wherever they ended.
 
     Raises:
         JobGoesOn, ClusterUnavailableError: one runs, or may run.
     """
-    failed = None
+    finished = Finished()
     if isinstance(submitter, DetachedSubmitter) and attempt is not None:
         for job in lake.submitted_jobs(attempt.key):
-            error = _ended(lake, submitter, job)
-            failed = error if job.try_id == attempt.id else failed
+            request, error = _ended(lake, submitter, job)
+            is_own = job.try_id == attempt.id
+            finished = Finished(
+                finished.is_own or is_own,
+                error if is_own else finished.error,
+                (*finished.requests, *filter(None, [request])),
+            )
             remove(lake, job)
-    return failed
+    return finished
 
 
-def _ended(lake: Lake, submitter: DetachedSubmitter, job: SubmittedJob) -> DuckLakeError | None:
-    application = job.application or submitter.find(job.job_id)
-    if application is None:
-        return None
-    log.info("Waiting for %s, which was submitted earlier", application)
+def _ended(
+    lake: Lake, submitter: DetachedSubmitter, job: SubmittedJob
+) -> tuple[JobRequest | None, DuckLakeError | None]:
+    is_here = job.cluster == submitter.cluster
+    application = (job.application or submitter.find(job.job_id)) if is_here else None
+    request = None
     try:
         uri = job_io.request_uri(job.directory)
         request = job_io.read_request(uri, job.request_digest, lake.storage_options)
-        submitter.outcome(request, lake.storage_options, replace(job, application=application))
+        if application is not None:
+            log.info("Waiting for %s, which was submitted earlier", application)
+            submitter.outcome(request, lake.storage_options, replace(job, application=application))
     except MAY_RUN:
         raise
     except DuckLakeError as error:
         log.warning("%s failed: %s", application, error)
-        return error
-    return None
+        return request, error
+    return request, None
 
 
 def _again(
@@ -140,10 +168,17 @@ def _again(
     attempt = commit.attempt
     assert attempt is not None
     is_of_deleted_run = attempt.is_first and job.try_id != attempt.id
+    if job.cluster != submitter.cluster:
+        log.warning(
+            "%s of %s is left alone: the task goes to %s", job.application, job.cluster, submitter.cluster
+        )
+        return None
     if job.generation != attempt.key.generation or is_of_deleted_run:
         return None
     try:
         planned = verb.plan(lake.as_of(job.base), replace(commit, job_id=job.job_id), submitter.resolve)
+    except _TRANSIENT:
+        raise  # the job runs on: the next try plans it
     except DuckLakeError as error:
         log.info("Job %s cannot be planned once more: %s", job.job_id, error)
         return None
@@ -159,7 +194,8 @@ def _again(
 
 def give_up(lake: Lake, submitter: DetachedSubmitter, job: SubmittedJob, why: str) -> None:
     """Stop a job, release it and remove its files: nobody takes its results."""
-    application = job.application or submitter.find(job.job_id)
+    is_here = job.cluster == submitter.cluster
+    application = (job.application or submitter.find(job.job_id)) if is_here else None
     log.info("Stopping %s of job %s: %s", application or "nothing", job.job_id, why)
     if application is not None:
         submitter.stop(application)
@@ -232,6 +268,7 @@ class _Attending:
             base=self.base,
             directory=request.directory,
             request_digest=job_io.request_digest(request),
+            cluster=self.submitter.cluster,
         )
         self._note(self.job)
         self.submitter.start(request, storage_options, self._named)

@@ -11,7 +11,14 @@ from airflow_provider_ducklake.planning.writing.job_target import target_of_writ
 from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spec.commit_key import FIRST_GENERATION
 from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
-from airflow_provider_ducklake.writes.detached import Begun, begin, forget, is_shared, take
+from airflow_provider_ducklake.writes.detached import (
+    Begun,
+    begin,
+    forget,
+    forget_committed,
+    is_shared,
+    take,
+)
 from airflow_provider_ducklake.writes.verb import MAY_RUN, Commit, Outcome, Results
 
 if TYPE_CHECKING:
@@ -47,6 +54,7 @@ def run(verb: Verb, lake: Lake, submitter: Submitter, commit: Commit) -> Outcome
         CommitStateUnknownError: the connection broke during COMMIT.
     """
     if commit.seen.done:
+        forget_committed(lake, submitter, commit)
         return earlier(verb, lake, commit.seen.done)
     submitter.ready()
     begun = begin(verb, lake, submitter, commit)
@@ -66,7 +74,13 @@ def run(verb: Verb, lake: Lake, submitter: Submitter, commit: Commit) -> Outcome
             if not done:
                 raise
             return earlier(verb, lake, done)
-        write, committed = _commit_or_remove(lake, begun, request, results, commit)
+        try:
+            write, committed = _commit_or_remove(lake, begun, request, results, commit)
+        except DuckLakeError:
+            done = _done_meanwhile(lake, commit, submitter)
+            if not done:
+                raise
+            return earlier(verb, lake, done)
         registered.is_released = committed is not None and not committed.is_earlier
     if committed is not None and committed.is_earlier:
         discard(lake, request, submitter)

@@ -92,10 +92,12 @@ def stream(
         InvalidInputError, NotFoundError: bad input; no job was started.
         SparkJobError: the job failed; the batches before the failure are committed.
     """
-    failed = finish_earlier(lake, submitter, attempt)
+    finished = finish_earlier(lake, submitter, attempt)
     committed = _commit(verb, lake, info)
-    if failed is not None:
-        raise failed
+    if finished.error is not None:
+        raise finished.error
+    if finished.is_own:  # this try was deferred: the job that it submitted has ended
+        return _summary(verb.table, committed)
     submitter.ready()
     table, staging_id = lake.table_snapshot(verb.table), str(uuid7())
     request = verb.plan(table, staging_id, submitter.resolve)

@@ -190,7 +190,12 @@ MAY_RUN = (JobGoesOn, ClusterUnavailableError)  # errors after which a job is ne
 
 
 class DetachedSubmitter(ABC):
-    """A ``Submitter`` whose jobs outlive the task: ``start`` ends when the cluster has one."""
+    """A ``Submitter`` whose jobs outlive the task: ``start`` ends when the cluster has one.
+
+    ``cluster`` is what tells its cluster from others.
+    """
+
+    cluster: str
 
     @abstractmethod
     def ready(self) -> None:

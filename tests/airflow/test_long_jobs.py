@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
 from airflow.sdk.exceptions import AirflowTaskTimeout
@@ -21,6 +22,7 @@ from sqlalchemy.exc import ProgrammingError
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError, SparkJobError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjacentFilesOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.triggers.application import SparkApplicationTrigger
@@ -272,6 +274,25 @@ def test_a_deferred_task_leaves_its_slot_and_commits_when_the_application_has_en
     assert (event["state"], result["rows_added"]) == ("succeeded", ROWS)
     check_once(lake, postgres_catalog, cluster)
     assert len(submit.calls) == 1
+
+
+def test_a_deferred_compaction_is_done_once(lake, cluster, submit):
+    for number in range(3):
+        ids = pa.array([number], pa.int32())
+        lake.append_arrow("t", pa.table({"id": ids, "name": ["n"]}))
+    ti_id = uuid4()
+    compaction = {"cls": DuckLakeSparkMergeAdjacentFilesOperator, "ti_id": ti_id, "max_output_files": 1}
+    left = deferred(**compaction, poll_interval=1)
+
+    event = asyncio.run(event_of(left.trigger))
+    lake.append_arrow("t", pa.table({"id": pa.array([3, 4], pa.int32()), "name": ["n", "n"]}))
+    result = execute(**compaction, deferrable=True, event=event)
+
+    assert (result["files_compacted"], result["files_created"]) == (3, 1)
+    assert len(submit.calls) == 1
+    wait_until(lambda: not cluster.cluster_drivers(), "no driver is left")
+    left_files = {str(file) for file in Path(lake.data_path).rglob("*") if file.is_file()}
+    assert left_files == set(lake.registered_files(left_files))
 
 
 def test_a_deferred_task_that_a_person_ends_leaves_nothing(lake, slow, postgres_catalog, cluster):

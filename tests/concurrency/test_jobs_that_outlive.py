@@ -15,13 +15,14 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.catalog.ledger.applications import SubmittedJob
-from airflow_provider_ducklake.errors import ClusterUnavailableError, SparkJobError
+from airflow_provider_ducklake.errors import CatalogUnavailableError, ClusterUnavailableError, SparkJobError
 from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
 from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spark.job.request import JobRequest
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.writes.arguments import GivenRows, InsertChoice
+from airflow_provider_ducklake.writes.detached import take
 from airflow_provider_ducklake.writes.insert import Insert, stage
 from airflow_provider_ducklake.writes.merge import Merge
 from airflow_provider_ducklake.writes.row_changes import Delete, Update
@@ -57,6 +58,7 @@ class Clustered(ArrowSubmitter, DetachedSubmitter):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.cluster = "here"
         self.dies_at = ""
         self.waits = True
         self.stopped: list[str] = []
@@ -395,3 +397,66 @@ def test_a_staged_write_is_found_again_and_then_left_alone(catalog, rows, tmp_pa
         for one in (staged, again):
             commit_staged(lake, one["staged"], Commit(INFO))
         assert contents(catalog)["t"].count((50, 500)) == 2
+
+
+def test_delete_files_of_a_commit_stay_when_its_job_is_forgotten_and_its_task_cleared(catalog, tmp_path):
+    submitter = Clustered(tmp_path)
+    with new_lake(catalog) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
+        task = Task(Delete("t", "id % 2 = 0"), submitter)
+        task.execute(lake)
+        (job,) = submitter.runs.values()
+        with lake._lake.catalog.dialect.writing() as connection:
+            connection.exec_driver_sql("DELETE FROM airflow_ducklake_job")  # as a clean-up does after a month
+            connection.commit()
+
+        assert not take(lake, job)
+        assert lake.row_count("t") == 30
+
+
+def test_a_store_or_catalog_that_fails_at_the_second_plan_stops_no_job(catalog, rows, tmp_path):
+    submitter = Clustered(tmp_path)
+    submitter.dies_at = "named"
+    with new_lake(catalog) as lake:
+        task = Task(Failing("t", GivenRows(source=rows)), submitter)
+        lake.close()
+        dies(lambda: task.execute(Lake.connect(catalog.sqlalchemy_url)))
+        submitter.dies_at = ""
+        (tmp_path / "fails").touch()
+        task.tries += 1
+        Failing.flag = tmp_path / "fails"
+        with pytest.raises(CatalogUnavailableError):
+            task.execute(lake)
+        (tmp_path / "fails").unlink()
+
+        task.execute(lake)
+
+        assert (len(submitter.runs), submitter.stopped) == (1, [])
+        check_nothing_left(lake)
+
+
+class Failing(Insert):
+    """An insert whose plan meets a catalog that is down as long as a file is there."""
+
+    flag = Path("/nowhere")
+
+    def plan(self, lake: Lake, commit: Commit, resolve: Any) -> Any:
+        if self.flag.exists():
+            raise CatalogUnavailableError("sqlite", "down")
+        return Insert.plan(self, lake, commit, resolve)
+
+
+def test_a_job_of_another_cluster_is_left_alone(catalog, rows, tmp_path):
+    submitter = Clustered(tmp_path)
+    submitter.dies_at = "named"
+    with new_lake(catalog) as lake:
+        task = Task(Insert("t", GivenRows(source=rows)), submitter)
+        lake.close()
+        dies(lambda: task.execute(Lake.connect(catalog.sqlalchemy_url)))
+        submitter.dies_at, submitter.cluster = "", "elsewhere"
+        task.tries += 1
+
+        task.execute(lake)
+
+        assert (len(submitter.runs), submitter.stopped) == (2, [])
+        check_nothing_left(lake)

@@ -167,7 +167,7 @@ def test_a_404_of_something_before_the_master_is_no_answer(answers):
     ("host", "port"), [("spark://master", 7077), ("spark://master:7077", None), ("master", 7077)]
 )
 def test_the_masters_rest_server_is_on_the_masters_host(host, port):
-    connection = Connection("spark_default", conn_type="spark", host=host, port=port)
+    connection = Connection(conn_id="spark_default", conn_type="spark", host=host, port=port)
     master = host if "://" in host else f"spark://{host}"
 
     found = manager_of(connection, SubmitSettings(master, "cluster"), {})
@@ -176,7 +176,9 @@ def test_the_masters_rest_server_is_on_the_masters_host(host, port):
 
 
 def test_the_namespace_is_the_operators_then_the_connections():
-    connection = Connection("spark_default", conn_type="spark", host="k8s://h", extra='{"namespace": "a"}')
+    connection = Connection(
+        conn_id="spark_default", conn_type="spark", host="k8s://h", extra='{"namespace": "a"}'
+    )
     settings = SubmitSettings("k8s://h", "cluster", {"spark.kubernetes.namespace": "c"})
 
     assert manager_of(connection, settings, {"spark.kubernetes.namespace": "b"}) == Kubernetes("b")

@@ -42,7 +42,7 @@ class SubmittedJob:
 
     ``key_digest``, ``generation`` and ``try_id`` say for which commit and by which try, ``base`` on which
     snapshot it was planned, ``directory`` and ``request_digest`` where its request lies and which it is.
-    ``application`` is what the cluster calls it; None: nobody lived to note that.
+    ``application`` is what the ``cluster`` calls it; None: nobody lived to note that.
     """
 
     job_id: str
@@ -52,6 +52,7 @@ class SubmittedJob:
     base: SnapshotId
     directory: str
     request_digest: str
+    cluster: str
     application: str | None = None
 
 
@@ -68,6 +69,7 @@ def application_table(metadata_schema: str | None) -> Table:
         Column("base_snapshot", CatalogInteger, nullable=False),
         Column("directory", CatalogText, nullable=False),
         Column("request_digest", String(_DIGEST_LENGTH), nullable=False),
+        Column("cluster", CatalogText, nullable=False),
         Column("application", CatalogText),
         Column("noted_at", CatalogTimestamp, nullable=False),
         **TABLE_OPTIONS,
@@ -90,6 +92,7 @@ def note(catalog: Catalog, job: SubmittedJob) -> None:
                 "base_snapshot": int(job.base),
                 "directory": job.directory,
                 "request_digest": job.request_digest,
+                "cluster": job.cluster,
                 "application": job.application,
                 "noted_at": catalog.dialect.server_time(connection),
             }
@@ -106,6 +109,23 @@ def forget(catalog: Catalog, job_id: str) -> None:
     def attempt() -> None:
         with catalog.dialect.writing() as connection:
             connection.execute(table.delete().where(table.c.job_id == job_id))
+            connection.commit()
+
+    with_retries(catalog.dialect, DEFAULT_RETRY, attempt)
+
+
+def forget_key(catalog: Catalog, key: CommitKey) -> None:
+    """Forget the jobs of a commit that was made."""
+    table = application_table(catalog.tables.metadata_schema)
+    with catalog.dialect.reading() as connection:
+        if not catalog.dialect.has_table(connection, NAME, table.schema):
+            return
+        if not connection.execute(select(table.c.job_id).where(table.c.key_digest == key.digest)).all():
+            return
+
+    def attempt() -> None:
+        with catalog.dialect.writing() as connection:
+            connection.execute(table.delete().where(table.c.key_digest == key.digest))
             connection.commit()
 
     with_retries(catalog.dialect, DEFAULT_RETRY, attempt)
@@ -135,5 +155,14 @@ def _read(catalog: Catalog, condition: ColumnElement[bool]) -> tuple[SubmittedJo
 
 
 def _job(row: Any) -> SubmittedJob:  # noqa: ANN401 - a mapping of columns
-    names = ("job_id", "key_digest", "generation", "try_id", "directory", "request_digest", "application")
+    names = (
+        "job_id",
+        "key_digest",
+        "generation",
+        "try_id",
+        "directory",
+        "request_digest",
+        "cluster",
+        "application",
+    )
     return SubmittedJob(base=SnapshotId(row["base_snapshot"]), **{name: row[name] for name in names})

@@ -97,6 +97,11 @@ def as_arguments(manager: ClusterManager) -> dict[str, Any]:
             raise AssertionError(type(manager).__name__)
 
 
+def can_be_sent(manager: ClusterManager) -> bool:
+    """Whether a manager can be made again elsewhere."""
+    return not (isinstance(manager, Yarn) and manager.auth is not None)
+
+
 def from_arguments(arguments: Mapping[str, Any]) -> ClusterManager:
     """Return the manager of ``as_arguments``."""
     match arguments["kind"]:

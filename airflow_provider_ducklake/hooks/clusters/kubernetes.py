@@ -34,6 +34,10 @@ class Kubernetes(ClusterManager):
         """See ``ClusterManager``; which cluster it is Airflow's configuration says."""
         return f"namespace {self.namespace}"
 
+    def check(self) -> None:
+        """See ``ClusterManager``."""
+        assert self._client is not None
+
     def settings(self, job_id: str) -> dict[str, str]:
         """See ``ClusterManager``."""
         return {

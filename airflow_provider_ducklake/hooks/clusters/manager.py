@@ -58,6 +58,13 @@ class ClusterManager(ABC):
     def identity(self) -> str:
         """What tells it from others: an application's id means nothing to another one."""
 
+    def check(self) -> None:  # noqa: B027 - most have nothing to look for
+        """Refuse what a manager could not be asked with.
+
+        Raises:
+            InvalidInputError: something is not installed, or not set, where the task runs.
+        """
+
     @abstractmethod
     def settings(self, job_id: str) -> dict[str, str]:
         """Return settings that have ``spark-submit`` end after the submission, and mark the application."""

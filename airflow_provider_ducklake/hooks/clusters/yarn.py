@@ -32,6 +32,10 @@ class Yarn(ClusterManager):
         """See ``ClusterManager``."""
         return self.address
 
+    def check(self) -> None:
+        """See ``ClusterManager``."""
+        self._auth()
+
     def settings(self, job_id: str) -> dict[str, str]:
         """See ``ClusterManager``; tags that the user gave are the operator's to keep."""
         return {"spark.yarn.submit.waitAppCompletion": "false", "spark.yarn.tags": f"{TAG}-{job_id}"}
