@@ -277,6 +277,7 @@ def test_a_deferred_task_leaves_its_slot_and_commits_when_the_application_has_en
 
 
 def test_a_deferred_compaction_is_done_once(lake, cluster, submit):
+    lake.set_option("data_inlining_row_limit", 0)
     for number in range(3):
         ids = pa.array([number], pa.int32())
         lake.append_arrow("t", pa.table({"id": ids, "name": ["n"]}))
