@@ -240,6 +240,7 @@ def test_a_later_try_commits_what_an_earlier_one_submitted_wherever_that_died(
         check_nothing_left(lake)
 
 
+@pytest.mark.every_catalog
 def test_two_tries_that_meet_at_one_job_commit_once_and_keep_its_files(catalog, rows, tmp_path):
     """A worker that was given up for dead is alive: both have the results."""
     submitter = Clustered(tmp_path)
@@ -325,6 +326,7 @@ def test_a_base_that_has_expired_is_planned_anew(catalog, rows, tmp_path):
         check_nothing_left(lake)
 
 
+@pytest.mark.every_catalog
 def test_a_job_that_goes_on_is_taken_by_the_same_try(catalog, rows, tmp_path):
     submitter = Clustered(tmp_path)
     submitter.waits = False
