@@ -50,7 +50,7 @@ SUBMITTED = "SELECT count(*) FROM airflow_ducklake_application WHERE application
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # SparkSubmitHook's pipe
     pytest.mark.timeout(900),
-    pytest.mark.drawn(one_in=4),
+    pytest.mark.drawn(one_in=6),
 ]
 
 

@@ -211,6 +211,7 @@ def check_nothing_left(lake: Lake) -> None:
         assert connection.exec_driver_sql("SELECT job_id FROM airflow_ducklake_application").all() == []
 
 
+@pytest.mark.drawn(one_in=4)
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("name", VERBS)
 def test_a_later_try_commits_what_an_earlier_one_submitted_wherever_that_died(
