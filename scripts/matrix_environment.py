@@ -96,6 +96,7 @@ def run(cell: Cell, *, keep: bool = False, tests: Sequence[str] = TESTS) -> Outc
     started, folder = time.monotonic(), FOLDER / cell.name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    _WHEELS.mkdir(exist_ok=True)
     try:
         if cell.catalog == "mysql":
             subprocess.run([ROOT / "scripts" / "mysql"], check=True, capture_output=True, text=True)
