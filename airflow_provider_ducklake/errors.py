@@ -37,7 +37,8 @@ DuckLakeError
 │  ├─ ZombieCommitError
 │  └─ CommitRetriesExceededError
 ├─ CommitStateUnknownError
-└─ SparkJobError
+├─ SparkJobError
+└─ ClusterUnavailableError
 
 A ``CommitError`` says that nothing landed; a ``CommitStateUnknownError`` says that it may have. No retry
 cures an ``InvalidInputError``, a ``NotFoundError``, a ``CatalogError`` other than

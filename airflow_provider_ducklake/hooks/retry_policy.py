@@ -10,6 +10,7 @@ from airflow_provider_ducklake.errors import (
     CatalogMigratedError,
     CatalogRefusedError,
     CatalogUnavailableError,
+    ClusterUnavailableError,
     CommitRetriesExceededError,
     CommitStateUnknownError,
     FilesGivenUpError,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 _LOST = (TransactionConflictError, CommitRetriesExceededError, FilesGivenUpError, CatalogMigratedError)
-_DOWN = (CatalogUnavailableError, CatalogRefusedError, StorageError)
+_DOWN = (CatalogUnavailableError, CatalogRefusedError, StorageError, ClusterUnavailableError)
 _SOON = 5.0  # seconds: so that tasks that met do not meet again
 _FIRST_WAIT, _LONGEST_WAIT = 10.0, 600.0  # seconds
 
@@ -36,7 +37,7 @@ class DuckLakeRetryPolicy(RetryPolicy):
 
     - A conflict, a lost race, a migration meanwhile: within 5 seconds; the retry plans again.
     - ``CommitStateUnknownError``: at once; the retry finds out whether it was committed.
-    - A catalog or a store that cannot be reached, or refuses: after 10 seconds, 20, 40, … at most 10 minutes.
+    - A catalog, a store or a cluster that cannot be reached, or refuses: after 10 seconds, 20, 40, … at most 10 minutes.
     - Bad input, something that does not exist, a lake that cannot be used: never.
     """
 
