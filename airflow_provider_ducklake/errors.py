@@ -526,7 +526,7 @@ class ClusterUnavailableError(DuckLakeError):
 
     def __str__(self) -> str:
         return (
-            f"{self.manager[0].upper()}{self.manager[1:]} cannot be asked at {self.address}: {self.reason}. "
+            f"Cannot ask {self.manager} at {self.address}: {self.reason}. "
             "The job may still run, and keeps its files; the next try looks for it. Check that the manager "
             "runs, and its address and login in the Spark connection."
         )

@@ -37,7 +37,8 @@ class DuckLakeRetryPolicy(RetryPolicy):
 
     - A conflict, a lost race, a migration meanwhile: within 5 seconds; the retry plans again.
     - ``CommitStateUnknownError``: at once; the retry finds out whether it was committed.
-    - A catalog, a store or a cluster that cannot be reached, or refuses: after 10 seconds, 20, 40, … at most 10 minutes.
+    - A catalog, a store or a cluster that cannot be reached, or refuses: after 10 seconds, 20, 40, … at most
+      10 minutes.
     - Bad input, something that does not exist, a lake that cannot be used: never.
     """
 

@@ -81,7 +81,7 @@ def test_masters_that_wait_or_recover_do_not_say_that_a_driver_is_gone(answers):
     nobody = "http://127.0.0.1:9"
 
     for addresses in ((answers.url,), (answers.url, nobody), (nobody, answers.url)):
-        with pytest.raises(ClusterUnavailableError, match="master's REST server cannot be asked"):
+        with pytest.raises(ClusterUnavailableError, match="Cannot ask the Spark master's REST server"):
             Standalone(addresses).look(DRIVER)
 
 
@@ -119,7 +119,7 @@ def test_states_of_a_yarn_application(answers, app, state):
 def test_a_resource_manager_that_does_not_answer_is_no_answer(answers, answer):
     answers.by_path[f"/ws/v1/cluster/apps/{APPLICATION}"] = answer
 
-    with pytest.raises(ClusterUnavailableError, match="The YARN ResourceManager cannot be asked at http"):
+    with pytest.raises(ClusterUnavailableError, match="Cannot ask the YARN ResourceManager at http"):
         Yarn(answers.url).look(APPLICATION)
 
 
