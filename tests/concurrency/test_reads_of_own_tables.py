@@ -7,15 +7,16 @@ from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.sql.spark.parse import parse_spark_sql
 from airflow_provider_ducklake.writes.sql_plan import Reads, find_target, rows_read, steps_of
 
+JOB = "01a214b0-005d-7a75-9966-2ec304b4ac3e"
 ROWS = pa.table({"id": [1]})
 
 
 class BusyLake(Lake):
     """A lake to which somebody commits while the table that a query makes is looked for."""
 
-    def new_table(self, name):
+    def new_table(self, name, uuid=None):
         self.append_arrow("main.other", ROWS)
-        return super().new_table(name)
+        return super().new_table(name, uuid)
 
 
 @pytest.mark.parametrize(
@@ -34,8 +35,8 @@ def test_a_commit_while_a_query_is_planned_hides_none_of_the_tables_it_reads(sql
         tx.create_table("main.other", {"id": "int64"})
     with BusyLake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         statements, head = parse_spark_sql(text, (), "main"), lake.current_snapshot()
-        targets = [find_target(lake, one.table, one.mode, head) for one in statements]
-        reads = Reads(lake, head, targets=frozenset(one.name.folded for one in targets))
+        targets = [find_target(lake, one.table, one.mode, head, JOB) for one in statements]
+        reads = Reads(lake, JOB, head, targets=frozenset(one.name.folded for one in targets))
         steps_of(statements, reads, {one.name.folded: one for one in targets}, "job")
 
         (read,) = rows_read(targets, reads, head.id)

@@ -21,6 +21,7 @@ from airflow_provider_ducklake.sql.spark.parse import parse_spark_sql
 from airflow_provider_ducklake.sql.spark.statements import WriteMode
 from airflow_provider_ducklake.writes.sql_plan import Reads, find_target, steps_of
 
+JOB = "01a214b0-005d-7a75-9966-2ec304b4ac3e"
 ROWS = pa.table(
     {
         "id": pa.array([1, 2, 3], pa.int64()),
@@ -102,8 +103,8 @@ def test_no_name_in_statements_views_or_sources_hides_a_table(lake, run, tmp_pat
     pq.write_table(pa.table({"id": [99]}), tmp_path / "source.parquet")
     datasets = {"_ducklake_0": Dataset.of(str(tmp_path / "source.parquet"))}
     head, n = lake.current_snapshot(), QualifiedName.of(("main", "n"))
-    targets = {n.folded: find_target(lake, n, WriteMode.APPEND, head)}
-    reads = Reads(lake, head)
+    targets = {n.folded: find_target(lake, n, WriteMode.APPEND, head, JOB)}
+    reads = Reads(lake, JOB, head)
     steps, _ = steps_of(parse_spark_sql(sql, datasets), reads, targets, "job")
 
     rows = run(LakeSource(reads.tables, datasets, tuple(steps)))
@@ -172,7 +173,7 @@ def test_a_function_gets_tables_by_name(lake, run, tmp_path, monkeypatch):
     assert sorted_rows(run(source("by_name"))) == COUNTED
     with lake.transaction() as tx:
         tx.create_view("second", "SELECT id FROM o WHERE id = 2", "spark")
-    reads = Reads(lake, lake.current_snapshot())
+    reads = Reads(lake, JOB, lake.current_snapshot())
     for name in ("o", "second"):
         reads.view_of(QualifiedName.of(name), f"main.{name}")
     read = LakeSource(reads.tables, steps=tuple(reads.steps), function="counting:view")
