@@ -14,8 +14,8 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import conf
 
 from airflow_provider_ducklake.errors import ClusterUnavailableError, InvalidInputError, SparkJobError
+from airflow_provider_ducklake.hooks.clusters.cluster_manager import State
 from airflow_provider_ducklake.hooks.clusters.known import as_arguments, can_be_sent, manager_of, why_none
-from airflow_provider_ducklake.hooks.clusters.manager import State
 from airflow_provider_ducklake.hooks.clusters.standalone import FETCHED, JAVA_CLASS, Standalone
 from airflow_provider_ducklake.hooks.links import history_url
 from airflow_provider_ducklake.hooks.spark_submitter import SparkSubmitter
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from airflow_provider_ducklake.catalog.ledger.applications import SubmittedJob
-    from airflow_provider_ducklake.hooks.clusters.manager import Application, ClusterManager
+    from airflow_provider_ducklake.hooks.clusters.cluster_manager import Application, ClusterManager
     from airflow_provider_ducklake.spark.job.request import JobRequest
 
 _TAGS = "spark.yarn.tags"
@@ -37,7 +37,7 @@ _LONGEST_SILENCE = 600.0  # seconds that a manager may not answer while a task w
 _SENT = re.compile(
     r"PATH|HOME|USER|LOGNAME|LANG|LC_\w+|TZ|TMPDIR|(?:JAVA|JDK|SPARK|PYSPARK|HADOOP|KRB5)\w*", re.ASCII
 )
-_SECRET = re.compile(r"SECRET|PASSWORD|TOKEN|CREDENTIAL", re.IGNORECASE)
+_SECRET = re.compile(r"SECRET|PASS|PWD|TOKEN|CREDENTIAL|KEY", re.IGNORECASE)
 
 
 def detached(submitter: SparkSubmitter, *, durable: bool | None, deferrable: bool | None) -> SparkSubmitter:

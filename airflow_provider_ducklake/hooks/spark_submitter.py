@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Connection, Context
 
-    from airflow_provider_ducklake.hooks.clusters.manager import ClusterManager
+    from airflow_provider_ducklake.hooks.clusters.cluster_manager import ClusterManager
     from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
     from airflow_provider_ducklake.hooks.submit_settings import SubmitSettings
     from airflow_provider_ducklake.spark.job.request import JobRequest

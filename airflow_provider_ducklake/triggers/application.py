@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_ducklake.errors import ClusterUnavailableError
+from airflow_provider_ducklake.hooks.clusters.cluster_manager import Application, State
 from airflow_provider_ducklake.hooks.clusters.known import as_arguments, from_arguments
-from airflow_provider_ducklake.hooks.clusters.manager import Application, State
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from typing import Self
 
     from airflow_provider_ducklake.catalog.ledger.applications import SubmittedJob
-    from airflow_provider_ducklake.hooks.clusters.manager import ClusterManager
+    from airflow_provider_ducklake.hooks.clusters.cluster_manager import ClusterManager
 
 _POLL_INTERVAL = 10.0  # seconds
 _LONGEST_WAIT = 60.0  # seconds between two tries while a manager cannot be asked

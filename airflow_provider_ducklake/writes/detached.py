@@ -196,8 +196,9 @@ def give_up(lake: Lake, submitter: DetachedSubmitter, job: SubmittedJob, why: st
     """Stop a job, release it and remove its files: nobody takes its results."""
     is_here = job.cluster == submitter.cluster
     application = (job.application or submitter.find(job.job_id)) if is_here else None
-    log.info("Stopping %s of job %s: %s", application or "nothing", job.job_id, why)
+    log.info("Job %s is given up: %s", job.job_id, why)
     if application is not None:
+        log.info("Stopping %s", application)
         submitter.stop(application)
     remove(lake, job)
 

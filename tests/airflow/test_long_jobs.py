@@ -4,8 +4,7 @@ import asyncio
 import json
 import multiprocessing
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,39 +12,36 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk.exceptions import AirflowTaskTimeout
 from airflow.sdk.execution_time.timeout import timeout
-from sqlalchemy import create_engine, text
-from sqlalchemy.exc import ProgrammingError
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError, SparkJobError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjacentFilesOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
-from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.triggers.application import SparkApplicationTrigger
 from tests.airflow.dags import FakeTaskInstance
+from tests.airflow.long_jobs import (
+    PLANNED,
+    ROWS,
+    SMALL,
+    SUBMITTED,
+    check_nothing,
+    check_once,
+    count,
+    deferred,
+    event_of,
+    execute,
+    slow_rows,
+    started,
+    wait_until,
+)
 from tests.airflow.spark_submit import SparkSubmit, recorded
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 from tests.reference.standalone_cluster import Cluster, standalone_cluster
-
-ROWS = 20_000
-SMALL = {"driver_memory": "512m", "executor_memory": "512m", "status_poll_interval": 1}
-SLOW = """
-import os, time
-from pyspark.sql.functions import concat, lit
-
-def rows(spark, sources):
-    while os.path.exists({gate!r}):
-        time.sleep(0.2)
-    return spark.range({rows}).selectExpr("cast(id as int) AS id", "concat('n', id % 7) AS name")
-"""
-SECONDS = 120
-PLANNED = "SELECT count(*) FROM airflow_ducklake_application"
-SUBMITTED = "SELECT count(*) FROM airflow_ducklake_application WHERE application IS NOT NULL"
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # SparkSubmitHook's pipe
@@ -78,68 +74,17 @@ def lake(postgres_catalog, connect, set_connection, cluster, submit) -> Iterator
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
-    """A file for which the slow job waits as long as it is there."""
-    (tmp_path / "gate").touch()
     return tmp_path / "gate"
 
 
 @pytest.fixture
 def slow(tmp_path: Path, gate: Path) -> dict[str, Any]:
-    (tmp_path / "slow_rows.py").write_text(SLOW.format(gate=str(gate), rows=ROWS))
-    return {"transform": "slow_rows:rows", "py_files": str(tmp_path / "slow_rows.py")}
+    return slow_rows(tmp_path, gate)
 
 
-def execute(
-    tries: int = 1,
-    cls: type[DuckLakeSparkOperator] = DuckLakeSparkInsertOperator,
-    event: dict[str, Any] | None = None,
-    ti_id: Any = None,
-    **arguments: Any,
-) -> dict[str, Any]:
-    ti = FakeTaskInstance("insert")
-    ti.try_number, ti.max_tries = tries, 9
-    ti.id = ti_id or ti.id
-    operator = cls(task_id="insert", table="t", retries=9, **SMALL, **arguments)
-    context: Any = {"ti": ti, "logical_date": None}
-    return operator.execute(context) if event is None else operator.execute_complete(context, event)
-
-
-def started(**arguments: Any) -> Any:
-    """Execute a first try in a worker of its own."""
-    worker = multiprocessing.get_context("fork").Process(target=execute, kwargs=arguments)
-    worker.start()
-    return worker
-
-
-def wait_until(condition: Callable[[], object], what: str) -> None:
-    last = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < last, f"not in {SECONDS} s: {what}"
-        time.sleep(0.05)
-
-
-def count(catalog: CatalogDatabase, query: str) -> int:
-    """Ask the catalog; 0 where the table is not there yet."""
-    engine = create_engine(catalog.sqlalchemy_url)
-    try:
-        with engine.connect() as connection:
-            return connection.execute(text(query)).scalar_one()
-    except ProgrammingError:
-        return 0
-    finally:
-        engine.dispose()
-
-
-def check_once(lake: Lake, catalog: CatalogDatabase, cluster: Cluster, snapshots: int = 3) -> None:
-    """Check the rows and all that is left of the job."""
-    with open_lake(catalog) as reference:
-        assert reference.sql("SELECT count(*), sum(id) FROM t") == [(ROWS, sum(range(ROWS)))]
-        assert len(reference.sql("FROM ducklake_snapshots('lake')")) == snapshots
+def check_done(lake: Lake, catalog: CatalogDatabase, cluster: Cluster) -> None:
     wait_until(lambda: not cluster.cluster_drivers(), "no driver is left")
-    left = {str(file) for file in Path(lake.data_path).rglob("*") if file.is_file()}
-    assert left == set(lake.registered_files(left)), "files that no snapshot names"
-    assert count(catalog, PLANNED) == 0
-    assert lake.verify() == []
+    check_once(lake, catalog)
 
 
 # --- without faults ---
@@ -154,7 +99,7 @@ def test_a_job_runs_in_cluster_mode_which_spark_refuses_python(
     result = execute(**slow)
 
     assert result["rows_added"] == ROWS
-    check_once(lake, postgres_catalog, cluster)
+    check_done(lake, postgres_catalog, cluster)
     (call,) = submit.calls
     assert "hidden-word" not in str(call.environment)
     assert not [name for name in call.environment if name.startswith(("AIRFLOW", "DUCKLAKE"))]
@@ -182,7 +127,7 @@ def test_a_later_try_takes_the_results_of_what_a_killed_worker_submitted(
     result = execute(2, **slow)
 
     assert result["rows_added"] == ROWS
-    check_once(lake, postgres_catalog, cluster)
+    check_done(lake, postgres_catalog, cluster)
     if step != "noted":
         assert len(submit.calls) == 1, "the second try has submitted another job"
 
@@ -204,7 +149,7 @@ def test_the_second_try_leaves_what_another_task_would_have_done(
 
     assert worker.exitcode == 0
     assert len(submit.calls) == 2
-    check_once(lake, postgres_catalog, cluster)
+    check_done(lake, postgres_catalog, cluster)
 
 
 # --- tasks that end before their job ---
@@ -232,8 +177,7 @@ def test_a_person_who_ends_the_task_ends_the_application(lake, slow, postgres_ca
 
     wait_until(lambda: not cluster.cluster_drivers(), "the driver is gone")
     assert worker.exitcode == 1
-    assert [file for file in Path(lake.data_path).rglob("*") if file.is_file()] == []
-    assert count(postgres_catalog, PLANNED) == 0
+    check_nothing(lake, postgres_catalog)
 
 
 def execute_until_term(**arguments: Any) -> None:
@@ -245,16 +189,6 @@ def execute_until_term(**arguments: Any) -> None:
 
 
 # --- deferred tasks ---
-
-
-def deferred(**arguments: Any) -> TaskDeferred:
-    with pytest.raises(TaskDeferred) as raised:
-        execute(deferrable=True, **arguments)
-    return raised.value
-
-
-async def event_of(trigger: Any) -> dict[str, Any]:
-    return (await anext(trigger.run())).payload
 
 
 def test_a_deferred_task_leaves_its_slot_and_commits_when_the_application_has_ended(
@@ -272,7 +206,7 @@ def test_a_deferred_task_leaves_its_slot_and_commits_when_the_application_has_en
     result = execute(**slow, deferrable=True, event=event, ti_id=ti_id)
 
     assert (event["state"], result["rows_added"]) == ("succeeded", ROWS)
-    check_once(lake, postgres_catalog, cluster)
+    check_done(lake, postgres_catalog, cluster)
     assert len(submit.calls) == 1
 
 
@@ -303,8 +237,7 @@ def test_a_deferred_task_that_a_person_ends_leaves_nothing(lake, slow, postgres_
     asyncio.run(left.trigger.on_kill())
 
     wait_until(lambda: not cluster.cluster_drivers(), "the driver is gone")
-    assert [file for file in Path(lake.data_path).rglob("*") if file.is_file()] == []
-    assert count(postgres_catalog, PLANNED) == 0
+    check_nothing(lake, postgres_catalog)
 
 
 def test_a_failed_job_of_a_deferred_task_says_why(lake, tmp_path, postgres_catalog):
@@ -319,8 +252,7 @@ def test_a_failed_job_of_a_deferred_task_says_why(lake, tmp_path, postgres_catal
     with pytest.raises((SparkJobError, AirflowFailException), match="no such day"):
         execute(**failing, deferrable=True, event=event, ti_id=ti_id)
 
-    assert [file for file in Path(lake.data_path).rglob("*") if file.is_file()] == []
-    assert count(postgres_catalog, PLANNED) == 0
+    check_nothing(lake, postgres_catalog)
 
 
 @pytest.mark.parametrize("name", ["deferrable", "durable"])

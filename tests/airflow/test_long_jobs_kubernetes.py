@@ -13,21 +13,22 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from tests.airflow.spark_submit import SparkSubmit, recorded
-from tests.airflow.test_kubernetes import Node
-from tests.airflow.test_long_jobs import (
+from tests.airflow.long_jobs import (
     PLANNED,
     ROWS,
-    SLOW,
     SUBMITTED,
+    check_nothing,
+    check_once,
     count,
     deferred,
     event_of,
     execute,
+    slow_rows,
     started,
     wait_until,
 )
-from tests.airflow.test_long_jobs_yarn import check_once
+from tests.airflow.spark_submit import SparkSubmit, recorded
+from tests.airflow.test_kubernetes import Node
 from tests.reference.kubernetes_api import Cluster, kubernetes
 
 pytestmark = [
@@ -75,24 +76,17 @@ def lake(postgres_catalog, connect, set_connection, cluster, submit, tmp_path, m
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
-    (tmp_path / "gate").touch()
     return tmp_path / "gate"
 
 
 @pytest.fixture
 def slow(tmp_path: Path, gate: Path) -> dict[str, Any]:
-    (tmp_path / "slow_rows.py").write_text(SLOW.format(gate=str(gate), rows=ROWS))
     (tmp_path / "uploads").mkdir()
     conf = {
         "spark.kubernetes.container.image": "registry.example.com/spark-lake:4.2.0",
         "spark.kubernetes.file.upload.path": f"file://{tmp_path}/uploads",
     }
-    return {
-        "transform": "slow_rows:rows",
-        "py_files": str(tmp_path / "slow_rows.py"),
-        "conf": conf,
-        "durable": True,
-    }
+    return slow_rows(tmp_path, gate) | {"conf": conf, "durable": True}
 
 
 @pytest.mark.parametrize("step", ["noted", "submitted", "done"])
@@ -134,5 +128,4 @@ def test_a_pod_that_a_person_ends_leaves_nothing(lake, slow, cluster, postgres_c
     asyncio.run(left.trigger.on_kill())
 
     assert cluster.of_kind("pods") == []
-    assert [file for file in Path(lake.data_path).rglob("*") if file.is_file()] == []
-    assert count(postgres_catalog, PLANNED) == 0
+    check_nothing(lake, postgres_catalog)

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.airflow.conftest import connection_fields
+from tests.airflow.long_jobs import PLANNED, ROWS, SLOW, SUBMITTED, count
 from tests.airflow.services import SERVICES, Airflow, airflow, unpaused
 from tests.airflow.spark_submit import FAST_JVM
-from tests.airflow.test_long_jobs import PLANNED, ROWS, SLOW, SUBMITTED, count
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 from tests.reference.standalone_cluster import Cluster, command_lines, standalone_cluster

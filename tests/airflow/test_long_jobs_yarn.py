@@ -11,25 +11,25 @@ from uuid import uuid4
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.hooks.clusters.manager import State
+from airflow_provider_ducklake.hooks.clusters.cluster_manager import State
 from airflow_provider_ducklake.hooks.clusters.yarn import Yarn as Manager
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from tests.airflow.spark_submit import ROOT, SparkSubmit, recorded
-from tests.airflow.test_long_jobs import (
+from tests.airflow.long_jobs import (
     PLANNED,
     ROWS,
-    SLOW,
     SUBMITTED,
+    check_nothing,
+    check_once,
     count,
     deferred,
     event_of,
     execute,
+    slow_rows,
     started,
     wait_until,
 )
+from tests.airflow.spark_submit import ROOT, SparkSubmit, recorded
 from tests.airflow.test_yarn import CONF
-from tests.reference.catalogs import CatalogDatabase
-from tests.reference.duckdb_lake import open_lake
 from tests.reference.yarn_cluster import Yarn, yarn_cluster
 
 pytestmark = [
@@ -65,24 +65,13 @@ def lake(postgres_catalog, connect, set_connection, yarn, submit) -> Iterator[La
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
-    (tmp_path / "gate").touch()
     return tmp_path / "gate"
 
 
 @pytest.fixture
 def slow(tmp_path: Path, gate: Path) -> dict[str, Any]:
-    (tmp_path / "slow_rows.py").write_text(SLOW.format(gate=str(gate), rows=ROWS))
     conf = {**CONF, "spark.yarn.stagingDir": f"file://{tmp_path}/staging", "spark.yarn.tags": "of-a-user"}
-    return {"transform": "slow_rows:rows", "py_files": str(tmp_path / "slow_rows.py"), "conf": conf}
-
-
-def check_once(lake: Lake, catalog: CatalogDatabase) -> None:
-    with open_lake(catalog) as reference:
-        assert reference.sql("SELECT count(*), sum(id) FROM t") == [(ROWS, sum(range(ROWS)))]
-        assert len(reference.sql("FROM ducklake_snapshots('lake')")) == 3
-    files = {str(file) for file in Path(lake.data_path).rglob("*") if file.is_file()}
-    assert files == set(lake.registered_files(files))
-    assert count(catalog, PLANNED) == 0
+    return slow_rows(tmp_path, gate) | {"conf": conf}
 
 
 @pytest.mark.parametrize("step", ["noted", "submitted", "done"])
@@ -117,8 +106,7 @@ def test_an_application_that_nobody_noted_is_found_by_its_tag(lake, slow, yarn, 
     asyncio.run(left.trigger.on_kill())
 
     assert manager.look(left.trigger.application).state is State.KILLED
-    assert [file for file in Path(lake.data_path).rglob("*") if file.is_file()] == []
-    assert count(postgres_catalog, PLANNED) == 0
+    check_nothing(lake, postgres_catalog)
 
 
 def test_a_deferred_task_commits_when_the_application_has_ended(lake, slow, gate, postgres_catalog):

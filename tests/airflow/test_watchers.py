@@ -5,8 +5,10 @@ import random
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
+import duckdb
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
@@ -92,7 +94,15 @@ def test_a_watcher_that_is_stopped_at_any_moment_leaves_nothing_out(sqlite_catal
 
 
 def commit_of(catalog: CatalogDatabase, elsewhere, sql: str) -> Callable[[], int]:  # noqa: F811
-    return lambda: elsewhere.submit(commit_to, catalog, sql).result(60)
+    def commit() -> int:
+        for _ in range(5):
+            try:
+                return elsewhere.submit(commit_to, catalog, sql).result(60)
+            except duckdb.TransactionException as error:  # DuckDB waits for SQLite's lock for seconds only
+                assert "database is locked" in str(error)  # noqa: PT017 - another one fails the test
+        raise AssertionError("DuckDB did not get SQLite's lock")
+
+    return commit
 
 
 def test_mistakes_are_explained_while_the_dag_is_parsed():
@@ -107,14 +117,22 @@ def test_mistakes_are_explained_while_the_dag_is_parsed():
 
 
 def stored_watchers(catalog: CatalogDatabase) -> set[str]:
-    with sqlite3.connect(catalog.location) as connection:
+    with closing(sqlite3.connect(catalog.location)) as connection:
+        tables = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'airflow_ducklake_watermark'")
+        if tables.fetchone() is None:
+            return set()
         return {row[0] for row in connection.execute("SELECT watcher FROM airflow_ducklake_watermark")}
 
 
-async def stopped_soon(trigger: DuckLakeSnapshotTrigger) -> list[dict[str, Any]]:
+async def stopped_soon(
+    trigger: DuckLakeSnapshotTrigger, is_ready: Callable[[], bool] = lambda: True
+) -> list[dict[str, Any]]:
     stopped = Stopped()
     running = asyncio.create_task(stopped.run(trigger))
     await asyncio.sleep(20 * INTERVAL)
+    async with asyncio.timeout(60):
+        while not is_ready():  # noqa: ASYNC110 - no event
+            await asyncio.sleep(INTERVAL)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     return stopped.events
@@ -123,10 +141,15 @@ async def stopped_soon(trigger: DuckLakeSnapshotTrigger) -> list[dict[str, Any]]
 def test_watchers_of_other_arguments_and_other_airflows_do_not_share_a_watermark(sqlite_catalog, connect):
     connect(sqlite_catalog)
     before = commit_to(sqlite_catalog, SETUP)
-    asyncio.run(stopped_soon(trigger_of(since=before)))
-    asyncio.run(stopped_soon(trigger_of(since=before, poll_interval=2 * INTERVAL)))
+
+    def run_until_stored(count: int, **arguments: Any) -> None:
+        stored = lambda: len(stored_watchers(sqlite_catalog)) == count  # noqa: E731 - of this count
+        asyncio.run(stopped_soon(trigger_of(since=before, **arguments), stored))
+
+    run_until_stored(1)
+    run_until_stored(2, poll_interval=2 * INTERVAL)
     connect(sqlite_catalog, commit_namespace="another Airflow")
-    asyncio.run(stopped_soon(trigger_of(since=before)))
+    run_until_stored(3)
 
     assert len(stored_watchers(sqlite_catalog)) == 3
 

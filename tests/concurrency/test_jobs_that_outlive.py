@@ -145,6 +145,14 @@ class Task:
         return run(self.verb, lake, self.submitter, commit)
 
 
+def die(task: Task, lake: Lake, catalog: CatalogDatabase) -> None:
+    """Have a try die where the submitter says; the next one is not to."""
+    lake.close()
+    dies(lambda: task.execute(Lake.connect(catalog.sqlalchemy_url)))
+    task.tries += 1
+    task.submitter.dies_at = ""
+
+
 @pytest.fixture
 def rows(tmp_path: Path) -> str:
     pq.write_table(
@@ -226,9 +234,7 @@ def test_a_later_try_commits_what_an_earlier_one_submitted_wherever_that_died(
 
     with new_lake(catalog) as lake:
         submitter.dies_at = step
-        lake.close()
-        dies(lambda: task.execute(Lake.connect(catalog.sqlalchemy_url)))
-        task.tries += 1
+        die(task, lake, catalog)
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         lake.append_arrow("o", numbered(7))  # the newest snapshot is another one by now
         submitter.dies_at = ""
@@ -285,10 +291,7 @@ def test_a_job_that_is_not_what_the_try_would_do_is_stopped_and_removed(change, 
     submitter.dies_at = "named"
     with new_lake(catalog) as lake:
         task = Task(Insert("t", GivenRows(source=rows)), submitter)
-        lake.close()
-        dies(lambda: task.execute(Lake.connect(catalog.sqlalchemy_url)))
-        task.tries += 1
-        submitter.dies_at = ""
+        die(task, lake, catalog)
         match change:
             case "another task":
                 task.verb = Insert("o", GivenRows(source=rows))
@@ -313,10 +316,7 @@ def test_a_base_that_has_expired_is_planned_anew(catalog, rows, tmp_path):
     submitter.dies_at = "named"
     with new_lake(catalog) as lake:
         task = Task(Insert("t", GivenRows(source=rows)), submitter)
-        lake.close()
-        dies(lambda: task.execute(Lake.connect(catalog.sqlalchemy_url)))
-        task.tries += 1
-        submitter.dies_at = ""
+        die(task, lake, catalog)
         lake.append_arrow("o", numbered(7))
         lake.expire_snapshots(keep_last=1)
 
@@ -422,11 +422,8 @@ def test_a_store_or_catalog_that_fails_at_the_second_plan_stops_no_job(catalog, 
     submitter.dies_at = "named"
     with new_lake(catalog) as lake:
         task = Task(Failing("t", GivenRows(source=rows)), submitter)
-        lake.close()
-        dies(lambda: task.execute(Lake.connect(catalog.sqlalchemy_url)))
-        submitter.dies_at = ""
+        die(task, lake, catalog)
         (tmp_path / "fails").touch()
-        task.tries += 1
         Failing.flag = tmp_path / "fails"
         with pytest.raises(CatalogUnavailableError):
             task.execute(lake)
@@ -454,10 +451,8 @@ def test_a_job_of_another_cluster_is_left_alone(catalog, rows, tmp_path):
     submitter.dies_at = "named"
     with new_lake(catalog) as lake:
         task = Task(Insert("t", GivenRows(source=rows)), submitter)
-        lake.close()
-        dies(lambda: task.execute(Lake.connect(catalog.sqlalchemy_url)))
-        submitter.dies_at, submitter.cluster = "", "elsewhere"
-        task.tries += 1
+        die(task, lake, catalog)
+        submitter.cluster = "elsewhere"
 
         task.execute(lake)
 

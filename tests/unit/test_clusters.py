@@ -10,9 +10,9 @@ import pytest
 from airflow.sdk import Connection
 
 from airflow_provider_ducklake.errors import ClusterUnavailableError, InvalidInputError
+from airflow_provider_ducklake.hooks.clusters.cluster_manager import ClusterManager, State
 from airflow_provider_ducklake.hooks.clusters.known import as_arguments, from_arguments, manager_of
 from airflow_provider_ducklake.hooks.clusters.kubernetes import Kubernetes
-from airflow_provider_ducklake.hooks.clusters.manager import ClusterManager, State
 from airflow_provider_ducklake.hooks.clusters.standalone import Standalone
 from airflow_provider_ducklake.hooks.clusters.yarn import Yarn
 from airflow_provider_ducklake.hooks.submit_settings import SubmitSettings

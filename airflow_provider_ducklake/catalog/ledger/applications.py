@@ -105,13 +105,7 @@ def note(catalog: Catalog, job: SubmittedJob) -> None:
 def forget(catalog: Catalog, job_id: str) -> None:
     """Forget a job that is over."""
     table = application_table(catalog.tables.metadata_schema)
-
-    def attempt() -> None:
-        with catalog.dialect.writing() as connection:
-            connection.execute(table.delete().where(table.c.job_id == job_id))
-            connection.commit()
-
-    with_retries(catalog.dialect, DEFAULT_RETRY, attempt)
+    _delete(catalog, table, table.c.job_id == job_id)
 
 
 def forget_key(catalog: Catalog, key: CommitKey) -> None:
@@ -120,12 +114,13 @@ def forget_key(catalog: Catalog, key: CommitKey) -> None:
     with catalog.dialect.reading() as connection:
         if not catalog.dialect.has_table(connection, NAME, table.schema):
             return
-        if not connection.execute(select(table.c.job_id).where(table.c.key_digest == key.digest)).all():
-            return
+    _delete(catalog, table, table.c.key_digest == key.digest)
 
+
+def _delete(catalog: Catalog, table: Table, condition: ColumnElement[bool]) -> None:
     def attempt() -> None:
         with catalog.dialect.writing() as connection:
-            connection.execute(table.delete().where(table.c.key_digest == key.digest))
+            connection.execute(table.delete().where(condition))
             connection.commit()
 
     with_retries(catalog.dialect, DEFAULT_RETRY, attempt)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Connection
 
-    from airflow_provider_ducklake.hooks.clusters.manager import ClusterManager
+    from airflow_provider_ducklake.hooks.clusters.cluster_manager import ClusterManager
     from airflow_provider_ducklake.hooks.submit_settings import SubmitSettings
 
 _ADDRESS = "yarn_resourcemanager_webapp_address"  # of the Spark provider, as the names below

@@ -13,7 +13,7 @@ from typing import Any
 from urllib3.exceptions import HTTPError
 
 from airflow_provider_ducklake.errors import ClusterUnavailableError, InvalidInputError
-from airflow_provider_ducklake.hooks.clusters.manager import TAG, Application, ClusterManager, State
+from airflow_provider_ducklake.hooks.clusters.cluster_manager import TAG, Application, ClusterManager, State
 
 _LABEL = f"{TAG}-job"
 _POD = re.compile(r"pod name: (\S+)|submission ID \S+?:(\S+-driver)\b")
@@ -71,10 +71,11 @@ class Kubernetes(ClusterManager):
     @cached_property
     def _client(self) -> Any:  # noqa: ANN401 - the provider's, which is not always there
         from airflow.providers.cncf.kubernetes.kube_client import get_kube_client  # noqa: PLC0415
+        from kubernetes.config import ConfigException  # type: ignore[import-untyped]  # noqa: PLC0415
 
         try:
             return get_kube_client()
-        except Exception as error:
+        except ConfigException as error:
             raise InvalidInputError(
                 f"Airflow's client for Kubernetes cannot be made: {error}. It takes its settings from "
                 "[kubernetes_executor] in_cluster, config_file and cluster_context in Airflow's "

@@ -13,7 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_ducklake.errors import ClusterUnavailableError
-from airflow_provider_ducklake.hooks.clusters.manager import Application, ClusterManager, State, answer
+from airflow_provider_ducklake.hooks.clusters.cluster_manager import (
+    Application,
+    ClusterManager,
+    State,
+    answer,
+)
 
 JAVA_CLASS = "org.apache.spark.deploy.PythonRunner"
 FETCHED = "{{USER_JAR}}"

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_ducklake.errors import ClusterUnavailableError, InvalidInputError
-from airflow_provider_ducklake.hooks.clusters.manager import TAG, Application, ClusterManager, State, answer
+from airflow_provider_ducklake.hooks.clusters.cluster_manager import (
+    TAG,
+    Application,
+    ClusterManager,
+    State,
+    answer,
+)
 
 # The id is there before the ResourceManager has the application, and is printed then, too.
 _ID = re.compile(r"Submitted application (application_\d+_\d+)")
