@@ -95,6 +95,10 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
         """Not how these jobs are run: they are started, and attended by whoever finds them."""
         raise AssertionError("a DetachedSubmitter is run by writes/detached.py")
 
+    def attend(self, is_held: Callable[[], bool]) -> None:
+        """See ``DetachedSubmitter``."""
+        self.submission.is_held = is_held
+
     def start(
         self, request: JobRequest, storage_options: Mapping[str, Any], note: Callable[[str], None]
     ) -> None:
@@ -114,7 +118,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
         """Wait for the application, or leave it to the triggerer; see ``DetachedSubmitter``."""
         application_id = job.application or self.submission.application
         assert application_id is not None
-        self.submission.attend(self.manager, application_id)
+        self.submission.found(self.manager, application_id)
         try:
             application = self._ended(application_id, job)
         except (JobGoesOn, ClusterUnavailableError):
@@ -122,6 +126,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
         except BaseException:  # a time-out, say
             self.submission.kill()
             raise
+        self.submission.over()
         history = history_url(self.connection(), application.spark_id)
         self.submission.url = application.url or history
         self._after_submission()

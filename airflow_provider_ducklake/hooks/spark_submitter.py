@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+def _always() -> bool:
+    return True
+
+
 @dataclass
 class Submission:
     """What the hook of one submission needs besides the operator's arguments."""
@@ -53,6 +57,7 @@ class Submission:
     manager: ClusterManager | None = None
     application: str | None = None
     note: Callable[[str], None] | None = None
+    is_held: Callable[[], bool] = _always
     spark_id: str | None = None
     url: str | None = None
 
@@ -65,9 +70,13 @@ class Submission:
         """Have the next submission end when the cluster has its application; ``note`` is told which."""
         self.manager, self.application, self.note = manager, None, note
 
-    def attend(self, manager: ClusterManager, application_id: str) -> None:
+    def found(self, manager: ClusterManager, application_id: str) -> None:
         """Note which application there is to end."""
         self.manager, self.application = manager, application_id
+
+    def over(self) -> None:
+        """Note that there is none any more."""
+        self.application = None
 
     def heard(self, line: str) -> None:
         """Look for the application's id in what a submission, or a driver, says."""
@@ -90,7 +99,8 @@ class Submission:
             self.connected.kill()
         elif self.manager is not None and self.application is not None:
             try:
-                self.manager.kill(self.application)
+                if self.is_held():
+                    self.manager.kill(self.application)
             except DuckLakeError as error:  # a signal's handler must not end what it interrupts
                 log.warning("%s may run on: %s", self.application, error)
         else:

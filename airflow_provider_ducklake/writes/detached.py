@@ -91,6 +91,11 @@ def is_shared(submitter: Submitter) -> bool:
     return isinstance(submitter, _Attending)
 
 
+def is_held(submitter: Submitter) -> bool:
+    """Whether a job that may be shared is this try's to end: no later try waits for it."""
+    return not isinstance(submitter, _Attending) or submitter.is_held()
+
+
 def take(lake: Lake, job_id: str) -> bool:
     """Release a job, so that nobody commits its files from now on; return whether nobody has, or may have.
 
@@ -130,7 +135,7 @@ def finish_earlier(lake: Lake, submitter: Submitter, attempt: Attempt | None) ->
     finished = Finished()
     if isinstance(submitter, DetachedSubmitter) and attempt is not None:
         for job in lake.submitted_jobs(attempt.key):
-            request, error = _ended(lake, submitter, job)
+            request, error = _ended(lake, submitter, job, attempt)
             is_own = job.try_id == attempt.id
             finished = Finished(
                 finished.is_own or is_own,
@@ -142,7 +147,7 @@ def finish_earlier(lake: Lake, submitter: Submitter, attempt: Attempt | None) ->
 
 
 def _ended(
-    lake: Lake, submitter: DetachedSubmitter, job: SubmittedJob
+    lake: Lake, submitter: DetachedSubmitter, job: SubmittedJob, attempt: Attempt
 ) -> tuple[JobRequest | None, DuckLakeError | None]:
     is_here = job.cluster == submitter.cluster
     application = (job.application or submitter.find(job.job_id)) if is_here else None
@@ -152,7 +157,8 @@ def _ended(
         request = job_io.read_request(uri, job.request_digest, lake.storage_options)
         if application is not None:
             log.info("Waiting for %s, which was submitted earlier", application)
-            submitter.outcome(request, lake.storage_options, replace(job, application=application))
+            known = replace(job, application=application)
+            _Attending(submitter, lake, attempt, job.base, known).outcome(request, lake.storage_options)
     except MAY_RUN:
         raise
     except DuckLakeError as error:
@@ -251,15 +257,41 @@ class _Attending:
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
         """Submit the job unless that was done, and wait for it; see ``Submitter`` and ``JobGoesOn``."""
         try:
-            job = self.job or self._started(request, storage_options)
-            return self.submitter.outcome(request, storage_options, job)
+            if self.job is None:
+                self._start(request, storage_options)
+            return self.outcome(request, storage_options)
         except MAY_RUN:
             raise
         except BaseException:
-            forget(self.lake, self, request)
+            if self.is_held():
+                forget(self.lake, self, request)
             raise
 
-    def _started(self, request: JobRequest, storage_options: Mapping[str, Any]) -> SubmittedJob:
+    def outcome(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
+        """Wait for the job, as the try that it is left to now."""
+        assert self.job is not None
+        if self.job.attended_by != self.attempt.id:
+            self.job = replace(self.job, attended_by=self.attempt.id)
+            self._note_if_possible()
+        self.submitter.attend(self.is_held)
+        return self.submitter.outcome(request, storage_options, self.job)
+
+    def is_held(self) -> bool:
+        """Whether no later try waits for the job; where that cannot be asked, too."""
+        if self.job is None:
+            return True
+        try:
+            job = self.lake.submitted_job(self.job.job_id)
+            self.lake.close()
+        except DuckLakeError as error:
+            log.warning("Cannot ask who waits for job %s: %s", self.job.job_id, error)
+            return True
+        if job is None or job.attended_by == self.attempt.id:
+            return True
+        log.info("%s is left to the try %s, which waits for it now", job.application, job.attended_by)
+        return False
+
+    def _start(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
         key = self.attempt.key
         self.job = SubmittedJob(
             job_id=request.job_id,
@@ -270,18 +302,24 @@ class _Attending:
             directory=request.directory,
             request_digest=job_io.request_digest(request),
             cluster=self.submitter.cluster,
+            attended_by=self.attempt.id,
         )
         self._note(self.job)
+        self.submitter.attend(self.is_held)
         self.submitter.start(request, storage_options, self._named)
-        return self.job
 
     def _named(self, application: str) -> None:
         assert self.job is not None
         self.job = replace(self.job, application=application)
+        self._note_if_possible()
+
+    def _note_if_possible(self) -> None:
+        job = self.job
+        assert job is not None
         try:
-            self._note(self.job)
+            self._note(job)
         except DuckLakeError as error:  # the job is submitted, and a later try can ask the cluster for it
-            log.warning("Cannot note that job %s is %s: %s", self.job.job_id, application, error)
+            log.warning("Cannot note that job %s is %s: %s", job.job_id, job.application, error)
 
     def _note(self, job: SubmittedJob) -> None:
         self.lake.note_submitted(job)

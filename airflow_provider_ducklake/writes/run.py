@@ -16,6 +16,7 @@ from airflow_provider_ducklake.writes.detached import (
     begin,
     forget,
     forget_committed,
+    is_held,
     is_shared,
     take,
 )
@@ -182,8 +183,11 @@ def _done_meanwhile(lake: Lake, commit: Commit, submitter: Submitter) -> Sequenc
 
 def discard(lake: Lake, request: JobRequest, submitter: Submitter) -> None:
     """Remove all that the job wrote, unless another try that goes on with it, too, has committed it."""
-    if is_shared(submitter) and not _taken(lake, request):
-        log.info("The files of job %s stay: another try has committed them, or removes them", request.job_id)
+    if is_shared(submitter) and not (is_held(submitter) and _taken(lake, request)):
+        log.info(
+            "The files of job %s stay: another try has committed them, waits for it, or removes them",
+            request.job_id,
+        )
         return
     remove_files(lake, request)
 

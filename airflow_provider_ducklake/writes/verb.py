@@ -214,6 +214,10 @@ class DetachedSubmitter(ABC):
         """See ``Submitter``."""
 
     @abstractmethod
+    def attend(self, is_held: Callable[[], bool]) -> None:
+        """Have the job that is started or waited for next be stopped only while it ``is_held`` by this try."""
+
+    @abstractmethod
     def start(
         self, request: JobRequest, storage_options: Mapping[str, Any], note: Callable[[str], None]
     ) -> None:

@@ -31,6 +31,7 @@ def rows(spark, sources):
 """
 SECONDS = 120
 PLANNED = "SELECT count(*) FROM airflow_ducklake_application"
+TAKEN_OVER = "SELECT count(*) FROM airflow_ducklake_application WHERE attended_by <> try_id"
 SUBMITTED = "SELECT count(*) FROM airflow_ducklake_application WHERE application IS NOT NULL"
 
 

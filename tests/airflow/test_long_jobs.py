@@ -4,6 +4,7 @@ import asyncio
 import json
 import multiprocessing
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -28,6 +29,7 @@ from tests.airflow.long_jobs import (
     ROWS,
     SMALL,
     SUBMITTED,
+    TAKEN_OVER,
     check_nothing,
     check_once,
     count,
@@ -178,6 +180,30 @@ def test_a_person_who_ends_the_task_ends_the_application(lake, slow, postgres_ca
     wait_until(lambda: not cluster.cluster_drivers(), "the driver is gone")
     assert worker.exitcode == 1
     check_nothing(lake, postgres_catalog)
+
+
+def test_a_worker_that_was_given_up_leaves_the_application_to_the_next_try(
+    lake, slow, gate, postgres_catalog, cluster, submit
+):
+    """Airflow took it for dead, and ends it while a later try waits for the same application."""
+    given_up = multiprocessing.get_context("fork").Process(target=execute_until_term, kwargs=slow)
+    given_up.start()
+    wait_until(cluster.cluster_drivers, "running")
+    wait_until(lambda: count(postgres_catalog, SUBMITTED), "submitted")
+    second = started(tries=2, **slow)
+    wait_until(lambda: count(postgres_catalog, TAKEN_OVER), "taken over")
+
+    given_up.terminate()
+    time.sleep(2)
+    given_up.kill()
+    given_up.join()
+    assert cluster.cluster_drivers()
+    gate.unlink()
+    second.join()
+
+    assert second.exitcode == 0
+    check_done(lake, postgres_catalog, cluster)
+    assert len(submit.calls) == 1
 
 
 def execute_until_term(**arguments: Any) -> None:

@@ -64,6 +64,7 @@ class Clustered(ArrowSubmitter, DetachedSubmitter):
         self.stopped: list[str] = []
         self.fails = False
         self.meanwhile: Callable[[], None] | None = None
+        self.is_held: Callable[[], bool] | None = None
 
     def _reach(self, step: str) -> None:
         if step == self.dies_at:
@@ -73,6 +74,9 @@ class Clustered(ArrowSubmitter, DetachedSubmitter):
     def runs(self) -> dict[str, str]:
         """Job ids by their applications."""
         return {file.name: file.read_text() for file in sorted(self.folder.glob("application_*"))}
+
+    def attend(self, is_held: Callable[[], bool]) -> None:
+        self.is_held = is_held
 
     def start(
         self, request: JobRequest, storage_options: Mapping[str, Any], note: Callable[[str], None]
@@ -281,6 +285,40 @@ def test_a_try_that_fails_leaves_what_another_has_committed(catalog, rows, tmp_p
         with pytest.raises(TimedOutError):
             task.execute(lake)
 
+        assert lake.row_count("t") == 62
+        check_nothing_left(lake)
+
+
+@pytest.mark.every_catalog
+def test_a_try_that_was_given_up_ends_no_job_that_a_later_one_waits_for(catalog, rows, tmp_path):
+    """Airflow ends a worker that it took for dead: its application is another try's by then."""
+    first, second = Clustered(tmp_path), Clustered(tmp_path)
+    second.waits = False
+    with new_lake(catalog) as lake, Lake.connect(catalog.sqlalchemy_url) as other:
+        task = Task(Insert("t", GivenRows(source=rows)), first)
+        held = []
+
+        def is_given_up() -> None:
+            assert first.is_held is not None
+            held.append(first.is_held())
+            task.submitter = second
+            with pytest.raises(JobGoesOn):
+                task.execute(other)
+            held.append(first.is_held())
+            raise TimedOutError
+
+        first.meanwhile = is_given_up
+        with pytest.raises(TimedOutError):
+            task.execute(lake)
+        assert held == [True, False]
+        assert second.is_held is not None
+        assert second.is_held()
+
+        second.waits = True
+        outcome = task.execute(other, is_resumed=True)
+
+        assert outcome.summary["rows_added"] == 2
+        assert (len(first.runs), first.stopped, second.stopped) == (1, [], [])
         assert lake.row_count("t") == 62
         check_nothing_left(lake)
 

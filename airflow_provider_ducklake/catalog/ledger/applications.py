@@ -42,7 +42,8 @@ class SubmittedJob:
 
     ``key_digest``, ``generation`` and ``try_id`` say for which commit and by which try, ``base`` on which
     snapshot it was planned, ``directory`` and ``request_digest`` where its request lies and which it is.
-    ``application`` is what the ``cluster`` calls it; None: nobody lived to note that.
+    ``application`` is what the ``cluster`` calls it; None: nobody lived to note that. ``attended_by`` is the
+    try that waits for it now, or did last.
     """
 
     job_id: str
@@ -53,6 +54,7 @@ class SubmittedJob:
     directory: str
     request_digest: str
     cluster: str
+    attended_by: str
     application: str | None = None
 
 
@@ -70,6 +72,7 @@ def application_table(metadata_schema: str | None) -> Table:
         Column("directory", CatalogText, nullable=False),
         Column("request_digest", String(_DIGEST_LENGTH), nullable=False),
         Column("cluster", CatalogText, nullable=False),
+        Column("attended_by", CatalogText, nullable=False),
         Column("application", CatalogText),
         Column("noted_at", CatalogTimestamp, nullable=False),
         **TABLE_OPTIONS,
@@ -93,6 +96,7 @@ def note(catalog: Catalog, job: SubmittedJob) -> None:
                 "directory": job.directory,
                 "request_digest": job.request_digest,
                 "cluster": job.cluster,
+                "attended_by": job.attended_by,
                 "application": job.application,
                 "noted_at": catalog.dialect.server_time(connection),
             }
@@ -158,6 +162,7 @@ def _job(row: Any) -> SubmittedJob:  # noqa: ANN401 - a mapping of columns
         "directory",
         "request_digest",
         "cluster",
+        "attended_by",
         "application",
     )
     return SubmittedJob(base=SnapshotId(row["base_snapshot"]), **{name: row[name] for name in names})
