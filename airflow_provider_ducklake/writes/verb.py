@@ -215,7 +215,7 @@ class DetachedSubmitter(ABC):
 
     @abstractmethod
     def attend(self, is_held: Callable[[], bool]) -> None:
-        """Have the job that is started or waited for next be stopped only while it ``is_held`` by this try."""
+        """Have the job that is begun next be stopped only while it ``is_held`` by this try."""
 
     @abstractmethod
     def start(
