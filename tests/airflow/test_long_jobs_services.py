@@ -152,6 +152,7 @@ def kill(lab: Lab, victim: str) -> None:
 
 
 def kill_named(title: str) -> None:
+    """Kill by title; an idle worker may hold the lock of the queue, which nobody could take after it."""
     for pid, line in command_lines():
-        if line.startswith(title):
+        if line.startswith(title) and "<idle>" not in line:
             os.kill(pid, signal.SIGKILL)
