@@ -169,6 +169,7 @@ class Lake:
         foreign_files: bool = False,
         to_migrate: bool = False,
         max_version: str | None = None,
+        key_bytes: int | None = None,
     ) -> Self:
         """Open an existing lake.
 
@@ -179,13 +180,16 @@ class Lake:
         its catalog says so; reading files that were added there needs no permission. ``to_migrate``: also
         open a catalog whose migration to 1.1 has not finished, which nothing but ``migrate`` works on.
         ``max_version``: refuse a lake newer than ``"1.0"``, say, and to migrate it beyond that.
+        ``key_bytes``: how long the keys of new files of an encrypted lake are, 16, 24 or 32; None: as long as
+        that of its newest file, or as the version's clients make them.
 
         Raises:
             CatalogUnavailableError: the database cannot be reached or refuses the login.
             NotADuckLakeError: the database holds no DuckLake catalog.
             UnsupportedVersionError: the catalog's spec version is newer than 1.1 or ``max_version``, or of a
                 development build.
-            InvalidInputError: ``max_version`` is not a version that can be written.
+            InvalidInputError: ``max_version`` is not a version that can be written, or
+                ``key_bytes`` no length.
             CatalogError: the catalog says several versions, or lacks a table or column of its version.
         """
         newest = None if max_version is None else writable_version(max_version, "max_version")
@@ -206,17 +210,17 @@ class Lake:
             dialect.engine.dispose()
             raise
         found_at = None if data_path is None else directory_path(data_path)
-        return cls(
-            OpenLake(
-                dialect,
-                tables,
-                stored.options,
-                storage_options,
-                found_at,
-                foreign_files=foreign_files,
-                newest=newest,
-            )
+        opened = OpenLake(
+            dialect,
+            tables,
+            stored.options,
+            storage_options,
+            found_at,
+            foreign_files=foreign_files,
+            newest=newest,
         )
+        opened.find_key_length(key_bytes)
+        return cls(opened)
 
     @classmethod
     def create(  # noqa: PLR0913 - all public, all named
@@ -228,12 +232,14 @@ class Lake:
         storage_options: Mapping[str, Any] | None = None,
         foreign_files: bool = False,
         version: str = DEFAULT.value,
+        encrypted: bool = False,
+        key_bytes: int | None = None,
     ) -> Self:
         """Create a lake in a database, with its files below ``data_path``, and open it.
 
         ``data_path`` is an absolute path or a URI. ``version`` is the DuckLake version: ``"1.0"``, which
-        every DuckDB since 1.5 opens, or ``"1.1"``, which needs DuckDB 2.0. The other arguments are those of
-        ``connect``.
+        every DuckDB since 1.5 opens, or ``"1.1"``, which needs DuckDB 2.0. ``encrypted``: its files are. The
+        other arguments are those of ``connect``.
 
         Raises:
             AlreadyExistsError: the database already holds a lake.
@@ -251,7 +257,9 @@ class Lake:
         dialect = dialect_of(open_engine(parsed), metadata_schema)
         try:
             with translated(dialect):
-                bootstrap.bootstrap(dialect, catalog_tables(chosen, metadata_schema), data_path)
+                bootstrap.bootstrap(
+                    dialect, catalog_tables(chosen, metadata_schema), data_path, encrypted=encrypted
+                )
         finally:
             dialect.engine.dispose()
         return cls.connect(
@@ -259,6 +267,7 @@ class Lake:
             metadata_schema=metadata_schema,
             storage_options=storage_options,
             foreign_files=foreign_files,
+            key_bytes=key_bytes,
         )
 
     # Reads

@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from airflow_provider_ducklake.catalog.database.connect import shown
 from airflow_provider_ducklake.catalog.dialects.opened import Catalog
 from airflow_provider_ducklake.catalog.snapshot import read_snapshots
+from airflow_provider_ducklake.catalog.snapshot.read_files import key_length
 from airflow_provider_ducklake.errors import (
     CatalogError,
     CatalogRefusedError,
@@ -24,6 +25,7 @@ from airflow_provider_ducklake.errors import (
     TransactionConflictError,
     UnsupportedFeatureError,
 )
+from airflow_provider_ducklake.spec.encryption import KEY_BYTES
 from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.spec.options import OptionRow, Options
 from airflow_provider_ducklake.spec.versions import READABLE, WRITABLE, refused
@@ -108,6 +110,7 @@ class OpenLake:
         self.newest = newest  # version that the lake may be migrated to; None: any
         self.data_path = data_path or lake_wide.texts.get("data_path", "")
         self.encrypted = lake_wide.flag("encrypted")
+        self.key_bytes = 0  # of new files; ``Lake.connect`` finds it
         self.catalog = Catalog(dialect, tables, self.data_path, foreign_files)
         self.storage_options = dict(storage_options or {})
         self.definitions = Definitions()
@@ -200,11 +203,28 @@ class OpenLake:
                     raise conflict from error
             raise
 
+    def find_key_length(self, given: int | None) -> None:
+        """Find out how long the keys of new files are: as given, or as those of the lake's clients.
+
+        Raises:
+            InvalidInputError: it is not a length of keys.
+        """
+        if given is not None and given not in KEY_BYTES:
+            raise InvalidInputError(
+                f"key_bytes: {given} is not a length of AES keys; those are 16, 24 and 32."
+            )
+        if not self.encrypted:
+            return
+        if given is None:
+            with self.reading() as connection:
+                given = key_length(connection, self.catalog.tables)
+        self.key_bytes = given or self.catalog.tables.writer.key_bytes
+
     def locate(self, path: str) -> Location:
         """Return where a lake path lies, with this lake's storage options."""
         from airflow_provider_ducklake.storage.files.filesystem import open_filesystem  # noqa: PLC0415 - heavy
 
-        return open_filesystem(path, self.storage_options)
+        return open_filesystem(path, self.storage_options).of_lake(self.key_bytes)
 
     def check_writable(self, directory: str) -> None:
         """Refuse a directory of a table, as the catalog has it, before files are written there.
@@ -233,11 +253,6 @@ class OpenLake:
             raise UnsupportedFeatureError(
                 f"This lake's data path {self.data_path!r} is relative, so every process would look for the "
                 "files in its own working directory. Give the lake an absolute data path."
-            )
-        if self.encrypted:
-            raise UnsupportedFeatureError(
-                "This lake is encrypted. Spark and pyarrow cannot read DuckDB's encrypted Parquet, so this "
-                "provider cannot work on it; use an unencrypted lake on encrypted storage."
             )
 
 

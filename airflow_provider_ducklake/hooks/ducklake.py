@@ -423,11 +423,6 @@ def _naming_missing_driver(settings: ConnectionSettings) -> Iterator[None]:
 
 
 def _check(settings: ConnectionSettings, lake: Lake) -> None:
-    if lake.encrypted:
-        raise UnsupportedFeatureError(
-            f"{settings.named}: the lake encrypts its data files, and this release neither reads nor writes "
-            "encrypted files. Use a lake without encryption."
-        )
     if settings.data_path not in (None, lake.data_path):
         raise settings.invalid(
             DATA_PATH,

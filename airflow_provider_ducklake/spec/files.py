@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from airflow_provider_ducklake.spec.encryption import FileKey
     from airflow_provider_ducklake.spec.ids import (
         ColumnId,
         DataFileId,
@@ -67,6 +68,7 @@ class DataFile:
     mapping: NameMapping | None = None
     has_row_ids: bool = False
     row_group_count: int | None = None
+    encryption_key: FileKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class LiveDeleteFile:
     begin_snapshot: SnapshotId
     partial_max: SnapshotId | None
     footer_size: int | None = None
+    encryption_key: FileKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +112,4 @@ class LiveDataFile:
     older_delete_files: tuple[LiveDeleteFile, ...] = ()
     column_stats: Mapping[ColumnId, ColumnStats] = field(default_factory=dict)
     partition_values: tuple[str | None, ...] = ()
+    encryption_key: FileKey | None = None

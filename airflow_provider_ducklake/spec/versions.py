@@ -78,6 +78,7 @@ class WriteVersion:
     the version, if that takes several transactions: no client of another version works on it then.
     ``reserved_prefix``: how no column's name may begin, folded. ``features``: what a lake of the version may
     hold. ``expires_options``: whether options go with the last snapshot that has their table or schema.
+    ``key_bytes``: how long the keys of encrypted files are that its clients write.
     """
 
     version: SpecVersion
@@ -87,6 +88,7 @@ class WriteVersion:
     reserved_prefix: str = INTERNAL_PREFIX
     features: frozenset[Feature] = frozenset()
     expires_options: bool = False
+    key_bytes: int = 16
 
     def check_column_name(self, name: str, *, inlining: bool) -> str:
         """Return ``name`` if a column can have it; tables that allow ``inlining`` have fewer names left.
@@ -141,6 +143,7 @@ _WRITERS = {
             "_ducklake_",
             frozenset(Feature),
             expires_options=True,
+            key_bytes=32,
         ),
     )
 }

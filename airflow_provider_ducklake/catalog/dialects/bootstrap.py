@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 CREATED_BY = f"airflow_provider_ducklake {__version__}"
 
 
-def bootstrap(dialect: CatalogDialect, tables: CatalogTables, data_path: str) -> None:
+def bootstrap(
+    dialect: CatalogDialect, tables: CatalogTables, data_path: str, *, encrypted: bool = False
+) -> None:
     """Create the catalog's tables and snapshot 0, in one transaction.
 
     Where CREATE TABLE is no part of a transaction, the tables come first and then all rows at once. What an
@@ -41,7 +43,7 @@ def bootstrap(dialect: CatalogDialect, tables: CatalogTables, data_path: str) ->
         dialect.create_metadata_schema(connection, tables.metadata_schema)
         for table in tables.metadata.sorted_tables:
             connection.execute(CreateTable(table, if_not_exists=True))
-        _insert_first_rows(connection, dialect, tables, directory_path(data_path))
+        _insert_first_rows(connection, dialect, tables, directory_path(data_path), encrypted=encrypted)
         connection.commit()
 
 
@@ -55,13 +57,13 @@ def _holds_catalog(connection: Connection, dialect: CatalogDialect, tables: Cata
 
 
 def _insert_first_rows(
-    connection: Connection, dialect: CatalogDialect, tables: CatalogTables, data_path: str
+    connection: Connection, dialect: CatalogDialect, tables: CatalogTables, data_path: str, *, encrypted: bool
 ) -> None:
     options = {
         "version": tables.version.value,
         "created_by": CREATED_BY,
         "data_path": data_path,
-        "encrypted": "false",
+        "encrypted": "true" if encrypted else "false",
         **dialect.initial_options,
     }
     connection.execute(

@@ -168,7 +168,7 @@ def _positions(found: EarlierRows, file: LiveDataFile, locate: Locate) -> Positi
     first, end = record.row_id_start, record.row_id_start + record.row_count
     places = None
     if _may_store_row_ids(file, record):
-        places = row_ids.stored_positions(locate(file.path), first, end)
+        places = row_ids.stored_positions(locate(file.path).with_key(file.encryption_key), first, end)
     if places is None:
         places = row_ids.numbered_positions(file, first, end)
     if len(places) == file.record_count:

@@ -164,7 +164,9 @@ def changes_of_job(targets: Targets, changes: RowChanges, locate: Locate) -> Sta
 def positions_files(deletes: Iterable[NewDeletes]) -> dict[DataFileId, PositionsFile]:
     """Return which files say where a job found rows to delete."""
     return {
-        one.data_file_id: PositionsFile(one.path, one.count, one.file_size_bytes, one.footer_size)
+        one.data_file_id: PositionsFile(
+            one.path, one.count, one.file_size_bytes, one.footer_size, one.encryption_key
+        )
         for one in deletes
     }
 
@@ -262,6 +264,7 @@ def _file_deletes(targets: Targets, loss: FileLoss) -> FileDeletes | UnwrittenDe
         positions.count,
         positions.file_size_bytes,
         positions.footer_size,
+        encryption_key=positions.encryption_key,
     )
 
 

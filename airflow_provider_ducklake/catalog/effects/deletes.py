@@ -12,6 +12,7 @@ from airflow_provider_ducklake.catalog.dialects.effect import Effect, close, ins
 from airflow_provider_ducklake.catalog.effects.files import schedule
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import bare_table, inlined_delete_table
 from airflow_provider_ducklake.errors import CatalogError
+from airflow_provider_ducklake.spec.encryption import key_text
 from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.transaction.changes import FileDeletes
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
@@ -97,7 +98,7 @@ def delete_row(
         "delete_count": deletes.delete_count,
         "file_size_bytes": deletes.file_size_bytes,
         "footer_size": deletes.footer_size,
-        "encryption_key": None,
+        "encryption_key": key_text(deletes.encryption_key),
         "partial_max": deletes.partial_max,
     }
 

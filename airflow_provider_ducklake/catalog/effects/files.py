@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.effects.statistics import add_to_stats, bounds_of
+from airflow_provider_ducklake.spec.encryption import key_text
 from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.spec.partitioning import check_partition_values
 from airflow_provider_ducklake.spec.stats import TableStats, merge_files
@@ -121,7 +122,7 @@ def _file_row(new: NewFile, table_id: TableId, state: CommitState, tables: Catal
         "record_count": file.record_count,
         "file_size_bytes": file.file_size_bytes,
         "footer_size": file.footer_size,
-        "encryption_key": None,
+        "encryption_key": key_text(file.encryption_key),
         "row_id_start": None,
         "partition_id": None,
         "mapping_id": None,

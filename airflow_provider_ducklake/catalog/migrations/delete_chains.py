@@ -15,6 +15,8 @@ from sqlalchemy import bindparam, func, select, update
 
 from airflow_provider_ducklake.catalog.database.questions import in_parts
 from airflow_provider_ducklake.catalog.snapshot.places import Place, table_folders
+from airflow_provider_ducklake.catalog.snapshot.read_files import file_key
+from airflow_provider_ducklake.spec.encryption import key_text
 from airflow_provider_ducklake.spec.names.paths import CatalogPath
 from airflow_provider_ducklake.spec.versions import SpecVersion
 
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.spec.encryption import FileKey
     from airflow_provider_ducklake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.storage.parquet.opening import Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ class DeleteFile:
     begin: int
     end: int | None
     size: int
+    encryption_key: FileKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +60,7 @@ class JoinedDeletes:
 
     of: DeleteChain
     place: Place | None = None
-    size: int = 0
-    footer_size: int = 0
+    written: Written | None = None
 
 
 def read_delete_chains(connection: Connection, tables: CatalogTables) -> tuple[DeleteChain, ...]:
@@ -89,6 +93,7 @@ def read_delete_chains(connection: Connection, tables: CatalogTables) -> tuple[D
                 row.begin_snapshot,
                 row.end_snapshot,
                 row.file_size_bytes,
+                file_key(row.encryption_key),
             )
             for row in chain
         )
@@ -102,12 +107,19 @@ def deletes_of(chain: DeleteChain, data_path: str, locate: Callable[[str], Locat
 
     Raises:
         StorageError: a delete file is missing or damaged.
-        UnsupportedFeatureError: a delete file is encrypted.
+        UnsupportedFeatureError: a delete file is encrypted in another way.
     """
     from airflow_provider_ducklake.storage.deletes.merged_deletes import joined_deletes  # noqa: PLC0415 - heavy
 
     return joined_deletes(
-        [(locate(file.place.full(data_path)), file.format, file.begin) for file in chain.files]
+        [
+            (
+                locate(file.place.full(data_path)).with_key(file.encryption_key),
+                file.format,
+                file.begin,
+            )
+            for file in chain.files
+        ]
     )
 
 
@@ -118,7 +130,7 @@ def join_chain(
 
     Raises:
         StorageError: a delete file is missing or damaged, or the new one cannot be written.
-        UnsupportedFeatureError: a delete file is encrypted.
+        UnsupportedFeatureError: a delete file is encrypted in another way.
     """
     from airflow_provider_ducklake.storage.deletes.delete_files import write_delete_file  # noqa: PLC0415 - heavy
 
@@ -126,8 +138,8 @@ def join_chain(
     if deleted is None:
         return JoinedDeletes(chain)
     new = chain.files[-1].place.beside("-delete.parquet")
-    size, footer_size = write_delete_file(locate(new.full(data_path)), data_file.full(data_path), deleted)
-    return JoinedDeletes(chain, new, size, footer_size)
+    written = write_delete_file(locate(new.full(data_path)), data_file.full(data_path), deleted)
+    return JoinedDeletes(chain, new, written)
 
 
 def put_joined(connection: Connection, tables: CatalogTables, joined: Iterable[JoinedDeletes]) -> None:
@@ -142,6 +154,7 @@ def put_joined(connection: Connection, tables: CatalogTables, joined: Iterable[J
             format="parquet",
             file_size_bytes=bindparam("size"),
             footer_size=bindparam("footer"),
+            encryption_key=bindparam("key"),
             partial_max=bindparam("newest"),
         )
     )
@@ -151,12 +164,13 @@ def put_joined(connection: Connection, tables: CatalogTables, joined: Iterable[J
             "id": files[-1].id,
             "begin": files[0].begin,
             "new_path": one.place.path.path,
-            "size": one.size,
-            "footer": one.footer_size,
+            "size": one.written.file_size_bytes,
+            "footer": one.written.footer_size,
+            "key": key_text(one.written.encryption_key),
             "newest": files[-1].begin,
         }
         for files, one in written
-        if one.place is not None
+        if one.place is not None and one.written is not None
     ]
     if not rows:
         return

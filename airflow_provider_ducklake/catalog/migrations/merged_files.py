@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import bindparam, func, select, update
 
 from airflow_provider_ducklake.catalog.snapshot.places import Place, table_folders
-from airflow_provider_ducklake.catalog.snapshot.read_files import stamped_max
+from airflow_provider_ducklake.catalog.snapshot.read_files import file_key, stamped_max
 from airflow_provider_ducklake.errors import CatalogError
 from airflow_provider_ducklake.planning.upkeep.migration import snapshot_counts
+from airflow_provider_ducklake.spec.encryption import key_text
 from airflow_provider_ducklake.spec.names.paths import CatalogPath
 from airflow_provider_ducklake.spec.versions import SpecVersion
 
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.spec.encryption import FileKey
     from airflow_provider_ducklake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.storage.parquet.opening import Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class MergedFile:
     place: Place
     counts: tuple[tuple[int, int], ...]
     size: int
+    encryption_key: FileKey | None = None
 
     @property
     def newest(self) -> int:
@@ -49,8 +53,7 @@ class StampedCopy:
 
     of: MergedFile
     place: Place
-    size: int
-    footer_size: int
+    written: Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ def _counted(row: Row[Any], folders: Mapping[int, CatalogPath]) -> MergedFile:
         Place(CatalogPath(row.path, row.path_is_relative), folders[row.table_id]),
         snapshot_counts(row.partial_file_info, row.record_count, row.path),
         row.file_size_bytes,
+        file_key(row.encryption_key),
     )
 
 
@@ -112,15 +116,14 @@ def copy_stamped(file: MergedFile, data_path: str, locate: Callable[[str], Locat
 
     Raises:
         StorageError: the file is missing or damaged, or the copy cannot be written.
-        UnsupportedFeatureError: the file is encrypted, or has values that would not be the same in a copy.
+        UnsupportedFeatureError: the file is encrypted in another way, or has values that
+            would not be the same in a copy.
     """
     from airflow_provider_ducklake.storage.moving.stamped_copy import write_stamped  # noqa: PLC0415 - heavy
 
     new = file.place.beside(".parquet")
-    size, footer_size = write_stamped(
-        locate(file.place.full(data_path)), locate(new.full(data_path)), file.counts
-    )
-    return StampedCopy(file, new, size, footer_size)
+    source = locate(file.place.full(data_path)).with_key(file.encryption_key)
+    return StampedCopy(file, new, write_stamped(source, locate(new.full(data_path)), file.counts))
 
 
 def needs_copy(file: MergedFile, data_path: str, locate: Callable[[str], Location]) -> bool:
@@ -128,11 +131,12 @@ def needs_copy(file: MergedFile, data_path: str, locate: Callable[[str], Locatio
 
     Raises:
         StorageError: the file is missing or damaged.
-        UnsupportedFeatureError: it is encrypted, or has values that would not be the same in a copy.
+        UnsupportedFeatureError: it is encrypted in another way, or has values that would not be
+            the same in a copy.
     """
     from airflow_provider_ducklake.storage.moving.stamped_copy import check_copyable, is_stamped  # noqa: PLC0415 - heavy
 
-    location = locate(file.place.full(data_path))
+    location = locate(file.place.full(data_path)).with_key(file.encryption_key)
     if is_stamped(location, file.counts):
         return False
     check_copyable(location)
@@ -149,6 +153,7 @@ def put_copies(connection: Connection, tables: CatalogTables, copies: Iterable[S
             path=bindparam("new_path"),
             file_size_bytes=bindparam("size"),
             footer_size=bindparam("footer"),
+            encryption_key=bindparam("key"),
             partial_max=bindparam("newest"),
         )
     )
@@ -156,8 +161,9 @@ def put_copies(connection: Connection, tables: CatalogTables, copies: Iterable[S
         {
             "id": copy.of.id,
             "new_path": copy.place.path.path,
-            "size": copy.size,
-            "footer": copy.footer_size,
+            "size": copy.written.file_size_bytes,
+            "footer": copy.written.footer_size,
+            "key": key_text(copy.written.encryption_key),
             "newest": copy.of.newest,
         }
         for copy in copies

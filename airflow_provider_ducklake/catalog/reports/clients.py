@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import case, func, literal, null, select
 
 from airflow_provider_ducklake.catalog.snapshot.places import Place, table_folders
+from airflow_provider_ducklake.catalog.snapshot.read_files import file_key
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.names.paths import CatalogPath
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.spec.encryption import FileKey
     from airflow_provider_ducklake.storage.files.filesystem import Location
 
 _SIGNATURES = {'%"airflow"%': "airflow_provider_ducklake", "%ducklakepy%": "ducklakepy"}
@@ -44,6 +46,7 @@ class WrittenFile:
 
     path: str
     snapshot_id: int
+    encryption_key: FileKey | None = None
 
 
 def clients_in_catalog(connection: Connection, tables: CatalogTables) -> list[LakeClient]:
@@ -67,7 +70,9 @@ def clients_in_catalog(connection: Connection, tables: CatalogTables) -> list[La
 def newest_files(connection: Connection, catalog: Catalog, count: int) -> list[WrittenFile]:
     """Return the newest data files that clients of the lake wrote: none that was added from elsewhere."""
     file = catalog.tables["data_file"]
-    query = select(file.c.table_id, file.c.begin_snapshot, file.c.path, file.c.path_is_relative)
+    query = select(
+        file.c.table_id, file.c.begin_snapshot, file.c.path, file.c.path_is_relative, file.c.encryption_key
+    )
     is_own = file.c.mapping_id.is_(None) if "mapping_id" in file.c else literal(value=True)
     rows = connection.execute(query.where(is_own).order_by(file.c.data_file_id.desc()).limit(count)).all()
     folders = table_folders(connection, catalog.tables)
@@ -75,6 +80,7 @@ def newest_files(connection: Connection, catalog: Catalog, count: int) -> list[W
         WrittenFile(
             Place(CatalogPath(row.path, row.path_is_relative), folders[row.table_id]).full(catalog.data_path),
             row.begin_snapshot,
+            file_key(row.encryption_key),
         )
         for row in rows
         if row.table_id in folders
@@ -88,7 +94,8 @@ def clients_of_files(files: Iterable[WrittenFile], locate: Callable[[str], Locat
 
     def writer(file: WrittenFile) -> tuple[str | None, int]:
         try:
-            return read_metadata(locate(file.path))[0].created_by, file.snapshot_id
+            location = locate(file.path).with_key(file.encryption_key)
+            return read_metadata(location)[0].created_by, file.snapshot_id
         except (StorageError, UnsupportedFeatureError):
             return None, file.snapshot_id
 

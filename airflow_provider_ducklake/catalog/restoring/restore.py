@@ -201,6 +201,7 @@ def _copied(file: LiveDataFile, path: str, root: str, *, has_new_mapping: bool) 
         file.column_stats,
         file.partition_values,
         (file.mapping or ()) if has_new_mapping and file.mapping_id is not None else None,
+        encryption_key=file.encryption_key,
     )
     known = None if has_new_mapping else file.mapping_id
     return RestoredFile(copied, file.row_id_start, file.partition_id, known)

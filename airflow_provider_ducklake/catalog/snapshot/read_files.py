@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from airflow_provider_ducklake.catalog.database.questions import Question, in_pa
 from airflow_provider_ducklake.catalog.snapshot.read import select_all, visible
 from airflow_provider_ducklake.catalog.snapshot.read_mappings import which_mappings
 from airflow_provider_ducklake.errors import CatalogError
+from airflow_provider_ducklake.spec.encryption import FileKey
 from airflow_provider_ducklake.spec.files import LiveDataFile, LiveDeleteFile
 from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, DeleteFileId, SnapshotId, TableId
 from airflow_provider_ducklake.spec.names.paths import CatalogPath
@@ -161,6 +163,7 @@ def live_data_file(
         mapping=mappings.get(row.mapping_id),
         partial_max=row.partial_max if row.partial_max is not None else stamped_max(row.partial_file_info),
         snapshot_counts=_counts(row.partial_file_info),
+        encryption_key=file_key(row.encryption_key),
         **of_other_tables,
     )
 
@@ -183,6 +186,21 @@ def _counts(text: str | None) -> tuple[tuple[SnapshotId, int], ...]:
     return tuple((SnapshotId(int(snapshot)), int(count)) for snapshot, count in pairs)
 
 
+def file_key(text: str | None) -> FileKey | None:
+    """Return the key that the catalog has for a file, whatever it says."""
+    return None if text is None else FileKey(text)
+
+
+def key_length(connection: Connection, tables: CatalogTables) -> int | None:
+    """Return how long the key of the newest data file with one is; None: there is no such file."""
+    file = tables["data_file"]
+    query = select(file.c.encryption_key).where(file.c.encryption_key.is_not(None))
+    text = connection.execute(query.order_by(file.c.data_file_id.desc()).limit(1)).scalar_one_or_none()
+    with suppress(ValueError):
+        return None if text is None else len(FileKey(text).raw)
+    return None
+
+
 def live_delete_file(row: Row[Any], root: str) -> LiveDeleteFile:
     """Return a row of ``ducklake_delete_file``."""
     return LiveDeleteFile(
@@ -194,6 +212,7 @@ def live_delete_file(row: Row[Any], root: str) -> LiveDeleteFile:
         SnapshotId(row.begin_snapshot),
         getattr(row, "partial_max", None),
         row.footer_size,
+        file_key(row.encryption_key),
     )
 
 

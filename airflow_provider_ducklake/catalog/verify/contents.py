@@ -203,7 +203,9 @@ def _data_files(found: Sequence[FileToVerify], locate: Locate, _contents: Conten
     from airflow_provider_ducklake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
     from airflow_provider_ducklake.storage.moving.verify_files import verify_data_file  # noqa: PLC0415
 
-    for findings in in_threads(lambda one: verify_data_file(locate(one.file.path), one), found):
+    for findings in in_threads(
+        lambda one: verify_data_file(locate(one.file.path).with_key(one.file.encryption_key), one), found
+    ):
         yield from findings
 
 
@@ -212,5 +214,8 @@ def _deletes(found: Sequence[DeletesToVerify], locate: Locate, contents: Content
     from airflow_provider_ducklake.storage.moving.verify_files import verify_delete_file  # noqa: PLC0415
 
     newest = contents.newest
-    for findings in in_threads(lambda one: verify_delete_file(locate(one.file.path), one, newest), found):
+    for findings in in_threads(
+        lambda one: verify_delete_file(locate(one.file.path).with_key(one.file.encryption_key), one, newest),
+        found,
+    ):
         yield from findings

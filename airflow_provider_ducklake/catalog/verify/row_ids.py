@@ -10,7 +10,7 @@ from sqlalchemy import func, or_, select
 
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_marks
 from airflow_provider_ducklake.catalog.snapshot.read import select_all
-from airflow_provider_ducklake.catalog.snapshot.read_files import SINCE_0_2, live_delete_file
+from airflow_provider_ducklake.catalog.snapshot.read_files import SINCE_0_2, file_key, live_delete_file
 from airflow_provider_ducklake.catalog.verify.file_rows import TRANSACTION_LOCAL
 from airflow_provider_ducklake.catalog.verify.paths import full_paths, table_roots
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.verify.contents import Locate
     from airflow_provider_ducklake.catalog.verify.look import Look
+    from airflow_provider_ducklake.spec.encryption import FileKey
     from airflow_provider_ducklake.spec.files import LiveDeleteFile
 
 
@@ -40,6 +41,7 @@ class NumberedFile:
     end: int
     marks: Sequence[int]
     deletes: Sequence[LiveDeleteFile]
+    encryption_key: FileKey | None = None
 
 
 def numbered_twice(look: Look) -> list[NumberedFile]:
@@ -54,6 +56,7 @@ def numbered_twice(look: Look) -> list[NumberedFile]:
         select(
             file.c.data_file_id,
             file.c.table_id,
+            file.c.encryption_key,
             start.label("first"),
             end.label("behind"),
             func.max(end).over(**order, rows=(None, -1)).label("before"),
@@ -90,6 +93,7 @@ def numbered_twice(look: Look) -> list[NumberedFile]:
             row.behind,
             marks.get(row.data_file_id, ()),
             deletes.get(row.data_file_id, ()),
+            file_key(row.encryption_key),
         )
         for row in found
     ]
@@ -114,7 +118,7 @@ def check_row_ids(files: Iterable[NumberedFile], locate: Locate) -> Iterator[Fin
 
     def numbers(file: NumberedFile) -> NumberedFile | None:
         try:
-            return None if stores_row_ids(locate(file.path)) else file
+            return None if stores_row_ids(locate(file.path).with_key(file.encryption_key)) else file
         except (StorageError, UnsupportedFeatureError):
             return None  # a finding of its own
 
@@ -155,5 +159,6 @@ def _deleted(file: NumberedFile, first: int, end: int, locate: Locate) -> set[in
 
     found = set(file.marks)
     for one in file.deletes:
-        found.update(deleted_rows(locate(one.path), one.format, one.begin_snapshot)["pos"].to_pylist())
+        location = locate(one.path).with_key(one.encryption_key)
+        found.update(deleted_rows(location, one.format, one.begin_snapshot)["pos"].to_pylist())
     return {file.start + position for position in found if first <= file.start + position < end}

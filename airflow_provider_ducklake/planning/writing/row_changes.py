@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from airflow_provider_ducklake.planning.writing.write import WriteResult
+    from airflow_provider_ducklake.spec.encryption import FileKey
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.ids import DataFileId
     from airflow_provider_ducklake.transaction.changes import RowPositions
@@ -34,6 +35,7 @@ class NewDeletes:
     count: int
     file_size_bytes: int
     footer_size: int
+    encryption_key: FileKey | None = None
 
 
 @dataclass(frozen=True, slots=True)

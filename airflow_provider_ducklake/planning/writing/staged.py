@@ -165,6 +165,7 @@ def _live(file: DataFile, table: TableSnapshot) -> LiveDataFile:
         begin_snapshot=table.snapshot.id,
         column_stats=file.column_stats,
         partition_values=file.partition_values,
+        encryption_key=file.encryption_key,
     )
 
 

@@ -15,6 +15,7 @@ from airflow_provider_ducklake.planning.upkeep import compaction
 from airflow_provider_ducklake.planning.writing import row_changes, write
 from airflow_provider_ducklake.spark.job import request, results
 from airflow_provider_ducklake.spec import (
+    encryption,
     files,
     ids,
     options,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 _MODULES: tuple[ModuleType, ...] = (
     *(predicates, scan, compaction, row_changes, write, request, results),
-    *(files, ids, options, partitioning, schema, snapshots, sorting, stats, identifiers, changes),
+    *(encryption, files, ids, options, partitioning, schema, snapshots, sorting, stats, identifiers, changes),
 )
 # what annotations name; many modules import it for type checkers only
 NAMES = {name: one for module in _MODULES for name, one in vars(module).items()}

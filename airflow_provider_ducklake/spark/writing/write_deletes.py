@@ -98,5 +98,12 @@ def write_one(file_id: int, found: pa.ChunkedArray, data_file_path: str, directo
     """Write the delete file of one data file, of positions in their order."""
     path = f"{directory}ducklake-{uuid.uuid4()}-delete.parquet"
     positions = found.unique()
-    size, footer_size = write_delete_file(open_filesystem(path), data_file_path, pa.table({"pos": positions}))
-    return NewDeletes(DataFileId(file_id), path, len(positions), size, footer_size)
+    written = write_delete_file(open_filesystem(path), data_file_path, pa.table({"pos": positions}))
+    return NewDeletes(
+        DataFileId(file_id),
+        path,
+        len(positions),
+        written.file_size_bytes,
+        written.footer_size,
+        written.encryption_key,
+    )

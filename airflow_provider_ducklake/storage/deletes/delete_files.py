@@ -15,9 +15,8 @@ import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.storage.deletes.deletion_vectors import deletion_vector
-from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
-from airflow_provider_ducklake.storage.files.output_file import OutputFile
-from airflow_provider_ducklake.storage.parquet.footer import footer_length
+from airflow_provider_ducklake.storage.files.filesystem import naming_errors
+from airflow_provider_ducklake.storage.parquet.opening import ParquetOutput, Written, open_parquet
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.storage.files.filesystem import Location
@@ -39,8 +38,8 @@ _SCHEMA = pa.schema(
 _STAMPED_SCHEMA = _SCHEMA.append(_field(_SNAPSHOT_ID, pa.int64(), 2147483539))
 
 
-def write_delete_file(location: Location, data_file_path: str, deleted: pa.Table) -> tuple[int, int]:
-    """Write a delete file and return its size and the length of its footer.
+def write_delete_file(location: Location, data_file_path: str, deleted: pa.Table) -> Written:
+    """Write a delete file and return what the catalog is to know of it.
 
     ``deleted`` has the columns ``pos`` (int64, ascending, unique) and, where the file is to say which
     snapshot deleted each row, ``snapshot_id`` (int64).
@@ -53,15 +52,14 @@ def write_delete_file(location: Location, data_file_path: str, deleted: pa.Table
     schema = _STAMPED_SCHEMA if "snapshot_id" in deleted.column_names else _SCHEMA
     rows = pa.Table.from_arrays([pa.chunked_array([paths]), *deleted.columns], schema=schema)
     with naming_errors(location.uri, "write"):
-        sink = OutputFile(location)
+        output = ParquetOutput(location)
         try:
-            with pq.ParquetWriter(sink, schema, compression="zstd", store_schema=False) as writer:
+            with pq.ParquetWriter(output.sink, schema, compression="zstd", store_schema=False) as writer:
                 writer.write_table(rows)
-            sink.finish()
+            return output.finish()
         except BaseException:
-            sink.abort()
+            output.abort()
             raise
-    return sink.size, footer_length(sink.tail, location.uri)
 
 
 def deleted_rows(location: Location, file_format: str, default_snapshot_id: int) -> pa.Table:
@@ -90,7 +88,7 @@ def deleted_rows(location: Location, file_format: str, default_snapshot_id: int)
 
 def _parquet_deletes(location: Location) -> tuple[pa.ChunkedArray, pa.ChunkedArray | None]:
     """Return positions and stamps; the column before them repeats the data file's path, and is not read."""
-    with naming_errors(location.uri, "read"), open_input(location) as source:
+    with naming_errors(location.uri, "read"), open_parquet(location) as source:
         file = pq.ParquetFile(source)
         names = file.schema_arrow.names
         if len(names) < 2 or not pa.types.is_integer(file.schema_arrow.types[1]):  # noqa: PLR2004 - path, position

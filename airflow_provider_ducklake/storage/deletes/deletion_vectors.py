@@ -21,6 +21,7 @@ from airflow_provider_ducklake.storage.deletes.puffin import MAGIC, container_of
 from airflow_provider_ducklake.storage.deletes.roaring import bitmap_of, positions
 from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
 from airflow_provider_ducklake.storage.files.output_file import OutputFile
+from airflow_provider_ducklake.storage.parquet.opening import Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,8 +38,8 @@ def vector_of(positions: pa.Array) -> bytes:
     return _WORD.pack(len(body)) + body + _WORD.pack(zlib.crc32(body))
 
 
-def write_vectors(location: Location, data_file_path: str, deleted: pa.Table) -> tuple[int, int]:
-    """Write the deleted rows of a data file and return the file's size and the length of its footer.
+def write_vectors(location: Location, data_file_path: str, deleted: pa.Table) -> Written:
+    """Write the deleted rows of a data file and return what the catalog is to know of it.
 
     ``deleted`` has the column ``pos`` (int64, ascending, unique), and ``snapshot_id`` (int64) where the file
     is to have a vector for each snapshot.
@@ -60,7 +61,7 @@ def write_vectors(location: Location, data_file_path: str, deleted: pa.Table) ->
         except BaseException:
             sink.abort()
             raise
-    return len(content), footer_bytes(content)
+    return Written(len(content), footer_bytes(content), None)  # no client encrypts vectors
 
 
 def _cumulative(positions: pa.Array, stamps: pa.Array) -> Iterator[tuple[int, int, bytes]]:

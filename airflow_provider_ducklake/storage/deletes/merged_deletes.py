@@ -41,8 +41,9 @@ def read_positions(positions: RowPositions, locate: Callable[[str], Location]) -
         case Positions(data):
             buffers = [None, pa.py_buffer(data)]
             return pa.chunked_array([pa.Array.from_buffers(pa.int64(), positions.count, buffers)])
-        case PositionsFile(path):
-            return deleted_rows(locate(path), "parquet", 0)["pos"]
+        case PositionsFile():
+            place = locate(positions.path).with_key(positions.encryption_key)
+            return deleted_rows(place, "parquet", 0)["pos"]
 
 
 def deleted_before(
@@ -60,7 +61,7 @@ def deleted_before(
     )
     if old is None:
         return marked
-    in_file = deleted_rows(locate(old.path), old.format, old.begin_snapshot)
+    in_file = deleted_rows(locate(old.path).with_key(old.encryption_key), old.format, old.begin_snapshot)
     if not marks:
         return in_file
     first = pa.concat_tables([in_file, marked]).group_by("pos").aggregate([("snapshot_id", "min")])
@@ -132,13 +133,14 @@ def write_deletes(
     if is_bare:
         rows, newest = rows.select(["pos"]), None
     write = write_vectors if deletes.format == "puffin" else write_delete_file
-    size, footer_size = write(locate(path), deletes.data_file_path, rows)
+    written = write(locate(path), deletes.data_file_path, rows)
     return FileDeletes(
         deletes.data_file_id,
         relative_to(path, deletes.root).path or "",
         delete_count=rows.num_rows,
-        file_size_bytes=size,
-        footer_size=footer_size,
+        file_size_bytes=written.file_size_bytes,
+        footer_size=written.footer_size,
+        encryption_key=written.encryption_key,
         replaces=deletes.replaces,
         begin_snapshot=begin,
         stamped_for=snapshot_id if deletes.holds_ids and not is_bare and len(new) else None,

@@ -15,9 +15,9 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -25,6 +25,9 @@ import pyarrow.fs as pafs
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.storage.files.process_options import process_options
 from airflow_provider_ducklake.storage.files.refusals import explained
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.spec.encryption import FileKey
 
 log = logging.getLogger(__name__)
 
@@ -37,11 +40,30 @@ _PRIVATE_FILE = 0o600
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place in a file system: ``uri`` is the lake path, ``path`` the same place inside ``filesystem``."""
+    """A place in a file system: ``uri`` is the lake path, ``path`` the same place inside ``filesystem``.
+
+    A Parquet file that is there is encrypted with ``key``; one that is made there gets a key of ``key_bytes``
+    bytes: 0 in a lake that is not encrypted, None where nobody said what the lake is.
+    """
 
     filesystem: pafs.FileSystem
     path: str
     uri: str
+    key: FileKey | None = None
+    key_bytes: int | None = None
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether a Parquet file that is there is encrypted."""
+        return self.key is not None or bool(self.key_bytes)
+
+    def with_key(self, key: FileKey | None) -> Location:
+        """Return the place of a file with this key in the catalog; a lake without encryption has none."""
+        return self if key is None or self.key_bytes == 0 else replace(self, key=key)
+
+    def of_lake(self, key_bytes: int) -> Location:
+        """Return the place as one of a lake whose new files have keys of that length; 0: it has none."""
+        return replace(self, key_bytes=key_bytes)
 
     @property
     def is_local(self) -> bool:

@@ -124,9 +124,17 @@ class Flushing:
     def _write_deletes(self, file: _OpenFile) -> FlushedDeletes:
         deleted = pa.concat_tables(file.ended)
         path = self._new_path(self.plan.root, "-delete")
-        size, footer_size = write_delete_file(self.locate(path), file.path, deleted)
+        written = write_delete_file(self.locate(path), file.path, deleted)
         first, last = (SnapshotId(one.as_py()) for one in pc.min_max(deleted["snapshot_id"]).values())
-        return FlushedDeletes(self._below(path), deleted.num_rows, size, footer_size, first, last)
+        return FlushedDeletes(
+            self._below(path),
+            deleted.num_rows,
+            written.file_size_bytes,
+            written.footer_size,
+            first,
+            last,
+            written.encryption_key,
+        )
 
     def _below(self, path: str) -> str:
         return relative_to(path, self.plan.root).path or ""

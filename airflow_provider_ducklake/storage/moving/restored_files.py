@@ -21,8 +21,9 @@ from airflow_provider_ducklake.spec.partitioning import hive_directory
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.storage.deletes.merged_deletes import positions_of
 from airflow_provider_ducklake.storage.files.copying import copy_file
-from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_filesystem, open_input
+from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_filesystem
 from airflow_provider_ducklake.storage.moving.compact_files import Merging
+from airflow_provider_ducklake.storage.parquet.opening import open_parquet
 from airflow_provider_ducklake.storage.parquet.partition_split import split_by_partition
 from airflow_provider_ducklake.storage.parquet.reader import read_data_file
 from airflow_provider_ducklake.storage.parquet.reshape import field_id
@@ -83,8 +84,8 @@ class Restoring:
         return ordinals(rows.num_rows).filter(is_later.combine_chunks())
 
     def _has_stamps(self, file: LiveDataFile) -> bool:
-        location = self.locate(file.path)
-        with naming_errors(location.uri, "read"), open_input(location) as source:
+        location = self.locate(file.path).with_key(file.encryption_key)
+        with naming_errors(location.uri, "read"), open_parquet(location) as source:
             fields = pq.ParquetFile(source).schema_arrow
         own = (SNAPSHOT_ID.id, SNAPSHOT_ID.name)
         return any(field_id(field) in own or field.name in own for field in fields)

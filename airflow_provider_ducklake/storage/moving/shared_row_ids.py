@@ -146,7 +146,7 @@ class _Reader:
     def stores_ids(self, file: LiveDataFile) -> bool | None:
         """Whether a file says itself which ids its rows have; None: it cannot be read."""
         try:
-            return stores_row_ids(self.locate(file.path))
+            return stores_row_ids(self.locate(file.path).with_key(file.encryption_key))
         except (StorageError, UnsupportedFeatureError):
             return None  # a finding of its own
 

@@ -12,18 +12,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
-from airflow_provider_ducklake.storage.files.output_file import OutputFile
+from airflow_provider_ducklake.storage.files.filesystem import naming_errors
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field
-from airflow_provider_ducklake.storage.parquet.footer import TAIL_BYTES, footer_length
+from airflow_provider_ducklake.storage.parquet.footer_end import TAIL_BYTES, footer_length
+from airflow_provider_ducklake.storage.parquet.opening import ParquetOutput, open_parquet
 from airflow_provider_ducklake.storage.parquet.reshape import field_id
 from airflow_provider_ducklake.storage.parquet.writer import columns_with_statistics
 from airflow_provider_ducklake.storage.rows.table_reader import SNAPSHOT_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from airflow_provider_ducklake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.storage.parquet.opening import Written
 
 _BATCH_ROWS = 122_880
 
@@ -33,9 +35,9 @@ def is_stamped(source: Location, counts: Sequence[tuple[int, int]]) -> bool:
 
     Raises:
         StorageError: it is missing or damaged.
-        UnsupportedFeatureError: it is encrypted.
+        UnsupportedFeatureError: it is encrypted, and has no key.
     """
-    with naming_errors(source.uri, "read"), open_input(source) as stream:
+    with naming_errors(source.uri, "read"), open_parquet(source) as stream:
         footer_length(stream.read_at(TAIL_BYTES, max(0, stream.size() - TAIL_BYTES)), source.uri)
         file = pq.ParquetFile(stream)
         name = next((field.name for field in file.schema_arrow if _is_stamp(field)), None)
@@ -49,7 +51,7 @@ def check_copyable(source: Location) -> None:
         StorageError: it is missing or damaged.
         UnsupportedFeatureError: a column would not be the same in the copy.
     """
-    with naming_errors(source.uri, "read"), open_input(source) as stream:
+    with naming_errors(source.uri, "read"), open_parquet(source) as stream:
         file = pq.ParquetFile(stream)
         copy = pa.BufferOutputStream()
         with _writer(copy, file):
@@ -64,8 +66,8 @@ def check_copyable(source: Location) -> None:
             )
 
 
-def write_stamped(source: Location, target: Location, counts: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Write the copy and return its size and the length of its footer.
+def write_stamped(source: Location, target: Location, counts: Sequence[tuple[int, int]]) -> Written:
+    """Write the copy and return what the catalog is to know of it.
 
     ``counts`` are snapshots, each with the number of rows up to it; the last one has all.
 
@@ -74,23 +76,22 @@ def write_stamped(source: Location, target: Location, counts: Sequence[tuple[int
         UnsupportedFeatureError: as ``check_copyable``.
     """
     check_copyable(source)
-    with naming_errors(source.uri, "copy"), open_input(source) as stream:
+    with naming_errors(source.uri, "copy"), open_parquet(source) as stream:
         file = pq.ParquetFile(stream, pre_buffer=not source.is_local)
         if file.metadata.num_rows != counts[-1][1]:
             raise StorageError(
                 f"{source.uri} has {file.metadata.num_rows} rows, but the catalog says {counts[-1][1]}."
             )
-        sink = OutputFile(target)
+        output = ParquetOutput(target)
         try:
-            _copy(file, sink, _stamps(counts))
-            sink.finish()
+            _copy(file, output.sink, _stamps(counts))
+            return output.finish()
         except BaseException:
-            sink.abort()
+            output.abort()
             raise
-    return sink.size, footer_length(sink.tail, target.uri)
 
 
-def _copy(file: pq.ParquetFile, sink: OutputFile, stamps: pa.ChunkedArray) -> None:
+def _copy(file: pq.ParquetFile, sink: Any, stamps: pa.ChunkedArray) -> None:  # noqa: ANN401 - a file object
     done = 0
     with _writer(sink, file) as writer:
         for batch in file.iter_batches(_BATCH_ROWS, columns=writer.schema.names[:-1]):
@@ -107,7 +108,7 @@ def _is_stamp(field: pa.Field) -> bool:
     return field_id(field) == SNAPSHOT_ID.id
 
 
-def _writer(sink: OutputFile | pa.BufferOutputStream, file: pq.ParquetFile) -> pq.ParquetWriter:
+def _writer(sink: Any, file: pq.ParquetFile) -> pq.ParquetWriter:  # noqa: ANN401 - a file object
     schema = pa.schema([*(field for field in file.schema_arrow if not _is_stamp(field)), _STAMP])
     return pq.ParquetWriter(
         sink,

@@ -28,15 +28,14 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
 from airflow_provider_ducklake.spec.types.scalars import TEXTS, Kind
 from airflow_provider_ducklake.spec.types.values import Physical, format_physical
 from airflow_provider_ducklake.storage.files.filesystem import Location, open_input
+from airflow_provider_ducklake.storage.parquet.footer_end import TAIL_BYTES, footer_length
+from airflow_provider_ducklake.storage.parquet.opening import open_parquet
 from airflow_provider_ducklake.storage.parquet.reshape import Matcher, by_field_id, field_id
 from airflow_provider_ducklake.storage.parquet.scalars import ARROW_SCALARS, Decoder, scaled
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
 
-MAGIC = b"PAR1"
-ENCRYPTED_MAGIC = b"PARE"
-TAIL_BYTES = 8  # footer length word and magic
 FIRST_RESERVED_FIELD_ID = 2**31 - 201  # Iceberg's; row ids and the like lie above and have no statistics
 _FIRST_READ_BYTES = 64 * 1024  # most footers fit: one request to an object store
 
@@ -108,36 +107,21 @@ def read_metadata(location: Location) -> tuple[pq.FileMetaData, int, int]:
 
     Raises:
         StorageError: the file is missing, truncated, or no Parquet file.
-        UnsupportedFeatureError: it is encrypted.
+        UnsupportedFeatureError: it is encrypted, and has no key, or in a way that no client reads.
     """
     with open_input(location) as source:
         try:
             size = source.size()
             tail = source.read_at(min(size, _FIRST_READ_BYTES), max(0, size - _FIRST_READ_BYTES))
-            footer_size = footer_length(tail[-TAIL_BYTES:], location.uri)
+            is_encrypted = location.is_encrypted
+            footer_size = footer_length(tail[-TAIL_BYTES:], location.uri, is_encrypted=is_encrypted)
             if footer_size + TAIL_BYTES > size:
                 raise StorageError(f"{location.uri} is truncated: its footer is longer than the file.")
-            whole_footer = footer_size + TAIL_BYTES <= len(tail)
-            metadata = pq.read_metadata(pa.BufferReader(tail) if whole_footer else source)
+            whole_footer = footer_size + TAIL_BYTES <= len(tail) and not is_encrypted
+            metadata = pq.read_metadata(pa.BufferReader(tail) if whole_footer else open_parquet(location))
         except (OSError, pa.ArrowException) as error:
             raise StorageError(f"Cannot read the Parquet footer of {location.uri}: {error}") from error
     return metadata, size, footer_size
-
-
-def footer_length(tail: bytes, where: str) -> int:
-    """Return the length word of a file that ends with ``tail``.
-
-    Raises:
-        StorageError: these are not the last bytes of a Parquet file.
-        UnsupportedFeatureError: the file is encrypted.
-    """
-    if tail[-4:] == ENCRYPTED_MAGIC:
-        raise UnsupportedFeatureError(
-            f"{where} is an encrypted Parquet file, which this release cannot read."
-        )
-    if len(tail) < TAIL_BYTES or tail[-4:] != MAGIC:
-        raise StorageError(f"{where} is not a complete Parquet file: it does not end with a footer.")
-    return int.from_bytes(tail[-TAIL_BYTES:-4], "little")
 
 
 def footer_stats(  # noqa: PLR0913 - two say how, two what else is known

@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 from airflow_provider_ducklake.errors import DuckLakeError, StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.defaults import initial_value
 from airflow_provider_ducklake.spec.partitioning import hive_value, hive_values
-from airflow_provider_ducklake.storage.files.filesystem import Location, open_filesystem, open_input
+from airflow_provider_ducklake.storage.files.filesystem import Location, open_filesystem
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field, cast_leaf, from_physical
 from airflow_provider_ducklake.storage.parquet.file_ids import with_field_ids
+from airflow_provider_ducklake.storage.parquet.opening import open_parquet
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_field_id, field_id, reshape
 from airflow_provider_ducklake.storage.parquet.variants import VARIANT, variant_parts
 
@@ -52,12 +53,13 @@ def read_data_file(  # noqa: PLR0913 - table and snapshot are for the messages
 
     Raises:
         StorageError: the file is missing or damaged; names file, table and snapshot.
-        UnsupportedFeatureError: it is encrypted, has neither ids nor a mapping, or types that cannot be cast.
+        UnsupportedFeatureError: it is encrypted in another way, has neither ids nor a mapping, or
+            types that cannot be cast.
         ColumnNotFoundError: ``columns`` names one that the table does not have.
     """
     wanted = schema.columns if columns is None else tuple(schema.find(name, table) for name in columns)
-    location = locate(file.path)
-    with naming_file(file, table, snapshot_id), open_input(location) as source:
+    location = locate(file.path).with_key(file.encryption_key)
+    with naming_file(file, table, snapshot_id), open_parquet(location) as source:
         return _read(pq.ParquetFile(source, pre_buffer=not location.is_local), wanted, file)
 
 
@@ -74,8 +76,8 @@ def read_row_groups(
     Raises:
         StorageError, UnsupportedFeatureError: as ``read_data_file``.
     """
-    location = locate(file.path)
-    with naming_file(file, table, snapshot_id), open_input(location) as source:
+    location = locate(file.path).with_key(file.encryption_key)
+    with naming_file(file, table, snapshot_id), open_parquet(location) as source:
         parquet = pq.ParquetFile(source, pre_buffer=not location.is_local)
         for group in range(parquet.num_row_groups):
             yield _read(parquet, schema.columns, file, [group])
@@ -112,9 +114,10 @@ def file_schema(
 
     Raises:
         StorageError: the file is missing or damaged; names file, table and snapshot.
-        UnsupportedFeatureError: it is encrypted, or has neither ids nor a mapping.
+        UnsupportedFeatureError: it is encrypted in another way, or has neither ids nor a mapping.
     """
-    with naming_file(file, str(table.name), table.snapshot.id), open_input(locate(file.path)) as source:
+    location = locate(file.path).with_key(file.encryption_key)
+    with naming_file(file, str(table.name), table.snapshot.id), open_parquet(location) as source:
         return _identified(pq.ParquetFile(source).schema_arrow, table.schema.columns, file)
 
 

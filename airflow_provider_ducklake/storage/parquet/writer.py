@@ -7,7 +7,7 @@ Used by the hook, by Spark's Arrow engine and by compaction. It needs pyarrow on
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
@@ -18,15 +18,14 @@ import pyarrow.parquet as pq
 from airflow_provider_ducklake.planning.writing.write import ParquetSettings
 from airflow_provider_ducklake.spec.files import DataFile
 from airflow_provider_ducklake.storage.files.filesystem import Location, naming_errors, open_filesystem
-from airflow_provider_ducklake.storage.files.output_file import OutputFile
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field, cast_leaf, stored_type
 from airflow_provider_ducklake.storage.parquet.footer import (
     ChunkFacts,
     NanRule,
     children_of_field,
-    footer_length,
     footer_stats,
 )
+from airflow_provider_ducklake.storage.parquet.opening import ParquetOutput
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_position, nulls, reshape
 
 if TYPE_CHECKING:
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.storage.files.output_file import OutputFile
+    from airflow_provider_ducklake.storage.parquet.encrypted import EncryptedOutput
 
 _SAMPLE_ROWS = 16_384  # the first rows decide the encodings of a file
 _REPEATING = 0.5  # share of distinct values up to which a dictionary pays
@@ -195,14 +196,16 @@ class _OpenFile:
         self._known: dict[tuple[int, int], ChunkFacts] = {}
         self._groups = 0
         self._rows = 0
+        if location.is_encrypted and settings.page_version != "V1":
+            settings = replace(settings, page_version="V1")  # DuckDB 1.5.5 cannot read others encrypted
         encodings = _encodings(schema, first_rows, use_delta=settings.page_version == "V2")
         with naming_errors(location.uri, "write"):
-            self._sink = OutputFile(location)
-        self._writer = _parquet_writer(self._sink, schema, encodings, settings)
+            self._output = ParquetOutput(location)
+        self._writer = _parquet_writer(self._output.sink, schema, encodings, settings)
 
     @property
     def bytes_written(self) -> int:
-        return self._sink.size
+        return self._output.size
 
     def write(self, rows: pa.Table) -> None:
         with naming_errors(self._location.uri, "write"):
@@ -217,13 +220,14 @@ class _OpenFile:
     def finish(self, schema: TableSchema) -> DataFile:
         with naming_errors(self._location.uri, "write"):
             self._writer.close()
-            self._sink.finish()
+            written = self._output.finish()
         where = self._location.uri
         return DataFile(
             path=where,
             record_count=self._rows,
-            file_size_bytes=self._sink.size,
-            footer_size=footer_length(self._sink.tail, where),
+            file_size_bytes=written.file_size_bytes,
+            footer_size=written.footer_size,
+            encryption_key=written.encryption_key,
             column_stats=footer_stats(
                 self._writer.writer.metadata, schema, NanRule.UNKNOWN, known=self._known, where=where
             ),
@@ -231,7 +235,7 @@ class _OpenFile:
         )
 
     def abort(self) -> None:
-        self._sink.abort()  # first: whatever the Parquet writer still says goes nowhere
+        self._output.abort()  # first: whatever the Parquet writer still says goes nowhere
         with suppress(Exception):
             self._writer.close()
 
@@ -245,7 +249,7 @@ class Encodings:
 
 
 def _parquet_writer(
-    sink: OutputFile, schema: pa.Schema, encodings: Encodings, settings: ParquetSettings
+    sink: OutputFile | EncryptedOutput, schema: pa.Schema, encodings: Encodings, settings: ParquetSettings
 ) -> pq.ParquetWriter:
     codec = settings.compression.lower()
     return pq.ParquetWriter(

@@ -132,7 +132,10 @@ def _deleted_by(
             "snapshot_id": pa.array(history.marks.values(), pa.int64()),
         }
     )
-    parts = [deleted_rows(locate(one.path), one.format, one.begin_snapshot) for one in history.delete_files]
+    parts = [
+        deleted_rows(locate(one.path).with_key(one.encryption_key), one.format, one.begin_snapshot)
+        for one in history.delete_files
+    ]
     deletes = pa.concat_tables([*parts, marks])
     first = deletes.group_by("pos").aggregate([("snapshot_id", "min")])
     first = first.filter(pc.less_equal(first["snapshot_id_min"], plan.end))

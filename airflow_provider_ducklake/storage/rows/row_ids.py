@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
+from airflow_provider_ducklake.storage.files.filesystem import naming_errors
+from airflow_provider_ducklake.storage.parquet.opening import open_parquet
 from airflow_provider_ducklake.storage.parquet.reshape import field_id
 from airflow_provider_ducklake.storage.rows.table_reader import ordinals
 
@@ -29,7 +30,7 @@ def stored_positions(location: Location, first: int, end: int) -> pa.Array | Non
     Raises:
         StorageError: it cannot be read.
     """
-    with naming_errors(location.uri, "read"), open_input(location) as source:
+    with naming_errors(location.uri, "read"), open_parquet(location) as source:
         file = pq.ParquetFile(source)
         name = row_id_column(file.schema_arrow)
         if name is None:

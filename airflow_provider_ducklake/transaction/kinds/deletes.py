@@ -12,6 +12,7 @@ from airflow_provider_ducklake.transaction.facts import Needs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from airflow_provider_ducklake.spec.encryption import FileKey
     from airflow_provider_ducklake.spec.files import LiveDeleteFile
     from airflow_provider_ducklake.spec.ids import DataFileId, DeleteFileId, SnapshotId
 
@@ -76,6 +77,7 @@ class PositionsFile:
     count: int
     file_size_bytes: int
     footer_size: int
+    encryption_key: FileKey | None = None
 
 
 RowPositions: TypeAlias = Positions | PositionsFile
@@ -140,6 +142,7 @@ class FileDeletes:
     stamped_for: SnapshotId | None = None
     partial_max: SnapshotId | None = None
     format: str = "parquet"
+    encryption_key: FileKey | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from airflow_provider_ducklake.transaction.facts import Needs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from airflow_provider_ducklake.spec.encryption import FileKey
     from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.spec.ids import DataFileId, DeleteFileId, PartitionId, SnapshotId
     from airflow_provider_ducklake.transaction.facts import FlushedLayout, LockedFacts
@@ -73,6 +74,7 @@ class FlushedDeletes:
     footer_size: int
     begin_snapshot: SnapshotId
     partial_max: SnapshotId
+    encryption_key: FileKey | None = None
 
 
 @dataclass(frozen=True, slots=True)

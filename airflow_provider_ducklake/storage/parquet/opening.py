@@ -1,0 +1,73 @@
+"""Parquet files as plain ones, whether their lake is encrypted or not: opened to read, and made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from airflow_provider_ducklake.spec.encryption import FileKey
+from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
+from airflow_provider_ducklake.storage.files.output_file import OutputFile
+from airflow_provider_ducklake.storage.parquet.decrypted import DecryptedFile
+from airflow_provider_ducklake.storage.parquet.encrypted import EncryptedOutput
+from airflow_provider_ducklake.storage.parquet.footer_end import footer_length
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.storage.files.filesystem import Location
+
+
+def open_parquet(location: Location) -> pa.NativeFile:
+    """Return a Parquet file for random reads, decrypted where its lake is encrypted.
+
+    Raises:
+        StorageError: it does not exist, or cannot be opened or decrypted.
+        UnsupportedFeatureError: it is encrypted in a way that DuckLake's clients do not read.
+    """
+    source = open_input(location)
+    if not location.is_encrypted:
+        return source
+    with naming_errors(location.uri, "read"):
+        decrypted = DecryptedFile(source, location.key or FileKey(""), location.uri)
+        return pa.PythonFile(decrypted, mode="r")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the catalog is to know of a file that was written, beside its rows."""
+
+    file_size_bytes: int
+    footer_size: int
+    encryption_key: FileKey | None
+
+
+class ParquetOutput:
+    """A new Parquet file, for a writer of plain ones; encrypted with a new key where its lake is."""
+
+    def __init__(self, location: Location) -> None:
+        self._where = location.uri
+        self.key = FileKey.of_length(location.key_bytes) if location.key_bytes else None
+        self._output = OutputFile(location)
+        self.sink: OutputFile | EncryptedOutput = (
+            self._output if self.key is None else EncryptedOutput(self._output, self.key, location.uri)
+        )
+
+    @property
+    def size(self) -> int:
+        """The number of bytes written so far."""
+        return self._output.size
+
+    def finish(self) -> Written:
+        """Make the file complete and lasting, when the writer has written its footer.
+
+        Raises:
+            StorageError: it has not, or it cannot be written.
+        """
+        self.sink.finish()
+        length = footer_length(self._output.tail, self._where, is_encrypted=self.key is not None)
+        return Written(self._output.size, length, self.key)
+
+    def abort(self) -> None:
+        """Drop the file; see ``OutputFile``."""
+        self._output.abort()
