@@ -202,7 +202,9 @@ class LakeReads:
             if schema is None:
                 raise SchemaNotFoundError(str(name.schema), snapshot.id)
             views = read.view_names(connection, self._lake.catalog.tables, snapshot.id, schema.id)
-            options = Options.effective(read.option_rows(connection, self._lake.catalog.tables), schema.id)
+            options = self._lake.catalog.options(
+                read.option_rows(connection, self._lake.catalog.tables), schema.id
+            )
         if fold(name.name) in {fold(view) for _, view in views}:
             raise AlreadyExistsError("view", str(name))
         uuid = uuid or str(uuid7())

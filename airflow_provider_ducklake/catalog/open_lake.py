@@ -6,7 +6,7 @@ import os
 import weakref
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -110,7 +110,6 @@ class OpenLake:
         self.newest = newest  # version that the lake may be migrated to; None: any
         self.data_path = data_path or lake_wide.texts.get("data_path", "")
         self.encrypted = lake_wide.flag("encrypted")
-        self.key_bytes = 0  # of new files; ``Lake.connect`` finds it
         self.catalog = Catalog(dialect, tables, self.data_path, foreign_files)
         self.storage_options = dict(storage_options or {})
         self.definitions = Definitions()
@@ -218,13 +217,14 @@ class OpenLake:
         if given is None:
             with self.reading() as connection:
                 given = key_length(connection, self.catalog.tables)
-        self.key_bytes = given or self.catalog.tables.writer.key_bytes
+        found = given or self.catalog.tables.writer.key_bytes
+        self.catalog = replace(self.catalog, key_bytes=found)
 
     def locate(self, path: str) -> Location:
         """Return where a lake path lies, with this lake's storage options."""
         from airflow_provider_ducklake.storage.files.filesystem import open_filesystem  # noqa: PLC0415 - heavy
 
-        return open_filesystem(path, self.storage_options).of_lake(self.key_bytes)
+        return open_filesystem(path, self.storage_options).of_lake(self.catalog.key_bytes)
 
     def check_writable(self, directory: str) -> None:
         """Refuse a directory of a table, as the catalog has it, before files are written there.

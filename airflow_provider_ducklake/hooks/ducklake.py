@@ -13,7 +13,6 @@ from airflow_provider_ducklake.errors import (
     DuckLakeError,
     InvalidInputError,
     NotADuckLakeError,
-    UnsupportedFeatureError,
     UnsupportedVersionError,
 )
 from airflow_provider_ducklake.hooks.connection_form import (

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.versions import WriteVersion
 
 
+_KEY_BYTES = "key_bytes"  # no option of the format: what is known of the lake
 SKIP_STATS_COLUMNS = "skip_stats_columns"  # of a table only: ids of columns without bounds
 
 
@@ -257,6 +258,15 @@ class Options:
         text = outer.texts.get(key) if text is None else text
         rest = {one: kept for one, kept in self.texts.items() if one != key}
         return Options(rest if text is None else {**rest, key: text})
+
+    def with_keys_of(self, key_bytes: int) -> Options:
+        """Return the options of a lake whose new files have keys of so many bytes."""
+        return Options({**self.texts, _KEY_BYTES: str(key_bytes)}) if key_bytes else self
+
+    @property
+    def key_bytes(self) -> int:
+        """How long the keys of new files are; 0: files are not encrypted."""
+        return int(self.texts.get(_KEY_BYTES, self.writer.key_bytes)) if self.flag("encrypted") else 0
 
     @property
     def writer(self) -> WriteVersion:

@@ -22,7 +22,6 @@ from airflow_provider_ducklake.errors import (
     InvalidInputError,
     InvalidOptionError,
     NotADuckLakeError,
-    UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.cleanup import (
@@ -119,17 +118,6 @@ def test_a_data_path_that_is_not_the_lakes_is_refused(lake_of_duckdb, connect, t
 
     assert f"'{tmp_path}/elsewhere/'" in str(raised.value)
     assert lake_of_duckdb.data_path in str(raised.value)
-
-
-def test_an_encrypted_lake_is_refused(sqlite_catalog, connect):
-    with open_lake(sqlite_catalog, encrypted=True) as lake:
-        lake.sql("CREATE TABLE orders (id INT)")
-    connect(sqlite_catalog)
-
-    with pytest.raises(UnsupportedFeatureError, match="'ducklake_default': the lake encrypts its data files"):
-        DuckLakeHook().lake()
-    worked, message = DuckLakeHook().test_connection()
-    assert (worked, "encrypts its data files" in message) == (False, True)
 
 
 def test_the_test_button_names_version_snapshot_and_data_path(lake_of_duckdb):

@@ -73,13 +73,14 @@ class Feature:
     """Something that a lake may have.
 
     `write` makes it with our library; without it, `others` do, by spec version. `shown` is what every client
-    has to show alike.
+    has to show alike. `encrypted`: in an encrypted lake.
     """
 
     name: str
     write: Callable[[Lake], object] | None = None
     others: tuple[Callable[[CatalogDatabase], object], ...] = ()
     shown: Shown = rows_of
+    encrypted: bool = False
 
 
 @dataclass(frozen=True)
@@ -222,18 +223,6 @@ def _inlined_variants(catalog: CatalogDatabase) -> None:
         lake.insert("t", core.arrow("SELECT 1::INTEGER AS i, 5::TINYINT::VARIANT AS doc"))
 
 
-def _encrypted(catalog: CatalogDatabase) -> None:
-    with open_lake(catalog, encrypted=True) as duckdb:
-        duckdb.sql("CREATE TABLE t AS SELECT i::INTEGER AS i FROM range(40) r(i)")
-
-
-def _encrypted_1_1(catalog: CatalogDatabase) -> None:
-    with ducklakepy_lake.open_lake(catalog, encrypted=True) as lake:
-        lake.create_table("t", {"i": "int32"})
-        lake.set_option("data_inlining_row_limit", 0)
-        lake.insert("t", [{"i": i} for i in range(40)])
-
-
 # --- what is shown
 
 
@@ -282,7 +271,7 @@ FEATURES = (
     Feature("Type `null`", _null),
     Feature("Type `timestamptz_ns`", _nanoseconds),
     Feature("`VARIANT`", others=(_duckdbs_variants, _inlined_variants), shown=_documents),
-    Feature("Encrypted files", others=(_encrypted, _encrypted_1_1)),
+    Feature("Encrypted files", _deleted, shown=_everywhen, encrypted=True),
 )
 
 
@@ -323,7 +312,9 @@ def _by_us(feature: Feature, catalog: CatalogDatabase, version: str) -> tuple[st
                 return ONLY_READS, feature.shown(Ours(lake))
             except UnsupportedFeatureError:
                 return NO, None
-    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=version) as lake:
+    with Lake.create(
+        catalog.sqlalchemy_url, catalog.data_path, version=version, encrypted=feature.encrypted
+    ) as lake:
         try:
             feature.write(lake)
         except (UnsupportedFeatureError, InvalidStatementError, InvalidNameError) as error:

@@ -90,7 +90,8 @@ def test_what_the_reference_wrote_is_read_at_every_snapshot(catalog):
         duckdb.sql("DELETE FROM t WHERE id % 50 = 1")
         versions = [row[0] for row in duckdb.sql("SELECT snapshot_id FROM ducklake_snapshots('lake')")][2:]
         found = {
-            at: duckdb.arrow(f"SELECT * FROM t AT (VERSION => {at}) ORDER BY id").to_pylist() for at in versions
+            at: duckdb.arrow(f"SELECT * FROM t AT (VERSION => {at}) ORDER BY id").to_pylist()
+            for at in versions
         }
     check_equal(catalog)
     for at, theirs in found.items():
@@ -203,9 +204,7 @@ def damaged(catalog: CatalogDatabase, change: str) -> None:
     file.write_bytes(content)
 
 
-@pytest.mark.parametrize(
-    "change", ["cut", "page", "length", "footer", "footer length", "magic", "crypto"]
-)
+@pytest.mark.parametrize("change", ["cut", "page", "length", "footer", "footer length", "magic", "crypto"])
 def test_a_file_that_was_changed_is_refused_by_both(lying, change):
     damaged(lying, change)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog.snapshot.registered_files import registered
-from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.errors import InvalidInputError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.names.paths import CatalogPath
 from airflow_provider_ducklake.spec.partitioning import hive_values
 from airflow_provider_ducklake.storage.files.patterns import expand
@@ -42,10 +42,16 @@ def foreign_files(
     Raises:
         SchemaMismatchError, InvalidPartitionError: a file does not fit the table.
         InvalidInputError: a path is relative or means no file, or the lake has the file already.
+        UnsupportedFeatureError: the lake is encrypted.
         StorageError: a file cannot be read.
     """
     if isinstance(paths, str):
         raise InvalidInputError(f"paths is the string {paths!r}. Give a list of paths.")
+    if lake.encrypted:
+        raise UnsupportedFeatureError(
+            f"{draft.name}: the lake is encrypted, and DuckLake cannot register files of others there, which "
+            "have no key of the lake's. Insert their rows instead."
+        )
     found = expand(paths, lake.locate)
     for path in found:
         if (problem := CatalogPath(path, is_relative=False).problem_below(lake.data_path)) is not None:

@@ -21,7 +21,6 @@ from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spec.ids import SchemaId
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, fold
-from airflow_provider_ducklake.spec.options import Options
 from airflow_provider_ducklake.transaction.changes import InlinedLayout
 from airflow_provider_ducklake.transaction.definition import same_layout
 from airflow_provider_ducklake.transaction.lake_draft import BaseLake, BaseMacro, BaseView, SchemaDraft
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.files import DataFile, LiveDataFile
     from airflow_provider_ducklake.spec.ids import DataFileId, ViewId
     from airflow_provider_ducklake.spec.names.identifiers import SchemaPath
-    from airflow_provider_ducklake.spec.options import OptionRow
+    from airflow_provider_ducklake.spec.options import OptionRow, Options
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
     from airflow_provider_ducklake.spec.versions import WriteVersion
@@ -122,7 +121,7 @@ class CatalogBase(BaseLake):
             return table, read.next_column_id(connection, tables, table.table_id)
 
     def _options(self, schema_id: int | None, table_id: int | None = None) -> Options:
-        return Options.effective(self._option_rows, schema_id, table_id)
+        return self._catalog.options(self._option_rows, schema_id, table_id)
 
     @property
     def lake_options(self) -> Options:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.spec.encryption import FileKey
     from airflow_provider_ducklake.spec.files import LiveDataFile, LiveDeleteFile
     from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
@@ -43,16 +44,16 @@ class TableInfo:
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A row of ``ducklake_list_files``: absolute paths, sizes in bytes; no keys, as nothing is encrypted."""
+    """A row of ``ducklake_list_files``: absolute paths, sizes in bytes; keys do not show."""
 
     data_file: str
     data_file_size_bytes: int
     data_file_footer_size: int | None
-    data_file_encryption_key: None
+    data_file_encryption_key: FileKey | None
     delete_file: str | None
     delete_file_size_bytes: int | None
     delete_file_footer_size: int | None
-    delete_file_encryption_key: None
+    delete_file_encryption_key: FileKey | None
 
 
 def table_infos(
@@ -123,9 +124,9 @@ def _listed(file: LiveDataFile, delete: LiveDeleteFile | None) -> ListedFile:
         data_file=file.path,
         data_file_size_bytes=file.file_size_bytes,
         data_file_footer_size=file.footer_size,
-        data_file_encryption_key=None,
+        data_file_encryption_key=file.encryption_key,
         delete_file=delete.path if delete is not None else None,
         delete_file_size_bytes=delete.file_size_bytes if delete is not None else None,
         delete_file_footer_size=delete.footer_size if delete is not None else None,
-        delete_file_encryption_key=None,
+        delete_file_encryption_key=delete.encryption_key if delete is not None else None,
     )

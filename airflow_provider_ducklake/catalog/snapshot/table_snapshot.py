@@ -18,7 +18,6 @@ from airflow_provider_ducklake.catalog.snapshot.read import visible
 from airflow_provider_ducklake.catalog.snapshot.read_layouts import is_visible, which_columns
 from airflow_provider_ducklake.errors import SchemaNotFoundError, TableNotFoundError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId, SortId
-from airflow_provider_ducklake.spec.options import Options
 from airflow_provider_ducklake.spec.partitioning import PartitionField, PartitionSpec, Transform
 from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
 from airflow_provider_ducklake.spec.sorting import SortField, SortSpec
@@ -112,7 +111,7 @@ def table_of(
         root=row.root(catalog.data_path),
         partition_spec=answers["partitionings"].at(snapshot.id, columns),
         sort_spec=answers.get("sort"),
-        options=Options.effective(answers["options"], row.schema.id, row.id),
+        options=catalog.options(answers["options"], row.schema.id, row.id),
     )
 
 

@@ -41,7 +41,7 @@ class ParquetSettings:
     Spark's own writer goes by bytes: row groups as small as the format's default cost it a sixth more time.
     ``row_group_bytes`` limits a row group's size in memory besides, by default as Spark's own writer does.
     Where it ``gathers_rows``, rows of several tasks are brought into one file up to the target size; else
-    each task writes files of its own.
+    each task writes files of its own. ``key_bytes`` is the length of the files' keys; 0: there are none.
     """
 
     compression: str = DEFAULT_COMPRESSION
@@ -53,6 +53,7 @@ class ParquetSettings:
     target_file_size_bytes: int = 512_000_000
     hive_file_pattern: bool = True
     gathers_rows: bool = False
+    key_bytes: int = 0
 
     @classmethod
     def of_options(cls, options: Options) -> ParquetSettings:
@@ -68,6 +69,7 @@ class ParquetSettings:
             target_file_size_bytes=options.integer("target_file_size"),
             hive_file_pattern=options.flag("hive_file_pattern"),
             gathers_rows=options.is_set("per_thread_output") and not options.flag("per_thread_output"),
+            key_bytes=options.key_bytes,
         )
 
 

@@ -159,7 +159,7 @@ def choose_engine(spark: SparkSession, wanted: str, plan: WritePlan) -> tuple[st
     """
     if wanted != "native":
         return "arrow", "it stores every type" if wanted == "auto" else "asked for"
-    obstacle = why_not_native(plan.target) or _unfit_setting(plan) or why_unreachable(spark, plan.directory)
+    obstacle = _unfit_setting(plan) or why_not_native(plan.target) or why_unreachable(spark, plan.directory)
     if obstacle is not None:
         raise UnsupportedFeatureError(
             f"engine='native' cannot write {plan.table}: {obstacle}. Use engine='arrow' or 'auto'."
@@ -170,6 +170,8 @@ def choose_engine(spark: SparkSession, wanted: str, plan: WritePlan) -> tuple[st
 def _unfit_setting(plan: WritePlan) -> str | None:
     settings = plan.settings
     codec = settings.compression.lower()
+    if settings.key_bytes:
+        return "Spark's writer cannot encrypt files as DuckLake's clients read them"
     if codec not in _NATIVE_CODECS:
         return f"Spark has no {codec} codec"
     if settings.compression_level is not None and codec == "gzip":

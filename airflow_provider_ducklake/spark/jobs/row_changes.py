@@ -185,7 +185,9 @@ class _Writer:
             f.col(names.file_id).alias(write_deletes.FILE_ID),
             f.col(names.position).alias(write_deletes.POSITION),
         )
-        return write_deletes.write(rows, self.found.count(gone), paths, f"{self.request.directory}deletes/")
+        key_bytes = self.changes.target.table.options.key_bytes
+        place = write_deletes.Place(f"{self.request.directory}deletes/", key_bytes)
+        return write_deletes.write(rows, self.found.count(gone), paths, place)
 
     def _inlined(self, gone: Sequence[int]) -> tuple[int, ...]:
         if not any((None, number) in self.found.counts for number in gone):

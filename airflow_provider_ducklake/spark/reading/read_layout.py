@@ -88,7 +88,7 @@ def layouts(
     present = present_layout(columns)
 
     def layout(file: LiveDataFile) -> Layout | None:
-        if file.path.rsplit("/", 1)[-1].startswith(_HIDDEN):
+        if file.encryption_key is not None or file.path.rsplit("/", 1)[-1].startswith(_HIDDEN):
             return None
         if _is_present(file, columns, plan.columns_since):
             return present

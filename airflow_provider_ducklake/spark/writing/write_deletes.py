@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -36,14 +37,22 @@ _TASKS_PER_CORE = 2
 _FEW_ROWS = 2**20  # 16 MiB of places
 
 
-def write(rows: DataFrame, count: int, paths: Mapping[int, str], directory: str) -> tuple[NewDeletes, ...]:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where delete files go: a directory, ending in ``/``, and how long their keys are; 0: there are none."""
+
+    directory: str
+    key_bytes: int = 0
+
+
+def write(rows: DataFrame, count: int, paths: Mapping[int, str], place: Place) -> tuple[NewDeletes, ...]:
     """Write a delete file for each data file of ``paths``, its path by its id, and return what is in them.
 
     ``rows``, ``count`` of them, have the columns ``FILE_ID`` and ``POSITION``; a row that comes again is
-    written once. ``directory`` ends in ``/``.
+    written once.
     """
     if count <= _FEW_ROWS:
-        return _write_here(rows, paths, directory)
+        return _write_here(rows, paths, place)
     cores = kind_of(rows.sparkSession).cores()
     tasks = max(1, min(len(paths), cores * _TASKS_PER_CORE))
     sorted_rows = (
@@ -51,24 +60,25 @@ def write(rows: DataFrame, count: int, paths: Mapping[int, str], directory: str)
         .repartition(tasks, f.col(FILE_ID))
         .sortWithinPartitions(FILE_ID, POSITION)
     )
-    written = map_in_arrow(sorted_rows, _task(dict(paths), directory), _RESULT).collect()
+    written = map_in_arrow(sorted_rows, _task(dict(paths), place), _RESULT).collect()
     return tuple(decode(json.loads(row.file), NewDeletes) for row in written)
 
 
-def _write_here(rows: DataFrame, paths: Mapping[int, str], directory: str) -> tuple[NewDeletes, ...]:
+def _write_here(rows: DataFrame, paths: Mapping[int, str], place: Place) -> tuple[NewDeletes, ...]:
     """Write them in this process: sooner done than tasks have begun."""
     places = rows.select(FILE_ID, POSITION).toArrow()
     in_order = places.sort_by([(FILE_ID, "ascending"), (POSITION, "ascending")])
     files = list(positions_by_file(iter(in_order.to_batches())))
-    return tuple(in_threads(lambda one: write_one(one[0], one[1], paths[one[0]], directory), files))
+    return tuple(in_threads(lambda one: write_one(one[0], one[1], paths[one[0]], place), files))
 
 
-def _task(paths: dict[int, str], directory: str) -> BatchFunction:
+def _task(paths: dict[int, str], place: Place) -> BatchFunction:
     """Return the function that a task runs; it carries plain values, and the job's zip brings the rest."""
+    directory, key_bytes = place.directory, place.key_bytes
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for file_id, positions in positions_by_file(batches):
-            deletes = write_one(file_id, positions, paths[file_id], directory)
+            deletes = write_one(file_id, positions, paths[file_id], Place(directory, key_bytes))
             text = json.dumps(encode(deletes, NewDeletes))
             yield pa.RecordBatch.from_arrays([pa.array([text])], schema=_ARROW_RESULT)
 
@@ -94,11 +104,13 @@ def positions_by_file(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, 
         yield current, pa.chunked_array(chunks, pa.int64())
 
 
-def write_one(file_id: int, found: pa.ChunkedArray, data_file_path: str, directory: str) -> NewDeletes:
+def write_one(file_id: int, found: pa.ChunkedArray, data_file_path: str, place: Place) -> NewDeletes:
     """Write the delete file of one data file, of positions in their order."""
-    path = f"{directory}ducklake-{uuid.uuid4()}-delete.parquet"
+    path = f"{place.directory}ducklake-{uuid.uuid4()}-delete.parquet"
     positions = found.unique()
-    written = write_delete_file(open_filesystem(path), data_file_path, pa.table({"pos": positions}))
+    written = write_delete_file(
+        open_filesystem(path).of_lake(place.key_bytes), data_file_path, pa.table({"pos": positions})
+    )
     return NewDeletes(
         DataFileId(file_id),
         path,

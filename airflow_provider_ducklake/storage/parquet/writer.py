@@ -175,6 +175,8 @@ class RollingWriter:
         self._buffered_bytes = rest.nbytes
         if self._file is None:
             location = self._locate(self._next_path())
+            if location.key_bytes is None:
+                location = location.of_lake(self._settings.key_bytes)
             self._file = _OpenFile(location, self._parquet_schema, group, self._settings)
         self._file.write(group)
         if self._file.bytes_written >= self._settings.target_file_size_bytes:

@@ -18,7 +18,6 @@ from airflow_provider_ducklake.errors import (
     CatalogUnavailableError,
     InvalidInputError,
     NotADuckLakeError,
-    UnsupportedFeatureError,
     UnsupportedVersionError,
 )
 from tests.reference.catalogs import CatalogDatabase
@@ -280,18 +279,6 @@ def test_a_metadata_schema_holds_a_lake_of_its_own(postgres_catalog):
         assert ("s",) in reference.sql(
             "SELECT schema_name FROM duckdb_schemas() WHERE database_name = 'lake'"
         )
-
-
-def test_an_encrypted_lake_is_refused_for_work(sqlite_catalog):
-    with open_lake(sqlite_catalog, encrypted=True) as reference:
-        reference.sql("CREATE TABLE t (i INTEGER)")
-
-    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-        assert lake.encrypted
-        for act in (lake.transaction, lambda: lake.table_snapshot("t"), lambda: lake.read_arrow("t")):
-            with pytest.raises(UnsupportedFeatureError, match="encrypted"):
-                act()
-        assert lake.current_snapshot().id == 1
 
 
 def test_an_open_lake_follows_its_file(sqlite_catalog, tmp_path):

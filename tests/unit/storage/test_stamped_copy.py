@@ -65,11 +65,11 @@ def test_the_reference_reads_the_same_with_a_column_more(tmp_path, place):
     write(tmp_path / "old.parquet", VALUES)
 
     assert not is_stamped(place("old.parquet"), [(3, 5), (7, 12)])
-    size, footer_size = write_stamped(place("old.parquet"), place("new.parquet"), [(3, 5), (7, 12)])
+    written = write_stamped(place("old.parquet"), place("new.parquet"), [(3, 5), (7, 12)])
 
     content = (tmp_path / "new.parquet").read_bytes()
-    assert size == len(content)
-    assert footer_size == int.from_bytes(content[-8:-4], "little")
+    assert written.file_size_bytes == len(content)
+    assert written.footer_size == int.from_bytes(content[-8:-4], "little")
     (old_types, old_rows), (types, rows) = (
         rows_of(tmp_path / "old.parquet"),
         rows_of(tmp_path / "new.parquet"),
