@@ -21,6 +21,7 @@ from airflow_provider_ducklake.catalog.lake_reads import LakeReads
 from airflow_provider_ducklake.catalog.lake_writes import LakeWrites
 from airflow_provider_ducklake.catalog.open_lake import OpenLake, translated
 from airflow_provider_ducklake.catalog.snapshot import read
+from airflow_provider_ducklake.catalog.upkeep import sealed_documents
 from airflow_provider_ducklake.errors import (
     CatalogError,
     InvalidInputError,
@@ -170,6 +171,7 @@ class Lake:
         to_migrate: bool = False,
         max_version: str | None = None,
         key_bytes: int | None = None,
+        document_key_file: str | None = None,
     ) -> Self:
         """Open an existing lake.
 
@@ -181,7 +183,9 @@ class Lake:
         open a catalog whose migration to 1.1 has not finished, which nothing but ``migrate`` works on.
         ``max_version``: refuse a lake newer than ``"1.0"``, say, and to migrate it beyond that.
         ``key_bytes``: how long the keys of new files of an encrypted lake are, 16, 24 or 32; None: as long as
-        that of its newest file, or as the version's clients make them.
+        that of its newest file, or as the version's clients make them. ``document_key_file``: a local file
+        with the key, 32 bytes in base64, by which jobs' documents on an encrypted lake are sealed; None: the
+        one that the catalog keeps.
 
         Raises:
             CatalogUnavailableError: the database cannot be reached or refuses the login.
@@ -191,6 +195,7 @@ class Lake:
             InvalidInputError: ``max_version`` is not a version that can be written, or
                 ``key_bytes`` no length.
             CatalogError: the catalog says several versions, or lacks a table or column of its version.
+            StorageError: ``document_key_file`` cannot be read, or has no key.
         """
         newest = None if max_version is None else writable_version(max_version, "max_version")
         parsed = parse_url(url)
@@ -220,6 +225,7 @@ class Lake:
             newest=newest,
         )
         opened.find_key_length(key_bytes)
+        sealed_documents.open_documents(opened, document_key_file)
         return cls(opened)
 
     @classmethod
@@ -234,6 +240,7 @@ class Lake:
         version: str = DEFAULT.value,
         encrypted: bool = False,
         key_bytes: int | None = None,
+        document_key_file: str | None = None,
     ) -> Self:
         """Create a lake in a database, with its files below ``data_path``, and open it.
 
@@ -268,6 +275,7 @@ class Lake:
             storage_options=storage_options,
             foreign_files=foreign_files,
             key_bytes=key_bytes,
+            document_key_file=document_key_file,
         )
 
     # Reads

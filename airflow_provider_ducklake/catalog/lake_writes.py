@@ -16,6 +16,7 @@ from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransacti
 from airflow_provider_ducklake.catalog.ledger import applications, commit_keys, consumers, jobs, watermarks
 from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.catalog.snapshot.read_snapshots import check_version
+from airflow_provider_ducklake.catalog.upkeep import sealed_documents
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.options import SKIP_STATS_COLUMNS, OptionRow, option_text
@@ -193,6 +194,7 @@ class LakeWrites:
         """
         self._lake.refuse_unwritable()
         with self._lake.translated():
+            sealed_documents.seal_documents(self._lake)
             jobs.register(self._lake.catalog, job_id, prefix, target, must_note=must_note)
 
     def target_of_job(self, job_id: str) -> JobTarget | None:

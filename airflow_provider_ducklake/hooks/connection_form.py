@@ -125,6 +125,25 @@ MAX_VERSION = ExtraField(
     "1.0 or 1.1: tasks refuse a newer lake, and migrate none to a newer version.",
     {"type": ["string", "null"]},
 )
+ENCRYPTED = ExtraField(
+    "encrypted",
+    "Encrypted",
+    "true: a new lake encrypts its files, and an existing one must.",
+    {"type": ["boolean", "null"]},
+)
+KEY_BYTES = ExtraField(
+    "key_bytes",
+    "Length of keys",
+    "16, 24 or 32: bytes of the keys of new files of an encrypted lake (empty: as in its newest file).",
+    {"type": ["integer", "null"], "enum": [16, 24, 32, None]},
+)
+DOCUMENT_KEY_FILE = ExtraField(
+    "document_key_file",
+    "Document key file",
+    "A file here and where Spark's drivers run, with 32 random bytes in base64: seals the documents of jobs "
+    "on an encrypted lake, which name keys of files (empty: a key that the catalog keeps, in client mode).",
+    {"type": ["string", "null"]},
+)
 EXTRA_FIELDS = (
     CATALOG_TYPE,
     METADATA_SCHEMA,
@@ -135,6 +154,9 @@ EXTRA_FIELDS = (
     FOREIGN_FILES,
     DUCKLAKE_VERSION,
     MAX_VERSION,
+    ENCRYPTED,
+    KEY_BYTES,
+    DOCUMENT_KEY_FILE,
 )
 
 HOST = StandardField("host", "Host", "catalog.example.com (empty for SQLite and DuckDB)")

@@ -24,10 +24,13 @@ from airflow_provider_ducklake.hooks.connection_form import (
     CONNECTION_TYPE,
     DATA_PATH,
     DATABASE,
+    DOCUMENT_KEY_FILE,
     DUCKLAKE_VERSION,
+    ENCRYPTED,
     EXTRA_FIELDS,
     FOREIGN_FILES,
     HOST,
+    KEY_BYTES,
     MAX_VERSION,
     METADATA_SCHEMA,
     PORT,
@@ -36,6 +39,7 @@ from airflow_provider_ducklake.hooks.connection_form import (
     ExtraField,
     StandardField,
 )
+from airflow_provider_ducklake.spec.encryption import KEY_BYTES as LENGTHS_OF_KEYS
 from airflow_provider_ducklake.spec.names.paths import directory_path
 from airflow_provider_ducklake.spec.names.quoting import written
 from airflow_provider_ducklake.spec.versions import WRITABLE, SpecVersion
@@ -65,6 +69,9 @@ class ConnectionSettings:
     foreign_files: bool = False
     ducklake_version: SpecVersion | None = None
     max_version: SpecVersion | None = None
+    encrypted: bool = False
+    key_bytes: int | None = None
+    document_key_file: str | None = None
 
     def invalid(self, of: ExtraField | StandardField, problem: str) -> InvalidOptionError:
         """Return the error for a field that does not fit what the catalog holds."""
@@ -97,9 +104,12 @@ def read_settings(
         storage_options,
         _commit_namespace(named, extra.get(COMMIT_NAMESPACE.name)),
         named,
-        _foreign_files(named, extra.get(FOREIGN_FILES.name)),
+        _flag(named, FOREIGN_FILES, extra.get(FOREIGN_FILES.name)),
         ducklake_version,
         max_version,
+        _flag(named, ENCRYPTED, extra.get(ENCRYPTED.name)),
+        _key_bytes(named, extra.get(KEY_BYTES.name)),
+        _document_key_file(named, extra.get(DOCUMENT_KEY_FILE.name)),
     )
 
 
@@ -220,12 +230,29 @@ def _commit_namespace(named: str, value: object) -> str | None:
     return value
 
 
-def _foreign_files(named: str, value: object) -> bool:
+def _flag(named: str, of: ExtraField, value: object) -> bool:
     """Read a flag, or its text: forms of Airflow 3.1 and URIs know only texts."""
     word = str(value or False).strip().lower()
     if word not in ("true", "false"):
-        raise _invalid(named, FOREIGN_FILES, f"{value!r} is neither true nor false.")
+        raise _invalid(named, of, f"{value!r} is neither true nor false.")
     return word == "true"
+
+
+def _key_bytes(named: str, value: object) -> int | None:
+    """Read a number, or its text."""
+    if value in (None, ""):
+        return None
+    if isinstance(value, bool) or str(value).strip() not in map(str, LENGTHS_OF_KEYS):
+        raise _invalid(named, KEY_BYTES, f"{value!r} is not a length of AES keys: 16, 24 or 32.")
+    return int(str(value))
+
+
+def _document_key_file(named: str, value: object) -> str | None:
+    if value in (None, ""):
+        return None
+    if not isinstance(value, str) or not PurePath(value).is_absolute():
+        raise _invalid(named, DOCUMENT_KEY_FILE, f"{value!r} is not the absolute path of a file.")
+    return value
 
 
 def _versions(named: str, extra: Mapping[str, Any]) -> tuple[SpecVersion | None, SpecVersion | None]:

@@ -18,6 +18,7 @@ from airflow_provider_ducklake.errors import (
 from airflow_provider_ducklake.hooks.connection_form import (
     CONNECTION_TYPE,
     DATA_PATH,
+    ENCRYPTED,
     form_widgets,
     hook_field_behaviour,
 )
@@ -384,6 +385,8 @@ def _open(
             foreign_files=settings.foreign_files,
             to_migrate=to_migrate,
             max_version=None if newest is None else newest.value,
+            key_bytes=settings.key_bytes,
+            document_key_file=settings.document_key_file,
         )
     try:
         _check(settings, lake)
@@ -422,6 +425,12 @@ def _naming_missing_driver(settings: ConnectionSettings) -> Iterator[None]:
 
 
 def _check(settings: ConnectionSettings, lake: Lake) -> None:
+    if settings.encrypted and not lake.encrypted:
+        raise settings.invalid(
+            ENCRYPTED,
+            "is true, but this lake's files are not encrypted, and never will be: that is chosen when a lake "
+            "is made. Clear the field, or make a new lake and copy the tables.",
+        )
     if settings.data_path not in (None, lake.data_path):
         raise settings.invalid(
             DATA_PATH,
@@ -442,6 +451,7 @@ def _create(settings: ConnectionSettings) -> Lake:
             storage_options=settings.storage_options,
             foreign_files=settings.foreign_files,
             version=version_of_new_lake(settings).value,
+            encrypted=settings.encrypted,
         ).close()
     return _open(settings)
 

@@ -216,11 +216,11 @@ class SparkSubmitter:
 
         if mismatch := before_submit.mismatch():
             self.operator.log.warning(mismatch)
-        uri = job_io.write_request(request, storage_options)
+        arguments = self._document_key(request.directory)
+        uri = job_io.write_request(request, storage_options, is_sealed=arguments is not None)
         with tempfile.TemporaryDirectory(prefix="ducklake-") as folder:
-            self.prepare(
-                request, [uri, job_io.request_digest(request)], str(package_zip(folder)), storage_options
-            )
+            given = [uri, job_io.request_digest(request), *(arguments or ())]
+            self.prepare(request, given, str(package_zip(folder)), storage_options)
             try:
                 SparkSubmitOperator.execute(self.operator, self.context)
             except FileNotFoundError as error:
@@ -233,6 +233,23 @@ class SparkSubmitter:
             except BaseException:  # a time-out, say: the job still runs and writes
                 self.operator.on_kill()
                 raise
+
+    def _document_key(self, directory: str) -> list[str] | None:
+        """Return the arguments by which the driver opens a sealed request; None: it cannot."""
+        from airflow_provider_ducklake.storage.files import sealing  # noqa: PLC0415 - no DAG file needs it
+
+        if self.settings().has_driver_here:  # it gets the key by its environment
+            return []
+        file = sealing.file_of(directory)
+        if file is None and sealing.key_of(directory) is not None:
+            self.operator.log.warning(
+                "In cluster mode the keys of the lake's files are in the job's documents in %s, for whoever "
+                "may read there. Put a document_key_file into the extra of the lake's connection, a file "
+                "that the driver has, too, and they are sealed.",
+                directory,
+            )
+            return None
+        return [] if file is None else [file]
 
     def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
         """Remove the documents of the job; see ``Submitter``."""
@@ -262,12 +279,14 @@ class SparkSubmitter:
         self, request: JobRequest, settings: SubmitSettings, storage_options: Mapping[str, Any]
     ) -> dict[str, str]:
         """Return what ``spark-submit`` on this machine is to know and nobody else is to see."""
-        from airflow_provider_ducklake.storage.files.process_options import as_environment  # noqa: PLC0415 - not for DAG files
+        from airflow_provider_ducklake.storage.files import sealing  # noqa: PLC0415 - not for DAG files
+        from airflow_provider_ducklake.storage.files.process_options import as_environment  # noqa: PLC0415 - as well
 
         if not settings.has_driver_here:
             return cluster_driver.secrets_of_upload(request.directory, settings, storage_options)
         is_remote = "://" in request.directory
-        return self._passwords.variables | (as_environment(storage_options) if is_remote else {})
+        of_store = as_environment(storage_options) if is_remote else {}
+        return {**self._passwords.variables, **of_store, **sealing.as_environment(request.directory)}
 
     def failure(
         self,

@@ -14,6 +14,7 @@ from airflow_provider_ducklake.spark.job.documents import check_once, check_own_
 from airflow_provider_ducklake.spark.job.request import job_directory
 from airflow_provider_ducklake.storage.files.filesystem import delete_file, file_sizes, read_bytes
 from airflow_provider_ducklake.storage.files.parallel import in_threads
+from airflow_provider_ducklake.storage.files.sealing import opened
 from airflow_provider_ducklake.transaction.changes import MergedFile, RewrittenFile
 
 if TYPE_CHECKING:
@@ -58,7 +59,9 @@ def read_records(directory: str, storage_options: StorageOptions = None) -> dict
 
     def read(uri: str) -> CompactedFile:
         with reading(uri):
-            found: CompactedFile = decode(loads(read_bytes(uri, storage_options), uri), CompactedFile)
+            found: CompactedFile = decode(
+                loads(opened(uri, read_bytes(uri, storage_options)), uri), CompactedFile
+            )
         check_own_files(() if found.file is None else (found.file.path,), directory, uri)
         return found
 

@@ -20,6 +20,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import catalog_name
 from airflow_provider_ducklake.spec.types.scalars import BYTES
 from airflow_provider_ducklake.spec.types.values import order_key, parse_physical
 from airflow_provider_ducklake.storage.files.filesystem import exists, file_sizes, read_bytes, write_bytes
+from airflow_provider_ducklake.storage.files.sealing import opened, sealed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -69,7 +70,7 @@ def write_document(uri: str, value: object, storage_options: StorageOptions = No
 
 def write_json(uri: str, document: Json, storage_options: StorageOptions = None) -> None:
     """Write a document (mode 0600 locally)."""
-    write_bytes(uri, dumps(document), storage_options, private=True)
+    write_bytes(uri, sealed(uri, dumps(document)), storage_options, private=True)
 
 
 def read_document(uri: str, type_: type[_T], storage_options: StorageOptions = None) -> _T:
@@ -79,7 +80,7 @@ def read_document(uri: str, type_: type[_T], storage_options: StorageOptions = N
         SparkJobError: a job of this release writes no such document.
     """
     with reading(uri):
-        return decode(loads(read_bytes(uri, storage_options), uri), type_)
+        return decode(loads(opened(uri, read_bytes(uri, storage_options)), uri), type_)
 
 
 def read_json(uri: str, job_id: str, storage_options: StorageOptions = None) -> Json | None:
@@ -90,7 +91,7 @@ def read_json(uri: str, job_id: str, storage_options: StorageOptions = None) -> 
     """
     if not exists(uri, storage_options):
         return None
-    document = loads(read_bytes(uri, storage_options), uri)
+    document = loads(opened(uri, read_bytes(uri, storage_options)), uri)
     if document.get("job_id") != job_id:
         raise SparkJobError(
             f"{uri} belongs to job {document.get('job_id')}, not to {job_id}. Nothing was committed."

@@ -60,6 +60,7 @@ from airflow_provider_ducklake.storage.files.filesystem import (
     read_bytes,
     write_bytes,
 )
+from airflow_provider_ducklake.storage.files.sealing import opened, sealed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -79,10 +80,16 @@ def request_uri(directory: str) -> str:
     return directory + REQUEST
 
 
-def write_request(request: JobRequest, storage_options: StorageOptions = None) -> str:
-    """Write the request (mode 0600 locally) and return its URI."""
+def write_request(
+    request: JobRequest, storage_options: StorageOptions = None, *, is_sealed: bool = True
+) -> str:
+    """Write the request (mode 0600 locally) and return its URI; sealed where this process knows how.
+
+    Not ``is_sealed``: the job's driver could not open it.
+    """
     uri = request_uri(request.directory)
-    write_bytes(uri, _bytes_of(request), storage_options, private=True)
+    content = _bytes_of(request)
+    write_bytes(uri, sealed(uri, content) if is_sealed else content, storage_options, private=True)
     return uri
 
 
@@ -111,7 +118,7 @@ def read_request(
         SparkJobError: it is unreadable, or does not lie in the directory it names.
         UntrustedValueError: it is not the one with the digest.
     """
-    content = read_bytes(uri, storage_options)
+    content = opened(uri, read_bytes(uri, storage_options))
     if expected_digest is not None and digest_of_bytes(content) != expected_digest:
         raise UntrustedValueError(
             uri,

@@ -31,6 +31,7 @@ from airflow_provider_ducklake.spark.types.names import free_prefix
 from airflow_provider_ducklake.spark.writing.row_order import clustered, ordered
 from airflow_provider_ducklake.spark.writing.write_arrow import runs
 from airflow_provider_ducklake.spec.schema import TableSchema
+from airflow_provider_ducklake.storage.files import sealing
 from airflow_provider_ducklake.storage.moving.compact_files import Rewriting, compactor, in_one_file
 from airflow_provider_ducklake.storage.parquet.carriers import carrier_schema, in_carriers
 from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
@@ -87,9 +88,11 @@ def _one_by_one(compaction: Compaction) -> list[Json]:
 def _task(plan: WritePlan, source: CompactionSource) -> Callable[[str], int]:
     """Return the function that a task runs; it carries plain values, and the job's zip brings the rest."""
     document, staging_id, partition_id = encode(plan, WritePlan), source.staging_id, source.partition_id
-    of_driver = secret()
+    of_driver, directory = secret(), directory_of(source)
+    document_key = sealing.key_of(directory)
 
     def run(text: str) -> int:
+        sealing.learn(directory, document_key)
         alone = CompactionSource(decode(json.loads(text), Compaction), staging_id, partition_id)
         try:
             return compact_bin(alone, decode(document, WritePlan))
@@ -211,8 +214,11 @@ def _rows_of_file(compaction: Compaction, plan: WritePlan, number: int) -> Itera
 def _write_task(source: CompactionSource, plan: WritePlan) -> BatchFunction:
     encoded, document = json.dumps(encode(source.compaction, Compaction)), encode(plan, WritePlan)
     staging_id, partition_id = source.staging_id, source.partition_id
+    directory = directory_of(source)
+    document_key = sealing.key_of(directory)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        sealing.learn(directory, document_key)
         told = CompactionSource(decode(json.loads(encoded), Compaction), staging_id, partition_id)
         writer = _BinWriter(told, decode(document, WritePlan))
         for (key,), group in groupby(runs(batches, 1), key=itemgetter(0)):

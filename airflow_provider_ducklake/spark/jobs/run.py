@@ -17,6 +17,7 @@ from airflow_provider_ducklake.spark.jobs.sql import run_sql
 from airflow_provider_ducklake.spark.jobs.stream import run_stream
 from airflow_provider_ducklake.spark.sessions.object_store import reach_buckets
 from airflow_provider_ducklake.spark.sessions.start import start_session
+from airflow_provider_ducklake.storage.files import sealing
 from airflow_provider_ducklake.storage.files.filesystem import split_scheme
 from airflow_provider_ducklake.storage.files.process_options import has_secrets, process_options
 
@@ -46,12 +47,15 @@ _VERBS: dict[str, Callable[[SparkSession, JobRequest], tuple[WriteResult, ...] |
 def main(arguments: Sequence[str]) -> int:
     """Run the job whose request lies at the first argument; return the process's exit code.
 
-    The second one is the request's digest: the place where it lies may be one where others write.
+    The second one is the request's digest: the place where it lies may be one where others write. A third is
+    the file with the key by which it is sealed.
     """
     _start_logging()
-    uri, digest = arguments
+    uri, digest, *key_file = arguments
     log.info("Reading what to do from %s", uri)  # before users' own code: JobLog looks for a driver's line
     try:
+        for file in key_file:
+            sealing.learn_from_file("", file)
         request = job_io.read_request(uri, digest)
     except StorageError as error:
         log.error("%s: %s", SparkJobError.__name__, unreadable_request(uri, error))  # noqa: TRY400 - one line

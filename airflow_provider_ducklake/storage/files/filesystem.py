@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from airflow_provider_ducklake.errors import StorageError
+from airflow_provider_ducklake.errors import DuckLakeError, StorageError
 from airflow_provider_ducklake.storage.files.process_options import process_options
 from airflow_provider_ducklake.storage.files.refusals import explained
 
@@ -145,7 +145,7 @@ def naming_errors(path: str, verb: str) -> Iterator[None]:
     """Turn whatever a file system raises into a StorageError that names the path."""
     try:
         yield
-    except StorageError:
+    except DuckLakeError:
         raise
     except Exception as error:
         raise StorageError(f"Cannot {verb} {path}: {explained(error)}.") from error

@@ -1,0 +1,136 @@
+"""Documents of jobs on encrypted lakes: they name the keys of files, and lie where others may read.
+
+They are sealed with a key of the lake's own, which the catalog keeps beside those of the files. A process
+learns it from the catalog, from a file, or by its environment, which only the same user can read; the
+variable's name has Spark and Airflow hide its value wherever they show settings. Where a process has no key
+for a place, documents are written there as they are.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ducklake.errors import SparkJobError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VARIABLE = "DUCKLAKE_DOCUMENT_SECRET"
+_MAGIC = b"DLS1"
+_KEY_BYTES, _ID_BYTES, _NONCE_BYTES = 32, 8, 12
+_keys: dict[str, bytes] = {}  # by the directory that they are for; "" is every other
+_files: dict[str, str] = {}  # from which they were learned
+
+
+def new_key() -> str:
+    """Return a new key, as the catalog keeps it."""
+    return base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode()
+
+
+def learn(directory: str, text: str | None) -> None:
+    """Have this process seal what it writes below a directory, and open what it reads; None: it has no key.
+
+    Raises:
+        StorageError: it is no key.
+    """
+    if text is None:
+        return
+    try:
+        key = base64.b64decode(text.strip(), validate=True)
+    except ValueError:
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise StorageError(
+            f"The key for documents below {directory or 'the data path'} is not {_KEY_BYTES} bytes in "
+            "base64. Make one with: openssl rand -base64 32."
+        )
+    _keys[directory] = key
+
+
+def learn_from_file(directory: str, file: str) -> None:
+    """Learn the key from a local file.
+
+    Raises:
+        StorageError: it cannot be read, or has no key.
+    """
+    try:
+        text = Path(file).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StorageError(f"Cannot read document_key_file {file}: {error}.") from error
+    learn(directory, text)
+    _files[directory] = file
+
+
+def file_of(uri: str) -> str | None:
+    """Return the file from which the key for ``uri`` was learned; None: it was no file."""
+    return next((file for directory, file in _files.items() if uri.startswith(directory)), None)
+
+
+def key_of(uri: str) -> str | None:
+    """Return the key for what lies at ``uri``, as ``learn`` takes it; None: this process has none."""
+    key = _key_of(uri)
+    return None if key is None else base64.b64encode(key).decode()
+
+
+def as_environment(uri: str) -> Mapping[str, str]:
+    """Return the variable that hands the key for ``uri`` to a process; nothing where there is none."""
+    text = key_of(uri)
+    return {} if text is None else {VARIABLE: text}
+
+
+def _key_of(uri: str) -> bytes | None:
+    if "" not in _keys and VARIABLE in os.environ:
+        learn("", os.environ[VARIABLE])
+    found = max((one for one in _keys if uri.startswith(one)), key=len, default=None)
+    return None if found is None else _keys[found]
+
+
+def sealed(uri: str, content: bytes) -> bytes:
+    """Return what is to lie at ``uri``."""
+    key = _key_of(uri)
+    if key is None:
+        return content
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    body: bytes = _aes(key).encrypt(nonce, content, None)
+    return _MAGIC + _id_of(key) + nonce + body
+
+
+def opened(uri: str, content: bytes) -> bytes:
+    """Return the document that lies at ``uri``.
+
+    Raises:
+        SparkJobError: it was sealed with a key that this process does not have, or was changed.
+    """
+    if not content.startswith(_MAGIC):
+        return content
+    body = content[len(_MAGIC) + _ID_BYTES :]
+    _key_of(uri)  # learns that of the environment
+    name = content[len(_MAGIC) : len(_MAGIC) + _ID_BYTES]
+    key = next((one for one in _keys.values() if _id_of(one) == name), None)
+    if key is None:
+        raise SparkJobError(
+            f"{uri} is sealed with a key that this process does not have. Was it written by a job of another "
+            "lake, or with another document_key_file?"
+        )
+    from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra brings it
+
+    try:
+        plain: bytes = _aes(key).decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], None)
+    except (InvalidTag, ValueError):
+        raise SparkJobError(f"{uri} was changed after it was sealed, and is not used.") from None
+    return plain
+
+
+def _id_of(key: bytes) -> bytes:
+    return hashlib.sha256(b"ducklake document key" + key).digest()[:_ID_BYTES]
+
+
+def _aes(key: bytes) -> Any:  # noqa: ANN401 - of a package that an extra brings
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+
+    return AESGCM(key)
