@@ -87,7 +87,7 @@ def default_of(value: SqlDefault | None, type_: DuckLakeType) -> tuple[Default, 
     """
     if value is None:
         return Default(), None
-    if children_of(type_) or not type_.facts.storable:
+    if children_of(type_) or not (type_.facts.storable and type_.facts.comparable):
         raise InvalidInputError(f"A column of type {type_} cannot have a default; leave it out.")
     if isinstance(value, SqlExpression):
         return Default(value.text, "expression"), None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.errors import CatalogError
+from airflow_provider_ducklake.spec.types.geometry import GeometryStats
 from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.spec.types.values import OrderKey, order_key
 
@@ -65,6 +66,7 @@ class ColumnStats:
             max_value=None,
             contains_nan=None,
             only_nan=False,
+            extra_stats=None,
             min_is_exact=None,
             max_is_exact=None,
         )
@@ -73,6 +75,8 @@ class ColumnStats:
     def bounds_unknown(self) -> bool:
         """Whether values exist (or may exist) that the bounds do not cover."""
         if self.min_value is not None and self.max_value is not None:
+            return False
+        if self.extra_stats is not None:  # what the format knows of geometries instead
             return False
         return self.value_count != 0 and not self.only_nan
 
@@ -101,6 +105,7 @@ class TableColumnStats:
             contains_nan=stats.contains_nan,
             min_value=stats.min_value,
             max_value=stats.max_value,
+            extra_stats=stats.extra_stats,
             min_is_exact=stats.min_is_exact,
             max_is_exact=stats.max_is_exact,
         )
@@ -115,6 +120,7 @@ class TableColumnStats:
             contains_nan=_either(self.contains_nan, other.contains_nan),
             min_value=low[0],
             max_value=high[0],
+            extra_stats=_extra(type_, self.extra_stats, other.extra_stats),
             min_is_exact=low[1],
             max_is_exact=high[1],
         )
@@ -126,6 +132,14 @@ class TableColumnStats:
     @property
     def _high(self) -> _Bound:
         return self.max_value, self.max_is_exact
+
+
+def _extra(type_: DuckLakeType, left: str | None, right: str | None) -> str | None:
+    """Return what both say of geometries; nothing is known where one says nothing."""
+    if type_.facts.kind is not Kind.GEOMETRY:
+        return None
+    one, other = GeometryStats.of_text(left), GeometryStats.of_text(right)
+    return None if one is None or other is None else one.merge(other).text
 
 
 def _either(left: bool | None, right: bool | None) -> bool | None:  # noqa: FBT001 - two of the same fact

@@ -495,7 +495,7 @@ class TableDraft:
         )
 
 
-_WITHOUT_BOUNDS = frozenset({Kind.VARIANT, Kind.OTHER})  # the latter: GEOMETRY
+_WITHOUT_BOUNDS = frozenset({Kind.VARIANT, Kind.GEOMETRY, Kind.OTHER})
 
 
 def _last(words: tuple[str, ...], word: str) -> tuple[str, ...]:

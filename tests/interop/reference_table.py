@@ -92,6 +92,7 @@ def stats_of(dump: Dump, table: str) -> dict[ColumnId, ColumnStats]:
             row["min_value"],
             row["max_value"],
             None if row["contains_nan"] is None else bool(row["contains_nan"]),
+            extra_stats=row["extra_stats"],
         )
         for row in _rows_of(dump, "ducklake_file_column_stats", table)
     }

@@ -122,7 +122,7 @@ def _lacks_a_bound(row: dict) -> bool:
     """Whether there are values, not all of them NaN, that the bounds do not cover."""
     bounds = (row["min_value"], row["max_value"])
     only_nan = row["contains_nan"] and bounds == (None, None)
-    return bool(row["value_count"]) and None in bounds and not only_nan
+    return bool(row["value_count"]) and None in bounds and not only_nan and row["extra_stats"] is None
 
 
 @every_type

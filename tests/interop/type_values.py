@@ -50,6 +50,18 @@ TYPES = {
     "timestamp_ns": ("TIMESTAMP_NS", ["'1677-09-22'", "'2262-04-11 23:47:16.854775806'", "NULL"]),
     "timestamptz": ("TIMESTAMPTZ", ["'0001-01-01 00:00:00+00'", "'9999-12-31 23:59:59.999999+00'"]),
     "timestamptz offset": ("TIMESTAMPTZ", ["'2020-01-01 00:00:00.5+02'", "'0044-03-15 (BC) 01:02:03+00'"]),
+    "geometry": ("GEOMETRY", ["'POINT(1 2)'", "NULL", "'LINESTRING(0 0.1234567891, 5 -3)'"]),
+    "geometry dimensions": (
+        "GEOMETRY",
+        [
+            "'POINT Z (1 2 3)'",
+            "'MULTIPOINT M (1 2 9, 3 4 8)'",
+            "'POLYGON ZM ((0 0 0 0, 1 0 1 1, 1 1 2 2, 0 0 0 0))'",
+        ],
+    ),
+    "geometry collection": ("GEOMETRY", ["'GEOMETRYCOLLECTION(POINT(7 7), LINESTRING(1 1, 2 2))'"]),
+    "geometry empty": ("GEOMETRY", ["'POINT EMPTY'", "'POLYGON EMPTY'"]),
+    "geometry null": ("GEOMETRY", ["NULL"]),
     "varchar": ("VARCHAR", ["'a'", "''", "NULL", "'Ünïcode 😀'"]),
     "varchar empty": ("VARCHAR", ["''"]),
     "varchar null": ("VARCHAR", ["NULL", "NULL"]),

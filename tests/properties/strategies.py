@@ -29,7 +29,8 @@ names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 decimals = st.integers(1, 38).flatmap(
     lambda precision: st.builds(DecimalType, st.just(precision), st.integers(0, precision))
 )
-with_values = {name for name in SCALARS.keys() - NOT_STORABLE if SCALARS[name].kind is not Kind.NULL}
+_NO_TEXTS = {Kind.NULL, Kind.GEOMETRY, Kind.VARIANT}  # whose values the catalog does not spell
+with_values = {name for name in SCALARS.keys() - NOT_STORABLE if SCALARS[name].kind not in _NO_TEXTS}
 storable_scalars = st.sampled_from(sorted(with_values)).map(ScalarType) | decimals
 
 

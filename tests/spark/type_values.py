@@ -13,6 +13,8 @@ NAN = float("nan")
 INF = float("inf")
 UTC = dt.UTC
 
+POINT = bytes.fromhex("0101000000000000000000F03F0000000000000040")  # 1 2
+EMPTY = bytes.fromhex("010300000000000000")  # a polygon
 NESTED = """named_struct(
     'u', 255,
     'l', array(named_struct(
@@ -75,6 +77,11 @@ VALUES = [
     ("varchar", ["''", "'Ω über'", "repeat('y', 300)"], ["", "Ω über", "y" * 300]),
     ("json", ["""'{"a": 1}'""", "'[]'"], ['{"a": 1}', "[]"]),
     ("blob", ["x'00FF'", "x''"], [b"\x00\xff", b""]),
+    (
+        "geometry",
+        ["x'0101000000000000000000F03F0000000000000040'", "x'010300000000000000'"],
+        [POINT, EMPTY],
+    ),
     (
         "uuid",
         ["'00000000-0000-0000-0000-000000000001'", "'FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF'"],

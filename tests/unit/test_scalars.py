@@ -36,10 +36,12 @@ def test_every_kind_has_its_texts():
 def test_what_can_be_stored_is_known_everywhere(name):
     arrow, spark = ARROW_SCALARS[name], SPARK_SCALARS[name]
 
-    assert SCALARS[name].kind in defaults._READERS
     assert arrow.arrow is not None
-    assert arrow.decoder(SCALARS[name], arrow.stored or arrow.arrow) is not None, "its bounds are not read"
     assert spark.carrier is not None
+    if not SCALARS[name].comparable:
+        return
+    assert SCALARS[name].kind in defaults._READERS
+    assert arrow.decoder(SCALARS[name], arrow.stored or arrow.arrow) is not None, "its bounds are not read"
 
 
 def test_the_types_that_a_row_names_exist():

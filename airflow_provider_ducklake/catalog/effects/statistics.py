@@ -96,6 +96,7 @@ def _bounds(stats: TableColumnStats, table: Table) -> dict[str, Any]:
         "contains_null": stats.contains_null,
         "contains_nan": stats.contains_nan,
         **bounds_of(stats, table),
+        **({"extra_stats": stats.extra_stats} if "extra_stats" in table.c else {}),
     }
 
 
@@ -119,7 +120,7 @@ def _first(
     if columns:
         table = tables["table_column_stats"]
         rows = (
-            {"table_id": table_id, "column_id": column_id, **_bounds(stats, table), "extra_stats": None}
+            {"table_id": table_id, "column_id": column_id, **_bounds(stats, table)}
             for column_id, stats in columns.items()
         )
         yield insert(table, *rows)
@@ -177,6 +178,8 @@ def _bounds_update(table: Table) -> Update:
 
 
 def _existing_is_unknown(existing: TableColumnStats, table_id: TableId, state: CommitState) -> bool:
+    if existing.extra_stats is not None:
+        return False
     missing = (existing.min_value is None) + (existing.max_value is None)
     key = (table_id, existing.column_id)
     return missing == 1 or (missing > 1 and key in state.facts.unbounded) or key in state.facts.retyped

@@ -232,7 +232,7 @@ def _unfit_name(schema: TableSchema, form: InlinedForm, writer: WriteVersion) ->
 
 def _unfit_type(schema: TableSchema, form: InlinedForm) -> str | None:
     for column in schema.walk():
-        if column.type.facts.kind in (Kind.VARIANT, Kind.OTHER):
+        if column.type.facts.kind in (Kind.VARIANT, Kind.GEOMETRY, Kind.OTHER):
             return f"column {column.name} has type {column.type}"
     for column in schema.columns:
         row = column.type.facts

@@ -129,7 +129,7 @@ class TextBounds:
 
 def has_bounds(type_: DuckLakeType) -> bool:
     """Whether the reference keeps bounds of columns of that type."""
-    return not children_of(type_) and type_.facts.storable
+    return not children_of(type_) and type_.facts.storable and type_.facts.comparable
 
 
 def are_readable(bounds: TextBounds, types: Collection[DuckLakeType]) -> bool:

@@ -224,7 +224,8 @@ def _refusal(column: Column, why: str) -> InvalidInputError:
 
 
 def _check_comparable(column: Column) -> None:
-    if children_of(column.type) or not column.type.facts.storable:
+    facts = column.type.facts
+    if children_of(column.type) or not (facts.storable and facts.comparable):
         raise _refusal(column, "it can only be tested with IS NULL and IS NOT NULL")
 
 

@@ -172,7 +172,7 @@ SPARK_SCALARS = {
     ),
     "interval": SparkScalar(read=INTERVAL, constant=_interval, only_by_arrow=True),
     "variant": SparkScalar(read=t.VariantType(), only_by_arrow=True),
-    "geometry": SparkScalar(read=_BINARY),
+    "geometry": SparkScalar(_BINARY, takes="blob"),
     "null": SparkScalar(t.NullType(), only_by_arrow=True),
     "unknown": SparkScalar(),
 }

@@ -36,6 +36,7 @@ class Kind(Enum):
     TIMESTAMP = auto()
     INTERVAL = auto()
     VARIANT = auto()
+    GEOMETRY = auto()
     NULL = auto()  # there is no value but NULL
     OTHER = auto()  # values of which nothing is known here
     NESTED = auto()
@@ -88,6 +89,7 @@ class Scalar:
     hashed: Hashed = Hashed.TEXT
     exact_bounds: Exact = Exact.ALWAYS
     has_stats: bool = True  # the reference keeps statistics of such columns
+    comparable: bool = True  # values have an order, and bounds
     storable: bool = True  # values survive the reference, and us
     rewritable: bool = True  # values at least go from file to file as they are
     wider: str = ""  # the types to which a column may be promoted
@@ -181,8 +183,7 @@ _ROWS = (
            exact_bounds=Exact.NEVER),
     Scalar("variant", Kind.VARIANT, "variant", has_stats=False, storable=False, rewritable=False,
            exact_bounds=Exact.NEVER),
-    Scalar("geometry", Kind.OTHER, "geometry", has_stats=False, storable=False, rewritable=False,
-           exact_bounds=Exact.NEVER),
+    Scalar("geometry", Kind.GEOMETRY, "geometry", comparable=False, exact_bounds=Exact.NEVER),
     Scalar("null", Kind.NULL, exact_bounds=Exact.NEVER, since=Feature.NULL_TYPE),
     Scalar("unknown", Kind.OTHER, storable=False, rewritable=False, exact_bounds=Exact.NEVER),
 )  # fmt: skip

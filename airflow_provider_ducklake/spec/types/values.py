@@ -374,6 +374,7 @@ _CODECS = {
         lambda _, value: format_interval(_bytes(value)), lambda _, text: parse_interval(text), _number_key
     ),
     Kind.VARIANT: _Codec(_no_text, _no_text, _number_key),
+    Kind.GEOMETRY: _Codec(_no_text, _no_text, _number_key),
     Kind.NULL: _Codec(_no_text, _no_text, _number_key),
     Kind.OTHER: _Codec(_no_text, _no_text, _number_key),
     Kind.NESTED: _Codec(_no_text, _no_text, _number_key),

@@ -25,10 +25,12 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     ScalarType,
     is_float,
 )
+from airflow_provider_ducklake.spec.types.geometry import GeometryStats
 from airflow_provider_ducklake.spec.types.scalars import TEXTS, Kind
 from airflow_provider_ducklake.spec.types.values import Physical, format_physical
 from airflow_provider_ducklake.storage.files.filesystem import Location, open_input
 from airflow_provider_ducklake.storage.parquet.footer_end import TAIL_BYTES, footer_length
+from airflow_provider_ducklake.storage.parquet.geometries import geometry_stats
 from airflow_provider_ducklake.storage.parquet.opening import open_parquet
 from airflow_provider_ducklake.storage.parquet.reshape import Matcher, by_field_id, field_id
 from airflow_provider_ducklake.storage.parquet.scalars import ARROW_SCALARS, Decoder, scaled
@@ -66,6 +68,7 @@ class ChunkFacts:
     contains_nan: bool | None = None
     only_nan: bool = False
     size_bytes: int | None = None
+    geometries: GeometryStats | None = None
 
     @property
     def value_count(self) -> int | None:
@@ -155,6 +158,7 @@ def footer_stats(  # noqa: PLR0913 - two say how, two what else is known
                     decode,
                     nan_rule,
                     (known or {}).get((group, index)),
+                    of_geometries=column.type.facts.kind is Kind.GEOMETRY,
                 )
                 for group in range(metadata.num_row_groups)
             ]
@@ -261,11 +265,19 @@ def _decimal_decoder(scale: int, file_type: pa.DataType) -> Decoder | None:
 
 
 def chunk_facts(
-    chunk: pq.ColumnChunkMetaData, decode: Decoder | None, nan_rule: NanRule, known: ChunkFacts | None = None
+    chunk: pq.ColumnChunkMetaData,
+    decode: Decoder | None,
+    nan_rule: NanRule,
+    known: ChunkFacts | None = None,
+    *,
+    of_geometries: bool = False,
 ) -> ChunkFacts:
     """Return what the footer says of one column chunk, or what is known better."""
-    if known is not None:
-        return _in_chunk(known, chunk)
+    facts = _told(chunk, decode, nan_rule) if known is None else _in_chunk(known, chunk)
+    return replace(facts, geometries=geometry_stats(chunk)) if of_geometries else facts
+
+
+def _told(chunk: pq.ColumnChunkMetaData, decode: Decoder | None, nan_rule: NanRule) -> ChunkFacts:
     statistics = chunk.statistics if chunk.is_stats_set else None
     slots, size = chunk.num_values, chunk.total_compressed_size
     if statistics is None:
@@ -318,7 +330,19 @@ def merge_chunks(column: Column, chunks: Sequence[ChunkFacts], *, are_whole: boo
         contains_nan=_contains_nan(with_values) if is_float(column.type) else None,
         column_size_bytes=sum(chunk.size_bytes or 0 for chunk in chunks),
         only_nan=bool(with_values) and not numbers,
+        extra_stats=_geometries(chunks) if column.type.facts.kind is Kind.GEOMETRY else None,
     ).with_exactness(column.type, low=are_whole and fits(least), high=are_whole and fits(greatest))
+
+
+def _geometries(chunks: Sequence[ChunkFacts]) -> str | None:
+    """Return what all row groups say of geometries; None: one that has some says nothing."""
+    found = GeometryStats()
+    for chunk in chunks:
+        if chunk.value_count != 0:
+            if chunk.geometries is None:
+                return None
+            found = found.merge(chunk.geometries)
+    return found.text
 
 
 def _least(chunks: Sequence[ChunkFacts]) -> Physical | None:

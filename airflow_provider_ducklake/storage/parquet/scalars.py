@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from airflow_provider_ducklake.spec.types.scalars import SCALARS, Kind, Scalar
+from airflow_provider_ducklake.storage.parquet.geometries import WKB
 from airflow_provider_ducklake.storage.parquet.variants import VARIANT, VARIANT_OF_SPARK
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ ARROW_SCALARS = {
     "timestamptz_ns": ArrowScalar(pa.timestamp("ns", "UTC"), _timestamps, pa.int64()),
     "interval": ArrowScalar(pa.month_day_nano_interval(), carrier=INTERVAL_PARTS),
     "variant": ArrowScalar(VARIANT, carrier=VARIANT_OF_SPARK),
-    "geometry": ArrowScalar(pa.binary()),
+    "geometry": ArrowScalar(pa.binary(), stored=WKB, extension="geoarrow.wkb"),
     "null": ArrowScalar(pa.null()),
     "unknown": ArrowScalar(None),
 }

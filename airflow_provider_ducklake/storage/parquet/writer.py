@@ -25,6 +25,7 @@ from airflow_provider_ducklake.storage.parquet.footer import (
     children_of_field,
     footer_stats,
 )
+from airflow_provider_ducklake.storage.parquet.geometries import WKB, check_geometries
 from airflow_provider_ducklake.storage.parquet.opening import ParquetOutput
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_position, nulls, reshape
 
@@ -210,10 +211,14 @@ class _OpenFile:
         return self._output.size
 
     def write(self, rows: pa.Table) -> None:
+        leaves = list(zip(_leaf_types(rows.schema), _leaves(rows), strict=True))
+        for (path, type_), values in leaves:
+            if type_ == WKB:
+                check_geometries(values, path)
         with naming_errors(self._location.uri, "write"):
             self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
-        for index, values in enumerate(_leaves(rows)):
-            facts = _exact_facts(values)
+        for index, ((_, type_), values) in enumerate(leaves):
+            facts = _counts(values) if type_ == WKB else _exact_facts(values)
             if facts is not None:
                 self._known[self._groups, index] = facts
         self._groups += 1
@@ -379,6 +384,11 @@ def _map_chunks(
     values: pa.ChunkedArray, function: Callable[[pa.Array], pa.Array], type_: pa.DataType
 ) -> pa.ChunkedArray:
     return pa.chunked_array([function(chunk) for chunk in values.chunks], type=type_)
+
+
+def _counts(values: pa.ChunkedArray) -> ChunkFacts:
+    """Return the counts of values whose column has no bounds: the footer leaves them out, too."""
+    return ChunkFacts(len(values) - values.null_count, 0, None, None)
 
 
 def _exact_facts(values: pa.ChunkedArray) -> ChunkFacts | None:

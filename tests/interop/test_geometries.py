@@ -1,0 +1,121 @@
+"""Geometries: written as the reference writes them, changed by both clients, refused where they are none."""
+
+import random
+import struct
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.spec.types.geometry import GeometryStats
+from airflow_provider_ducklake.storage.parquet.geometries import first_invalid
+from tests.reference.duckdb_lake import open_lake
+
+STATS = "SELECT extra_stats FROM __ducklake_metadata_lake.ducklake_{}_column_stats WHERE column_id = 2"
+
+
+def point(x: float, y: float) -> bytes:
+    return struct.pack("<BIdd", 1, 1, x, y)
+
+
+def rows(*points: tuple[float, float] | None, start: int = 0) -> pa.Table:
+    return pa.table(
+        {
+            "id": pa.array(range(start, start + len(points)), pa.int64()),
+            "g": pa.array([None if one is None else point(*one) for one in points], pa.binary()),
+        }
+    )
+
+
+@pytest.fixture
+def lake(sqlite_catalog):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"id": "int64", "g": "geometry"})
+        yield lake
+
+
+def test_a_history_of_both_clients_keeps_rows_and_boxes(lake, sqlite_catalog):
+    lake.append_arrow("t", rows((1, 2), None, (-3, 5.5)))
+    lake.append_arrow("t", rows((100, -7), start=3))
+    with open_lake(sqlite_catalog) as duckdb:
+        duckdb.sql("INSERT INTO t VALUES (9, 'LINESTRING Z (0 0 1, 5 5 2)'::GEOMETRY)")
+        duckdb.sql("UPDATE t SET g = 'POINT(0 0)'::GEOMETRY WHERE id = 0")
+    with lake.transaction() as tx:
+        tx.delete_rows("t", "id = 2")
+    lake.append_arrow("t", rows((50, 50), start=20))
+
+    with open_lake(sqlite_catalog) as duckdb:
+        ((text,),) = duckdb.sql(STATS.format("table"))
+        assert GeometryStats.of_text(text) == GeometryStats(
+            ((-3.0, 100.0), (-7.0, 50.0), (1.0, 2.0), None), frozenset({"point", "linestring_z"})
+        )
+        assert duckdb.sql("SELECT id, g::VARCHAR FROM t ORDER BY id") == [
+            (0, "POINT (0 0)"),
+            (1, None),
+            (3, "POINT (100 -7)"),
+            (9, "LINESTRING Z (0 0 1, 5 5 2)"),
+            (20, "POINT (50 50)"),
+        ]
+        query = "SELECT id FROM t WHERE g && 'LINESTRING(40 40, 120 60)'::GEOMETRY ORDER BY id"
+        assert duckdb.sql(query) == [(20,)]
+        duckdb.sql("CALL ducklake_merge_adjacent_files('lake')")
+    assert [row["id"] for row in lake.read_arrow("t").sort_by("id").to_pylist()] == [0, 1, 3, 9, 20]
+    assert lake.verify() == []
+
+
+def test_a_restore_and_a_compaction_rewrite_geometries(lake, sqlite_catalog):
+    for start in range(3):
+        lake.append_arrow("t", rows((start, start), start=start))
+    then = lake.current_snapshot().id
+    with lake.transaction() as tx:
+        tx.delete_rows("t", "id = 1")
+
+    lake.restore("t", at=then)
+
+    with open_lake(sqlite_catalog) as duckdb:
+        shown = [(start, f"POINT ({start} {start})") for start in range(3)]
+        assert duckdb.sql("SELECT id, g::VARCHAR FROM t ORDER BY id") == shown
+    assert lake.verify() == []
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (b"", "it is cut off"),
+        (b"\x01\x01", "it is cut off"),
+        (point(1, 2)[:-1], "it is cut off"),
+        (point(1, 2) + b"\0", "1 bytes follow its end"),
+        (b"\x02" + point(1, 2)[1:], "byte 0 is 2, which is no byte order"),
+        (struct.pack("<BIIdd", 1, 0x20000001, 4326, 1, 2), "EWKB"),
+        (struct.pack("<BIdd", 1, 17, 1, 2), "0x11 is no type of WKB"),
+        (struct.pack("<BII", 1, 2, 2**31), "it is cut off"),
+        (struct.pack("<BII", 1, 7, 1) * 200, "it is cut off|nested too deeply"),
+        (b"POINT(1 2)", "byte 0 is 80"),
+    ],
+)
+def test_what_is_no_wkb_is_refused_by_row_and_reason(lake, value, problem):
+    before = lake.current_snapshot()
+    given = pa.table({"id": pa.array([1, 2], pa.int64()), "g": pa.array([point(0, 0), value], pa.binary())})
+
+    with pytest.raises(InvalidInputError, match=rf"(?s)Column g: .*row 2 .*({problem})"):
+        lake.append_arrow("t", given)
+
+    assert lake.current_snapshot() == before
+
+
+def test_bytes_that_were_changed_by_chance_are_refused_or_read_equal(lake, seed, sqlite_catalog):
+    draw = random.Random(seed)
+    whole = struct.pack("<BII", 1, 7, 2) + point(1, 2) + struct.pack("<BIIdddd", 1, 2, 2, 0, 0, 1, 1)
+    for number in range(100):
+        content = bytearray(whole)
+        content[draw.randrange(len(content))] = draw.randrange(256)
+        given = pa.table({"id": pa.array([number], pa.int64()), "g": pa.array([bytes(content)], pa.binary())})
+        try:
+            lake.append_arrow("t", given)
+        except InvalidInputError:
+            assert first_invalid([bytes(content)]) is not None
+    with open_lake(sqlite_catalog) as duckdb:
+        theirs = duckdb.sql("SELECT id, g::VARCHAR IS NOT NULL FROM t ORDER BY id")
+    assert theirs == [(row["id"], True) for row in lake.read_arrow("t").sort_by("id").to_pylist()]
