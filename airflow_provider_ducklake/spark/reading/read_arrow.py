@@ -56,7 +56,7 @@ def rows_of_files(
 ) -> DataFrame:
     """Return the live rows of the plan's files in their carriers, then row id, file id and position.
 
-    ``numbers`` are the names of those.
+    ``numbers`` are the names of those; without names rows have none of them.
     """
     scan = encode(replace(plan, files=(), inlined_rows=()), ScanPlan)
     documents = [json.dumps(encode(file, LiveDataFile)) for file in plan.files]
@@ -98,7 +98,10 @@ def rows_of_file(
     """Yield what ``rows_of_files`` returns of one file."""
     file = decode(document, LiveDataFile)
     columns = columns_to_read(plan)
-    rows = visible_rows(plan, file, lambda path: open_filesystem(path, options), numbered=True)
+    rows = visible_rows(plan, file, lambda path: open_filesystem(path, options), numbered=bool(numbers))
+    if not numbers:
+        yield from in_carriers(rows, columns).to_batches(_BATCH_ROWS)
+        return
     row_ids, places = rows.columns[-2:]
     file_ids = pa.repeat(pa.scalar(file.id, pa.int64()), rows.num_rows)
     named = dict(zip(numbers, (row_ids, file_ids, places), strict=True))

@@ -86,8 +86,9 @@ def _parts(read: Read) -> Iterator[DataFrame]:
     names = [quoted(name) for name in (*(column.name for column in read.columns), *read.numbers)]
     if by_arrow:
         plan = replace(read.plan, files=tuple(by_arrow))
+        numbers = read.numbers if read.columns else read.names.numbers  # rows without columns have no count
         rows = read_arrow.rows_of_files(
-            read.spark, plan, read.columns, read.names.numbers, storage_options=read.storage_options
+            read.spark, plan, read.columns, numbers, storage_options=read.storage_options
         )
         yield rows.select(*names)
     if any(part.rows for part in read.plan.inlined_rows):
