@@ -4,12 +4,14 @@ import sqlite3
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import create_engine
 
 from airflow_provider_ducklake.catalog.database.connect import parse_url
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError, StorageError, UnsupportedFeatureError
+from tests.reference import ducklakepy_lake
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
@@ -98,6 +100,16 @@ def test_what_the_reference_wrote_is_read_at_every_snapshot(catalog):
         assert by_us(catalog, at=at).to_pylist() == theirs
 
 
+@pytest.fixture
+def lying(sqlite_catalog) -> CatalogDatabase:
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, encrypted=True) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
+        with lake.transaction() as tx:
+            tx.create_table("t", COLUMNS)
+        lake.append_arrow("t", rows())
+    return sqlite_catalog
+
+
 @pytest.mark.every_catalog
 @pytest.mark.parametrize("key_bytes", [16, 24, 32])
 def test_what_we_write_the_reference_reads_and_changes(catalog, key_bytes):
@@ -143,17 +155,67 @@ def test_new_keys_are_as_long_as_those_of_the_lake(sqlite_catalog):
         Lake.connect(sqlite_catalog.sqlalchemy_url, key_bytes=17)
 
 
-# --- files and keys that lie ---
-
-
-@pytest.fixture
-def lying(sqlite_catalog) -> CatalogDatabase:
-    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, encrypted=True) as lake:
-        lake.set_option("data_inlining_row_limit", 0)
+def test_what_leaves_the_catalog_or_comes_back_is_encrypted(catalog):
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, encrypted=True) as lake:
         with lake.transaction() as tx:
             tx.create_table("t", COLUMNS)
-        lake.append_arrow("t", rows())
-    return sqlite_catalog
+        lake.append_arrow("t", rows(0, 5))
+        lake.flush_inlined_data()
+        check_sealed(catalog)
+        lake.set_option("data_inlining_row_limit", 0)
+        lake.append_arrow("t", rows(5, 200))
+        then = lake.current_snapshot().id
+        with lake.transaction() as tx:
+            tx.delete_rows("t", "id BETWEEN 50 AND 60")
+        before = lake.read_arrow("t", at=then).sort_by("id").to_pylist()
+
+        lake.restore("t", at=then)
+
+        assert by_us(catalog).to_pylist() == before
+        check_equal(catalog)
+        check_sealed(catalog)
+        assert None not in keys(catalog)
+        assert lake.verify() == []
+        feed = lake.changes("t", then + 1, lake.current_snapshot().id).read_arrow()
+    with open_lake(catalog, encrypted=True) as duckdb:
+        theirs = duckdb.sql(f"FROM ducklake_table_changes('lake', 'main', 't', {then + 1}, {then + 2})")
+    assert feed.num_rows == len(theirs)
+
+
+def test_files_of_others_cannot_be_added(lying, tmp_path):
+    pq.write_table(rows(0, 1), tmp_path / "plain.parquet")
+    refused = pytest.raises(UnsupportedFeatureError, match=r"main\.t: the lake is encrypted")
+    with Lake.connect(lying.sqlalchemy_url) as lake, lake.transaction() as tx, refused:
+        tx.add_data_files("t", [str(tmp_path / "plain.parquet")])
+
+
+def test_a_key_shows_in_nothing_that_is_printed(lying):
+    (key,) = keys(lying)
+    with Lake.connect(lying.sqlalchemy_url) as lake:
+        (file,) = lake.files("t")
+        assert file.data_file_encryption_key is not None
+        assert file.data_file_encryption_key.text == key
+        assert key not in f"{file} {lake.scan('t')!r} {lake.table_snapshot('t', with_files=True)!r}"
+
+
+def test_what_ducklakepy_wrote_at_1_1_is_read_and_changed(sqlite_catalog):
+    with ducklakepy_lake.open_lake(sqlite_catalog, encrypted=True) as lake:
+        lake.create_table("t", {"id": "int64", "word": "varchar"})
+        lake.set_option("data_inlining_row_limit", 0)
+        lake.insert("t", [{"id": i, "word": f"word {i % 3}"} for i in range(500)])
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake, lake.transaction() as tx:
+        tx.delete_rows("t", "id < 100")
+        tx.append_arrow("t", pa.table({"id": pa.array([1000], pa.int64()), "word": ["new"]}))
+
+    assert {len(key) for key in keys(sqlite_catalog)} == {44}
+    ours = by_us(sqlite_catalog).to_pylist()
+    with ducklakepy_lake.open_lake(sqlite_catalog) as lake:
+        theirs = lake.read("t").sort_by("id").to_pylist()
+    assert ours == theirs
+    assert len(ours) == 401
+
+
+# --- files and keys that lie ---
 
 
 def set_key(catalog: CatalogDatabase, key: str | None) -> None:
