@@ -164,3 +164,33 @@ def test_what_another_client_writes_is_seen_at_once(options, endpoint):
     assert exists(f"{prefix}/second", options)
     assert len(keys(options, "seen")) == 2
     delete_tree(prefix, options)
+
+
+def test_an_encrypted_file_is_written_and_read_over_a_store(options):
+    def locate(path: str) -> Location:
+        return open_filesystem(path, options).of_lake(16)
+
+    rows = pa.table(
+        {"id": pa.array(range(1000), pa.int64()), "text": [f"a secret {i % 7}" for i in range(1000)]}
+    )
+    path = f"s3://{BUCKET}/encrypted/file.parquet"
+
+    with RollingWriter(SCHEMA, lambda: path, ParquetSettings(row_group_rows=300), locate=locate) as writer:
+        writer.write(rows)
+
+    (file,) = writer.files
+    assert b"secret" not in read_bytes(path, options)
+    live = LiveDataFile(
+        id=DataFileId(1),
+        path=path,
+        record_count=1000,
+        file_size_bytes=file.file_size_bytes,
+        footer_size=file.footer_size,
+        row_id_start=0,
+        begin_snapshot=SnapshotId(1),
+        encryption_key=file.encryption_key,
+    )
+    read = read_data_file(live, SCHEMA, table="main.t", snapshot_id=SnapshotId(1), locate=locate)
+    assert read.to_pylist() == rows.to_pylist()
+    keyed = locate(path).with_key(file.encryption_key)
+    assert read_footer(keyed, SCHEMA).footer_size == file.footer_size
