@@ -13,10 +13,13 @@ DuckLakeError
 │  ├─ ViewNotFoundError
 │  ├─ ColumnNotFoundError
 │  ├─ SnapshotNotFoundError
+│  ├─ TagNotFoundError
+│  ├─ TaggedSnapshotLostError
 │  ├─ ChangesExpiredError
 │  └─ ChangesUndoneError
 ├─ SourceNotFoundError
 ├─ AlreadyExistsError
+│  └─ TagExistsError
 ├─ InvalidInputError (also ValueError)
 │  ├─ InvalidNameError
 │  ├─ InvalidTypeError
@@ -25,6 +28,7 @@ DuckLakeError
 │  ├─ InvalidStatementError
 │  ├─ InvalidPredicateError
 │  ├─ SharedDataPathError
+│  ├─ SnapshotTaggedError
 │  ├─ SchemaMismatchError
 │  └─ InvalidValueError
 ├─ UnsupportedFeatureError
@@ -223,6 +227,38 @@ class SnapshotNotFoundError(NotFoundError):
 
 
 @dataclass(eq=False, repr=False)
+class TagNotFoundError(NotFoundError):
+    """The lake has no such tag; names of tags are case sensitive."""
+
+    name: str
+    tags: Sequence[str]
+
+    def __str__(self) -> str:
+        shown = ", ".join(map(repr, self.tags[:_SHOWN])) or "none"
+        more = f" and {len(self.tags) - _SHOWN} more" if len(self.tags) > _SHOWN else ""
+        return (
+            f"There is no tag {self.name!r}; the lake has {shown}{more}. Check the name, upper and lower "
+            "case too, or tag a snapshot with DuckLakeTagOperator or lake.tag(...)."
+        )
+
+
+@dataclass(eq=False, repr=False)
+class TaggedSnapshotLostError(NotFoundError):
+    """The snapshot of a tag has expired, by a client that does not know tags."""
+
+    name: str
+    snapshot_id: int
+    made: datetime
+
+    def __str__(self) -> str:
+        return (
+            f"The tag {self.name!r} names snapshot {self.snapshot_id}, made at {self.made}, which has "
+            "expired all the same: a client that does not know tags, such as DuckDB's ducklake_expire_snapshots, "
+            "expired it. Remove the tag with lake.untag(...), or restore the catalog from a backup."
+        )
+
+
+@dataclass(eq=False, repr=False)
 class ChangesExpiredError(NotFoundError):
     """Snapshots that a consumer has not consumed yet have expired."""
 
@@ -280,6 +316,21 @@ class AlreadyExistsError(DuckLakeError):
 
     def __str__(self) -> str:
         return f"A {self.kind} named {self.name} already exists. Choose another name or drop it first."
+
+
+@dataclass(eq=False, repr=False)
+class TagExistsError(AlreadyExistsError):
+    """The tag names another snapshot."""
+
+    snapshot_id: int
+    wanted: int
+
+    def __str__(self) -> str:
+        return (
+            f"The tag {self.name!r} names snapshot {self.snapshot_id}, and was to name snapshot "
+            f"{self.wanted}. Choose another name, or give replace=True to move it; its old snapshot may "
+            "expire then."
+        )
 
 
 class InvalidInputError(DuckLakeError, ValueError):
@@ -346,6 +397,19 @@ class SharedDataPathError(InvalidInputError):
         return (
             f"The data path {self.data_path} may be shared with another lake: {self.evidence} Nothing was "
             "deleted."
+        )
+
+
+@dataclass(eq=False, repr=False)
+class SnapshotTaggedError(InvalidInputError):
+    """Snapshots that are to expire by their ids are tagged; ``snapshots`` names each with its tags."""
+
+    snapshots: Sequence[str]
+
+    def __str__(self) -> str:
+        return (
+            f"versions names tagged snapshots, which do not expire: {'; '.join(self.snapshots)}. Leave them "
+            "out, or remove the tags first, with DuckLakeTagOperator(action='untag') or lake.untag(...)."
         )
 
 

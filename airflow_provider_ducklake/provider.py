@@ -43,6 +43,7 @@ def get_provider_info() -> dict[str, Any]:
             "operators.restore",
             "operators.sql",
             "operators.stream",
+            "operators.tag",
             "operators.update",
             "operators.verify",
         ),

@@ -125,8 +125,9 @@ class Lake:
         """Options of fsspec for the lake's files."""
         return self._lake.storage_options
 
-    def as_of(self, snapshot_id: SnapshotId) -> Lake:
-        """Return the lake as if a snapshot were its newest one: to plan again what was planned on it."""
+    def as_of(self, at: SnapshotId | str) -> Lake:
+        """Return the lake as if a snapshot (id or tag) were its newest one: to read, or plan again, on it."""
+        snapshot_id = self.reads.snapshot_at(at).id if isinstance(at, str) else at
         return Lake(self._lake.as_of(snapshot_id), self.committer)
 
     def locate(self, path: str) -> Location:
@@ -283,6 +284,7 @@ class Lake:
     current_snapshot = _of_reads(LakeReads.current_snapshot)
     snapshots = _of_reads(LakeReads.snapshots)
     snapshot_at = _of_reads(LakeReads.snapshot_at)
+    tags = _of_reads(LakeReads.tags)
     tables = _of_reads(LakeReads.tables)
     table_rows = _of_reads(LakeReads.table_rows)
     view = _of_reads(LakeReads.view)
@@ -311,6 +313,8 @@ class Lake:
     clients = _of_reads(LakeReads.clients)
 
     # Writes
+    tag = _of_writes(LakeWrites.tag)
+    untag = _of_writes(LakeWrites.untag)
     set_option = _of_writes(LakeWrites.set_option)
     reset_option = _of_writes(LakeWrites.reset_option)
     transaction = _of_writes(LakeWrites.transaction)

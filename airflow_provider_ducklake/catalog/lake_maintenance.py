@@ -225,6 +225,7 @@ class Maintenance:
         Raises:
             InvalidInputError: ``older_than`` together with ``versions``; nothing says what to expire; it lies
                 in the future or is younger than ``min_retention``; ``keep_last`` below 1.
+            SnapshotTaggedError: ``versions`` names a tagged snapshot. Otherwise tagged ones are kept.
         """
         self._lake.refuse_unwritable()
         if older_than is None and versions is None and keep_last is None:
@@ -237,13 +238,15 @@ class Maintenance:
         self,
         table: TableName | None = None,
         *,
-        at: int | datetime,
+        at: int | datetime | str,
         schema: SchemaName | None = None,
         dry_run: bool = False,
         info: CommitInfo | None = None,
         keyed: KeyedCommit | None = None,
     ) -> RestoreResult:
         """Restore a table, a schema or (with neither) the lake to a snapshot, as a new snapshot.
+
+        ``at`` is its id, an aware time or a tag.
 
         Columns, names, keys and comments are restored as well. Objects created since are dropped, and objects
         dropped since are restored; a table whose schema was dropped as a new one. ``dry_run`` changes nothing

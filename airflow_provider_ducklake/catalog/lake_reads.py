@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from uuid6 import uuid7
 
 from airflow_provider_ducklake.catalog.ledger import restore_log
-from airflow_provider_ducklake.catalog.open_lake import At, OpenLake, aware
 from airflow_provider_ducklake.catalog.reports import watch
 from airflow_provider_ducklake.catalog.reports.change_feed import ChangeFeed
 from airflow_provider_ducklake.catalog.reports.clients import (
@@ -28,7 +27,8 @@ from airflow_provider_ducklake.catalog.reports.table_info import (
     listed_files,
     table_infos,
 )
-from airflow_provider_ducklake.catalog.snapshot import read, read_snapshots
+from airflow_provider_ducklake.catalog.snapshot import read, read_snapshots, read_tags
+from airflow_provider_ducklake.catalog.snapshot.read_snapshots import aware
 from airflow_provider_ducklake.catalog.snapshot.registered_files import registered
 from airflow_provider_ducklake.catalog.snapshot.scan import Wanted, find_scan
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import find_table, load_table
@@ -55,7 +55,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.catalog.snapshot.read_snapshots import RecordedSnapshot
+    from airflow_provider_ducklake.catalog.open_lake import OpenLake
+    from airflow_provider_ducklake.catalog.snapshot.read_snapshots import At, RecordedSnapshot
     from airflow_provider_ducklake.planning.reading.scan import ChangeFeedPlan, ScanPlan
     from airflow_provider_ducklake.planning.reading.watch import TableChanges
     from airflow_provider_ducklake.planning.writing.staged import StagedWrite
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.names.identifiers import SchemaName, TableName
     from airflow_provider_ducklake.spec.restores import RestoredTable
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
+    from airflow_provider_ducklake.spec.tags import Tag
     from airflow_provider_ducklake.spec.views import ViewDefinition
 
 
@@ -90,25 +92,36 @@ class LakeReads:
         with self._lake.reading() as connection:
             return read_snapshots.recorded_snapshots(connection, self._lake.catalog.tables)
 
-    def snapshot_at(self, *, version: int | None = None, timestamp: datetime | None = None) -> Snapshot:
-        """Return the snapshot with that id, or the newest at or before an aware time.
+    def snapshot_at(
+        self, at: At = None, *, version: int | None = None, timestamp: datetime | None = None
+    ) -> Snapshot:
+        """Return the snapshot with that id, of that tag, or the newest at or before an aware time.
+
+        ``at`` is any of them, a tag as ``"tag:q3-close"``.
 
         Raises:
             SnapshotNotFoundError: it has expired, is in the future, or before the first one.
-            InvalidInputError: both or neither are given, or the time has no time zone.
+            TagNotFoundError, TaggedSnapshotLostError: there is no such tag, or its snapshot has expired.
+            InvalidInputError: not exactly one is given, or the time has no time zone.
         """
-        if (version is None) == (timestamp is None):
-            raise InvalidInputError("Give exactly one of version and timestamp.")
+        given = [one for one in (at, version, timestamp) if one is not None]
+        if len(given) != 1:
+            raise InvalidInputError("Give exactly one of version and timestamp, or either as at.")
         with self._lake.reading() as connection:
-            return self._lake.snapshot(connection, version if version is not None else timestamp)
+            return self._lake.snapshot(connection, given[0])
 
-    def _first_snapshot(self, connection: Connection, start: int | datetime) -> Snapshot:
+    def tags(self) -> list[Tag]:
+        """Return the tags of the lake, in the order of their snapshots."""
+        with self._lake.reading() as connection:
+            return read_tags.tags(connection, self._lake.catalog)
+
+    def _first_snapshot(self, connection: Connection, start: int | datetime | str) -> Snapshot:
         if isinstance(start, datetime):
             return read_snapshots.snapshot_from_time(connection, self._lake.catalog, aware(start))
         return self._lake.snapshot(connection, start)
 
     def tables(self, at: At = None) -> list[QualifiedName]:
-        """Return the names of all tables at a snapshot (id or aware time; None: the newest), sorted."""
+        """Return the names of all tables at a snapshot (id, aware time or tag; None: the newest), sorted."""
         return [row.qualified for row in self.table_rows(at)]
 
     def table_rows(self, at: At = None) -> list[read.TableRow]:
@@ -172,7 +185,7 @@ class LakeReads:
         return "schema", found.id
 
     def table_snapshot(self, table: TableName, at: At = None, *, with_files: bool = False) -> TableSnapshot:
-        """Return a table at a snapshot (id or aware time; None: the newest), with its live files if asked.
+        """Return a table at a snapshot (id, time or tag; None: the newest), with its live files if asked.
 
         Raises:
             SchemaNotFoundError, TableNotFoundError, SnapshotNotFoundError: it did not exist then.
@@ -295,12 +308,12 @@ class LakeReads:
         self._lake.refuse_unusable()
         if staged and at is not None:
             raise InvalidInputError("Staged writes are read on top of the newest snapshot: leave out at.")
-        moment = aware(at) if isinstance(at, datetime) else at
+        moment = self._lake.moment(at)
         with self._lake.translated():
             return find_scan(
                 self._lake.catalog,
                 QualifiedName.of(table),
-                self._lake.pinned if moment is None else moment,
+                moment,
                 Wanted(columns, where, stats_of),
                 staged,
             )
@@ -374,10 +387,10 @@ class LakeReads:
         self._lake.tell_read(found.name)
         return bounds
 
-    def changes(self, table: TableName, start: int | datetime, end: int | datetime) -> ChangeFeed:
+    def changes(self, table: TableName, start: int | datetime | str, end: int | datetime | str) -> ChangeFeed:
         """Return the changes of a table's rows from snapshot ``start`` to ``end``, both included.
 
-        Bounds are snapshot ids, or aware times: the first snapshot at or after the start, the last at or
+        Bounds are snapshot ids, tags, or aware times: the first snapshot at or after the start, the last at or
         before the end. Rows have the columns of the end snapshot. Compaction changes no rows, and is left
         out.
 
@@ -393,16 +406,19 @@ class LakeReads:
         self._lake.tell_read(plan.table.name)
         return ChangeFeed(plan, self._lake.locate)
 
-    def changes_after(self, table: TableName, after: int, at: At = None) -> ChangeFeed:
-        """Return the changes of a table's rows after a snapshot, up to another; see ``changes``.
+    def changes_after(self, table: TableName, after: int | str, at: At = None) -> ChangeFeed:
+        """Return the changes of a table's rows after a snapshot (id, tag), up to another; see ``changes``.
 
         Raises:
             ChangesExpiredError: a snapshot between them has expired.
             TableNotFoundError, SchemaNotFoundError: there is no such table at the end.
         """
-        plan = self._plan_after(table, after, at)
+        plan = self._plan_after(table, self._after(after), at)
         self._lake.tell_read(plan.table.name)
         return ChangeFeed(plan, self._lake.locate)
+
+    def _after(self, after: int | str) -> int:
+        return self.snapshot_at(after).id if isinstance(after, str) else after
 
     def _plan_after(self, table: TableName, after: int, at: At) -> ChangeFeedPlan:
         self._lake.refuse_unusable()
@@ -443,11 +459,13 @@ class LakeReads:
         with self._lake.reading() as connection:
             return restore_log.restores(connection, self._lake.catalog)
 
-    def insertions(self, table: TableName, start: int | datetime, end: int | datetime) -> pa.Table:
+    def insertions(
+        self, table: TableName, start: int | datetime | str, end: int | datetime | str
+    ) -> pa.Table:
         """Return the rows inserted from snapshot ``start`` to ``end``; see ``changes``."""
         return self.changes(table, start, end).insertions()
 
-    def deletions(self, table: TableName, start: int | datetime, end: int | datetime) -> pa.Table:
+    def deletions(self, table: TableName, start: int | datetime | str, end: int | datetime | str) -> pa.Table:
         """Return the rows deleted from snapshot ``start`` to ``end``; see ``changes``."""
         return self.changes(table, start, end).deletions()
 
@@ -456,8 +474,10 @@ class LakeReads:
         with self._lake.reading() as connection:
             return registered(connection, self._lake.catalog, paths)
 
-    def table_changes(self, table: TableName, since: int, kinds: Collection[str]) -> TableChanges | None:
-        """Return the changes of a table after snapshot ``since``: ``insert``, ``delete``, ``schema``.
+    def table_changes(
+        self, table: TableName, since: int | str, kinds: Collection[str]
+    ) -> TableChanges | None:
+        """Return the changes of a table after a snapshot (id or tag): ``insert``, ``delete``, ``schema``.
 
         ``kinds`` says what to look for (``data`` means insert or delete). None means no such change, or that
         the table does not exist yet. Compaction and flushes do not count; a truncation does even where the
@@ -470,7 +490,7 @@ class LakeReads:
         if name.schema.parent is not None:  # a table that cannot exist would be waited for
             self._lake.catalog.tables.writer.check(Feature.NESTED_SCHEMAS)
         with self._lake.translated():
-            return watch.table_changes(self._lake.catalog, name, since, kinds)
+            return watch.table_changes(self._lake.catalog, name, self._after(since), kinds)
 
     def range_report(self, table: TableName, after: int, kinds: Collection[str]) -> RangeReport | None:
         """Return what the snapshots after one did to a table, None as ``table_changes``.

@@ -13,7 +13,14 @@ from airflow_provider_ducklake.catalog.drafting.base_lake import BaseRows
 from airflow_provider_ducklake.catalog.drafting.replaced_rows import find_earlier_rows, replaced_rows
 from airflow_provider_ducklake.catalog.drafting.row_changes import changes_of_job, read_targets
 from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
-from airflow_provider_ducklake.catalog.ledger import applications, commit_keys, consumers, jobs, watermarks
+from airflow_provider_ducklake.catalog.ledger import (
+    applications,
+    commit_keys,
+    consumers,
+    jobs,
+    tags,
+    watermarks,
+)
 from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.catalog.snapshot.read_snapshots import check_version
 from airflow_provider_ducklake.catalog.upkeep import sealed_documents
@@ -21,6 +28,7 @@ from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.options import SKIP_STATS_COLUMNS, OptionRow, option_text
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
+from airflow_provider_ducklake.spec.tags import check_tag_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -34,6 +42,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.ledger.applications import SubmittedJob
     from airflow_provider_ducklake.catalog.ledger.jobs import RegisteredJob
     from airflow_provider_ducklake.catalog.open_lake import OpenLake
+    from airflow_provider_ducklake.catalog.snapshot.read_snapshots import At
     from airflow_provider_ducklake.planning.reading.scan import ScanPlan
     from airflow_provider_ducklake.planning.writing.job_target import JobTarget
     from airflow_provider_ducklake.planning.writing.overwrite import PartitionValues
@@ -42,6 +51,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.names.identifiers import SchemaName, TableName
     from airflow_provider_ducklake.spec.snapshots import JsonValue
+    from airflow_provider_ducklake.spec.tags import TagResult
     from airflow_provider_ducklake.transaction.changes import Change
     from airflow_provider_ducklake.transaction.replay import Replay
 
@@ -96,6 +106,43 @@ class LakeWrites:
         """
         with self.transaction() as tx:
             tx.reset_option(table, key)
+
+    def tag(  # noqa: PLR0913 - all but the first have defaults
+        self,
+        name: str,
+        at: At = None,
+        *,
+        replace: bool = False,
+        author: str | None = None,
+        message: str | None = None,
+        keyed: KeyedCommit | None = None,
+    ) -> TagResult:
+        """Name a snapshot (id, aware time or another tag; None: the newest), which does not expire then.
+
+        It is read as ``at="tag:q3-close"``. The name has up to 255 characters, and upper and lower case
+        differ. Tagging the same snapshot again changes nothing. Makes no snapshot.
+
+        Raises:
+            InvalidNameError: no tag can have the name.
+            SnapshotNotFoundError: the snapshot has expired, or never existed.
+            TagExistsError: the name is that of another snapshot, and ``replace`` was not given.
+        """
+        self._lake.refuse_unwritable()
+        CommitInfo(author, message)  # which checks them
+        request = tags.TagRequest(check_tag_name(name), self._lake.here(at), replace, author, message)
+        with self._lake.translated():
+            return tags.tag(self._lake.catalog, request, None if keyed is None else keyed.key)
+
+    def untag(self, name: str, *, keyed: KeyedCommit | None = None) -> TagResult:
+        """Remove a tag; the next expiry may remove its snapshot. Makes no snapshot.
+
+        Raises:
+            InvalidNameError: no tag can have the name.
+            TagNotFoundError: there is no such tag.
+        """
+        self._lake.refuse_unwritable()
+        with self._lake.translated():
+            return tags.untag(self._lake.catalog, check_tag_name(name), None if keyed is None else keyed.key)
 
     def transaction(
         self,

@@ -16,6 +16,7 @@ from airflow_provider_ducklake.catalog.database.connect import shown
 from airflow_provider_ducklake.catalog.dialects.opened import Catalog
 from airflow_provider_ducklake.catalog.snapshot import read_snapshots
 from airflow_provider_ducklake.catalog.snapshot.read_files import key_length
+from airflow_provider_ducklake.catalog.snapshot.read_snapshots import aware
 from airflow_provider_ducklake.errors import (
     CatalogError,
     CatalogRefusedError,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+    from airflow_provider_ducklake.catalog.snapshot.read_snapshots import At, Moment
     from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.names.identifiers import FoldedName, QualifiedName
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.transaction.lake_draft import SchemaDraft
 
 
-At = int | datetime | None
 _CHECK = (
     "Check that the database runs, and check the connection's address and login; the next try connects again."
 )
@@ -156,13 +157,25 @@ class OpenLake:
             yield connection
 
     def snapshot(self, connection: Connection, at: At) -> Snapshot:
-        """Return a snapshot by its id or an aware time; None: the newest.
+        """Return a snapshot by its id, an aware time or a tag; None: the newest.
 
         Raises:
             SnapshotNotFoundError: there is none, or it has expired.
+            TagNotFoundError, TaggedSnapshotLostError: there is no such tag, or its snapshot has expired.
         """
-        moment = aware(at) if isinstance(at, datetime) else at
-        return read_snapshots.snapshot_at(connection, self.catalog, self.pinned if moment is None else moment)
+        return read_snapshots.snapshot_at(connection, self.catalog, self.here(at))
+
+    def here(self, at: At) -> At:
+        """Return what names a snapshot, where nothing does the one that the lake is pinned to."""
+        return self.pinned if at is None else at
+
+    def moment(self, at: At) -> Moment:
+        """Return what names a snapshot without tags, which are looked up for it; None: the newest."""
+        here = self.here(at)
+        if isinstance(here, str):
+            with self.reading() as connection:
+                return read_snapshots.moment_of(connection, self.catalog, here)
+        return aware(here) if isinstance(here, datetime) else here
 
     def head(self, connection: Connection) -> Snapshot:
         """Return the newest snapshot."""
@@ -288,14 +301,3 @@ def _lacking(dialect: CatalogDialect, error: DBAPIError) -> str:
 def _is_connection_error(error: DBAPIError) -> bool:
     """Whether connecting itself failed; such an error has no statement, as one of COMMIT."""
     return error.statement is None or "file is not a database" in str(error.orig)
-
-
-def aware(time: datetime) -> datetime:
-    """Return a time that says its zone.
-
-    Raises:
-        InvalidInputError: it does not.
-    """
-    if time.tzinfo is None:
-        raise InvalidInputError(f"The time {time} has no time zone; give an aware datetime.")
-    return time

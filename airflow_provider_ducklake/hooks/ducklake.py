@@ -192,12 +192,12 @@ class DuckLakeHook(BaseHook):
     def read_arrow(
         self,
         table: str | tuple[str, str],
-        at: int | datetime | None = None,
+        at: int | datetime | str | None = None,
         columns: Sequence[str] | None = None,
         staged: Staged = (),
         where: str | None = None,
     ) -> Any:  # noqa: ANN401 - pyarrow has no types to name
-        """Return a table's rows as a ``pyarrow.Table``, without Spark; ``at`` is a snapshot id or a time.
+        """Return a table's rows as a ``pyarrow.Table``, without Spark; ``at`` is a snapshot id, time or tag.
 
         With ``where``, a condition such as ``"price > 10 AND day = '2024-01-31'"``, only the rows that
         satisfy it. With ``staged``, the return values of tasks with ``stage_only=True``, the newest
@@ -212,7 +212,7 @@ class DuckLakeHook(BaseHook):
         self,
         spark: Any,  # noqa: ANN401 - a SparkSession; pyspark is imported in spark/ only
         table: str | tuple[str, str],
-        at: int | datetime | None = None,
+        at: int | datetime | str | None = None,
         columns: Sequence[str] | None = None,
         where: str | None = None,
     ) -> Any:  # noqa: ANN401 - a DataFrame
@@ -256,24 +256,24 @@ class DuckLakeHook(BaseHook):
     def get_df(
         self,
         table: str | tuple[str, str],
-        at: int | datetime | None = None,
+        at: int | datetime | str | None = None,
         columns: Sequence[str] | None = None,
     ) -> Any:  # noqa: ANN401 - pandas is not ours to import
         """Return the same as ``read_arrow`` as a pandas ``DataFrame``; install pandas for it."""
         return self.lake().read_arrow(table, at=at, columns=columns).to_pandas()
 
     def table_info(
-        self, table: str | tuple[str, str] | None = None, at: int | datetime | None = None
+        self, table: str | tuple[str, str] | None = None, at: int | datetime | str | None = None
     ) -> list[TableInfo]:
         """Return the files, sizes and inlined rows of all tables, or of one, from the catalog alone."""
         return self.lake().table_info(table, at)
 
-    def row_count(self, table: str | tuple[str, str], at: int | datetime | None = None) -> int:
+    def row_count(self, table: str | tuple[str, str], at: int | datetime | str | None = None) -> int:
         """Return the exact number of rows of a table, from the catalog alone if possible."""
         return self.lake().row_count(table, at)
 
     def column_bounds(
-        self, table: str | tuple[str, str], column: str, at: int | datetime | None = None
+        self, table: str | tuple[str, str], column: str, at: int | datetime | str | None = None
     ) -> ColumnBounds | None:
         """Return the smallest and largest value of a column, or None if the catalog does not know them."""
         return self.lake().column_bounds(table, column, at)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ducklake.errors import InvalidInputError, SnapshotNotFoundError
 from airflow_provider_ducklake.planning.reading.watch import wanted_words
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.tags import is_tag, tag_name
 from airflow_provider_ducklake.spec.types.times import parse_time, require_offset
 
 if TYPE_CHECKING:
@@ -41,11 +42,11 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Wait for some kinds of changes of a table, made after a snapshot or a time."""
+    """Wait for some kinds of changes of a table, made after a snapshot, a time or a tag."""
 
     table: QualifiedName
     words: frozenset[str]
-    since: int | datetime
+    since: int | datetime | str
 
     @classmethod
     def of(
@@ -80,8 +81,10 @@ class Watch:
         return {"table": str(self.table), "changes": sorted(self.words), "since": since}
 
 
-def _since(since: int | datetime | str | None, otherwise: Callable[[], datetime] | None) -> int | datetime:
-    """Return a snapshot id or an aware time."""
+def _since(
+    since: int | datetime | str | None, otherwise: Callable[[], datetime] | None
+) -> int | datetime | str:
+    """Return a snapshot id, an aware time or a tag."""
     match since:
         case None if otherwise is not None:
             return otherwise()
@@ -89,20 +92,23 @@ def _since(since: int | datetime | str | None, otherwise: Callable[[], datetime]
             return require_offset(since)
         case str() if since.strip().isdecimal():
             return int(since)
+        case str() if is_tag(since.strip()):
+            tag_name(since.strip())
+            return since.strip()
         case str():
             return parse_time(since)
         case int() if not isinstance(since, bool) and since >= 0:
             return since
     raise InvalidInputError(
-        f"since is {since!r}. Give a snapshot id, an aware datetime, an ISO time with an offset, or None."
+        f"since is {since!r}. Give a snapshot id, an aware datetime, an ISO time with an offset, a tag, or None."
     )
 
 
-def start_of(lake: Lake, since: int | datetime) -> int:
-    """Return the snapshot after which changes count: one given by its id, or the newest by a time."""
+def start_of(lake: Lake, since: int | datetime | str) -> int:
+    """Return the snapshot after which changes count, by its id or tag, or the newest by a time."""
     if isinstance(since, int):
         return since
     try:
-        return lake.snapshot_at(timestamp=since).id
+        return lake.snapshot_at(since).id
     except SnapshotNotFoundError as error:  # every snapshot there is came later
         return max(error.oldest - 1, 0)

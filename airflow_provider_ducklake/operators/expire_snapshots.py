@@ -26,12 +26,12 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
     """Expire snapshots of a lake, which can then no longer be read.
 
     Files that only expired snapshots used are scheduled for deletion, not deleted. The newest snapshot
-    always stays. ``older_than`` and ``versions`` cannot be combined; without them and ``keep_last``, the
-    lake's option ``expire_older_than`` applies.
+    always stays, and so do tagged ones. ``older_than`` and ``versions`` cannot be combined; without them and
+    ``keep_last``, the lake's option ``expire_older_than`` applies.
 
     :param older_than: expire snapshots older than this: a ``timedelta``, a string such as ``"7 days"``, an
         aware ``datetime``, or an ISO time with an offset. (templated)
-    :param versions: expire exactly these snapshot ids. (templated)
+    :param versions: expire exactly these snapshot ids, of which none may be tagged. (templated)
     :param keep_last: never expire the newest N snapshots; alone, expire all the others. (templated)
     :param keep: never expire these snapshot ids. (templated)
     :param keep_author: never expire snapshots whose author matches this pattern, such as ``"release-*"``.
@@ -43,8 +43,9 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param commit_message: accepted as by every operator, but unused: no snapshot is made. (templated)
     :return: ``{"snapshot_ids": [1, 2], "data_files": 3, "delete_files": 0, "tables": 0, "bytes": 4096,
-        "dry_run": False}``: the expired snapshots, the files scheduled for deletion and their size, and the
-        number of dropped tables that no snapshot contains any more.
+        "kept_by_tags": 1, "dry_run": False}``: the expired snapshots, the files scheduled for deletion and
+        their size, the number of dropped tables that no snapshot contains any more, and of snapshots that
+        would have expired if they had no tags.
     """
 
     template_fields: Sequence[str] = (
@@ -110,7 +111,7 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
     def _report(self, result: ExpireResult) -> None:
         self.log.info(
             "%s %d snapshots; %d data files and %d delete files (%d bytes) %s for deletion, %d tables "
-            "removed",
+            "removed; %d more %s kept by their tags",
             "Dry run, would expire" if result.dry_run else "Expired",
             len(result.snapshots),
             result.data_files,
@@ -118,6 +119,8 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
             result.bytes,
             "would be scheduled" if result.dry_run else "scheduled",
             result.tables,
+            result.kept_by_tags,
+            "would be" if result.dry_run else "were",
         )
 
 
@@ -128,6 +131,7 @@ def _summary(result: ExpireResult) -> dict[str, Any]:
         "delete_files": result.delete_files,
         "tables": result.tables,
         "bytes": result.bytes,
+        "kept_by_tags": result.kept_by_tags,
         "dry_run": result.dry_run,
     }
 

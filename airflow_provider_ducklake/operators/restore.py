@@ -38,7 +38,8 @@ class DuckLakeRestoreTableOperator(DuckLakeOperator):
     :param schema: instead of ``table``: all tables, views and macros of a schema; those created since are
         dropped, and dropped ones are restored. (templated)
     :param whole_lake: instead of both: all schemas. (templated)
-    :param at: the snapshot: its id, an aware ``datetime``, or an ISO time with an offset. (templated)
+    :param at: the snapshot: its id, an aware ``datetime``, an ISO time with an offset, or a tag such as
+        ``"tag:q3-close"``. (templated)
     :param dry_run: only report what would be done, and change nothing. (templated as ``is_dry_run``)
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param commit_message: the commit message of the snapshot; default: the ids of the DAG and the task.
@@ -88,7 +89,7 @@ class DuckLakeRestoreTableOperator(DuckLakeOperator):
         """Restore, or return the commit of an earlier try."""
         at = parse_at(self.at)
         if at is None:
-            raise InvalidInputError("at is empty. Give a snapshot id or an aware datetime.")
+            raise InvalidInputError("at is empty. Give a snapshot id, an aware datetime or a tag.")
         self._check_scope()
         scope: dict[str, Any] = {"table": self.table, "schema": self.schema, "at": at}
         with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook:

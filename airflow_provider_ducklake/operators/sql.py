@@ -45,7 +45,8 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
     :param sources: what else is read, as ``{"name": path or {…}}``; see ``DuckLakeSparkInsertOperator``. A
         ``transform`` gets them as its argument ``sources``. (templated)
     :param schema: the schema of tables that are named without one. (templated)
-    :param at: read this snapshot, by its id or an aware time; default: the newest at the start. (templated)
+    :param at: read this snapshot, by its id, an aware time or a tag; default: the newest at the start.
+        (templated)
     :param incremental: True, or the names of the tables of which only the changes are read; True means all
         tables except those that are written. (templated)
     :param consumer: the name of the consumer; default: DAG and task. Tasks with the same name share its

@@ -36,8 +36,8 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
     :param changes: which changes count: ``"insert"``, ``"delete"``, ``"data"`` (either of them) or
         ``"schema"``. (templated)
     :param since: only later snapshots count: a snapshot id, an aware ``datetime``, an ISO time with an
-        offset, or None for the moment the DAG run started. A time before the oldest snapshot means from the
-        beginning. (templated)
+        offset, a tag such as ``"tag:q3-close"``, or None for the moment the DAG run started. A time before
+        the oldest snapshot means from the beginning. (templated)
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param deferrable: look once, then wait in the triggerer, which polls the lake every ``poke_interval``
         seconds; ``mode`` does not matter then. By default what ``[operators] default_deferrable`` says.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.spec.options import parse_bytes
+from airflow_provider_ducklake.spec.tags import is_tag, tag_name
 from airflow_provider_ducklake.spec.types.times import parse_interval, parse_time, require_offset
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ def parse_flag(name: str, value: object) -> bool:
     return word == "true"
 
 
-def parse_at(value: object) -> int | datetime | None:
-    """Return what names a snapshot: its id or an aware time; a template renders both as strings.
+def parse_at(value: object) -> int | datetime | str | None:
+    """Return what names a snapshot: its id, an aware time or a tag; a template renders all as strings.
 
     Raises:
         InvalidInputError: it names none.
@@ -65,10 +66,15 @@ def parse_at(value: object) -> int | datetime | None:
         word = value.strip()
         if word in ("", "None"):
             return None
+        if is_tag(word):
+            tag_name(word)
+            return word
         return int(word) if word.isdecimal() else parse_time(word)
     if value is None or (isinstance(value, int | datetime) and not isinstance(value, bool)):
         return value
-    raise InvalidInputError(f"at={value!r}: give a snapshot id or an aware datetime.")
+    raise InvalidInputError(
+        f"at={value!r}: give a snapshot id, an aware datetime or a tag, such as 'tag:q3'."
+    )
 
 
 def parse_size(name: str, value: int | str | None) -> int | None:

@@ -74,7 +74,7 @@ class Compact:
             InvalidInputError: one cannot be read.
         """
         before = parse_at(older_than)
-        if isinstance(before, int):
+        if isinstance(before, int | str):
             raise InvalidInputError(f"older_than={before}: give an aware datetime.")
         limits, shared = _shared(**others)
         return cls(table, MergeRule(**limits), where, before, **shared)

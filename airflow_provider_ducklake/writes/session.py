@@ -106,7 +106,7 @@ class LakeSession:
     def read(
         self,
         table: TableName,
-        at: int | datetime | None = None,
+        at: int | datetime | str | None = None,
         columns: Sequence[str] | None = None,
         where: str | None = None,
     ) -> DataFrame:

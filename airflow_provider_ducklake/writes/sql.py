@@ -171,7 +171,7 @@ class Sql:
         at = parse_at(self.at)
         if at is None:
             return head
-        return lake.snapshot_at(version=at) if isinstance(at, int) else lake.snapshot_at(timestamp=at)
+        return lake.snapshot_at(at)
 
     def _request(self, lake: Lake, plan: PlannedSql, resolve: Resolve, job_id: str) -> JobRequest | None:
         """Return what the job is to do; None: there is nothing to do."""

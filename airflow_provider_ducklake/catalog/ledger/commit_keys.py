@@ -111,6 +111,22 @@ def record_effect(catalog: Catalog, key: CommitKey, state: CommitState) -> Effec
     )
 
 
+def record_without_rows(
+    connection: Connection, catalog: Catalog, key: CommitKey, snapshot_id: SnapshotId
+) -> None:
+    """Note that what a key names was done to a snapshot, where that makes none: it was tagged, say."""
+    row = {
+        "commit_key": key.digest,
+        "generation": key.generation,
+        "table_id": _NO_TABLE,
+        "snapshot_id": snapshot_id,
+        "row_id_start": 0,
+        "row_count": 0,
+        "committed_at": catalog.dialect.server_time(connection),
+    }
+    connection.execute(commit_table(catalog.tables.metadata_schema).insert(), row)
+
+
 def replay(
     connection: Connection,
     catalog: Catalog,

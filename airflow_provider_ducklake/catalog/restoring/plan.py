@@ -54,9 +54,9 @@ _TOLERANCE = timedelta(minutes=5)  # a clock may be ahead of the catalog's
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """What is to be as it was at a snapshot or time: a table, all of a schema, or (neither) the lake."""
+    """What is to be as it was at a snapshot, time or tag: a table, all of a schema, or (neither) the lake."""
 
-    at: int | datetime
+    at: int | datetime | str
     table: QualifiedName | None = None
     schema: SchemaPath | None = None
     dry_run: bool = False
@@ -235,7 +235,7 @@ def _as_they_were(
             yield NoteRestored(pair.now.id, pair.now.qualified, as_of)
 
 
-def _snapshot(connection: Connection, catalog: Catalog, at: int | datetime) -> Snapshot:
+def _snapshot(connection: Connection, catalog: Catalog, at: int | datetime | str) -> Snapshot:
     if not isinstance(at, datetime):
         return read_snapshots.snapshot_at(connection, catalog, at)
     if at.tzinfo is None:

@@ -21,8 +21,10 @@ from sqlalchemy import (
 
 from airflow_provider_ducklake.catalog.database.column_types import maybe
 from airflow_provider_ducklake.catalog.database.questions import AT, Question, in_parts
+from airflow_provider_ducklake.catalog.snapshot.read_tags import tagged_snapshot
 from airflow_provider_ducklake.errors import (
     CatalogMigratedError,
+    InvalidInputError,
     SnapshotNotFoundError,
     TransactionConflictError,
 )
@@ -66,21 +68,51 @@ def which_head(tables: CatalogTables) -> Question[Snapshot]:
     return Question(_by_id(tables, is_newest=True), lambda rows: _of_version(tables, rows)[0])
 
 
-At: TypeAlias = int | datetime | None
+Moment: TypeAlias = int | datetime | None
+At: TypeAlias = Moment | str  # also a tag, such as "tag:q3-close"
 
 
 def snapshot_at(connection: Connection, catalog: Catalog, at: At) -> Snapshot:
-    """Return the snapshot with an id, or the newest at or before an aware time (None: the newest).
+    """Return the snapshot that an id, an aware time or a tag names (None: the newest).
 
-    At equal times it is the one with the highest id.
+    By a time it is the newest at or before it; at equal times the one with the highest id.
 
     Raises:
         SnapshotNotFoundError: it expired, or lies in the future, or the oldest one is younger.
+        TagNotFoundError, TaggedSnapshotLostError: there is no such tag, or its snapshot has expired.
+        InvalidInputError: a time has no time zone; a string names no tag.
     """
-    return chosen(connection, catalog.tables, at, which_snapshot(catalog, at).ask(connection))
+    moment = moment_of(connection, catalog, at)
+    return chosen(connection, catalog.tables, moment, which_snapshot(catalog, moment).ask(connection))
 
 
-def which_snapshot(catalog: Catalog, at: At) -> Question[list[Snapshot]]:
+def moment_of(connection: Connection, catalog: Catalog, at: At) -> Moment:
+    """Return what names a snapshot, where it is a tag by its id; the one place that knows tags.
+
+    Raises:
+        TagNotFoundError, TaggedSnapshotLostError, InvalidInputError: as ``snapshot_at``.
+    """
+    match at:
+        case str():
+            return tagged_snapshot(connection, catalog, at)
+        case datetime():
+            return aware(at)
+        case _:
+            return at
+
+
+def aware(time: datetime) -> datetime:
+    """Return a time that says its zone.
+
+    Raises:
+        InvalidInputError: it does not.
+    """
+    if time.tzinfo is None:
+        raise InvalidInputError(f"The time {time} has no time zone; give an aware datetime.")
+    return time
+
+
+def which_snapshot(catalog: Catalog, at: Moment) -> Question[list[Snapshot]]:
     """Ask for ``snapshot_at``: few snapshots, of which ``chosen`` returns it."""
     if isinstance(at, datetime):
         return _which_near(catalog, at, newest=True)
@@ -124,7 +156,7 @@ def _check_is_of(tables: CatalogTables, version: str) -> None:
         raise CatalogMigratedError(tables.version.value, version)
 
 
-def chosen(connection: Connection, tables: CatalogTables, at: At, found: Sequence[Snapshot]) -> Snapshot:
+def chosen(connection: Connection, tables: CatalogTables, at: Moment, found: Sequence[Snapshot]) -> Snapshot:
     """Return the one of the answers to ``which_snapshot``; raises as ``snapshot_at``."""
     if isinstance(at, datetime):
         found = [one for one in found if one.time <= at]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.catalog.snapshot.inlined_read import InlinedDeletes
-    from airflow_provider_ducklake.catalog.snapshot.read_snapshots import At
+    from airflow_provider_ducklake.catalog.snapshot.read_snapshots import Moment
     from airflow_provider_ducklake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.planning.writing.staged import StagedWrite
     from airflow_provider_ducklake.spec.files import LiveDataFile
@@ -48,7 +48,7 @@ class Wanted:
 
 
 def find_scan(
-    catalog: Catalog, name: QualifiedName, at: At, wanted: Wanted, staged: Sequence[StagedWrite] = ()
+    catalog: Catalog, name: QualifiedName, at: Moment, wanted: Wanted, staged: Sequence[StagedWrite] = ()
 ) -> ScanPlan:
     """Return the plan for reading a table, with the files that staged writes would add or create it with.
 

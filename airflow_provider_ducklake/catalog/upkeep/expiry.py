@@ -9,7 +9,7 @@ SQLite.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, MetaData, Table, and_, case, func, literal, or_, select, true
@@ -23,12 +23,15 @@ from airflow_provider_ducklake.catalog.database.column_types import (
 from airflow_provider_ducklake.catalog.database.questions import in_parts
 from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.catalog.snapshot import read_snapshots
+from airflow_provider_ducklake.catalog.snapshot.read_tags import tags_by_snapshot
 from airflow_provider_ducklake.planning.upkeep.expiry import (
+    ExpiryPlan,
     ExpiryRule,
     Hole,
     holes,
     is_reachable,
     plan_expiry,
+    without_tagged,
 )
 
 if TYPE_CHECKING:
@@ -49,7 +52,10 @@ _HOLES_AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class ExpireResult:
-    """What an expiry did, or with ``dry_run`` would do: ``bytes`` counts the files scheduled for deletion."""
+    """What an expiry did, or with ``dry_run`` would do: ``bytes`` counts the files scheduled for deletion.
+
+    ``kept_by_tags`` counts the snapshots that would expire if they had no tags.
+    """
 
     snapshots: tuple[Snapshot, ...]
     data_files: int
@@ -57,6 +63,7 @@ class ExpireResult:
     tables: int
     bytes: int
     dry_run: bool
+    kept_by_tags: int = 0
 
 
 def expire(catalog: Catalog, rule: ExpiryRule, *, dry_run: bool) -> ExpireResult:
@@ -64,14 +71,16 @@ def expire(catalog: Catalog, rule: ExpiryRule, *, dry_run: bool) -> ExpireResult
 
     Raises:
         InvalidInputError: what was asked for lies in the future, or is younger than the rule's floor.
+        SnapshotTaggedError: a snapshot that was asked for by its id is tagged.
         CommitRetriesExceededError: other writers, or readers of a SQLite file, never let it through.
     """
-    planned = _plan(catalog, rule)
+    plan = _plan(catalog, rule)
+    planned = plan.expired
     at_once = len(planned) if dry_run else SNAPSHOTS_AT_ONCE
-    total = ExpireResult((), 0, 0, 0, 0, dry_run)
+    total = ExpireResult((), 0, 0, 0, 0, dry_run, len(plan.kept_by_tags))
     for start in range(0, len(planned), at_once or 1):
         part = planned[start : start + at_once]
-        total = _sum(total, _expire_part(catalog, part, dry_run=dry_run))
+        total = _sum(total, _expire_part(catalog, rule, part, dry_run=dry_run))
         if len(planned) > at_once:
             log.info("Expired %d of %d snapshots", min(start + at_once, len(planned)), len(planned))
     return total
@@ -85,24 +94,33 @@ def _sum(left: ExpireResult, right: ExpireResult) -> ExpireResult:
         left.tables + right.tables,
         left.bytes + right.bytes,
         left.dry_run,
+        left.kept_by_tags + right.kept_by_tags,
     )
 
 
-def _plan(catalog: Catalog, rule: ExpiryRule) -> tuple[Snapshot, ...]:
-    """Return what is to expire. It stays so: whatever follows is newer, and the newest is not among them."""
+def _plan(catalog: Catalog, rule: ExpiryRule) -> ExpiryPlan:
+    """Return what is to expire. It stays so, but for tags: whatever follows is newer."""
     with catalog.dialect.reading() as connection:
         now = catalog.dialect.server_time(connection)
         snapshots = read_snapshots.all_snapshots(connection, catalog.tables)
+        tags = tags_by_snapshot(connection, catalog)
         said = read_snapshots.authors_and_messages(connection, catalog.tables) if rule.has_patterns else ()
     pinned = {snapshot_id for snapshot_id, author, message in said if rule.pins(author, message)}
-    return plan_expiry(snapshots, rule, now, pinned)
+    return without_tagged(plan_expiry(snapshots, rule, now, pinned), rule, tags)
 
 
-def _expire_part(catalog: Catalog, planned: Collection[Snapshot], *, dry_run: bool) -> ExpireResult:
-    return with_retries(catalog.dialect, DEFAULT_RETRY, lambda: _expire(catalog, planned, dry_run=dry_run))[0]
+def _expire_part(
+    catalog: Catalog, rule: ExpiryRule, planned: Sequence[Snapshot], *, dry_run: bool
+) -> ExpireResult:
+    def attempt() -> ExpireResult:
+        return _expire(catalog, rule, planned, dry_run=dry_run)
+
+    return with_retries(catalog.dialect, DEFAULT_RETRY, attempt)[0]
 
 
-def _expire(catalog: Catalog, planned: Collection[Snapshot], *, dry_run: bool) -> ExpireResult:
+def _expire(
+    catalog: Catalog, rule: ExpiryRule, planned: Sequence[Snapshot], *, dry_run: bool
+) -> ExpireResult:
     dialect, tables = catalog.dialect, catalog.tables
     with dialect.writing() as connection:
         read_snapshots.check_version(connection, tables)
@@ -111,14 +129,17 @@ def _expire(catalog: Catalog, planned: Collection[Snapshot], *, dry_run: bool) -
             connection.execute(select(snapshot.c.snapshot_id).order_by(snapshot.c.snapshot_id)).scalars()
         )
         there = set(ids[:-1])
-        expired = tuple(one for one in planned if one.id in there)
+        plan = without_tagged(  # what was tagged since it was planned stays, too
+            [one for one in planned if one.id in there], rule, tags_by_snapshot(connection, catalog)
+        )
+        expired, kept = plan.expired, len(plan.kept_by_tags)
         if not expired:
-            return ExpireResult((), 0, 0, 0, 0, dry_run)
+            return ExpireResult((), 0, 0, 0, 0, dry_run, kept)
         gone = {one.id for one in expired}
         expiry = _Expiry(
             connection, tables, dialect.server_time(connection), [i for i in ids if i not in gone]
         )
-        result = expiry.run(expired, dry_run=dry_run)
+        result = replace(expiry.run(expired, dry_run=dry_run), kept_by_tags=kept)
         if dry_run:
             connection.rollback()
             return result

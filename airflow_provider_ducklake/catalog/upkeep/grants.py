@@ -18,6 +18,7 @@ from airflow_provider_ducklake.catalog.ledger import (
     restore_log,
     watermarks,
 )
+from airflow_provider_ducklake.catalog.snapshot.read_tags import tag_table
 from airflow_provider_ducklake.catalog.upkeep import data_path_mark
 from airflow_provider_ducklake.spec.roles import Role
 
@@ -39,6 +40,7 @@ _OWN: tuple[tuple[Callable[[str | None], Table], tuple[str, ...]], ...] = (
     (applications.application_table, ("SELECT", "INSERT", "DELETE")),
     (document_keys.document_key_table, ("SELECT", "INSERT")),
     (watermarks.watermark_table, ("SELECT", "INSERT", "DELETE")),
+    (tag_table, ("SELECT", "INSERT", "DELETE")),
     (restore_log.restore_table, ("SELECT",)),
     (data_path_mark.mark_table, ("SELECT",)),
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import func, literal, select, union_all
 
 from airflow_provider_ducklake.catalog.database.column_types import maybe
+from airflow_provider_ducklake.catalog.snapshot import read_tags
 from airflow_provider_ducklake.catalog.verify.look import lacking
 from airflow_provider_ducklake.errors import CatalogError
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
@@ -129,6 +130,18 @@ def _changes_of_none(look: Look) -> Iterator[Finding]:
             f"ducklake_snapshot_changes has a row of snapshot {row.snapshot_id}, which does not exist.",
             {"rows_of": "snapshot_changes", "snapshot_id": row.snapshot_id},
         )
+
+
+def check_tags(look: Look) -> Iterator[Finding]:
+    """Yield the tags whose snapshots have expired, by a client that does not know tags."""
+    for tag in read_tags.tags(look.connection, look.catalog):
+        if tag.is_lost:
+            yield Finding(
+                FindingCode.TAG_WITHOUT_SNAPSHOT,
+                f"The tag {tag.name!r} names snapshot {tag.snapshot_id}, made at {tag.snapshot_time}, which "
+                "has expired.",
+                {"tag": tag.name, "snapshot_id": tag.snapshot_id},
+            )
 
 
 def check_counters(look: Look) -> Iterator[Finding]:

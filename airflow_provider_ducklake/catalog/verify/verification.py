@@ -13,7 +13,7 @@ from airflow_provider_ducklake.catalog.verify.columns import Columns
 from airflow_provider_ducklake.catalog.verify.contents import Contents, check_contents
 from airflow_provider_ducklake.catalog.verify.definitions import check_definitions
 from airflow_provider_ducklake.catalog.verify.file_rows import check_file_rows
-from airflow_provider_ducklake.catalog.verify.history import check_counters, check_snapshots
+from airflow_provider_ducklake.catalog.verify.history import check_counters, check_snapshots, check_tags
 from airflow_provider_ducklake.catalog.verify.inlined import check_inlined
 from airflow_provider_ducklake.catalog.verify.inlined_statistics import check_inlined_statistics
 from airflow_provider_ducklake.catalog.verify.lifetimes import check_lifetimes, check_single
@@ -90,7 +90,7 @@ def table_ids(
 def _in_catalog(look: Look, columns: Columns, *, with_notes: bool) -> Iterator[Finding]:
     known = Known(look, columns)
     return chain(
-        chain(check_snapshots(look), check_counters(look)) if look.is_whole else (),
+        chain(check_snapshots(look), check_counters(look), check_tags(look)) if look.is_whole else (),
         check_lifetimes(look),
         check_single(look),
         check_columns(look) if look.is_whole else (),

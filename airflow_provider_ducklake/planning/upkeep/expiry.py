@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.errors import InvalidInputError, SnapshotTaggedError
 from airflow_provider_ducklake.planning.upkeep.retention import NO_FLOOR, check_age, cut_off
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import datetime, timedelta
 
     from airflow_provider_ducklake.spec.snapshots import Snapshot
@@ -25,7 +25,7 @@ class ExpiryRule:
     """What a user asked for; times are aware. At least one of the first three is given, not the first two.
 
     Never expired: the newest ``keep_last``, the ids in ``keep``, those whose author or message matches a
-    pattern (``release-*``), and what is younger than ``min_retention``.
+    pattern (``release-*``), what is younger than ``min_retention``, and what is tagged.
     """
 
     older_than: datetime | timedelta | None = None
@@ -62,6 +62,28 @@ class ExpiryRule:
 
 def _matches(text: str | None, pattern: str | None) -> bool:
     return text is not None and pattern is not None and fnmatchcase(text, pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryPlan:
+    """The snapshots to expire, oldest first, and those that would but for their tags."""
+
+    expired: tuple[Snapshot, ...]
+    kept_by_tags: tuple[Snapshot, ...] = ()
+
+
+def without_tagged(
+    chosen: Sequence[Snapshot], rule: ExpiryRule, tags: Mapping[int, Sequence[str]]
+) -> ExpiryPlan:
+    """Return what of the chosen snapshots expires; ``tags`` are the names of tags by snapshot.
+
+    Raises:
+        SnapshotTaggedError: the rule names a tagged one by its id.
+    """
+    tagged = tuple(one for one in chosen if one.id in tags)
+    if tagged and rule.versions is not None:
+        raise SnapshotTaggedError([f"{one.id} ({', '.join(map(repr, tags[one.id]))})" for one in tagged])
+    return ExpiryPlan(tuple(one for one in chosen if one.id not in tags), tagged)
 
 
 def plan_expiry(

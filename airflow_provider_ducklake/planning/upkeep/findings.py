@@ -45,6 +45,10 @@ class FindingCode(StrEnum):
     )
     FILE_COUNTER_STOOD = "file-counter-stood", "Restart DuckDB clients that run since then; fix the writer."
     COUNTER_BEHIND = "counter-behind", _REPAIR
+    TAG_WITHOUT_SNAPSHOT = (
+        "tag-without-snapshot",
+        "Remove the tag with lake.untag or DuckLakeTagOperator, or restore the catalog from a backup.",
+    )
     # rows with a begin and an end
     ENDS_BEFORE_BEGIN = "ends-before-begin", _RESTORE
     IN_THE_FUTURE = "in-the-future", _RESTORE
