@@ -253,8 +253,9 @@ class TaggedSnapshotLostError(NotFoundError):
     def __str__(self) -> str:
         return (
             f"The tag {self.name!r} names snapshot {self.snapshot_id}, made at {self.made}, which has "
-            "expired all the same: a client that does not know tags, such as DuckDB's ducklake_expire_snapshots, "
-            "expired it. Remove the tag with lake.untag(...), or restore the catalog from a backup."
+            "expired all the same: a client that does not know tags, such as DuckDB's "
+            "ducklake_expire_snapshots, expired it. Remove the tag with lake.untag(...), or restore the "
+            "catalog from a backup."
         )
 
 

@@ -390,8 +390,8 @@ class LakeReads:
     def changes(self, table: TableName, start: int | datetime | str, end: int | datetime | str) -> ChangeFeed:
         """Return the changes of a table's rows from snapshot ``start`` to ``end``, both included.
 
-        Bounds are snapshot ids, tags, or aware times: the first snapshot at or after the start, the last at or
-        before the end. Rows have the columns of the end snapshot. Compaction changes no rows, and is left
+        Bounds are snapshot ids, tags, or aware times: the first snapshot at or after the start, the last at
+        or before the end. Rows have the columns of the end snapshot. Compaction changes no rows, and is left
         out.
 
         Raises:
@@ -407,7 +407,7 @@ class LakeReads:
         return ChangeFeed(plan, self._lake.locate)
 
     def changes_after(self, table: TableName, after: int | str, at: At = None) -> ChangeFeed:
-        """Return the changes of a table's rows after a snapshot (id, tag), up to another; see ``changes``.
+        """Return the changes of rows after a snapshot (id or tag), up to another; see ``changes``.
 
         Raises:
             ChangesExpiredError: a snapshot between them has expired.

@@ -100,7 +100,8 @@ def _since(
         case int() if not isinstance(since, bool) and since >= 0:
             return since
     raise InvalidInputError(
-        f"since is {since!r}. Give a snapshot id, an aware datetime, an ISO time with an offset, a tag, or None."
+        f"since is {since!r}. Give a snapshot id, an aware datetime, an ISO time with an offset, a tag, or "
+        "None."
     )
 
 

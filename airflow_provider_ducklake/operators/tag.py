@@ -10,6 +10,7 @@ from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
+from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.writes.arguments import is_template, parse_at, parse_flag, parse_word
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class TagAction(StrEnum):
 
 
 class DuckLakeTagOperator(DuckLakeOperator):
-    """Tag a snapshot: give it a name by which it is read, as ``at="tag:q3-close"``, and keep it from expiring.
+    """Tag a snapshot: give it a name by which it is read, ``at="tag:q3-close"``, and keep it from expiring.
 
     A retry never moves the tag that an earlier try made; a task that is cleared tags again. Makes no
     snapshot.
@@ -79,7 +80,7 @@ class DuckLakeTagOperator(DuckLakeOperator):
                 result = (
                     self._tag(hook.lake(), once)
                     if action is TagAction.TAG
-                    else hook.lake().untag(self.name, keyed=once.keyed_commit(hook.lake()))
+                    else hook.lake().untag(self.name, keyed=once.keyed_commit(hook.lake(), OnClear.APPEND))
                 )
         self._report(action, result)
         return {
@@ -97,7 +98,7 @@ class DuckLakeTagOperator(DuckLakeOperator):
             replace=parse_flag("replace", self.replace),
             author="airflow",
             message=self.commit_message or identity.message,
-            keyed=identity.keyed_commit(lake),
+            keyed=identity.keyed_commit(lake, OnClear.APPEND),
         )
 
     def _report(self, action: TagAction, result: TagResult) -> None:

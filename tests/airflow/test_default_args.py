@@ -28,6 +28,7 @@ NEEDED = {
     "transform": "a.b:c",
     "checkpoint": "/checkpoint/",
     "set": {"a": "1"},
+    "name": "a",
 }
 BESIDE: dict[tuple[str, str], dict[str, Any]] = {  # what an argument has to stand beside
     ("DuckLakeDDLOperator", ""): {"sql": "DROP TABLE t"},
@@ -95,6 +96,7 @@ VALUES: dict[str, Any] = {
     "max_output_files": 3,
     "commit_every": 3,
     "source_table": "main.s",
+    "action": "untag",
 }
 SPARK_SUBMIT_S = {"conn_id", "deploy_mode"}
 KEPT_ELSEWHERE = {"durable"}  # that attribute is the parent's

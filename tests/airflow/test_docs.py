@@ -24,6 +24,7 @@ def blocks(language: str) -> list[object]:
             "long_jobs.md",
             "recipes.md",
             "expire.md",
+            "tags.md",
             "health.md",
             "verify.md",
             "cleanup.md",

@@ -163,6 +163,25 @@ def test_retention_says_what_it_would_do(lake_of_examples: CatalogDatabase):
     gc.collect()
 
 
+@pytest.mark.usefixtures("airflow_db")
+def test_a_quarter_is_audited_against_the_tag_of_the_last(lake_of_examples: CatalogDatabase):
+    with open_lake(lake_of_examples) as lake:
+        lake.sql("CREATE TABLE ledger AS FROM range(30) r(i)")
+    example = sync_dag(parse(EXAMPLES / "example_ducklake_tags.py"))
+
+    first = example.test()
+    with open_lake(lake_of_examples) as lake:
+        lake.sql("DELETE FROM ledger WHERE i < 4")
+    second = example.test(logical_date=datetime(2026, 4, 1, tzinfo=UTC))
+
+    assert (first.state, second.state) == ("success", "success")
+    assert xcom(first, "audit") == {"closed": 0, "removed": 0}
+    assert xcom(second, "audit") == {"closed": 30, "removed": 4}
+    with Lake.connect(lake_of_examples.sqlalchemy_url) as opened:
+        assert [one.name for one in opened.tags()] == [f"close-{run.run_id}" for run in (first, second)]
+    gc.collect()
+
+
 @pytest.mark.usefixtures("airflow_db", "lake_of_examples")
 def test_a_lake_is_looked_at():
     run = sync_dag(parse(EXAMPLES / "example_ducklake_verify.py")).test()

@@ -115,6 +115,7 @@ def test_nothing_is_that_old_yet(sqlite_lake):
         "delete_files": 0,
         "tables": 0,
         "bytes": 0,
+        "kept_by_tags": 0,
         "dry_run": False,
     }
     assert len(snapshot_ids(sqlite_lake)) == 7

@@ -143,6 +143,11 @@ def test_reads_at_an_older_snapshot(lake):
 
     assert result["read_snapshot_id"] == before
     assert daily(lake) == COUNTED
+    with Lake.connect(lake.sqlalchemy_url) as ours:
+        ours.tag("two days", before)
+    tagged = run(sql="INSERT OVERWRITE daily " + COUNT, at="tag:two days")
+    assert tagged["read_snapshot_id"] == before
+    assert daily(lake) == COUNTED
 
 
 def test_spark_views_are_read(lake):

@@ -65,6 +65,7 @@ READS: dict[str, Callable[[Lake, str, int], object]] = {
     "clients": lambda lake, *_: lake.clients(),
     "options": lambda lake, t, _: lake.options(t),
     "registered_files": lambda lake, *_: lake.registered_files([f"{lake.data_path}x.parquet"]),
+    "tags": lambda lake, *_: lake.tags(),
     "restored_tables": lambda lake, *_: lake.restored_tables(),
     "verify": lambda lake, *_: lake.verify(),
     "protected_prefixes": lambda lake, *_: lake.protected_prefixes(),
@@ -111,6 +112,9 @@ MORE: dict[str, Callable[[Lake, str], object]] = {
     "no bounds": lambda lake, t: lake.set_option("skip_stats_columns", ["n"], table=t),
     "bounds again": lambda lake, t: lake.reset_option("skip_stats_columns", t),
     "views and comments": _views,
+    "tag": lambda lake, _: lake.tag("kept"),
+    "tag again": lambda lake, _: lake.tag("kept", 0, replace=True),
+    "untag": lambda lake, _: lake.untag("kept"),
 }
 
 

@@ -23,7 +23,11 @@ from airflow_provider_ducklake.catalog.committing.planned import Stage
 from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.catalog.upkeep import cleanup, expiry, orphans
-from airflow_provider_ducklake.errors import FilesGivenUpError, TransactionConflictError
+from airflow_provider_ducklake.errors import (
+    FilesGivenUpError,
+    SnapshotNotFoundError,
+    TransactionConflictError,
+)
 from airflow_provider_ducklake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.planning.writing.write import append_to_existing
 from airflow_provider_ducklake.spec.names.paths import CatalogPath
@@ -115,7 +119,13 @@ class Play:
             (self.theirs, 0.3),
         ]
         if self.depth < DEEPEST:
-            acts += [(self.expire, 3), (self.clean_up, 3), (self.delete_orphans, 3)]
+            acts += [
+                (self.tag, 1),
+                (self.untag, 0.5),
+                (self.expire, 3),
+                (self.clean_up, 3),
+                (self.delete_orphans, 3),
+            ]
         act, _ = self.draw.choices(acts, [weight for _, weight in acts])[0]
         self.log.append(f"{'  ' * self.depth}{act.__name__}")
         act()
@@ -217,6 +227,19 @@ class Play:
     def kept(self) -> list[int]:
         return [one.id for one in self.lake.snapshots()]
 
+    def tag(self) -> None:
+        """Tag any snapshot that ever was: it is there, or tagging it fails."""
+        at, name = self.draw.choice(sorted(self.held)), f"tag {self.counts['tags']}"
+        try:
+            self.lake.tag(name, at)
+            self.counts["tags"] += 1
+        except SnapshotNotFoundError:
+            assert at not in self.kept()
+
+    def untag(self) -> None:
+        if tags := self.lake.tags():
+            self.lake.untag(self.draw.choice(tags).name)
+
     def expire(self) -> None:
         with self.doing() as lake:
             lake.expire_snapshots(keep_last=self.draw.randint(1, 4), keep=[self.draw.randint(0, 9)])
@@ -307,6 +330,10 @@ class Play:
             if ids is not None:
                 assert sorted(self.lake.read_arrow("t", at=snapshot)["id"].to_pylist()) == ids
         assert self.lake.verify() == []
+        for tag in self.lake.tags():
+            ids = self.held[tag.snapshot_id]
+            if ids is not None:
+                assert sorted(self.lake.read_arrow("t", at=f"tag:{tag.name}")["id"].to_pylist()) == ids
         left = self.files() - set(named_files(self.catalog))
         assert left == set(), "\n".join([*self.log, *left])
 

@@ -424,7 +424,10 @@ def test_one_line_reads_a_table_of_a_lake(spark, sqlite_catalog):
 
         some = lake.read_spark(spark, "orders", columns=["id"], where="price > 11")
         old = lake.read_spark(spark, "main.orders", at=before.id)
+        lake.tag("two rows", before.id)
+        tagged = lake.read_spark(spark, "main.orders", at="tag:two rows")
 
     assert some.columns == ["id"]
     assert sorted(row.id for row in some.collect()) == [2, 3]
     assert sorted(row.id for row in old.collect()) == [1, 2]
+    assert sorted(row.id for row in tagged.collect()) == [1, 2]
