@@ -19,7 +19,8 @@ DuckLakeError
 │  └─ ChangesUndoneError
 ├─ SourceNotFoundError
 ├─ AlreadyExistsError
-│  └─ TagExistsError
+│  ├─ TagExistsError
+│  └─ ExportExistsError
 ├─ InvalidInputError (also ValueError)
 │  ├─ InvalidNameError
 │  ├─ InvalidTypeError
@@ -32,6 +33,7 @@ DuckLakeError
 │  ├─ SchemaMismatchError
 │  └─ InvalidValueError
 ├─ UnsupportedFeatureError
+│  └─ FrozenLakeError
 ├─ UntrustedValueError
 ├─ StorageError
 │  └─ FilesNotDeletedError
@@ -334,6 +336,17 @@ class TagExistsError(AlreadyExistsError):
         )
 
 
+@dataclass(eq=False, repr=False)
+class ExportExistsError(AlreadyExistsError):
+    """Where a frozen lake is to be written, there is a file."""
+
+    def __str__(self) -> str:
+        return (
+            f"There is a {self.kind} {self.name} already, and nothing was replaced. Choose another path, "
+            "with the date in it, say, or give overwrite=True."
+        )
+
+
 class InvalidInputError(DuckLakeError, ValueError):
     """An argument is invalid; nothing was started."""
 
@@ -445,6 +458,10 @@ class InvalidValueError(InvalidInputError):
 
 class UnsupportedFeatureError(DuckLakeError):
     """The format allows it, but this release does not support it; says what."""
+
+
+class FrozenLakeError(UnsupportedFeatureError):
+    """The lake is frozen: its files may be another lake's, so that nothing is written or deleted."""
 
 
 @dataclass(eq=False, repr=False)

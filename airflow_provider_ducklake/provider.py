@@ -34,6 +34,7 @@ def get_provider_info() -> dict[str, Any]:
             "operators.ddl",
             "operators.delete",
             "operators.expire_snapshots",
+            "operators.export_catalog",
             "operators.flush_inlined_data",
             "operators.health",
             "operators.insert",

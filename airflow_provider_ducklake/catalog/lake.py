@@ -121,6 +121,11 @@ class Lake:
         return self._lake.encrypted
 
     @property
+    def is_frozen(self) -> bool:
+        """Whether it was exported from another lake, to be read."""
+        return self._lake.is_frozen
+
+    @property
     def storage_options(self) -> dict[str, Any]:
         """Options of fsspec for the lake's files."""
         return self._lake.storage_options
@@ -356,6 +361,7 @@ class Lake:
     migrate = _of_maintenance(Maintenance.migrate)
     cleanup_old_files = _of_maintenance(Maintenance.cleanup_old_files)
     delete_orphaned_files = _of_maintenance(Maintenance.delete_orphaned_files)
+    export_catalog = _of_maintenance(Maintenance.export_catalog)
     verify = _of_maintenance(Maintenance.verify)
     repair = _of_maintenance(Maintenance.repair)
     grants = _of_maintenance(Maintenance.grants)

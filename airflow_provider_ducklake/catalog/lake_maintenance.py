@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.catalog.committing.planned import PlannedCommit, Stage
 from airflow_provider_ducklake.catalog.database.tables import catalog_tables
@@ -21,6 +21,7 @@ from airflow_provider_ducklake.catalog.upkeep.compaction import (
     find_merge,
     find_rewrite,
 )
+from airflow_provider_ducklake.catalog.upkeep.export import ExportRequest, export
 from airflow_provider_ducklake.catalog.upkeep.flush import Flush, FlushRule
 from airflow_provider_ducklake.catalog.upkeep.grants import grants
 from airflow_provider_ducklake.catalog.upkeep.may_delete import check_may_delete
@@ -46,7 +47,7 @@ from airflow_provider_ducklake.spec.versions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime, timedelta
 
     from airflow_provider_ducklake.catalog.committing.committer import Committer
@@ -54,12 +55,15 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.lake_reads import LakeReads
     from airflow_provider_ducklake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.catalog.restoring.plan import RestoreResult
+    from airflow_provider_ducklake.catalog.snapshot.read_snapshots import At
     from airflow_provider_ducklake.catalog.upkeep.cleanup import CleanupResult
     from airflow_provider_ducklake.catalog.upkeep.expiry import ExpireResult
     from airflow_provider_ducklake.catalog.upkeep.orphans import OrphansResult
     from airflow_provider_ducklake.planning.upkeep.compaction import Compaction
     from airflow_provider_ducklake.planning.upkeep.findings import Finding
     from airflow_provider_ducklake.planning.upkeep.flush import FlushResult
+    from airflow_provider_ducklake.spec.commit_key import CommitKey
+    from airflow_provider_ducklake.spec.frozen import ExportResult
     from airflow_provider_ducklake.spec.names.identifiers import SchemaName, TableName
     from airflow_provider_ducklake.transaction.changes import MergedFile, RewrittenFile
 
@@ -365,6 +369,45 @@ class Maintenance:
         assert age is not None, "the option has a default"
         return age
 
+    def export_catalog(  # noqa: PLR0913 - all but the first have defaults
+        self,
+        path: str,
+        at: At = None,
+        *,
+        format: str | None = None,  # noqa: A002 - what it is
+        copy_files: bool = False,
+        files_path: str | None = None,
+        data_path: str | None = None,
+        overwrite: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+        key: CommitKey | None = None,
+        starts_over: bool = False,
+    ) -> ExportResult:
+        """Export a snapshot (id, time or tag; None: the newest) as a frozen lake: a catalog in one file.
+
+        DuckDB attaches it, also over HTTP and S3, to read. ``format`` is ``"duckdb"`` or ``"sqlite"``;
+        default: as the name of the file says. The data files stay where they are, or are copied to
+        ``files_path`` (default: ``path`` with ``.files`` behind it) with ``copy_files``. ``data_path`` is
+        where readers find them, if they reach them by another address, such as ``https://…``.
+        ``storage_options`` are fsspec's for what is written; default: the lake's. Makes no snapshot.
+
+        Raises:
+            ExportExistsError: there is a file already, and ``overwrite`` was not given.
+            InvalidInputError: a path is relative, or the format is unknown.
+            SnapshotNotFoundError: the snapshot has expired, or never existed.
+            StorageError: a file cannot be copied or written; no catalog was put in its place.
+            UnsupportedFeatureError: inlined rows cannot be exported, or the lake's data path is relative.
+            UnsupportedVersionError: the catalog is older than 1.0.
+            CatalogUnavailableError: the format is that of DuckDB, which is not installed here.
+        """
+        self._lake.refuse_unexportable()
+        options = self._lake.storage_options if storage_options is None else storage_options
+        request = ExportRequest(
+            path, at, format, copy_files, files_path, data_path, overwrite, options, key, starts_over
+        )
+        with self._lake.translated():
+            return export(self._lake, request)
+
     def verify(
         self,
         tables: Collection[TableName] | None = None,
@@ -386,7 +429,7 @@ class Maintenance:
             UnsupportedVersionError: the catalog is older than 1.0.
             UnsupportedFeatureError: the lake is encrypted.
         """
-        self._lake.refuse_unwritable()
+        self._lake.refuse_outdated()
         return verification.verify(
             self._lake.catalog,
             self._lake.reading,

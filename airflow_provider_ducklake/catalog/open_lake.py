@@ -21,12 +21,14 @@ from airflow_provider_ducklake.errors import (
     CatalogError,
     CatalogRefusedError,
     CatalogUnavailableError,
+    FrozenLakeError,
     InvalidInputError,
     NotFoundError,
     TransactionConflictError,
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.spec.encryption import KEY_BYTES
+from airflow_provider_ducklake.spec.frozen import FROZEN
 from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.spec.options import OptionRow, Options
 from airflow_provider_ducklake.spec.versions import READABLE, WRITABLE, refused
@@ -111,6 +113,7 @@ class OpenLake:
         self.newest = newest  # version that the lake may be migrated to; None: any
         self.data_path = data_path or lake_wide.texts.get("data_path", "")
         self.encrypted = lake_wide.flag("encrypted")
+        self.is_frozen = FROZEN in lake_wide.texts
         self.catalog = Catalog(dialect, tables, self.data_path, foreign_files)
         self.storage_options = dict(storage_options or {})
         self.definitions = Definitions()
@@ -249,10 +252,29 @@ class OpenLake:
         self.catalog.check_writable(directory)
 
     def refuse_unwritable(self) -> None:
-        """Refuse to change lakes whose files or catalog we cannot work on, before anything starts."""
+        """Refuse to change lakes whose files or catalog we cannot work on, before anything starts.
+
+        Raises:
+            FrozenLakeError: it is frozen, and its files may be those of the lake that it was.
+        """
+        if self.is_frozen:
+            raise FrozenLakeError(
+                f"{shown(self.url)} is a frozen lake: it was exported to be read, and its data files may be "
+                "those of the lake that it is of. Change that one, and export it again."
+            )
+        self.refuse_outdated()
+
+    def refuse_outdated(self) -> None:
+        """Refuse lakes of versions that we do not write, and those that we cannot read."""
         if self.version not in WRITABLE:
             raise refused(self.version.value, WRITABLE, shown(self.url))
         self.refuse_unusable()
+
+    def refuse_unexportable(self) -> None:
+        """Refuse to export lakes of versions that we do not write; encrypted files stay as they are."""
+        if self.version not in WRITABLE:
+            raise refused(self.version.value, WRITABLE, shown(self.url))
+        self.refuse_unreadable_files()
 
     def refuse_unusable(self) -> None:
         """Refuse lakes whose catalog or files we cannot read, before anything starts."""

@@ -107,6 +107,11 @@ class CatalogDialect(ABC):
         """Return what executes the effects of a commit, and ends it."""
         return Writer(connection)
 
+    def insert_rows(self, connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+        """Insert one or more rows, by the keys of the table's columns; what is missing is NULL."""
+        names = dict.fromkeys(name for row in rows for name in row)
+        connection.execute(table.insert(), [{name: row.get(name) for name in names} for row in rows])
+
     @abstractmethod
     def reading(self) -> AbstractContextManager[Connection]:
         """Yield a connection whose statements all see one state of the catalog."""

@@ -27,6 +27,13 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import NullType
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
+from airflow_provider_ducklake.catalog.database.column_types import (
+    CatalogBoolean,
+    CatalogInteger,
+    CatalogText,
+    CatalogTimestamp,
+    CatalogUuid,
+)
 from airflow_provider_ducklake.catalog.database.connect import CONNECT_TIMEOUT_SECONDS, duckdb_engine, shown
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
 from airflow_provider_ducklake.catalog.dialects.lock_file import locked
@@ -38,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sqlalchemy import Select, Table
+    from sqlalchemy import Column, Select, Table
 
     from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
@@ -53,6 +60,7 @@ _TABLE_NAMES = text(
 )
 _CURRENT = text("SELECT current_database()")
 _COPY = "airflow_ducklake_copy"
+_ROWS = "airflow_ducklake_rows"
 _ADVICE = (
     "Only one process at a time can open a DuckDB file: the other one has to close it (or DETACH the lake) "
     "first. For several clients at once, keep the catalog in PostgreSQL."
@@ -109,6 +117,22 @@ class DuckDbDialect(CatalogDialect):
             raise CatalogUnavailableError(shown(engine.url), f"{said} {advice}") from error
         return connection
 
+    def insert_rows(self, connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+        """Insert by Arrow, which takes a thousandth of the time; mixed cells of inlined rows one by one."""
+        import pyarrow as pa
+
+        columns = [(column, [row.get(column.key) for row in rows]) for column in table.columns]
+        try:
+            arrow = pa.table({f"c{place}": _arrow(*one) for place, one in enumerate(columns)})
+        except (pa.ArrowException, TypeError, OverflowError):
+            super().insert_rows(connection, table, rows)
+            return
+        driver: Any = connection.connection.driver_connection
+        name = connection.dialect.identifier_preparer.format_table(table)
+        driver.register(_ROWS, arrow)
+        connection.exec_driver_sql(f"INSERT INTO {name} SELECT * FROM {_ROWS}")  # noqa: S608 - names of ours
+        driver.unregister(_ROWS)
+
     def inlined_cells(self, rows: Table, schema: TableSchema) -> Select[Any]:
         """Ask for columns of DuckDB's own types as its texts: Python's types end sooner."""
         cells = list(rows.c)
@@ -158,6 +182,23 @@ class DuckDbDialect(CatalogDialect):
         """Ask DuckDB's own indexes: its SQLAlchemy dialect knows none."""
         names = connection.execute(_INDEX_NAMES, {"schema": schema or "main", "table": table})
         return set(names.scalars())
+
+
+def _arrow(column: Column[Any], values: list[Any]) -> Any:  # noqa: ANN401 - pyarrow has no types to name
+    """Return the values of a column; of users' own columns, whatever type they have."""
+    import pyarrow as pa
+
+    match column.type:
+        case CatalogInteger():
+            return pa.array(values, pa.int64())
+        case CatalogBoolean():
+            return pa.array(values, pa.bool_())
+        case CatalogTimestamp():
+            return pa.array(values, pa.timestamp("us", "UTC"))
+        case CatalogText() | CatalogUuid():
+            return pa.array(values, pa.string())
+        case _:
+            return pa.array(values)
 
 
 def _may_pass(error: BaseException) -> bool:

@@ -31,16 +31,19 @@ from sqlalchemy import (
     cast,
     quoted_name,
 )
-from sqlalchemy.types import BLOB, REAL, VARCHAR, TypeEngine
+from sqlalchemy.types import BLOB, REAL, VARCHAR, TypeEngine, UserDefinedType
 
 from airflow_provider_ducklake.catalog.database.column_types import CatalogInteger, catalog_table
 from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.spec.names.keywords import KEYWORDS
 from airflow_provider_ducklake.spec.schema import TableSchema
+from airflow_provider_ducklake.spec.types.duckdb_types import duckdb_type
 from airflow_provider_ducklake.spec.types.ducklake_types import DecimalType, DuckLakeType, ScalarType
 from airflow_provider_ducklake.spec.types.scalars import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.spec.inlined_form import InlinedForm
     from airflow_provider_ducklake.spec.versions import WriteVersion
@@ -51,7 +54,7 @@ ROW_ID, BEGIN_SNAPSHOT, END_SNAPSHOT = _KEYS = "row_id", "begin_snapshot", "end_
 
 @dataclass(frozen=True, slots=True)
 class InlinedScalar:
-    """The declared types of a scalar type's columns; other databases are not written.
+    """The declared types of a scalar type's columns; DuckDB has types of its own, others are not written.
 
     ``former`` are those that DuckLake 0.3 declared in PostgreSQL, where they were others.
     """
@@ -106,8 +109,27 @@ _POSTGRES = {"decimal": Numeric(), **{name: row.postgresql for name, row in INLI
 _STORED: dict[str, dict[str, TypeEngine[Any]]] = {"postgresql": _POSTGRES}
 
 
+class _DuckDbType(UserDefinedType[Any]):
+    """A column of DuckDB's own type, whatever it is; values are bound as texts, which it casts."""
+
+    cache_ok = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def get_col_spec(self, **_: object) -> str:
+        return self.name
+
+
+_NATIVE: dict[str, Callable[[DuckLakeType], TypeEngine[Any]]] = {
+    "duckdb": lambda type_: _DuckDbType(duckdb_type(type_))
+}
+
+
 def _stored_type(type_: DuckLakeType, dialect_name: str) -> TypeEngine[Any]:
     """Return the declared type of a column; whatever has none of its own is text, nested values too."""
+    if dialect_name in _NATIVE:
+        return _NATIVE[dialect_name](type_)
     types = _STORED.get(dialect_name, _SQLITE)
     match type_:
         case DecimalType(precision, scale) if "decimal" in types:

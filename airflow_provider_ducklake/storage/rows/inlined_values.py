@@ -40,7 +40,7 @@ from airflow_provider_ducklake.storage.parquet.reader import in_schema
 from airflow_provider_ducklake.storage.parquet.scalars import ARROW_SCALARS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.planning.reading.scan import InlinedRows
     from airflow_provider_ducklake.spec.ids import ColumnId
@@ -69,6 +69,33 @@ def cells(rows: pa.Table, schema: TableSchema, form: InlinedForm) -> list[dict[s
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
+def cells_again(
+    rows: Sequence[Mapping[str, Any]], schema: TableSchema, had: InlinedForm | None, form: InlinedForm
+) -> list[dict[str, object]]:
+    """Return cells read from an inlined table as another database has them; ``had`` is the form of the first.
+
+    Raises:
+        UnsupportedFeatureError: a value that the other cannot hold, or the reference not read back.
+        CatalogError: a cell does not fit its column's type; names the column.
+    """
+    if had == form:
+        return [{name: row[name] for name in schema.names} for row in rows]
+    columns = {
+        column.name: _again(column, [row[column.name] for row in rows], form) for column in schema.columns
+    }
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _again(column: Column, found: list[Any], form: InlinedForm) -> list[object]:
+    if column.type.facts.kind is Kind.OTHER:  # whose texts nobody here reads
+        return found
+    try:
+        values = [_parsed(column.type, cell) for cell in found]
+    except ValueError as error:
+        raise _misfit(column, error) from error
+    return list(values) if column.type.facts.kind is Kind.VARIANT else _cells(column, values, form)
+
+
 def rows_of(rows: Iterable[Mapping[str, Any]], schema: TableSchema) -> pa.Table:
     """Return cells read from an inlined table, whoever wrote them, as a table with the types of ``schema``.
 
@@ -92,10 +119,14 @@ def _array(column: Column, cells: list[Any]) -> pa.Array:
     try:
         return array_of(column, [_parsed(column.type, cell) for cell in cells], target)
     except ValueError as error:
-        raise CatalogError(
-            f"An inlined row has a value that does not fit column {column.name} ({column.type}): {error}. "
-            "Leave the column out, or correct the row in the catalog."
-        ) from error
+        raise _misfit(column, error) from error
+
+
+def _misfit(column: Column, error: ValueError) -> CatalogError:
+    return CatalogError(
+        f"An inlined row has a value that does not fit column {column.name} ({column.type}): {error}. "
+        "Leave the column out, or correct the row in the catalog."
+    )
 
 
 def _is_taken_by_arrow(type_: DuckLakeType) -> bool:

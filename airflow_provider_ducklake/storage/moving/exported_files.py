@@ -1,0 +1,103 @@
+"""Copy the files of a frozen lake, and put its catalog in its place."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.storage.files.copying import copy_file
+from airflow_provider_ducklake.storage.files.filesystem import (
+    child,
+    exists,
+    file_sizes,
+    naming_errors,
+    open_filesystem,
+)
+from airflow_provider_ducklake.storage.files.parallel import in_threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from airflow_provider_ducklake.storage.files.filesystem import Location, StorageOptions
+    from airflow_provider_ducklake.storage.moving.copied_file import CopiedFile
+
+_READ_ONLY = 0o444
+
+
+def copy_files(
+    copies: Mapping[str, CopiedFile],
+    folder: str,
+    options: StorageOptions,
+    locate: Callable[[str], Location],
+) -> None:
+    """Copy files, several at once; ``copies`` are those by the path below ``folder``.
+
+    Those that are there already, by their size, were copied by a try before: files of a lake never change.
+
+    Raises:
+        StorageError: one is missing or cannot be copied; names it.
+    """
+    there = file_sizes(folder, options)
+    target = open_filesystem(folder, options)
+
+    def copy(path: str) -> None:
+        copy_file(locate(copies[path].source), child(target, path))
+
+    in_threads(copy, [path for path, file in copies.items() if there.get(path, -1) != file.size])
+
+
+def is_there(path: str, options: StorageOptions) -> bool:
+    """Whether a file is there.
+
+    Raises:
+        StorageError: the store cannot be reached.
+    """
+    return exists(path, options)
+
+
+def fetch(path: str, to: Path, options: StorageOptions) -> None:
+    """Copy a file to a local one.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    copy_file(open_filesystem(path, options), open_filesystem(str(to), {}))
+
+
+def publish(made: Path, path: str, options: StorageOptions, *, replaces: bool) -> bool:
+    """Put a file where it is to be, whole at once and for reading only; return whether it is there.
+
+    False: another one came first, and ``replaces`` is not given. An object store keeps whichever comes last.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    target = open_filesystem(path, options)
+    if not target.is_local:
+        copy_file(open_filesystem(str(made), {}), target)
+        return True
+    with naming_errors(path, "write"):
+        return _publish_locally(made, Path(target.path), replaces=replaces)
+
+
+def _publish_locally(made: Path, target: Path, *, replaces: bool) -> bool:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        shutil.copyfile(made, temporary)
+        temporary.chmod(_READ_ONLY)
+        with temporary.open("rb") as copied:
+            os.fsync(copied.fileno())
+        if replaces:
+            temporary.replace(target)
+            return True
+        try:
+            target.hardlink_to(temporary)  # unlike a rename it fails where something is
+        except FileExistsError:
+            return False
+        return True
+    finally:
+        temporary.unlink(missing_ok=True)
