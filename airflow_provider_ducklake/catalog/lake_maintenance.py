@@ -289,6 +289,7 @@ class Maintenance:
             was changed.
             TransactionConflictError: clients of the old version kept committing; nothing was changed.
         """
+        self._lake.refuse_frozen()
         target = writable_version(to_version, "to_version")
         check_target(target, self._lake.newest)
         with self._lake.translated():

@@ -252,17 +252,17 @@ class OpenLake:
         self.catalog.check_writable(directory)
 
     def refuse_unwritable(self) -> None:
-        """Refuse to change lakes whose files or catalog we cannot work on, before anything starts.
+        """Refuse to change lakes whose files or catalog we cannot work on, before anything starts."""
+        self.refuse_frozen()
+        self.refuse_outdated()
 
-        Raises:
-            FrozenLakeError: it is frozen, and its files may be those of the lake that it was.
-        """
+    def refuse_frozen(self) -> None:
+        """Refuse to change a lake whose files may be those of the lake that it is of."""
         if self.is_frozen:
             raise FrozenLakeError(
                 f"{shown(self.url)} is a frozen lake: it was exported to be read, and its data files may be "
                 "those of the lake that it is of. Change that one, and export it again."
             )
-        self.refuse_outdated()
 
     def refuse_outdated(self) -> None:
         """Refuse lakes of versions that we do not write, and those that we cannot read."""

@@ -86,9 +86,13 @@ def cells_again(
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
+# texts that are the same everywhere, and would lose something: the offset of a time, or all that nobody reads
+_AS_THEY_ARE = (Kind.TIME, Kind.OTHER)
+
+
 def _again(column: Column, found: list[Any], form: InlinedForm) -> list[object]:
-    if column.type.facts.kind is Kind.OTHER:  # whose texts nobody here reads
-        return found
+    if column.children or column.type.facts.kind in _AS_THEY_ARE:
+        return [cell.decode() if isinstance(cell, bytes) else cell for cell in found]
     try:
         values = [_parsed(column.type, cell) for cell in found]
     except ValueError as error:
