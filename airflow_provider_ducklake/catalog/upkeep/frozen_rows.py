@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Select, and_, case, exists, null, or_, select, type_coerce
 
+from airflow_provider_ducklake.catalog.database.column_types import CatalogInteger
 from airflow_provider_ducklake.catalog.snapshot.read import visible
 
 if TYPE_CHECKING:
@@ -37,15 +38,18 @@ class FrozenRows:
     is_newest: bool
 
     def queries(self) -> Iterator[tuple[str, Select[Any]]]:
-        """Yield each table with the query for its rows, columns in order.
+        """Yield each table with the query for its rows, but for options and tables of inlined rows.
 
-        Not of options, and of what lies in tables of its own.
+        DuckDB takes the parameters of a macro as they come: rows are in the order of their ids, but for the
+        many of files.
         """
         for name, condition in self._conditions():
             table = self.tables[name]
             changed = self._changed(name, table)
             columns = [changed.get(one.name, one).label(one.name) for one in table.c]
-            yield name, select(*columns).where(condition)
+            query = select(*columns).where(condition)
+            ids = [one for one in table.c if isinstance(one.type, CatalogInteger)]
+            yield name, query if name in _OF_FILES else query.order_by(*ids)
 
     def _conditions(self) -> Iterator[tuple[str, Condition]]:
         tables = self.tables
