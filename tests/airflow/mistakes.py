@@ -14,11 +14,13 @@ from airflow_provider_ducklake.operators.commit import DuckLakeCommitOperator
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
 from airflow_provider_ducklake.operators.expire_snapshots import DuckLakeExpireSnapshotsOperator
+from airflow_provider_ducklake.operators.export_catalog import DuckLakeExportCatalogOperator
 from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.restore import DuckLakeRestoreTableOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
+from airflow_provider_ducklake.operators.tag import DuckLakeTagOperator
 from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 
@@ -293,6 +295,41 @@ IN_A_TASK = [
         {"older_than": "1 hour"},
         ("older_than",),
         "min_retention",
+    ),
+    Mistake(
+        "a tag that there is not",
+        DuckLakeRestoreTableOperator,
+        {"table": "orders", "at": "tag:q3-close"},
+        ("'q3-close'",),
+        "tag a snapshot with DuckLakeTagOperator",
+    ),
+    Mistake(
+        "a tag that is written twice",
+        DuckLakeTagOperator,
+        {"name": "tag:q3-close"},
+        ("'tag:q3-close'",),
+        "leave out 'tag:'",
+    ),
+    Mistake(
+        "tagging what has expired",
+        DuckLakeTagOperator,
+        {"name": "q3-close", "at": 1},
+        ("version 1",),
+        "the lake holds snapshots",
+    ),
+    Mistake(
+        "a frozen lake in the working directory",
+        DuckLakeExportCatalogOperator,
+        {"path": "q3.ducklake"},
+        ("'q3.ducklake'",),
+        "give an absolute path or a URI",
+    ),
+    Mistake(
+        "a frozen lake where a file is",
+        DuckLakeExportCatalogOperator,
+        {"path": "{data}/orders.parquet"},
+        ("orders.parquet",),
+        "overwrite=True",
     ),
     Mistake(
         "a bound of a number that there is not",

@@ -29,6 +29,7 @@ NEEDED = {
     "checkpoint": "/checkpoint/",
     "set": {"a": "1"},
     "name": "a",
+    "path": "/x.ducklake",
 }
 BESIDE: dict[tuple[str, str], dict[str, Any]] = {  # what an argument has to stand beside
     ("DuckLakeDDLOperator", ""): {"sql": "DROP TABLE t"},
@@ -97,6 +98,9 @@ VALUES: dict[str, Any] = {
     "commit_every": 3,
     "source_table": "main.s",
     "action": "untag",
+    "format": "sqlite",
+    "files_path": "/files/",
+    "data_path": "/data/",
 }
 SPARK_SUBMIT_S = {"conn_id", "deploy_mode"}
 KEPT_ELSEWHERE = {"durable"}  # that attribute is the parent's

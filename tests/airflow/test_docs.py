@@ -25,6 +25,7 @@ def blocks(language: str) -> list[object]:
             "recipes.md",
             "expire.md",
             "tags.md",
+            "frozen_lakes.md",
             "health.md",
             "verify.md",
             "cleanup.md",

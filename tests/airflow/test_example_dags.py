@@ -182,6 +182,24 @@ def test_a_quarter_is_audited_against_the_tag_of_the_last(lake_of_examples: Cata
     gc.collect()
 
 
+@pytest.mark.usefixtures("airflow_db")
+def test_a_snapshot_is_frozen_into_a_file(lake_of_examples: CatalogDatabase, tmp_path: Path):
+    with open_lake(lake_of_examples) as lake:
+        lake.sql("CREATE TABLE t AS FROM range(30) r(i)")
+
+    example = sync_dag(parse(EXAMPLES / "example_ducklake_frozen.py"))
+    run = example.test(run_conf={"folder": str(tmp_path / "frozen")})
+
+    assert run.state == "success"
+    done = xcom(run, "export")
+    assert (done["tables"], done["copied_files"]) == (1, 1)
+    with open_lake(f"ducklake:{done['path']}", read_only=True) as frozen:
+        assert frozen.sql("SELECT count(*), sum(i) FROM t") == [(30, 435)]
+    with Lake.connect(lake_of_examples.sqlalchemy_url) as opened:
+        assert opened.tags() == []
+    gc.collect()
+
+
 @pytest.mark.usefixtures("airflow_db", "lake_of_examples")
 def test_a_lake_is_looked_at():
     run = sync_dag(parse(EXAMPLES / "example_ducklake_verify.py")).test()

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -66,6 +67,7 @@ READS: dict[str, Callable[[Lake, str, int], object]] = {
     "options": lambda lake, t, _: lake.options(t),
     "registered_files": lambda lake, *_: lake.registered_files([f"{lake.data_path}x.parquet"]),
     "tags": lambda lake, *_: lake.tags(),
+    "export": lambda lake, *_: lake.export_catalog(f"{tempfile.mkdtemp()}/x.sqlite"),
     "restored_tables": lambda lake, *_: lake.restored_tables(),
     "verify": lambda lake, *_: lake.verify(),
     "protected_prefixes": lambda lake, *_: lake.protected_prefixes(),

@@ -12,6 +12,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 LEFT = {
     "library.md": ("SELECT count(*), sum(amount) FROM sales.orders", (3, Decimal("3.75"))),
     "tags.md": ("SELECT count(*), sum(amount) FROM sales", (3, 60)),
+    "frozen_lakes.md": ("SELECT count(*), sum(amount) FROM sales", (101, 507)),
     "reading.md": ("SELECT count(*), sum(seconds) FROM visits", (43, 66.5)),
 }
 

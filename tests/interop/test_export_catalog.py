@@ -65,6 +65,7 @@ def test_each_snapshot_can_be_frozen_with_all_that_it_shows(duckdb_or_usual, for
             lake.export_catalog(f"{tmp_path}/{at}.{SUFFIX[format_]}", at)
             for at in sorted({*range(1, newest, 3), newest})
         ]
+        found = {finding.code for finding in lake.verify()}
         tables = {one.snapshot_id: lake.tables(one.snapshot_id) for one in results}
         ours = {
             (one.snapshot_id, str(name)): lake.read_arrow(str(name), at=one.snapshot_id).num_rows
@@ -82,6 +83,7 @@ def test_each_snapshot_can_be_frozen_with_all_that_it_shows(duckdb_or_usual, for
             assert frozen.tables() == tables[one.snapshot_id]
             for name in frozen.tables():
                 assert frozen.read_arrow(str(name)).num_rows == ours[one.snapshot_id, str(name)]
+            assert {finding.code for finding in frozen.verify()} <= found  # of the reference's own making
         with attached(one) as reference:
             assert all_rows(reference, tables[one.snapshot_id]) == expected[one.snapshot_id]
             if one.snapshot_id == newest:

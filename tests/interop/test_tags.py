@@ -81,7 +81,7 @@ def lake(catalog: CatalogDatabase):
 @pytest.fixture
 def own(catalog: CatalogDatabase):
     """A lake of ours in any database: snapshot 2 has a row, 3 another."""
-    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as opened:
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as opened:
         with opened.transaction() as tx:
             tx.create_table("main.t", {"i": "int64"})
         for number in (1, 2):

@@ -155,7 +155,7 @@ def _make(lake: OpenLake, request: ExportRequest, file: Path, lake_id: str) -> _
     with lake.reading() as connection:
         snapshot = lake.snapshot(connection, request.at)
         newest = read_snapshots.head(connection, tables)
-        rows = FrozenRows(tables, snapshot.id, is_newest=snapshot.id == newest.id)
+        rows = FrozenRows(tables, snapshot.id, newest)
         paths = CopiedPaths.of(connection, catalog, snapshot.id) if request.copy_files else None
         now = catalog.dialect.server_time(connection)
         mark = FrozenMark.of(lake_id, snapshot.id, now, request.key)

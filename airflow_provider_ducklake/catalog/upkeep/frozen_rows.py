@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, exists, null, or_, select, type_coerce
+from sqlalchemy import ColumnElement, Select, and_, case, literal, null, or_, select, type_coerce
 
 from airflow_provider_ducklake.catalog.database.column_types import CatalogInteger
 from airflow_provider_ducklake.catalog.snapshot.read import visible
@@ -20,22 +20,26 @@ if TYPE_CHECKING:
     from sqlalchemy import Table
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.spec.snapshots import Snapshot
 
 Condition = ColumnElement[bool]
 _VISIBLE = ("schema", "table", "view", "tag", "macro")
 _OF_FILES = ("file_column_stats", "file_variant_stats", "file_partition_value")
 _OF_MACROS = ("macro_impl", "macro_parameters")
-_BOUNDS = ("min_value", "max_value", "min_is_exact", "max_is_exact")
-_EXACT = ("min_is_exact", "max_is_exact")
+_COUNTERS = ("next_catalog_id", "next_file_id")
 
 
 @dataclass(frozen=True, slots=True)
 class FrozenRows:
-    """The tables of a lake, and the snapshot that is frozen; ``is_newest``: of the whole lake."""
+    """The tables of a lake, the snapshot that is frozen, and the newest one of the lake.
+
+    Bounds of whole tables are the newest snapshot's: another one has none, and goes by those of its files.
+    The counters are the newest one's, too, since files that were merged later have ids of later.
+    """
 
     tables: CatalogTables
     at: int
-    is_newest: bool
+    newest: Snapshot
 
     def queries(self) -> Iterator[tuple[str, Select[Any]]]:
         """Yield each table with the query for its rows, but for options and tables of inlined rows.
@@ -80,13 +84,8 @@ class FrozenRows:
         yield "sort_info", self._is_live(tables["sort_info"])
         yield "sort_expression", self._is_of("sort_expression", "sort_info", "sort_id")
         yield "table_stats", self._is_of_table(tables["table_stats"])
-        stats, column = tables["table_column_stats"], tables["column"]
-        known = exists().where(
-            column.c.table_id == stats.c.table_id,
-            column.c.column_id == stats.c.column_id,
-            column.c.begin_snapshot <= self.at,
-        )
-        yield "table_column_stats", and_(self._is_of_table(stats), known)
+        if self.at == self.newest.id:
+            yield "table_column_stats", self._is_of_table(tables["table_column_stats"])
         for name in ("column_mapping", "name_mapping"):
             mappings = select(tables["data_file"].c.mapping_id).where(
                 self._is_live(tables["data_file"]), tables["data_file"].c.mapping_id.is_not(None)
@@ -131,23 +130,6 @@ class FrozenRows:
             return {"end_snapshot": type_coerce(case((end > self.at, null()), else_=end), end.type)}
         if "end_snapshot" in table.c:
             return {"end_snapshot": type_coerce(null(), table.c.end_snapshot.type)}
-        if name == "table_column_stats" and not self.is_newest:
-            return self._bounds(table)
+        if name == "snapshot":
+            return {one: literal(getattr(self.newest, one), table.c[one].type) for one in _COUNTERS}
         return {}
-
-    def _bounds(self, stats: Table) -> Mapping[str, ColumnElement[Any]]:
-        """Return bounds of the newest snapshot as those of an older one: wider ones, if any, never exact."""
-        column = self.tables["column"]
-        became_another = exists().where(
-            column.c.table_id == stats.c.table_id,
-            column.c.column_id == stats.c.column_id,
-            column.c.begin_snapshot > self.at,
-        )
-        return {
-            name: type_coerce(
-                null() if name in _EXACT else case((became_another, null()), else_=stats.c[name]),
-                stats.c[name].type,
-            )
-            for name in _BOUNDS
-            if name in stats.c
-        }

@@ -63,7 +63,7 @@ class Contents:
     def of(cls, look: Look, columns: Columns) -> Contents:
         """Return what one state of the catalog says."""
         roots = {row.table_id: row.root for row in look.connection.execute(table_roots(look))}
-        return cls(look.tables, look.head.id, look.only, look.names, roots, _specs(look), columns)
+        return cls(look.tables, look.newest_id, look.only, look.names, roots, _specs(look), columns)
 
 
 def _specs(look: Look) -> dict[int, PartitionSpec]:

@@ -178,7 +178,7 @@ def _partition_values(look: Look) -> Iterator[Finding]:
 def _counts(look: Look) -> Iterator[Finding]:
     file = look.tables["data_file"]
     impossible = or_(file.c.record_count < 0, file.c.file_size_bytes < 0)
-    partial = or_(file.c.partial_max < file.c.begin_snapshot, file.c.partial_max > look.head.id)
+    partial = or_(file.c.partial_max < file.c.begin_snapshot, file.c.partial_max > look.newest_id)
     query = select(
         file.c.data_file_id, file.c.table_id, file.c.record_count, file.c.partial_max, impossible.label("bad")
     ).where(look.chosen(file.c.table_id), or_(impossible, partial))

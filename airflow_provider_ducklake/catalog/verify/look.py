@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Connection, select, true
 
 from airflow_provider_ducklake.catalog.database.questions import streamed
 from airflow_provider_ducklake.catalog.snapshot import read, read_snapshots
+from airflow_provider_ducklake.spec.frozen import FROZEN
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.spec.snapshots import Snapshot
 
+_LATER = 2**62  # than any snapshot
 MOST_OF_A_KIND = 1000  # findings of one question: who has more of a kind has one cause for all of them
 
 
@@ -35,6 +37,15 @@ class Look:
     head: Snapshot
     only: frozenset[int] | None
     names: Mapping[int, str]
+    is_frozen: bool = False
+
+    @property
+    def newest_id(self) -> int:
+        """The newest snapshot that rows may have come or gone with.
+
+        Files of a frozen lake may have some of later ones, which are left out.
+        """
+        return _LATER if self.is_frozen else self.head.id
 
     @property
     def tables(self) -> CatalogTables:
@@ -76,7 +87,8 @@ def look_at(connection: Connection, catalog: Catalog, only: Collection[int] | No
     """Return the newest state of a catalog."""
     head = read_snapshots.head(connection, catalog.tables)
     ids = None if only is None else frozenset(only)
-    return Look(connection, catalog, head, ids, _names(connection, catalog.tables))
+    is_frozen = any(one.key == FROZEN for one in read.option_rows(connection, catalog.tables))
+    return Look(connection, catalog, head, ids, _names(connection, catalog.tables), is_frozen)
 
 
 def _names(connection: Connection, tables: CatalogTables) -> dict[int, str]:
