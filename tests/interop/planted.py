@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
 from tests.interop.vectors import container, vector
 from tests.reference.catalogs import CatalogDatabase, file_catalog
@@ -181,6 +182,14 @@ def _same_path(lake: Planted) -> None:
     lake.sql(f"UPDATE ducklake_data_file SET path = '{path}' WHERE path = 'x'")
 
 
+def _lost_tag(lake: Planted) -> None:
+    """Expire a tagged snapshot as a client does that does not know tags."""
+    with Lake.connect(lake.catalog.sqlalchemy_url) as opened:
+        opened.tag("kept", 2)
+    for table in ("ducklake_snapshot", "ducklake_snapshot_changes"):
+        lake.sql(f"DELETE FROM {table} WHERE snapshot_id = 2")
+
+
 def _absolute_twice(lake: Planted) -> None:
     """Register a file a second time, spelled from the root on."""
     lake.sql(
@@ -227,6 +236,7 @@ CORRUPTIONS = (
       f"DELETE FROM ducklake_snapshot_changes WHERE snapshot_id = {_HEAD}"),
     _("changes without their snapshot", C.ROWS_OF_NOTHING,
       "INSERT INTO ducklake_snapshot_changes VALUES (900, 'altered_table:1', NULL, NULL, NULL)"),
+    _("a tag of a snapshot that is gone", C.TAG_WITHOUT_SNAPSHOT, _lost_tag),
     # begin and end
     _("a data file that ends before it begins", C.ENDS_BEFORE_BEGIN,
       f"UPDATE ducklake_data_file SET end_snapshot = begin_snapshot - 1 WHERE {_first('t')}"),
