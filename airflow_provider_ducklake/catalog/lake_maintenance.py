@@ -401,7 +401,7 @@ class Maintenance:
             UnsupportedVersionError: the catalog is older than 1.0.
             CatalogUnavailableError: the format is that of DuckDB, which is not installed here.
         """
-        self._lake.refuse_unexportable()
+        self._lake.refuse_outdated()
         options = self._lake.storage_options if storage_options is None else storage_options
         request = ExportRequest(
             path, at, format, copy_files, files_path, data_path, overwrite, options, key, starts_over

@@ -270,12 +270,6 @@ class OpenLake:
             raise refused(self.version.value, WRITABLE, shown(self.url))
         self.refuse_unusable()
 
-    def refuse_unexportable(self) -> None:
-        """Refuse to export lakes of versions that we do not write; encrypted files stay as they are."""
-        if self.version not in WRITABLE:
-            raise refused(self.version.value, WRITABLE, shown(self.url))
-        self.refuse_unreadable_files()
-
     def refuse_unusable(self) -> None:
         """Refuse lakes whose catalog or files we cannot read, before anything starts."""
         if self.version not in READABLE:

@@ -368,12 +368,16 @@ def test_no_secret_gets_into_the_file(postgres_catalog, tmp_path):
 def test_keys_of_encrypted_files_come_along(sqlite_catalog, tmp_path):
     with open_lake(sqlite_catalog, encrypted=True) as reference:
         reference.sql("CREATE TABLE t AS SELECT i FROM range(100) r(i)")
-        reference.sql("DELETE FROM t WHERE i < 3")
+        reference.sql("DELETE FROM t WHERE i < 30")
+        reference.sql("INSERT INTO t VALUES (1000)")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         result = lake.export_catalog(f"{tmp_path}/x.ducklake", copy_files=True)
 
+    assert (result.copied_files, result.delete_files, result.inlined_rows) == (2, 1, 1)
     with attached(result) as reference:
-        assert reference.sql("SELECT count(*) FROM t") == [(97,)]
+        assert reference.sql("SELECT count(*), max(i) FROM t") == [(71, 1000)]
+    with Lake.connect(url_of(result)) as frozen:
+        assert frozen.read_arrow("t").num_rows == 71
 
 
 @pytest.mark.parametrize(
