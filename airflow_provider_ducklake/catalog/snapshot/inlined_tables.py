@@ -34,11 +34,17 @@ from sqlalchemy import (
 from sqlalchemy.types import BLOB, REAL, VARCHAR, TypeEngine, UserDefinedType
 
 from airflow_provider_ducklake.catalog.database.column_types import CatalogInteger, catalog_table
-from airflow_provider_ducklake.spec.names.identifiers import fold
+from airflow_provider_ducklake.spec.names.identifiers import fold, quote
 from airflow_provider_ducklake.spec.names.keywords import KEYWORDS
 from airflow_provider_ducklake.spec.schema import TableSchema
-from airflow_provider_ducklake.spec.types.duckdb_types import duckdb_type
-from airflow_provider_ducklake.spec.types.ducklake_types import DecimalType, DuckLakeType, ScalarType
+from airflow_provider_ducklake.spec.types.ducklake_types import (
+    DecimalType,
+    DuckLakeType,
+    ListType,
+    MapType,
+    ScalarType,
+    StructType,
+)
 from airflow_provider_ducklake.spec.types.scalars import Kind
 
 if TYPE_CHECKING:
@@ -56,30 +62,32 @@ ROW_ID, BEGIN_SNAPSHOT, END_SNAPSHOT = _KEYS = "row_id", "begin_snapshot", "end_
 class InlinedScalar:
     """The declared types of a scalar type's columns; DuckDB has types of its own, others are not written.
 
-    ``former`` are those that DuckLake 0.3 declared in PostgreSQL, where they were others.
+    ``former`` are those that DuckLake 0.3 declared in PostgreSQL, where they were others. ``duckdb`` is the
+    name in DuckDB's SQL, where it is not that of the type.
     """
 
     sqlite: TypeEngine[Any] = field(default_factory=VARCHAR)
     postgresql: TypeEngine[Any] = field(default_factory=VARCHAR)
     reads_text: bool = False
     former: str = ""
+    duckdb: str = ""
 
 
 _TEXTS_OF_0_3 = "varchar text json jsonb"
 INLINED_SCALARS = {
     "boolean": InlinedScalar(BigInteger(), Boolean()),
-    "int8": InlinedScalar(BigInteger(), SmallInteger()),
-    "int16": InlinedScalar(BigInteger(), SmallInteger()),
-    "int32": InlinedScalar(BigInteger(), Integer()),
-    "int64": InlinedScalar(BigInteger(), BigInteger()),
-    "int128": InlinedScalar(),
-    "uint8": InlinedScalar(BigInteger(), Integer()),
-    "uint16": InlinedScalar(BigInteger(), Integer()),
-    "uint32": InlinedScalar(BigInteger(), BigInteger()),
-    "uint64": InlinedScalar(),
-    "uint128": InlinedScalar(),
-    "float32": InlinedScalar(VARCHAR(), REAL()),
-    "float64": InlinedScalar(VARCHAR(), Double()),
+    "int8": InlinedScalar(BigInteger(), SmallInteger(), duckdb="TINYINT"),
+    "int16": InlinedScalar(BigInteger(), SmallInteger(), duckdb="SMALLINT"),
+    "int32": InlinedScalar(BigInteger(), Integer(), duckdb="INTEGER"),
+    "int64": InlinedScalar(BigInteger(), BigInteger(), duckdb="BIGINT"),
+    "int128": InlinedScalar(duckdb="HUGEINT"),
+    "uint8": InlinedScalar(BigInteger(), Integer(), duckdb="UTINYINT"),
+    "uint16": InlinedScalar(BigInteger(), Integer(), duckdb="USMALLINT"),
+    "uint32": InlinedScalar(BigInteger(), BigInteger(), duckdb="UINTEGER"),
+    "uint64": InlinedScalar(duckdb="UBIGINT"),
+    "uint128": InlinedScalar(duckdb="UHUGEINT"),
+    "float32": InlinedScalar(VARCHAR(), REAL(), duckdb="FLOAT"),
+    "float64": InlinedScalar(VARCHAR(), Double(), duckdb="DOUBLE"),
     # PostgreSQL's text cannot hold a NUL
     "varchar": InlinedScalar(VARCHAR(), LargeBinary(), former=_TEXTS_OF_0_3),
     "json": InlinedScalar(VARCHAR(), LargeBinary(), former=_TEXTS_OF_0_3),
@@ -87,19 +95,19 @@ INLINED_SCALARS = {
     "uuid": InlinedScalar(VARCHAR(), Uuid(as_uuid=False)),
     "date": InlinedScalar(former="date"),
     "time": InlinedScalar(VARCHAR(), Time(), reads_text=True),
-    "timetz": InlinedScalar(VARCHAR(), Time(timezone=True), reads_text=True),
+    "timetz": InlinedScalar(VARCHAR(), Time(timezone=True), reads_text=True, duckdb="TIME WITH TIME ZONE"),
     "time_ns": InlinedScalar(),
     "timestamp": InlinedScalar(former="timestamp"),
     "timestamp_s": InlinedScalar(),
     "timestamp_ms": InlinedScalar(),
     "timestamp_ns": InlinedScalar(),
-    "timestamptz": InlinedScalar(former="timestamptz"),
+    "timestamptz": InlinedScalar(former="timestamptz", duckdb="TIMESTAMP WITH TIME ZONE"),
     "timestamptz_ns": InlinedScalar(),
     "interval": InlinedScalar(VARCHAR(), Interval(), reads_text=True),
     "variant": InlinedScalar(BLOB(), LargeBinary()),
     "geometry": InlinedScalar(),
-    "null": InlinedScalar(BigInteger(), Integer()),
-    "unknown": InlinedScalar(),
+    "null": InlinedScalar(BigInteger(), Integer(), duckdb="INTEGER"),
+    "unknown": InlinedScalar(duckdb="VARCHAR"),
 }
 
 
@@ -119,6 +127,25 @@ class _DuckDbType(UserDefinedType[Any]):
 
     def get_col_spec(self, **_: object) -> str:
         return self.name
+
+
+def duckdb_type(type_: DuckLakeType) -> str:
+    """Return a type as DuckDB's SQL writes it; its INT8 has 8 bytes, DuckLake's int8 has 8 bits.
+
+    >>> duckdb_type(ListType(ScalarType("int8")))
+    'TINYINT[]'
+    """
+    match type_:
+        case DecimalType(precision, scale):
+            return f"DECIMAL({precision},{scale})"
+        case ListType(element):
+            return f"{duckdb_type(element)}[]"
+        case StructType(fields):
+            return f"STRUCT({', '.join(f'{quote(one.name)} {duckdb_type(one.type)}' for one in fields)})"
+        case MapType(key, value):
+            return f"MAP({duckdb_type(key)}, {duckdb_type(value)})"
+        case ScalarType(name):
+            return INLINED_SCALARS[name].duckdb or name.upper()
 
 
 _NATIVE: dict[str, Callable[[DuckLakeType], TypeEngine[Any]]] = {
