@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
+from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
 from tests.airflow.test_snapshot_sensor import CREATE, MANY_ROWS, commit_to
@@ -99,6 +100,23 @@ async def followed(
             assert await waiting == {"status": "success", "handed_on": expected}
             return waiting.result()
     raise AssertionError("no step was anything to hand on")
+
+
+def test_a_deferred_sensor_waits_for_what_comes_after_a_tag(sqlite_catalog, connect, elsewhere):
+    connect(sqlite_catalog)
+    before = commit_to(sqlite_catalog, f"{CREATE}; INSERT INTO sales.orders VALUES (1, 1)")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        lake.tag("q3-close")
+    context = context_of(datetime.now(UTC))
+    arguments = {"changes": ("insert",), "since": "tag:q3-close"}
+    trigger = deferred(sensor_of(**arguments, deferrable=True), context)
+
+    def committed() -> dict[str, Any] | None:
+        elsewhere.submit(commit_to, sqlite_catalog, COMMITS["an inlined insert"]).result(PATIENCE)
+        return sensor_of(**arguments).poke(context).xcom_value
+
+    event = asyncio.run(followed(trigger, [committed]))
+    assert (event["handed_on"]["from_snapshot"], event["handed_on"]["to_snapshot"]) == (before, before + 1)
 
 
 @pytest.mark.drawn(one_in=4)

@@ -1,7 +1,8 @@
 """Export one snapshot of a lake as a frozen lake: a catalog file of its own, with or without the data files.
 
 The file is made in a temporary directory, from one state of the catalog, and put in its place when it is
-complete. *Source:* the rows that an expiry of all other snapshots leaves (docs/sources.md, maintenance).
+complete. *Source:* the rows that an expiry of all other snapshots leaves (docs/sources.md, maintenance and
+frozen lakes).
 """
 
 from __future__ import annotations

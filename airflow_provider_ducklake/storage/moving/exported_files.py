@@ -83,6 +83,19 @@ def publish(made: Path, path: str, options: StorageOptions, *, replaces: bool) -
         return _publish_locally(made, Path(target.path), replaces=replaces)
 
 
+def _linked(made: Path, target: Path) -> bool:
+    """Give a file its name where nothing has it, and return whether that was so."""
+    try:
+        target.hardlink_to(made)  # unlike a rename it fails where something is
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without links
+        if target.exists():
+            return False
+        made.replace(target)
+    return True
+
+
 def _publish_locally(made: Path, target: Path, *, replaces: bool) -> bool:
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
@@ -94,10 +107,6 @@ def _publish_locally(made: Path, target: Path, *, replaces: bool) -> bool:
         if replaces:
             temporary.replace(target)
             return True
-        try:
-            target.hardlink_to(temporary)  # unlike a rename it fails where something is
-        except FileExistsError:
-            return False
-        return True
+        return _linked(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
