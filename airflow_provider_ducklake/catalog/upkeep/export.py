@@ -106,48 +106,42 @@ def export(lake: OpenLake, request: ExportRequest) -> ExportResult:
     with lake.reading() as connection:
         lake_id = read.first_schema_uuid(connection, lake.catalog.tables)
     with tempfile.TemporaryDirectory(prefix="ducklake_export_") as scratch:
-        found = _found(request, Path(scratch) / "found")
-        if found is not None and _is_earlier(found, lake_id, request):
-            return _result(lake, request, found.snapshot_id, is_earlier=True)
+        own = _own(request, Path(scratch) / "found", lake_id)
+        if own is not None and _is_earlier(own, request):
+            return _result(lake, request, own.snapshot_id, is_earlier=True)
         file = Path(scratch) / "catalog"
         made = _make(lake, request, file, lake_id)
         if request.folder is not None and made.paths is not None:
             exported_files.copy_files(made.paths.copies, request.folder, request.storage_options, lake.locate)
-        replaces = request.overwrite or (found is not None and _is_own(found, lake_id, request))
+        replaces = request.overwrite or own is not None
         if not exported_files.publish(file, request.path, request.storage_options, replaces=replaces):
             raise ExportExistsError("file", request.path)
     return _summed(_result(lake, request, made.snapshot.id), made)
 
 
-def _found(request: ExportRequest, copy: Path) -> FrozenMark | None:
-    """Return of what a frozen catalog is that is in the way; None: nothing is, or what may be replaced.
+def _own(request: ExportRequest, copy: Path, lake_id: str) -> FrozenMark | None:
+    """Return what the same task of the same run has exported to there, before or after it was cleared.
 
     Raises:
-        ExportExistsError: there is another file.
+        ExportExistsError: there is another file, which is not to be replaced.
     """
     from airflow_provider_ducklake.storage.moving import exported_files  # noqa: PLC0415 - heavy
 
     if not exported_files.is_there(request.path, request.storage_options):
         return None
-    mark = None
     if request.key is not None:
         exported_files.fetch(request.path, copy, request.storage_options)
         mark = mark_of(copy)
-    is_own = mark is not None and request.key is not None and mark.commit_key == request.key.digest
-    if not is_own and not request.overwrite:
+        if mark is not None and (mark.lake_id, mark.commit_key) == (lake_id, request.key.digest):
+            return mark
+    if not request.overwrite:
         raise ExportExistsError("file", request.path)
-    return mark
+    return None
 
 
-def _is_own(found: FrozenMark, lake_id: str, request: ExportRequest) -> bool:
-    """Whether the same task of the same run made it, before or after it was cleared."""
-    return request.key is not None and (found.lake_id, found.commit_key) == (lake_id, request.key.digest)
-
-
-def _is_earlier(found: FrozenMark, lake_id: str, request: ExportRequest) -> bool:
-    """Whether an earlier try made it, since the task was last cleared."""
-    is_own = _is_own(found, lake_id, request) and not request.starts_over
-    return is_own and request.key is not None and found.generation == request.key.generation
+def _is_earlier(own: FrozenMark, request: ExportRequest) -> bool:
+    """Whether an earlier try exported it since the task was last cleared, and in this very run."""
+    return request.key is not None and own.generation == request.key.generation and not request.starts_over
 
 
 def _make(lake: OpenLake, request: ExportRequest, file: Path, lake_id: str) -> _Made:
