@@ -16,6 +16,30 @@ except Exception as error:
 """
 
 
+EXPORT = """
+import sys
+sys.modules["duckdb"] = sys.modules["duckdb_engine"] = None
+from airflow_provider_ducklake.catalog.lake import Lake
+lake = Lake.create(f"sqlite:///{sys.argv[1]}/lake.sqlite", f"{sys.argv[1]}/data/")
+print(lake.export_catalog(f"{sys.argv[1]}/frozen.sqlite").format)
+try:
+    lake.export_catalog(f"{sys.argv[1]}/frozen.ducklake")
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_a_lake_is_frozen_into_sqlite_without_duckdb_and_else_the_extra_is_named(tmp_path):
+    arguments = [sys.executable, "-c", EXPORT, str(tmp_path)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+
+    made, refused = done.stdout.splitlines()
+    assert made == "sqlite"
+    assert refused.startswith("CatalogUnavailableError")
+    assert f"{tmp_path}/frozen.ducklake: its driver is not installed here" in refused
+    assert "airflow-provider-ducklake-spark[duckdb]" in refused
+
+
 @pytest.mark.parametrize(
     ("url", "module", "extra"),
     [

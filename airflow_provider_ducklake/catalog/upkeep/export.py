@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.catalog.database.questions import streamed_parts
 from airflow_provider_ducklake.catalog.snapshot import read, read_snapshots
-from airflow_provider_ducklake.catalog.upkeep.frozen_file import INLINED, FrozenFile, mark_of
+from airflow_provider_ducklake.catalog.upkeep.frozen_file import (
+    INLINED,
+    FrozenFile,
+    check_installed,
+    mark_of,
+)
 from airflow_provider_ducklake.catalog.upkeep.frozen_inlined import frozen_deletes, frozen_inlined
 from airflow_provider_ducklake.catalog.upkeep.frozen_paths import CopiedPaths
 from airflow_provider_ducklake.catalog.upkeep.frozen_rows import FrozenRows
@@ -103,6 +108,7 @@ def export(lake: OpenLake, request: ExportRequest) -> ExportResult:
     """
     from airflow_provider_ducklake.storage.moving import exported_files  # noqa: PLC0415 - heavy
 
+    check_installed(request.path, ExportFormat.of(request.path, request.format))
     with lake.reading() as connection:
         lake_id = read.first_schema_uuid(connection, lake.catalog.tables)
     with tempfile.TemporaryDirectory(prefix="ducklake_export_") as scratch:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
+from sqlalchemy import URL, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable
 
@@ -95,13 +95,18 @@ class FrozenFile:
             self._insert("inlined_data_tables", [registered])
 
 
-@contextmanager
-def _opened(file: Path, format_: ExportFormat) -> Iterator[tuple[CatalogDialect, Connection]]:
-    """Open a file.
+def check_installed(path: str, format_: ExportFormat) -> None:
+    """Check that a file of the format can be made here, before anything is read.
 
     Raises:
         CatalogUnavailableError: DuckDB is not installed.
     """
+    open_engine(URL.create(format_.value, database=path)).dispose()
+
+
+@contextmanager
+def _opened(file: Path, format_: ExportFormat) -> Iterator[tuple[CatalogDialect, Connection]]:
+    """Open a file."""
     engine = open_engine(parse_url(f"{format_.value}:///{file}"))
     try:
         dialect = dialect_of(engine, None)
