@@ -252,8 +252,15 @@ class _RowChangeJob:
             if file.id in found:
                 places = pa.table({"pos": pa.array(sorted(found[file.id]), pa.int64())})
                 path = f"{self.request.directory}deletes/{file.id}-delete.parquet"
-                sizes = write_delete_file(open_filesystem(path), file.path, places)
-                yield NewDeletes(file.id, path, places.num_rows, *sizes)
+                written = write_delete_file(open_filesystem(path), file.path, places)
+                yield NewDeletes(
+                    file.id,
+                    path,
+                    places.num_rows,
+                    written.file_size_bytes,
+                    written.footer_size,
+                    written.encryption_key,
+                )
 
 
 _PLACE = "_file AS file, _pos AS pos, _row_id AS row_id"

@@ -45,8 +45,10 @@ def _new_deletes(
 ) -> NewDeletes:
     path = f"{table.root}ducklake-{uuid.uuid4()}-delete.parquet"
     positions = pa.table({"pos": pa.array(sorted(places), pa.int64())})
-    size, footer_size = write_delete_file(lake.locate(path), data_file, positions)
-    return NewDeletes(file_id, path, len(places), size, footer_size)
+    written = write_delete_file(lake.locate(path), data_file, positions)
+    return NewDeletes(
+        file_id, path, len(places), written.file_size_bytes, written.footer_size, written.encryption_key
+    )
 
 
 def _written(table: TableSnapshot, rows: pa.Table | None, schema: TableSchema) -> WriteResult:

@@ -357,14 +357,29 @@ def job(lake: Lake) -> tuple[JobRequest, WritePlan]:
     with RollingWriter(plan.target, lambda: f"{plan.directory}x.parquet", plan.settings) as writer:
         writer.write(rows_of(7))
     path = f"{plan.directory}deletes/1-delete.parquet"
-    sizes = write_delete_file(
+    written = write_delete_file(
         open_filesystem(path), table.files[0].path, pa.table({"pos": pa.array([1], pa.int64())})
     )
     nothing = WriteResult(plan.target, (), (), 0, "arrow", {})
     inserted = replace(nothing, data_files=tuple(writer.files), rows_written=1)
     job_io.write_request(request)
     job_io.write_row_changes(
-        request, RowChanges((NewDeletes(table.files[0].id, path, 1, *sizes),), (), nothing, inserted)
+        request,
+        RowChanges(
+            (
+                NewDeletes(
+                    table.files[0].id,
+                    path,
+                    1,
+                    written.file_size_bytes,
+                    written.footer_size,
+                    written.encryption_key,
+                ),
+            ),
+            (),
+            nothing,
+            inserted,
+        ),
     )
     return request, plan
 
