@@ -11,6 +11,7 @@ DuckLakeError
 │  ├─ SchemaNotFoundError
 │  ├─ TableNotFoundError
 │  ├─ ViewNotFoundError
+│  ├─ MacroNotFoundError
 │  ├─ ColumnNotFoundError
 │  ├─ SnapshotNotFoundError
 │  ├─ TagNotFoundError
@@ -193,6 +194,21 @@ class ViewNotFoundError(NotFoundError):
 
     def __str__(self) -> str:
         return f"View {self.view} does not exist at snapshot {self.snapshot_id}. Check the name."
+
+
+@dataclass(eq=False, repr=False)
+class MacroNotFoundError(NotFoundError):
+    """The macro does not exist at that snapshot; ``kind`` is ``macro`` or ``table macro``."""
+
+    macro: str
+    snapshot_id: int
+    kind: str = "macro"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kind.capitalize()} {self.macro} does not exist at snapshot {self.snapshot_id}. Check the "
+            "name; DROP MACRO and DROP MACRO TABLE name different macros."
+        )
 
 
 @dataclass(eq=False, repr=False)

@@ -43,6 +43,7 @@ from airflow_provider_ducklake.errors import (
 )
 from airflow_provider_ducklake.planning.reading.watermark import RangeReport
 from airflow_provider_ducklake.planning.writing.write import NewTable
+from airflow_provider_ducklake.spec.macros import Macro
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath, fold
 from airflow_provider_ducklake.spec.names.paths import directory_name
 from airflow_provider_ducklake.spec.options import Options
@@ -144,6 +145,13 @@ class LakeReads:
         if found is None:
             raise ViewNotFoundError(str(name), snapshot.id)
         return found[1]
+
+    def macros(self, at: At = None) -> list[Macro]:
+        """Return all macros at a snapshot with what they stand for, sorted by name."""
+        with self._lake.reading() as connection:
+            snapshot = self._lake.snapshot(connection, at)
+            found = read.macro_definitions(connection, self._lake.catalog.tables, snapshot.id)
+        return [Macro(name, definition) for name, definition in found]
 
     def schema(self, name: SchemaName, at: At = None) -> read.SchemaRow | None:
         """Return a schema by name, None if there is none."""

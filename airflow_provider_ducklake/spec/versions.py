@@ -64,6 +64,8 @@ class Feature(StrEnum):
     EPOCH_MONTH = "the epoch_month partition transform"
     EPOCH_DAY = "the epoch_day partition transform"
     EPOCH_HOUR = "the epoch_hour partition transform"
+    NESTED_MACRO_TYPES = "nested macro parameter types"
+    MACRO_EXPRESSIONS = "macro parameter defaults that are not scalar constants"
     DELETION_VECTOR_CONTAINERS = "deletion vectors of several snapshots in one file"
 
 

@@ -34,6 +34,7 @@ from airflow_provider_ducklake.transaction.kinds.deletes import (
     Truncate,
     UnwrittenDeletes,
 )
+from airflow_provider_ducklake.transaction.kinds.macros import CreateMacro, DropMacro, RestoreMacro
 from airflow_provider_ducklake.transaction.kinds.restore import (
     NoteRestored,
     RestoredFile,
@@ -46,12 +47,7 @@ from airflow_provider_ducklake.transaction.kinds.rows import (
     InlineRows,
     RegisterLayout,
 )
-from airflow_provider_ducklake.transaction.kinds.schemas import (
-    CreateSchema,
-    DropMacro,
-    DropSchema,
-    RestoreMacro,
-)
+from airflow_provider_ducklake.transaction.kinds.schemas import CreateSchema, DropSchema
 from airflow_provider_ducklake.transaction.kinds.tables import (
     ChangeColumns,
     ColumnRow,
@@ -108,6 +104,7 @@ Change: TypeAlias = (
     | RenameView
     | CommentOnView
     | CommentOnViewColumn
+    | CreateMacro
     | DropMacro
     | RegisterLayout
     | AppendFiles

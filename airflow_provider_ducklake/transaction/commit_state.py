@@ -13,6 +13,7 @@ from airflow_provider_ducklake.spec.files import same_mapping_key
 from airflow_provider_ducklake.spec.ids import (
     ColumnId,
     DataFileId,
+    MacroId,
     MappingId,
     PartitionId,
     SchemaId,
@@ -141,6 +142,10 @@ class CommitState:
         """Return the id of a view this commit creates; ``known``: which it had before."""
         self._views[ref] = ViewId(self._catalog_id()) if known is None else known
         return self._views[ref]
+
+    def new_macro_id(self) -> MacroId:
+        """Return the id of a macro this commit creates."""
+        return MacroId(self._catalog_id())
 
     def new_sort_id(self) -> SortId:
         """Return the id of the next sort spec."""

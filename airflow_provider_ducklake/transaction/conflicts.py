@@ -36,6 +36,8 @@ class Operation(Enum):
     RENAME = "rename it"
     DROP = "drop it"
     CREATE = "create it"
+    CREATE_SCALAR_MACRO = "create the macro"
+    CREATE_TABLE_MACRO = "create the table macro"
     CREATE_SCHEMA = "create the schema"
     DROP_SCHEMA = "drop the schema"
     ALTER_VIEW = "comment on it"
@@ -116,6 +118,10 @@ CONFLICTS: dict[Operation, Row] = {
     Operation.RENAME: _on_table(_RESHAPED, (*_ROWS_ADDED, *_ROWS_GONE, *_COMPACTED, _FLUSHED)) | _CREATE,
     Operation.DROP: _on_table((_DROPPED,), _TABLES),
     Operation.CREATE: _on_table((), _TABLES) | _CREATE,
+    Operation.CREATE_SCALAR_MACRO: _on_table((), _TABLES)
+    | {_K.CREATED_SCALAR_MACRO: Rule.SAME_NAME, _K.DROPPED_SCHEMA: Rule.SAME_SCHEMA},
+    Operation.CREATE_TABLE_MACRO: _on_table((), _TABLES)
+    | {_K.CREATED_TABLE_MACRO: Rule.SAME_NAME, _K.DROPPED_SCHEMA: Rule.SAME_SCHEMA},
     Operation.CREATE_SCHEMA: _on_table((), _TABLES)
     | {_K.CREATED_SCHEMA: Rule.SAME_NAME, _K.DROPPED_SCHEMA: Rule.SAME_SCHEMA},
     Operation.DROP_SCHEMA: _on_table((_K.DROPPED_SCHEMA,), _TABLES)
@@ -147,6 +153,8 @@ _THEY_DID = {
     _K.INLINE_FLUSH: "flushed its rows to files",
     _K.CREATED_TABLE: "created a table of that name",
     _K.CREATED_VIEW: "created a view of that name",
+    _K.CREATED_SCALAR_MACRO: "created a macro of that name",
+    _K.CREATED_TABLE_MACRO: "created a table macro of that name",
     _K.CREATED_SCHEMA: "created a schema of that name",
     _K.DROPPED_SCHEMA: "dropped the schema",
 }
@@ -172,9 +180,9 @@ def claim_on(operation: Operation, ref: object, name: QualifiedName) -> Claim | 
     return Claim(operation, name, ref) if isinstance(ref, int) else None
 
 
-def claim_of_new(name: QualifiedName, schema: object) -> Claim:
+def claim_of_new(name: QualifiedName, schema: object, operation: Operation = Operation.CREATE) -> Claim:
     """Return that an object is created in a schema."""
-    return Claim(Operation.CREATE, name, creates=name, schema_id=schema if isinstance(schema, int) else None)
+    return Claim(operation, name, creates=name, schema_id=schema if isinstance(schema, int) else None)
 
 
 def check_conflicts(ours: Collection[Claim], theirs: Iterable[tuple[SnapshotId, ChangeRecord]]) -> None:

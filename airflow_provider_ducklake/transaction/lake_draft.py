@@ -17,6 +17,7 @@ from airflow_provider_ducklake.transaction.changes import (
     Change,
     CommentOnView,
     CommentOnViewColumn,
+    CreateMacro,
     CreateSchema,
     CreateView,
     DropMacro,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from airflow_provider_ducklake.spec.ids import MacroId, SnapshotId, ViewId
+    from airflow_provider_ducklake.spec.macros import MacroDefinition
     from airflow_provider_ducklake.spec.options import Options
     from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.versions import WriteVersion
@@ -72,6 +74,17 @@ class BaseMacro:
     id: MacroId
     name: QualifiedName
     is_table_macro: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MacroDraft:
+    """A macro as the transaction will leave it; ``base`` is None and ``definition`` known for a new one."""
+
+    schema_ref: SchemaRef
+    name: QualifiedName
+    is_table_macro: bool
+    base: BaseMacro | None = None
+    definition: MacroDefinition | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +149,7 @@ class BaseLake(Protocol):
 
 
 class LakeDraft:
-    """Schemas, tables and views of one transaction."""
+    """Schemas, tables, views and macros of one transaction."""
 
     def __init__(self, base: BaseLake, data_path: str, new_uuid: Callable[[], str]) -> None:
         self._base = base
@@ -146,11 +159,17 @@ class LakeDraft:
         self._schemas: dict[SchemaRef, SchemaDraft | None] = {}
         self._tables: dict[TableRef, TableDraft | None] = {}
         self._views: dict[ViewRef, ViewDraft | None] = {}
+        self._macros: list[MacroDraft] = []  # the new ones
+        self._dropped_macros: set[MacroId] = set()
         self._dropped: list[Change] = []
 
     @property
     def changes(self) -> list[Change]:
-        """What a commit has to do: drops, then schemas, tables and views in the order of their making."""
+        """What a commit has to do: drops, then what is made: schemas, tables, views, macros.
+
+        Each kind is in the order of its making, but scalar macros come before table macros, as the
+        reference numbers them.
+        """
         found: list[Change] = list(self._dropped)
         found += [
             CreateSchema(one.ref, one.name, one.uuid, one.parent)
@@ -160,6 +179,9 @@ class LakeDraft:
         for draft in (*self._tables.values(), *self._views.values()):
             if draft is not None:
                 found.extend(draft.changes())
+        for macro in sorted(self._macros, key=lambda one: one.is_table_macro):
+            assert macro.definition is not None
+            found.append(CreateMacro(macro.schema_ref, macro.name, macro.definition))
         return found
 
     def find_schema(self, name: SchemaPath) -> SchemaDraft | None:
@@ -209,7 +231,7 @@ class LakeDraft:
         """
         schema = self.schema(name)
         schemas, tables, views = self._schemas_in(schema), self._tables_in(schema), self._views_in(schema)
-        macros = [] if isinstance(schema.ref, NewSchemaRef) else self._base.macros_in(schema)
+        macros = self._macros_in(schema)
         held = [f"schema {one.name}" for one in schemas] + [f"table {one.name}" for one in tables]
         held += [f"view {one.name}" for one in views] + [f"macro {one.name}" for one in macros]
         if held and not cascade:
@@ -223,7 +245,8 @@ class LakeDraft:
             self.drop_table(table)
         for view in views:
             self.drop_view(view)
-        self._dropped += [DropMacro(one.id, one.name, one.is_table_macro) for one in macros]
+        for macro in macros:
+            self.drop_macro(macro)
         self._schemas[schema.ref] = None
         if not isinstance(schema.ref, NewSchemaRef):
             self._dropped.append(DropSchema(schema.ref, schema.name))
@@ -248,6 +271,13 @@ class LakeDraft:
             return own
         base = [one for one in self._base.views_in(schema) if one.id not in self._views]
         return own + [ViewDraft(one.id, schema.ref, one.name, one) for one in base]
+
+    def _macros_in(self, schema: SchemaDraft) -> list[MacroDraft]:
+        own = [one for one in self._macros if one.schema_ref == schema.ref]
+        if isinstance(schema.ref, NewSchemaRef):
+            return own
+        base = [one for one in self._base.macros_in(schema) if one.id not in self._dropped_macros]
+        return own + [MacroDraft(schema.ref, one.name, one.is_table_macro, one) for one in base]
 
     def _base_table(self, schema: SchemaDraft, name: str) -> TableDraft | None:
         """Return a table of the base that the transaction has not touched."""
@@ -358,6 +388,39 @@ class LakeDraft:
         self._views[view.ref] = None
         if view.base is not None:
             self._dropped.append(DropView(view.base.id, view.base.name))
+
+    def find_macro(self, name: QualifiedName, *, is_table: bool) -> MacroDraft | None:
+        """Return a macro, None if there is none; scalar macros and table macros have names of their own.
+
+        Raises:
+            SchemaNotFoundError: not even its schema.
+        """
+        for one in self._macros_in(self.schema(name.schema)):
+            if one.is_table_macro == is_table and fold(one.name.name) == fold(name.name):
+                return one
+        return None
+
+    def create_macro(self, name: QualifiedName, definition: MacroDefinition) -> None:
+        """Add a macro.
+
+        Raises:
+            AlreadyExistsError: a macro of the kind and the schema has the name.
+            SchemaNotFoundError: there is no such schema.
+        """
+        found = self.find_macro(name, is_table=definition.is_table)
+        if found is not None:
+            raise AlreadyExistsError("table macro" if definition.is_table else "macro", str(found.name))
+        schema = self.schema(name.schema)
+        name = QualifiedName(schema.name, name.name)
+        self._macros.append(MacroDraft(schema.ref, name, definition.is_table, definition=definition))
+
+    def drop_macro(self, macro: MacroDraft) -> None:
+        """Take a macro away."""
+        if macro.base is None:
+            self._macros.remove(macro)
+            return
+        self._dropped_macros.add(macro.base.id)
+        self._dropped.append(DropMacro(macro.base.id, macro.base.name, macro.base.is_table_macro))
 
     def rename_table(self, table: TableDraft, new_name: str) -> None:
         """Give a table another name in its schema.

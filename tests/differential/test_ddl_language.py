@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from airflow_provider_ducklake.errors import DuckLakeError
 from airflow_provider_ducklake.spec.defaults import SqlExpression
 from airflow_provider_ducklake.spec.names.identifiers import quote
+from airflow_provider_ducklake.spec.names.keywords import RESERVED
 from airflow_provider_ducklake.spec.names.quoting import written
 from airflow_provider_ducklake.spec.types.scalars import NOT_STORABLE, SCALARS
 from airflow_provider_ducklake.sql.duckdb.column_types import (
@@ -18,7 +19,6 @@ from airflow_provider_ducklake.sql.duckdb.column_types import (
     SCALAR_SPELLINGS,
     STRUCT_SPELLINGS,
 )
-from airflow_provider_ducklake.sql.duckdb.cursor import RESERVED
 from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
 from airflow_provider_ducklake.sql.duckdb.defaults import BARE_FUNCTIONS, FUNCTIONS
 from airflow_provider_ducklake.sql.lexer import split_statements

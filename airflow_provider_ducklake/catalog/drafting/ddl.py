@@ -12,11 +12,13 @@ from airflow_provider_ducklake.sql.duckdb.statements import (
     CommentOnColumn,
     CommentOnTable,
     CommentOnView,
+    CreateMacro,
     CreateSchema,
     CreateTable,
     CreateView,
     DropColumn,
     DropDefault,
+    DropMacro,
     DropNotNull,
     DropSchema,
     DropTable,
@@ -119,6 +121,10 @@ def _apply(tx: LakeTransaction, statement: Statement) -> None:  # noqa: C901, PL
             tx.drop_view(view, if_exists=if_exists)
         case RenameView(view, new_name):
             tx.rename_view(view, new_name)
+        case CreateMacro(macro, definition, if_not_exists, or_replace):
+            tx.create_macro(macro, definition, if_not_exists=if_not_exists, or_replace=or_replace)
+        case DropMacro(macro, table, if_exists):
+            tx.drop_macro(macro, table=table, if_exists=if_exists)
         case _:
             assert_never(statement)
 

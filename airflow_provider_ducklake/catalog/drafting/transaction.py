@@ -20,6 +20,7 @@ from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
     InvalidInputError,
     InvalidOptionError,
+    MacroNotFoundError,
     TableNotFoundError,
     ViewNotFoundError,
 )
@@ -48,6 +49,7 @@ from airflow_provider_ducklake.spec.sorting import parse_sort_by
 from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType, parse_type
 from airflow_provider_ducklake.spec.versions import Feature
 from airflow_provider_ducklake.spec.views import ViewDefinition
+from airflow_provider_ducklake.sql.duckdb.macros import parse_macro
 from airflow_provider_ducklake.sql.duckdb.view_columns import stored_name
 from airflow_provider_ducklake.transaction.lake_draft import LakeDraft
 
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit
     from airflow_provider_ducklake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.spec.files import DataFile
+    from airflow_provider_ducklake.spec.macros import MacroDefinition
     from airflow_provider_ducklake.spec.names.identifiers import SchemaName
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot
     from airflow_provider_ducklake.transaction.lake_draft import ViewDraft
@@ -527,6 +530,50 @@ class LakeTransaction:
         if found is None:
             raise ViewNotFoundError(str(name), self._base.snapshot_id)
         return found
+
+    # Macros
+
+    def create_macro(
+        self,
+        macro: TableName,
+        definition: str | MacroDefinition,
+        *,
+        or_replace: bool = False,
+        if_not_exists: bool = False,
+    ) -> None:
+        """Create a macro, which DuckDB calls as a function, or a table macro, which it calls in FROM.
+
+        ``definition`` is what follows the name in DuckDB's SQL: ``"(a, b := 2) AS a + b"``,
+        ``"(a) AS a, (a, b) AS a + b"`` or ``"(n) AS TABLE SELECT * FROM sales.orders LIMIT n"``.
+
+        Raises:
+            AlreadyExistsError, SchemaNotFoundError: the name is taken, or its schema missing.
+            InvalidStatementError: the definition cannot be read; says where.
+            UnsupportedFeatureError: the lake's version does not have what it needs.
+        """
+        name = QualifiedName.of(macro)
+        if isinstance(definition, str):
+            definition = parse_macro(definition, self._base.writer)
+        existing = self._draft.find_macro(name, is_table=definition.is_table)
+        if existing is not None and if_not_exists:
+            return
+        if existing is not None and or_replace:
+            self._draft.drop_macro(existing)
+        self._draft.create_macro(name, definition)
+
+    def drop_macro(self, macro: TableName, *, table: bool = False, if_exists: bool = False) -> None:
+        """Drop a macro; with ``table`` only a table macro, otherwise a table macro if no other has the name.
+
+        Raises:
+            MacroNotFoundError: no such macro.
+        """
+        name = QualifiedName.of(macro)
+        found = None if table else self._draft.find_macro(name, is_table=False)
+        found = found or self._draft.find_macro(name, is_table=True)
+        if found is not None:
+            self._draft.drop_macro(found)
+        elif not if_exists:
+            raise MacroNotFoundError(str(name), self._base.snapshot_id, "table macro" if table else "macro")
 
     # Rows
 

@@ -12,6 +12,7 @@ from airflow_provider_ducklake.catalog.effects import (
     flush,
     inlined,
     layout,
+    macros,
     options,
     restore,
     schemas,
@@ -26,6 +27,7 @@ from airflow_provider_ducklake.transaction.changes import (
     CommentOnTable,
     CommentOnView,
     CommentOnViewColumn,
+    CreateMacro,
     CreateSchema,
     CreateTable,
     CreateView,
@@ -76,8 +78,10 @@ def effects_of(  # noqa: C901, PLR0912, PLR0915 - a line for each kind, checked 
             yield from schemas.drop_view(change, state, tables)
         case RenameView():
             yield from schemas.rename_view(change, state, tables)
+        case CreateMacro():
+            yield from macros.create_macro(change, state, tables)
         case DropMacro():
-            yield from schemas.drop_macro(change, state, tables)
+            yield from macros.drop_macro(change, state, tables)
         case CreateTable():
             yield from of_tables.create_table(change, state, tables)
         case DropTable():
@@ -125,7 +129,7 @@ def effects_of(  # noqa: C901, PLR0912, PLR0915 - a line for each kind, checked 
         case RestoreTable():
             yield from restore.restore_table(change, state, tables)
         case RestoreMacro():
-            yield from restore.restore_macro(change, state, tables)
+            yield from macros.restore_macro(change, state, tables)
         case RestoreRows():
             yield from restore.restore_rows(change, state, tables)
         case _:

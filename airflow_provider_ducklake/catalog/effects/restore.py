@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.transaction.changes import (
         RestoredFile,
         RestoredRows,
-        RestoreMacro,
         RestoreRows,
         RestoreTable,
     )
@@ -48,22 +47,6 @@ def restore_table(change: RestoreTable, state: CommitState, tables: CatalogTable
     yield all_columns(change.columns, change.table_id, state, tables)
     yield from new_schema_version(change.table_id, state, tables)
     state.record(ChangeRecord(ChangeKind.CREATED_TABLE, name=change.name))
-
-
-def restore_macro(change: RestoreMacro, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
-    """Yield a second row of a dropped macro."""
-    yield insert(
-        tables["macro"],
-        {
-            "schema_id": state.schema_id(change.schema),
-            "macro_id": change.macro_id,
-            "macro_name": change.name.name,
-            "begin_snapshot": state.snapshot_id,
-            "end_snapshot": None,
-        },
-    )
-    kind = ChangeKind.CREATED_TABLE_MACRO if change.is_table_macro else ChangeKind.CREATED_SCALAR_MACRO
-    state.record(ChangeRecord(kind, name=change.name))
 
 
 def restore_rows(change: RestoreRows, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:

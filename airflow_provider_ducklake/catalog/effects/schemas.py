@@ -1,4 +1,4 @@
-"""Statements of schemas, views and macros. *Source:* rows the reference writes (docs/sources.md, DDL)."""
+"""Statements of schemas and views. *Source:* rows the reference writes (docs/sources.md, DDL)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.transaction.changes import (
         CreateSchema,
         CreateView,
-        DropMacro,
         DropSchema,
         DropView,
         RenameView,
@@ -90,10 +89,3 @@ def rename_view(change: RenameView, state: CommitState, tables: CatalogTables) -
     yield from renamed(tables, "view", change.view_id, change.new_name.name, state)
     yield from moved_view_comments(change, state, tables)
     state.record(ChangeRecord(ChangeKind.CREATED_VIEW, name=change.new_name))
-
-
-def drop_macro(change: DropMacro, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
-    """Yield the end of a macro."""
-    yield close(tables["macro"], state, tables["macro"].c.macro_id == change.macro_id)
-    kind = ChangeKind.DROPPED_TABLE_MACRO if change.is_table_macro else ChangeKind.DROPPED_SCALAR_MACRO
-    state.record(ChangeRecord(kind, change.macro_id))

@@ -37,6 +37,7 @@ from airflow_provider_ducklake.spec.ids import (
     TableId,
     ViewId,
 )
+from airflow_provider_ducklake.spec.macros import TABLE, MacroDefinition, MacroOverload, MacroParameter
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
 from airflow_provider_ducklake.spec.names.paths import CatalogPath
 from airflow_provider_ducklake.spec.names.schema_tree import schema_paths
@@ -268,6 +269,44 @@ def macros(connection: Connection, tables: CatalogTables, at: int, schema_id: Sc
         .order_by(macro.c.macro_id)
     )
     return [MacroRow(MacroId(row.macro_id), row.macro_name, row.type == "table") for row in rows]
+
+
+def macro_definitions(
+    connection: Connection, tables: CatalogTables, at: int
+) -> list[tuple[QualifiedName, MacroDefinition]]:
+    """Return all macros with what they stand for, by their names; there are none before 0.4."""
+    if "macro" not in tables:
+        return []
+    macro, body, parameter = tables["macro"], tables["macro_impl"], tables["macro_parameters"]
+    paths = {one.id: one.name for one in schemas(connection, tables, at)}
+    rows = connection.execute(
+        select(macro.c.schema_id, macro.c.macro_name, body)
+        .join(body, body.c.macro_id == macro.c.macro_id)
+        .where(visible(macro, at))
+        .order_by(body.c.macro_id, body.c.impl_id)
+    ).all()
+    of_bodies: dict[tuple[int, int], list[MacroParameter]] = {}
+    if rows:
+        known = select(macro.c.macro_id).where(visible(macro, at))
+        order = (parameter.c.macro_id, parameter.c.impl_id, parameter.c.column_id)
+        for one in connection.execute(
+            select(parameter).where(parameter.c.macro_id.in_(known)).order_by(*order)
+        ):
+            of_bodies.setdefault((one.macro_id, one.impl_id), []).append(
+                MacroParameter.of_row(
+                    one.parameter_name, one.parameter_type, one.default_value, one.default_value_type
+                )
+            )
+    found: dict[int, tuple[QualifiedName, MacroDefinition]] = {}
+    for row in rows:
+        if row.schema_id not in paths:
+            continue
+        name = QualifiedName(paths[row.schema_id], row.macro_name)
+        _, before = found.get(row.macro_id, (name, MacroDefinition((), is_table=row.type == TABLE)))
+        parameters = tuple(of_bodies.get((row.macro_id, row.impl_id), ()))
+        overload = MacroOverload(row.sql, parameters, row.dialect)
+        found[row.macro_id] = name, replace(before, overloads=(*before.overloads, overload))
+    return sorted(found.values(), key=lambda one: (one[0], one[1].is_table))
 
 
 def next_column_id(connection: Connection, tables: CatalogTables, table_id: int) -> int:

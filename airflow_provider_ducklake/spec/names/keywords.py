@@ -42,3 +42,24 @@ without work wrapper write xml xmlattributes xmlconcat xmlelement xmlexists xmlf
 xmlparse xmlpi xmlroot xmlserialize xmltable year years yes zone
 """
 KEYWORDS = frozenset(_WORDS.split())
+
+# Of the kinds `reserved` and `type_function`: no bare name of a table or column.
+_RESERVED = """
+all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create
+default deferrable desc describe distinct do else end except false fetch for foreign from group having in
+initially intersect into lambda lateral leading limit not null offset on only or order pivot pivot_longer
+pivot_wider placing primary qualify references returning select show some summarize symmetric table then
+to trailing true union unique unpivot using variadic when where window with
+anti asof at authorization binary by collation columns concurrently cross freeze full generated glob ilike
+inner is isnull join left like map natural notnull outer overlaps positional right semi similar struct
+tablesample try_cast unpack verbose
+"""
+RESERVED = frozenset(_RESERVED.split())
+# Of the kind `column_name`: no bare name of a function, most have a grammar of their own.
+_NOT_CALLED = """
+between bigint bit boolean char character coalesce dec decimal exists extract float grouping grouping_id
+inout int integer interval national nchar none nullif numeric out overlay position precision real row setof
+smallint substring time timestamp treat trim values varchar xmlattributes xmlconcat xmlelement xmlexists
+xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable
+"""
+NOT_CALLED = frozenset(_NOT_CALLED.split())

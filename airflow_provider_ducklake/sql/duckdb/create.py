@@ -16,9 +16,11 @@ from airflow_provider_ducklake.spec.names.quoting import written
 from airflow_provider_ducklake.spec.partitioning import TransformKind
 from airflow_provider_ducklake.sql.duckdb.column_types import read_column_type
 from airflow_provider_ducklake.sql.duckdb.defaults import read_default
+from airflow_provider_ducklake.sql.duckdb.macros import read_macro
 from airflow_provider_ducklake.sql.duckdb.refusals import COLUMN_OPTIONS, CONSTRAINTS, refuse_object
 from airflow_provider_ducklake.sql.duckdb.statements import (
     ColumnDefinition,
+    CreateMacro,
     CreateSchema,
     CreateTable,
     CreateView,
@@ -37,6 +39,10 @@ def read_create(cursor: Cursor) -> Statement:
         return _read_table(cursor, or_replace=or_replace)
     if cursor.accept("VIEW"):
         return _read_view(cursor, or_replace=or_replace)
+    if cursor.accept("MACRO") or cursor.accept("FUNCTION"):
+        if_not_exists = _if_not_exists(cursor, or_replace=or_replace)
+        macro = cursor.qualified_name("macro")
+        return CreateMacro(macro, read_macro(cursor), if_not_exists, or_replace)
     if cursor.accept("SCHEMA"):
         if or_replace:
             raise cursor.error("a schema cannot be replaced. Drop it with CASCADE, then create it.", back=1)

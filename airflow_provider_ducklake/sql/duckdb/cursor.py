@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import InvalidNameError, InvalidStatementError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, check_name, fold
+from airflow_provider_ducklake.spec.names.keywords import RESERVED
 from airflow_provider_ducklake.spec.names.quoting import written
 from airflow_provider_ducklake.spec.versions import Feature
 from airflow_provider_ducklake.sql.lexer import Kind, Token, error_at
@@ -17,20 +18,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.versions import WriteVersion
 
     Read = TypeVar("Read")
-
-
-# DuckDB's keywords of the kinds `reserved` and `type_function`; a test compares with the reference.
-_KEYWORDS = """
-all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create
-default deferrable desc describe distinct do else end except false fetch for foreign from group having in
-initially intersect into lambda lateral leading limit not null offset on only or order pivot pivot_longer
-pivot_wider placing primary qualify references returning select show some summarize symmetric table then
-to trailing true union unique unpivot using variadic when where window with
-anti asof at authorization binary by collation columns concurrently cross freeze full generated glob ilike
-inner is isnull join left like map natural notnull outer overlaps positional right semi similar struct
-tablesample try_cast unpack verbose
-"""
-RESERVED = frozenset(_KEYWORDS.split())
 
 
 def written_path(parts: tuple[str, ...]) -> str:
@@ -74,6 +61,30 @@ class Cursor:
     def text_from(self, position: int) -> str:
         """Return the text as written between an earlier position and this one, without what surrounds it."""
         return self._source[self._tokens[position].start : self._tokens[self.position - 1].end]
+
+    @property
+    def place(self) -> int:
+        """Where the next token starts in the text."""
+        return self._source_end if self.token is None else self.token.start
+
+    @property
+    def _source_end(self) -> int:
+        return self._tokens[-1].end
+
+    @property
+    def statement(self) -> str:
+        """The text up to the end of this statement, in which tokens have their places."""
+        return self._source[: self._source_end]
+
+    def skip_to(self, place: int) -> None:
+        """Pass all tokens before a place of the text."""
+        while self.token is not None and self.token.start < place:
+            self.advance()
+
+    def error_in_text(self, place: int, problem: str) -> InvalidStatementError:
+        """Return the error for what stands at a place of the text."""
+        near = self._source[place : self._source_end].split(maxsplit=1)
+        return error_at(self._number, self._source, place, repr(near[0]) if near else "its end", problem)
 
     def advance(self) -> None:
         """Pass the next token."""

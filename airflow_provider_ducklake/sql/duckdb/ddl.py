@@ -20,6 +20,7 @@ from airflow_provider_ducklake.sql.duckdb.statements import (
     CommentOnColumn,
     CommentOnTable,
     CommentOnView,
+    DropMacro,
     DropSchema,
     DropTable,
     DropView,
@@ -93,6 +94,12 @@ def _read_drop(cursor: Cursor) -> Statement:
             dropped = make(cursor.qualified_name(kind), if_exists)
             read_restrict(cursor, kind)
             return dropped
+    if cursor.accept("MACRO") or cursor.accept("FUNCTION"):
+        is_table = cursor.accept("TABLE")
+        if_exists = cursor.accept("IF", "EXISTS")
+        macro = cursor.qualified_name("macro")
+        read_restrict(cursor, "macro")
+        return DropMacro(macro, is_table, if_exists)
     if cursor.accept("SCHEMA"):
         if_exists = cursor.accept("IF", "EXISTS")
         name = schema_name(cursor)

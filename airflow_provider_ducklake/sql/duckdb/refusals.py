@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.errors import DuckLakeError
+    from airflow_provider_ducklake.errors import InvalidStatementError
     from airflow_provider_ducklake.sql.duckdb.cursor import Cursor
 
 _NO_KEYS = "DuckLake has no primary keys and no unique constraints. Leave it out."
@@ -44,7 +44,7 @@ STATEMENTS = {
 }
 ANY_STATEMENT = (
     "this operator does not run this statement. It runs CREATE, ALTER and DROP of SCHEMA, TABLE and VIEW, "
-    "COMMENT ON and TRUNCATE."
+    "CREATE and DROP of MACRO, COMMENT ON and TRUNCATE."
 )
 _TEMPORARY = "a temporary table or view belongs to a session, not to a lake. Leave the word out."
 OBJECTS = {
@@ -59,16 +59,14 @@ OBJECTS = {
     "RECURSIVE": "write the recursion inside: CREATE VIEW v AS WITH RECURSIVE …",
     "MATERIALIZED": "DuckLake has no materialized views. Create a table and insert into it.",
     "SECRET": "secrets belong to the Airflow connection.",
-    "FUNCTION": "macros are not supported yet. Create them with DuckDB.",
-    "MACRO": "macros are not supported yet. Create them with DuckDB.",
     "DATABASE": "a lake is one database. Create another lake with its own connection.",
 }
-_NOT_YET = frozenset({"FUNCTION", "MACRO"})
 EXISTING = "IF EXISTS is not supported here yet. Leave it out; the statement fails if the name is not there."
 
 
-def refuse_object(cursor: Cursor, verb: str) -> DuckLakeError:
+def refuse_object(cursor: Cursor, verb: str) -> InvalidStatementError:
     """Return the error for an object after CREATE, ALTER, DROP or COMMENT ON that is not handled."""
     word = cursor.word
-    problem = OBJECTS.get(word, f"{verb} of this is not DDL of a lake: expected SCHEMA, TABLE or VIEW.")
-    return cursor.unsupported(problem) if word in _NOT_YET else cursor.error(problem)
+    return cursor.error(
+        OBJECTS.get(word, f"{verb} of this is not DDL of a lake: expected SCHEMA, TABLE, VIEW or MACRO.")
+    )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.defaults import Literal, SqlDefault
+    from airflow_provider_ducklake.spec.macros import MacroDefinition
     from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
     from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
 
@@ -210,6 +211,25 @@ class RenameView:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateMacro:
+    """``CREATE MACRO``; bodies are as the user wrote them."""
+
+    macro: QualifiedName
+    definition: MacroDefinition
+    if_not_exists: bool = False
+    or_replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropMacro:
+    """``DROP MACRO``; with ``table`` ``DROP MACRO TABLE``, which names table macros only."""
+
+    macro: QualifiedName
+    table: bool = False
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Truncate:
     """``TRUNCATE``: all rows go."""
 
@@ -240,5 +260,7 @@ Statement: TypeAlias = (
     | CreateView
     | DropView
     | RenameView
+    | CreateMacro
+    | DropMacro
     | Truncate
 )

@@ -1,16 +1,16 @@
-"""Schemas, and the macros in them."""
+"""Schemas."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from airflow_provider_ducklake.transaction.conflicts import Claim, Operation, claim_of_new
+from airflow_provider_ducklake.transaction.conflicts import Claim, Operation
 from airflow_provider_ducklake.transaction.declared import Declared, Stage
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.spec.ids import MacroId, SchemaId
-    from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
+    from airflow_provider_ducklake.spec.ids import SchemaId
+    from airflow_provider_ducklake.spec.names.identifiers import SchemaPath
     from airflow_provider_ducklake.spec.names.paths import CatalogPath
     from airflow_provider_ducklake.transaction.declared import NewSchemaRef, SchemaRef
 
@@ -50,34 +50,3 @@ class DropSchema(Declared):
     @property
     def claim(self) -> Claim:
         return Claim(Operation.DROP_SCHEMA, self.name, self.schema_id, schema_id=self.schema_id)
-
-
-@dataclass(frozen=True, slots=True)
-class DropMacro(Declared):
-    """The end of a macro, which only a dropped schema brings about; other macros are left as they are."""
-
-    macro_id: MacroId
-    name: QualifiedName
-    is_table_macro: bool
-
-    stage: ClassVar[Stage] = Stage.DROP
-
-    @property
-    def claim(self) -> Claim:
-        return Claim(Operation.DROP_MACRO, self.name, self.macro_id)
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreMacro(Declared):
-    """A dropped macro that comes back under its id, by which its definition is there still."""
-
-    macro_id: MacroId
-    schema: SchemaRef
-    name: QualifiedName
-    is_table_macro: bool
-
-    stage: ClassVar[Stage] = Stage.DEFINE
-
-    @property
-    def claim(self) -> Claim:
-        return claim_of_new(self.name, self.schema)
