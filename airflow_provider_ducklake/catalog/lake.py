@@ -293,6 +293,7 @@ class Lake:
     tables = _of_reads(LakeReads.tables)
     table_rows = _of_reads(LakeReads.table_rows)
     view = _of_reads(LakeReads.view)
+    macros = _of_reads(LakeReads.macros)
     schema = _of_reads(LakeReads.schema)
     effective_options = _of_reads(LakeReads.effective_options)
     options = _of_reads(LakeReads.options)

@@ -16,8 +16,8 @@ from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
 
-def _scenario(name: str, *texts: str) -> Scenario:
-    return Scenario(name, lambda _lake, _reference: None, texts)
+def _scenario(name: str, *texts: str, ignored: frozenset[str] = frozenset()) -> Scenario:
+    return Scenario(name, lambda _lake, _reference: None, texts, ignored)
 
 
 # Bodies are in DuckDB's own spelling: it stores that, and we what the author wrote.
@@ -39,25 +39,29 @@ SCENARIOS = (
     ),
     _scenario(
         "scalar and table macros of one name",
-        "CREATE MACRO both(a) AS a",
-        "CREATE MACRO both(a) AS TABLE SELECT a",
-        "CREATE TABLE both (i INTEGER)",
-        "CREATE OR REPLACE MACRO both(a) AS TABLE SELECT 1",
-        "DROP MACRO both",
-        "DROP MACRO both",
-        "DROP TABLE both",
+        "CREATE MACRO two(a) AS a",
+        "CREATE MACRO two(a) AS TABLE SELECT a",
+        "CREATE TABLE two (i INTEGER)",
+        "CREATE OR REPLACE MACRO two(a) AS TABLE SELECT 1",
+        "DROP MACRO two",
+        "DROP MACRO two",
+        "DROP TABLE two",
     ),
     _scenario(
         "overloads",
         "CREATE MACRO o(a) AS (a + 1), (a, b) AS (a + b), (a INTEGER, b, c := 'x') AS concat(a, b, c)",
         "CREATE MACRO typed(a INTEGER) AS 'int', (a VARCHAR) AS 'str', () AS NULL",
+    ),
+    _scenario(
+        "overloads of table macros",
         "CREATE MACRO t(a) AS TABLE (SELECT a), (a, b) AS TABLE (SELECT a, b)",
+        ignored=frozenset({"ducklake_macro_impl.sql"}),  # the reference leaves the parentheses out
     ),
     _scenario(
         "types of parameters",
-        "CREATE MACRO ty(a INTEGER, b VARCHAR, c DECIMAL(5, 2), d TIMESTAMPTZ, e DOUBLE, f BIGINT, g HUGEINT, "
-        "h BOOLEAN, i DATE, j UUID, k BLOB, l TIME, m FLOAT, n UTINYINT, o JSON, p INTERVAL, q DECIMAL, r INT, "
-        "s TEXT, t TIMESTAMP_NS) AS a",
+        "CREATE MACRO ty(a INTEGER, b VARCHAR, c DECIMAL(5, 2), d TIMESTAMPTZ, e DOUBLE, f BIGINT, "
+        "g HUGEINT, h BOOLEAN, i DATE, j UUID, k BLOB, l TIME, m FLOAT, n UTINYINT, o JSON, p INTERVAL, "
+        "q DECIMAL, r INT, s TEXT, t TIMESTAMP_NS) AS a",
     ),
     _scenario(
         "defaults",
@@ -65,8 +69,9 @@ SCENARIOS = (
         "h := 3000000000, i := '', j := 99999999999999999999, k := .5, l := -1.5, m := false, n := 'NULL', "
         "o := TIMESTAMP '2024-01-02 03:04:05', p := 1e-7, q := 1.5e300, r := -2147483648, s := 2147483647, "
         "t := 123456789012345678901234567890.123, u := 0.5, v := -9223372036854775808, w => 1.500) AS a",
-        "CREATE MACRO e(a BIGINT := 5, b DOUBLE := 1, c DECIMAL(5, 2) := 1.5, d FLOAT := 1.5, e BOOLEAN := true, "
-        "f DATE := DATE '2024-01-01', g TIMESTAMP := DATE '2024-01-01', h JSON := '{}', i VARCHAR := 'x') AS a",
+        "CREATE MACRO e(a BIGINT := 5, b DOUBLE := 1, c DECIMAL(5, 2) := 1.5, d FLOAT := 1.5, "
+        "e BOOLEAN := true, f DATE := DATE '2024-01-01', g TIMESTAMP := DATE '2024-01-01', h JSON := '{}', "
+        "i VARCHAR := 'x') AS a",
     ),
     _scenario(
         "names that need quotes",
@@ -185,7 +190,6 @@ REFUSED = (
     "(a) AS a, (a, b) AS TABLE (SELECT 1)",
     "(a) AS TABLE SELECT",
     "(a) AS TABLE DROP TABLE t",
-    "(a) AS TABLE SELECT a; SELECT a",
     "(a) AS ?",
 )
 
@@ -203,12 +207,12 @@ def test_what_the_reference_refuses_we_refuse_before_anything_is_written(catalog
 @pytest.mark.parametrize("definition", ["(a INTEGER[]) AS a", "(a := [1, 2]) AS a", "(a := 1 + 2) AS a"])
 def test_what_1_0_cannot_hold_is_refused_and_1_1_keeps_it(tmp_path, definition):
     """DuckDB 1.5.5 refuses the whole lake after the second; DuckDB 2.0 refuses all at 1.0."""
-    with Lake.create(f"sqlite:///{tmp_path}/a.sqlite", data_path=str(tmp_path)) as lake:
-        with (
-            pytest.raises(DuckLakeError, match=r"DuckLake 1\.0 does not support .*macro"),
-            lake.transaction() as tx,
-        ):
-            tx.create_macro("m", definition)
+    with (
+        Lake.create(f"sqlite:///{tmp_path}/a.sqlite", data_path=str(tmp_path)) as lake,
+        pytest.raises(DuckLakeError, match=r"DuckLake 1\.0 does not support .*macro"),
+        lake.transaction() as tx,
+    ):
+        tx.create_macro("m", definition)
     with Lake.create(f"sqlite:///{tmp_path}/b.sqlite", data_path=str(tmp_path), version="1.1") as lake:
         with lake.transaction() as tx:
             tx.create_macro("m", definition)

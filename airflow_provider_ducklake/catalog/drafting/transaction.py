@@ -631,7 +631,8 @@ class LakeTransaction:
         """Append an Arrow table; columns are matched by name.
 
         As in DuckDB, up to ``data_inlining_row_limit`` rows (an option; 10 unless set) are inlined if the
-        catalog's database and the values allow it; more rows are written as Parquet by this process.
+        catalog's database and the values allow it; more rows are written as Parquet by this process, in the
+        order of the table's sort keys.
 
         Raises:
             SchemaMismatchError: columns are missing, unexpected or of another type; it lists all of them.
@@ -640,6 +641,7 @@ class LakeTransaction:
         """
         from airflow_provider_ducklake.storage.parquet.arrow_types import check_and_cast  # noqa: PLC0415 - heavy
         from airflow_provider_ducklake.storage.parquet.partition_split import split_by_partition  # noqa: PLC0415
+        from airflow_provider_ducklake.storage.parquet.sorted_rows import sorted_rows  # noqa: PLC0415
         from airflow_provider_ducklake.storage.parquet.string_checks import refuse_bad_strings  # noqa: PLC0415
 
         draft = self._table(table)
@@ -655,6 +657,9 @@ class LakeTransaction:
             if batch is not None:
                 self._draft.put(draft.with_inlined(batch, self._base.rows.layout(draft.base, draft.columns)))
                 return
+        if draft.sort_by and draft.options.flag("sort_on_insert"):
+            rows = sorted_rows(rows, draft.sort_by, draft.columns, str(draft.name))
+            parts = list(split_by_partition(rows, draft.columns, draft.partition_by))
         for values, part in parts:
             self.append_files(draft.name, self._write(part, values, draft))
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.planning.writing.write import (
     ParquetSettings,
     RowOrder,
     WritePlan,
     sort_keys_of,
 )
-from airflow_provider_ducklake.spec.names.identifiers import fold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -120,13 +120,14 @@ def plan_layout(table: TableSnapshot, layout: LayoutToFlush, directory: str) -> 
 
 def _keys_of_then(table: TableSnapshot, schema: TableSchema) -> tuple[SortField, ...]:
     """Return the sort keys with the names that their columns had; one that is not there yet sorts nothing."""
-    names = {fold(column.name): column for column in table.schema.columns}
-    then = {column.id: column for column in schema.columns}
+    then = {column.id: column.name for column in schema.columns}
     keys = []
     for key in sort_keys_of(table):
-        column = names.get(fold(key.column_name or ""))
-        if column is None:
-            keys.append(key)
-        elif column.id in then:
-            keys.append(key.renamed(column, then[column.id].name))
+        columns = [column for column in table.schema.columns if key.mentions(column)]
+        if not all(column.id in then for column in columns):
+            continue
+        try:
+            keys.append(key.with_names({one: then[one.id] for one in columns if then[one.id] != one.name}))
+        except UnsupportedFeatureError:
+            break  # only DuckDB could say what it was called then
     return tuple(keys)

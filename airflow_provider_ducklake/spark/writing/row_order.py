@@ -1,8 +1,10 @@
 """In which tasks rows are written and in which order: by partition, sort keys, or clustered by columns.
 
-Sort keys that are more than a column are SQL of another engine: they end the keys that count here, and the
-log says so. To cluster, rows get a number by which those that are near each other in several columns lie near
-each other: the Z-order curve. Each column's values are ranked into 64 ranges of about as many rows, by a
+Sort keys that are expressions are DuckDB's SQL: those that Spark cannot compute end the keys that count here,
+and the log says so.
+
+To cluster, rows get a number by which those that are near each other in several columns lie near each other:
+the Z-order curve. Each column's values are ranked into 64 ranges of about as many rows, by a
 sample; the bits of the ranks, highest first and taken in turns, are the number. So columns count alike,
 whatever their type and spread. *Source:* NULLs lie where a key says, as in the reference's files (probed on
 1.5.5).
@@ -22,6 +24,7 @@ from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spark.types.local_times import number_of
 from airflow_provider_ducklake.spark.types.names import free_prefix, quoted
 from airflow_provider_ducklake.spark.types.spark_types import carrier_type
+from airflow_provider_ducklake.spark.writing.computed_values import spark_value
 from airflow_provider_ducklake.spark.writing.partitions import gathered, rebalanced
 from airflow_provider_ducklake.spec.names.identifiers import fold
 
@@ -77,14 +80,16 @@ def _sort_columns(keys: Sequence[SortField], schema: TableSchema, table: str) ->
     names = {fold(name): name for name in schema.names}
     for key in keys:
         name = names.get(fold(key.column_name or ""))
-        if name is None:
+        how = key.computed(schema)
+        value = f.col(quoted(name)) if name is not None else None if how is None else spark_value(how)
+        if value is None:
             log.warning(
                 "%s is sorted by %s, which Spark cannot compute: rows are sorted by the keys before it only",
                 table,
                 key.expression,
             )
             break
-        found.append(_SORTED[key.direction, key.null_order](f.col(quoted(name))))
+        found.append(_SORTED[key.direction, key.null_order](value))
     return found
 
 

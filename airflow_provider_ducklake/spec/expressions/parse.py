@@ -103,6 +103,8 @@ class Parser:
         self._tokens = tokens(text, start)
         self._ahead: list[Token] = []
         self._depth = 0
+        self.value_end = start  # of what ``ordered`` read last
+        self.columns: list[Token] = []  # the first parts of names that are not functions
         self.passed = start
 
     # Tokens
@@ -110,6 +112,8 @@ class Parser:
     def peek(self, ahead: int = 0) -> Token:
         """Return a token that follows."""
         while len(self._ahead) <= ahead:
+            if self._ahead and self._ahead[-1].kind is Kind.END:
+                return self._ahead[-1]
             self._ahead.append(next(self._tokens))
         return self._ahead[ahead]
 
@@ -399,6 +403,7 @@ class Parser:
             return self._call(tuple(parts))
         if self.peek().symbol == "->":
             raise self.error("write a lambda as the argument of a function.")
+        self.columns.append(first)
         return Name(tuple(parts))
 
     def _first_name(self, *, is_called: bool) -> str:
@@ -466,6 +471,7 @@ class Parser:
     def ordered(self) -> Ordered:
         """Read what rows are ordered by."""
         value = self.expression()
+        self.value_end = self.passed
         direction = self.take().word.upper() if self.peek().word in ("asc", "desc") else ""
         nulls = ""
         if self.accept("nulls"):
@@ -480,6 +486,8 @@ class Parser:
         """Read a type and return it as DuckDB spells it."""
         token = self.take()
         word = (token.value if token.kind is Kind.QUOTED else token.word).lower()
+        if token.kind is Kind.QUOTED and word == "timestamp with time zone":
+            word = "timestamptz"
         if word in _DECIMALS:
             text = self._decimal()
         elif word in _SPELLINGS:
@@ -501,12 +509,12 @@ class Parser:
 
     def _decimal(self) -> str:
         if self.peek().symbol != "(":
-            return "DECIMAL(18, 3)"
+            return "DECIMAL"
         numbers = self.in_parentheses(lambda: self.list_of(self._whole))
         precision, scale = (*numbers, 0)[:2]
         if len(numbers) > 2 or not 1 <= precision <= 38 or scale > precision:  # noqa: PLR2004 - DuckDB's limits
             raise self.error("write a decimal as DECIMAL(18, 2).")
-        return f"DECIMAL({precision}, {scale})"
+        return f"DECIMAL({', '.join(map(str, numbers))})"
 
     def _whole(self) -> int:
         token = self.take()

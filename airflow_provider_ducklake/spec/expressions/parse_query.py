@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.spec.expressions.parse import is_keyword
 from airflow_provider_ducklake.spec.expressions.queries import Item, Join, Query, Select, Source
 from airflow_provider_ducklake.spec.expressions.tokens import Kind
+from airflow_provider_ducklake.spec.expressions.tree import Ordered, Other
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.expressions.parse import Parser
@@ -24,10 +25,16 @@ def read_query(parser: Parser) -> Query:
     while (operator := _read_set_operator(parser)) is not None:
         operators.append(operator)
         selects.append(_read_operand(parser))
-    order = parser.list_of(parser.ordered) if parser.accept("order", "by") else ()
+    order = _read_order(parser) if parser.accept("order", "by") else ()
     limit = parser.expression() if parser.accept("limit") else None
     offset = parser.expression() if parser.accept("offset") else None
     return Query(tuple(selects), tuple(operators), with_, order, limit, offset)
+
+
+def _read_order(parser: Parser) -> tuple[Ordered, ...]:
+    if parser.accept("all"):
+        return (Ordered(Other("all columns")),)
+    return parser.list_of(parser.ordered)
 
 
 def _read_with(parser: Parser) -> tuple[tuple[str, Query], ...]:
@@ -61,7 +68,7 @@ def _read_operand(parser: Parser) -> Select | Query:
     if parser.peek().symbol == "(":
         return parser.in_parentheses(parser.query)
     if parser.accept("values"):
-        return Select(values=parser.list_of(lambda: parser.in_parentheses(lambda: _expressions(parser))))
+        return Select(values=_read_rows(parser))
     source, joins = _read_from(parser) if parser.sees("from") else (None, ())
     distinct, items = False, _EVERYTHING
     if source is None or parser.sees("select"):
@@ -77,6 +84,13 @@ def _read_operand(parser: Parser) -> Select | Query:
     having = parser.expression() if parser.accept("having") else None
     qualify = parser.expression() if parser.accept("qualify") else None
     return Select(items, distinct, source, joins, where, group_by, having, qualify)
+
+
+def _read_rows(parser: Parser) -> tuple[tuple[Expression, ...], ...]:
+    rows = parser.list_of(lambda: parser.in_parentheses(lambda: _expressions(parser)))
+    if len({len(row) for row in rows}) > 1:
+        raise parser.error("rows of VALUES have as many values each.")
+    return rows
 
 
 def _expressions(parser: Parser) -> tuple[Expression, ...]:

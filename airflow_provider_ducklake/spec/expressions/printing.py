@@ -27,9 +27,10 @@ _BETWEEN = frozenset({"+", "-", "*", "/", "//", "%", "^", "**", "||", "~~", "!~~
 _COMPARED = frozenset({"=", "!=", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"})
 _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _OWN_GRAMMAR = frozenset({"substring", "trim"})
-_PRINTED_TYPES = re.compile(
-    r"VARCHAR|TINYINT|SMALLINT|INTEGER|BIGINT|FLOAT|DOUBLE|BOOLEAN|DECIMAL\(\d+, \d+\)|TIMESTAMP"
+_PLAIN_TYPES = re.compile(
+    r"(VARCHAR|SMALLINT|INTEGER|BIGINT|FLOAT|BOOLEAN|TIMESTAMP|TIME|DECIMAL(\(\d+(, \d+)?\))?)(\[\])*"
 )
+_QUOTED_TYPES = frozenset({"TINYINT", "HUGEINT", "DOUBLE", "DATE", "UUID", "BLOB", "JSON", "UINTEGER"})
 
 
 def printed(expression: Expression) -> str | None:
@@ -129,13 +130,13 @@ def _call(name: tuple[str, ...], arguments: tuple[Argument, ...]) -> str:
 
 def _cast(cast: Cast) -> str:
     operand = _print(cast.operand)
-    if cast.literal:
-        if cast.type != "DATE":
-            raise _UnknownError
-        return f'CAST({operand} AS "{cast.type}")'
-    if not _PRINTED_TYPES.fullmatch(cast.type):
+    if cast.type in _QUOTED_TYPES:
+        type_ = f'"{cast.type}"'
+    elif _PLAIN_TYPES.fullmatch(cast.type) and not cast.literal:
+        type_ = cast.type
+    else:
         raise _UnknownError
-    return f"{'TRY_CAST' if cast.tries else 'CAST'}({operand} AS {cast.type})"
+    return f"{'TRY_CAST' if cast.tries else 'CAST'}({operand} AS {type_})"
 
 
 def _case(case: Case) -> str:

@@ -11,9 +11,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.spec.expressions.parse import Parser
+from airflow_provider_ducklake.spec.expressions.tokens import ExpressionError
 from airflow_provider_ducklake.spec.names.identifiers import SchemaPath, fold
 from airflow_provider_ducklake.spec.names.quoting import written
 from airflow_provider_ducklake.spec.partitioning import TransformKind
+from airflow_provider_ducklake.spec.sorting import why_not_sorted_by
 from airflow_provider_ducklake.sql.duckdb.column_types import read_column_type
 from airflow_provider_ducklake.sql.duckdb.defaults import read_default
 from airflow_provider_ducklake.sql.duckdb.macros import read_macro
@@ -29,6 +32,9 @@ from airflow_provider_ducklake.sql.duckdb.statements import (
 from airflow_provider_ducklake.sql.lexer import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_provider_ducklake.spec.expressions.tree import Expression
     from airflow_provider_ducklake.sql.duckdb.cursor import Cursor
 
 
@@ -95,12 +101,12 @@ def _read_layout(cursor: Cursor, statement: CreateTable) -> CreateTable:
 
 
 def _read_plain_sort_key(cursor: Cursor) -> str:
-    column = read_sort_column(cursor)
+    key = _read_key(cursor, lambda parser: parser.expression())
     if cursor.word in ("ASC", "DESC", "NULLS"):
         raise cursor.error(
             "CREATE TABLE takes sort keys without a direction, as in DuckDB. Use ALTER TABLE … SET SORTED BY."
         )
-    return column
+    return key
 
 
 def _read_columns(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
@@ -237,24 +243,18 @@ def _read_own_column(cursor: Cursor, use: str) -> str:
 
 
 def read_sort_key(cursor: Cursor) -> str:
-    """Read a sort key of ALTER TABLE: a column, its direction, and where its nulls go."""
-    key = [read_sort_column(cursor)]
-    if cursor.word in ("ASC", "DESC"):
-        key.append(cursor.word)
-        cursor.advance()
-    if cursor.accept("NULLS"):
-        place = cursor.word
-        if place not in ("FIRST", "LAST"):
-            raise cursor.error("expected NULLS FIRST or NULLS LAST.")
-        cursor.advance()
-        key.append(f"NULLS {place}")
-    return " ".join(key)
+    """Read a sort key of ALTER TABLE: an expression, its direction, and where its nulls go."""
+    return _read_key(cursor, lambda parser: parser.ordered().value)
 
 
-def read_sort_column(cursor: Cursor) -> str:
-    """Read a sort key that is nothing but a column."""
-    start = cursor.position
-    name = written(_read_own_column(cursor, "a sort key"))
-    if cursor.sees("("):
-        raise cursor.unsupported("sorting by an expression is not supported yet. Sort by columns.", at=start)
-    return name
+def _read_key(cursor: Cursor, read: Callable[[Parser], Expression]) -> str:
+    start, place = cursor.place, cursor.position
+    parser = Parser(cursor.statement, start)
+    try:
+        problem = why_not_sorted_by(read(parser))
+    except ExpressionError as error:
+        raise cursor.error_in_text(error.position, error.problem) from error
+    if problem:
+        raise cursor.error(problem, at=place)
+    cursor.skip_to(parser.passed)
+    return cursor.statement[start : parser.passed]

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 _WHOLE = re.compile(r"-?\d+")
 _FIXED = re.compile(r"-?(\d*)\.(\d+)")
 _MOST_DIGITS = 38
+_LEAST = f"-{2**63}"
 # What DuckDB makes of a default without being told to, by the types of the value and the parameter.
 _INTEGERS = ("int32", "int64", "int128")
 _WIDER = {
@@ -161,7 +162,9 @@ class _Reader:
             self._cursor.writer.check(Feature.NESTED_MACRO_TYPES, f"Macro, at {place.text!r}: ")
             return spelled
         if spelled.startswith("DECIMAL"):
-            return spelled.lower().replace(" ", "")
+            numbers = re.findall(r"\d+", spelled) or ["18", "3"]
+            precision, scale = (*numbers, "0")[:2]
+            return f"decimal({precision},{scale})"
         return SCALAR_SPELLINGS[spelled.lower()]
 
     def _default(self, value: Expression, place: Token) -> MacroDefault:
@@ -200,12 +203,10 @@ class _Reader:
 def _number(text: str, parser: Parser, place: Token) -> MacroDefault:
     """Return a number with the type that DuckDB gives it."""
     if _WHOLE.fullmatch(text):
-        size = abs(int(text))
+        size = abs(int(text)) - (text == _LEAST)
         type_ = next(
             (one for one, end in zip(_INTEGERS, (2**31, 2**63, 2**127), strict=True) if size < end), None
         )
-        if type_ is None and text == f"-{2**63}":
-            type_ = "int64"
         if type_ is None:
             raise parser.error("the number is too large.", at=place)
         return MacroDefault(str(int(text)), type_)

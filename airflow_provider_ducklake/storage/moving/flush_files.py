@@ -79,7 +79,7 @@ class Flushing:
     def _partitions(self, run: pa.Table) -> Iterator[tuple[Values, pa.Table]]:
         columns = run.select(list(range(len(self.plan.target.columns))))
         refuse_bad_strings(columns, self.plan.target, self.plan.table)
-        rows = sorted_rows(run, self.plan.row_order.sort_by, self.plan.table)
+        rows = sorted_rows(run, self.plan.row_order.sort_by, self.plan.target, self.plan.table)
         return split_by_partition(rows, self.plan.target, self.plan.partition_fields)
 
     def _write_partition(

@@ -1,7 +1,7 @@
 """Rows in the order of a table's sort keys, as DuckDB sorts them: NaN is the greatest number.
 
-Keys that are more than a column are SQL of another engine: they end the keys that count here, and the log
-says so, as it does where Spark sorts.
+Keys that are expressions are DuckDB's SQL: those that cannot be computed here end the keys that count, and
+the log says so, as it does where Spark sorts.
 """
 
 from __future__ import annotations
@@ -13,21 +13,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.spec.names.identifiers import fold
+from airflow_provider_ducklake.storage.parquet.computed_values import NotComputableError, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.sorting import SortField
 
 log = logging.getLogger(__name__)
 
 
-def sorted_rows(rows: pa.Table, keys: Sequence[SortField], table: str) -> pa.Table:
-    """Return the rows sorted by the keys; equal ones keep their order. ``table`` is for the log."""
+def sorted_rows(rows: pa.Table, keys: Sequence[SortField], schema: TableSchema, table: str) -> pa.Table:
+    """Return the rows, which have at least the columns of ``schema``, sorted by the keys.
+
+    Equal ones keep their order. ``table`` is for the log.
+    """
     columns: dict[str, pa.ChunkedArray] = {}
     order: list[tuple[str, str]] = []
     for key in keys:
-        found = _find(rows, key)
+        found = _find(rows, key, schema)
         if found is None:
             log.warning(
                 "%s is sorted by %s, which cannot be computed here: rows are sorted by the keys before it "
@@ -44,8 +49,14 @@ def sorted_rows(rows: pa.Table, keys: Sequence[SortField], table: str) -> pa.Tab
     return rows.take(pc.sort_indices(pa.table(columns), order))  # which is stable
 
 
-def _find(rows: pa.Table, key: SortField) -> pa.ChunkedArray | None:
-    """Return the values of a key that is a column with an order; None for any other."""
+def _find(rows: pa.Table, key: SortField, schema: TableSchema) -> pa.ChunkedArray | None:
+    """Return the values of a key, a column with an order or what we can compute; None for any other."""
+    how = key.computed(schema)
+    if how is not None:
+        try:
+            return values_of(how, rows)
+        except NotComputableError:
+            return None
     name = fold(key.column_name or "")
     found = next((column for column in rows.column_names if fold(column) == name), None)
     if found is None:

@@ -276,8 +276,6 @@ REFUSED = [
 NOT_YET = [
     ("CREATE TABLE t AS SELECT 1", "insert operator"),
     ("CREATE OR REPLACE TABLE t AS FROM u", "insert operator"),
-    ("CREATE MACRO m(a) AS a", "macros"),
-    ("DROP MACRO m", "macros"),
     ("ALTER TABLE IF EXISTS t RENAME TO u", "IF EXISTS"),
     ("ALTER VIEW IF EXISTS v RENAME TO u", "IF EXISTS"),
     ("ALTER TABLE t SET SORTED BY (lower(a))", "by an expression"),
