@@ -25,7 +25,8 @@ from airflow_provider_ducklake.spec.names.identifiers import (
     split_parts,
 )
 from airflow_provider_ducklake.spec.versions import Feature
-from airflow_provider_ducklake.sql.spark.parse import parse_spark_sql
+from airflow_provider_ducklake.sql.spark.macros import may_call_macros, with_macros
+from airflow_provider_ducklake.sql.spark.parse import parse_spark_sql, split_texts
 from airflow_provider_ducklake.sql.spark.statements import WriteMode, WriteStatement
 from airflow_provider_ducklake.writes.arguments import names_of, parse_at, parse_flag
 from airflow_provider_ducklake.writes.run import announce_replaced
@@ -117,18 +118,30 @@ class Sql:
             targets=frozenset(found),
         )
         targets = tuple(target for target in found.values() if target is not None)
-        plan = PlannedSql(self, statements, head, targets, reads, replaces=replaces)
         with lake.planned_on(reads.at.id):
+            statements = self._with_macros(lake, statements, reads)
+            plan = PlannedSql(self, statements, head, targets, reads, replaces=replaces)
             return plan.with_request(self._request(lake, plan, resolve, commit.job_id))
 
     def _statements(self, lake: Lake) -> tuple[SparkStatement, ...]:
-        if self.sql is None:
-            return ()
+        check_view_names((*(self.sources or ()), *self.views))
+        return () if self.sql is None else self._parsed(lake, self.sql)
+
+    def _parsed(self, lake: Lake, texts: str | Sequence[str]) -> tuple[SparkStatement, ...]:
         names = (*(self.sources or ()), *self.views)
-        check_view_names(names)
         return parse_spark_sql(
-            self.sql, names, SchemaPath.of(self.schema), nested_schemas=lake.has(Feature.NESTED_SCHEMAS)
+            texts, names, SchemaPath.of(self.schema), nested_schemas=lake.has(Feature.NESTED_SCHEMAS)
         )
+
+    def _with_macros(
+        self, lake: Lake, statements: tuple[SparkStatement, ...], reads: Reads
+    ) -> tuple[SparkStatement, ...]:
+        """Return the statements with what the lake's macros stand for in place of their calls."""
+        texts = [self.sql] if isinstance(self.sql, str) else list(self.sql or ())
+        if not any(map(may_call_macros, texts)):
+            return statements
+        macros = reads.macros(SchemaPath.of(self.schema))
+        return self._parsed(lake, [with_macros(one, macros) for one in split_texts(texts)])
 
     def _modes(self, statements: Sequence[SparkStatement]) -> dict[QualifiedName, WriteMode]:
         """Return the tables to be written, each with the first thing that is done to it."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
     InvalidInputError,
+    NotFoundError,
     TableNotFoundError,
     UnsupportedFeatureError,
     ViewNotFoundError,
@@ -25,6 +26,7 @@ from airflow_provider_ducklake.spark.job.request import Step, job_directory
 from airflow_provider_ducklake.spark.types.names import quoted
 from airflow_provider_ducklake.spec.consumption import Consumption
 from airflow_provider_ducklake.spec.versions import Feature
+from airflow_provider_ducklake.sql.spark.macros import LakeMacros, may_call_macros, with_macros
 from airflow_provider_ducklake.sql.spark.parse import parse_query
 from airflow_provider_ducklake.sql.spark.statements import ViewStatement, WriteMode
 from airflow_provider_ducklake.transaction.changes import DropTable, NewTableRef, ReadRows, Truncate
@@ -37,7 +39,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.reading.scan import ChangeFeedPlan, ScanPlan
     from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult
     from airflow_provider_ducklake.spec.ids import SnapshotId
-    from airflow_provider_ducklake.spec.names.identifiers import FoldedName, QualifiedName
+    from airflow_provider_ducklake.spec.macros import Macro
+    from airflow_provider_ducklake.spec.names.identifiers import FoldedName, QualifiedName, SchemaPath
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
     from airflow_provider_ducklake.sql.spark.statements import SparkQuery, SparkStatement, WriteStatement
     from airflow_provider_ducklake.transaction.changes import Change
@@ -133,11 +136,29 @@ class Reads:
     names_of: dict[FoldedName, str] = field(default_factory=dict)
     of_source: set[FoldedName] = field(default_factory=set)
     _views: dict[FoldedName, str] = field(default_factory=dict)
+    _macros: list[Macro] | None = None
 
     @property
     def names(self) -> list[str]:
         """The names of all tables and views that are read, sorted."""
         return sorted(self.names_of.values())
+
+    def macros(self, schema: SchemaPath) -> LakeMacros:
+        """Return the macros of the lake, for calls where tables without a schema lie in that one."""
+        if self._macros is None:
+            self._macros = self.lake.macros(self.at.id)
+        return LakeMacros(self._macros, schema, self._columns_of)
+
+    def _columns_of(self, name: QualifiedName) -> tuple[str, ...] | None:
+        try:
+            return self.lake.table_snapshot(name, self.at.id).schema.names
+        except NotFoundError:
+            pass
+        try:
+            self.lake.view(name, self.at.id)
+        except NotFoundError:
+            return None
+        return ()
 
     def query(self, query: SparkQuery) -> str:
         """Return the text to run for a query, whose tables are there from then on.
@@ -172,7 +193,10 @@ class Reads:
                 "a view with dialect='spark', or read the view's tables directly."
             )
         nested = self.lake.has(Feature.NESTED_SCHEMAS)
-        parsed = parse_query(found.sql, name.schema, nested_schemas=nested)
+        text = found.sql
+        if may_call_macros(text):
+            text = with_macros(text, self.macros(name.schema))
+        parsed = parse_query(text, name.schema, nested_schemas=nested)
         if name.folded in parsed.reads:
             raise InvalidInputError(f"View {name} reads itself.")
         text = self.query(parsed)

@@ -64,6 +64,15 @@ def parse_spark_sql(
     return tuple(parsed)
 
 
+def split_texts(texts: Sequence[str]) -> list[str]:
+    """Return the statements of texts, each alone.
+
+    Raises:
+        InvalidStatementError: a text cannot be cut into words.
+    """
+    return [text[start:end] for text in texts for start, end in _split(text, 1)]
+
+
 def parse_query(text: str, default_schema: SchemaPath = MAIN, *, nested_schemas: bool = False) -> SparkQuery:
     """Return a query alone, as that of a view.
 

@@ -1,0 +1,433 @@
+"""Calls of a lake's macros in Spark SQL, put out in place of what they stand for.
+
+A macro is called with its schema, ``main.net(price)``: so no macro takes the place of a function of Spark. In
+its body names mean what they mean in a DuckDB session that uses the lake and the same schema (``USE
+lake.sales``): a macro or table without a schema is looked for in that one, then in ``main``; then come
+DuckDB's functions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import SqlglotError, TokenError
+
+from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.spec.expressions.parse import Parser
+from airflow_provider_ducklake.spec.expressions.tokens import ExpressionError
+from airflow_provider_ducklake.spec.expressions.tree import Call, Constant, ConstantKind, Expression, Name
+from airflow_provider_ducklake.spec.names.identifiers import MAIN, FoldedName, QualifiedName, SchemaPath, fold
+from airflow_provider_ducklake.sql.spark.macro_bodies import Body
+from airflow_provider_ducklake.sql.spark.statements import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from sqlglot import Token
+
+    from airflow_provider_ducklake.spec.expressions.queries import Item, Join, Query, Select, Source
+    from airflow_provider_ducklake.spec.macros import Macro, MacroDefault, MacroOverload
+
+_NAMES_OF_TABLES = frozenset({"INTO", "TABLE", "OVERWRITE", "EXISTS", "VIEW"})  # a list of columns may follow
+_OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
+
+
+@dataclass(frozen=True)
+class LakeMacros:
+    """The macros of a lake at a snapshot, and what else names in their bodies can mean.
+
+    ``columns_of`` tells the columns of a table; none for a view, None where there is neither.
+    """
+
+    macros: Sequence[Macro]
+    schema: SchemaPath = MAIN
+    columns_of: Callable[[QualifiedName], Collection[str] | None] = lambda _: None
+
+    def find(self, name: QualifiedName, *, is_table: bool) -> Macro | None:
+        """Return a macro by its name."""
+        for one in self.macros:
+            if one.definition.is_table == is_table and one.name.folded == name.folded:
+                return one
+        return None
+
+    def named(self, parts: tuple[str, ...]) -> Iterator[QualifiedName]:
+        """Yield what a name in a body can mean, in the order in which DuckDB looks."""
+        *above, name = parts
+        schemas = [SchemaPath(tuple(above))] if above else dict.fromkeys((self.schema, MAIN))
+        yield from (QualifiedName(schema, name) for schema in schemas)
+
+    def meant(self, parts: tuple[str, ...], *, is_table: bool = False) -> Macro | None:
+        """Return the macro that a name in a body means."""
+        found = (self.find(name, is_table=is_table) for name in self.named(parts))
+        return next((one for one in found if one is not None), None)
+
+    def table(self, parts: tuple[str, ...]) -> QualifiedName | None:
+        """Return the table or view that a name in a body means."""
+        return next((name for name in self.named(parts) if self.columns_of(name) is not None), None)
+
+
+def may_call_macros(text: str) -> bool:
+    """Whether a text calls something by a name with a schema."""
+    try:
+        return bool(_sites(Spark().tokenize(text)))
+    except TokenError:
+        return False  # whoever parses it says so
+
+
+def with_macros(text: str, lake: LakeMacros) -> str:
+    """Return one statement with what macros stand for in place of their calls.
+
+    Raises:
+        UnsupportedFeatureError: what a macro stands for is not known to mean the same in Spark.
+    """
+    if not lake.macros:
+        return text
+    return _Expansion(lake, _table_calls(text)).text(text)
+
+
+def _table_calls(text: str) -> dict[int, bool]:
+    """Return where functions in FROM begin, and whether they have an alias."""
+    try:
+        tree = sqlglot.parse_one(text, dialect="spark")
+    except SqlglotError:
+        return {}  # whoever parses it says so
+    return {
+        int(table.parts[0].meta["start"]): bool(table.alias)
+        for table in tree.find_all(exp.Table)
+        if not isinstance(table.this, exp.Identifier) and "start" in table.parts[0].meta
+    }
+
+
+@dataclass(frozen=True)
+class _Site:
+    """A call: its name, and the tokens from its first to its closing parenthesis."""
+
+    name: tuple[str, ...]
+    tokens: Sequence[Token]
+    opening: int  # place of the parenthesis
+
+    @property
+    def start(self) -> int:
+        return self.tokens[0].start
+
+    @property
+    def end(self) -> int:
+        return self.tokens[-1].end + 1
+
+    def arguments(self) -> list[Sequence[Token]]:
+        """Return the tokens of each argument."""
+        inner = self.tokens[self.opening + 1 : -1]
+        parts: list[list[Token]] = [[]]
+        depth = 0
+        for token in inner:
+            depth += (token.text in _OPEN) - (token.text in _CLOSE)
+            if token.token_type.name == "COMMA" and depth == 0:
+                parts.append([])
+            else:
+                parts[-1].append(token)
+        return [part for part in parts if part] if inner else []
+
+
+def _sites(tokens: Sequence[Token]) -> list[_Site]:
+    """Return the outermost calls by a name with a schema, in their order."""
+    sites, place = [], 0
+    while place < len(tokens):
+        site = _site(tokens, place)
+        if site is not None:
+            sites.append(site)
+        place += 1
+    return sites
+
+
+def _site(tokens: Sequence[Token], place: int) -> _Site | None:
+    before = tokens[place - 1] if place else None
+    if before is not None and (before.text == "." or before.text.upper() in _NAMES_OF_TABLES):
+        return None
+    names, last = [tokens[place]], place
+    while last + 2 < len(tokens) and tokens[last + 1].text == ".":
+        last += 2
+        names.append(tokens[last])
+    is_call = last + 1 < len(tokens) and tokens[last + 1].token_type.name == "L_PAREN"
+    if len(names) == 1 or not is_call or not all(map(_is_name, names)):
+        return None
+    end = _closing(tokens, last + 1)
+    if end is None:
+        return None
+    return _Site(tuple(one.text for one in names), tokens[place : end + 1], last + 1 - place)
+
+
+def _is_name(token: Token) -> bool:
+    return token.token_type.name == "IDENTIFIER" or token.text.isidentifier()
+
+
+def _closing(tokens: Sequence[Token], place: int) -> int | None:
+    depth = 0
+    for index in range(place, len(tokens)):
+        text = tokens[index].text if tokens[index].token_type.name != "STRING" else ""
+        depth += (text in _OPEN and bool(text)) - (text in _CLOSE and bool(text))
+        if depth == 0:
+            return index
+    return None
+
+
+@dataclass
+class _Expansion:
+    """Puts out the calls of one statement."""
+
+    lake: LakeMacros
+    table_calls: Mapping[int, bool]
+    calling: tuple[FoldedName, ...] = ()
+
+    def text(self, text: str) -> str:
+        return self._within(text, Spark().tokenize(text), 0, len(text))
+
+    def _within(self, text: str, tokens: Sequence[Token], start: int, end: int) -> str:
+        """Return a part of the text, which has these tokens."""
+        found, position = [], start
+        for site in _sites(tokens):
+            if site.start < position:
+                continue
+            new = self._site(text, site)
+            if new is not None:
+                found.append(text[position : site.start] + new)
+                position = site.end
+        return "".join(found) + text[position:end]
+
+    def _site(self, text: str, site: _Site) -> str | None:
+        name = QualifiedName(SchemaPath(site.name[:-1]), site.name[-1])
+        is_table = site.start in self.table_calls
+        macro = self.lake.find(name, is_table=is_table)
+        if macro is None:
+            return None
+        given, named = self._arguments(text, site, macro)
+        if not is_table:
+            return self.scalar(macro, given, named, None)
+        for argument in (*given, *named.values()):
+            _check_constant(macro, argument)
+        alias = "" if self.table_calls[site.start] else f" AS {quoted(site.name[-1])}"
+        return self._table(macro, given, named) + alias
+
+    def _arguments(self, text: str, site: _Site, macro: Macro) -> tuple[list[str], dict[str, str]]:
+        given: list[str] = []
+        named: dict[str, str] = {}
+        for tokens in site.arguments():
+            has_name = len(tokens) > 2 and tokens[1].token_type.name == "FARROW"  # noqa: PLR2004 - name, =>, value
+            own = tokens[2:] if has_name else tokens
+            value = "(" + self._within(text, own, own[0].start, own[-1].end + 1) + ")"
+            if has_name:
+                named[fold(tokens[0].text)] = value
+            elif named:
+                raise _refused(macro, "an argument without a name follows one that has a name.")
+            else:
+                given.append(value)
+        return given, named
+
+    def scalar(self, macro: Macro, given: Sequence[str], named: Mapping[str, str], outer: Body | None) -> str:
+        """Return what a call of a scalar macro stands for; within another body, ``outer`` checks it."""
+        if macro.name.folded in self.calling:
+            raise _refused(macro, "it calls itself.")
+        overload, names = _chosen(macro, given, named, self)
+        nested = _Nested(_Expansion(self.lake, {}, (*self.calling, macro.name.folded)))
+        body = Body(f"Macro {macro.name}", names, nested)
+        if outer is not None:
+            body.conditions, body.seen = outer.conditions, outer.seen
+        tree = _expression(macro, overload)
+        return f"({body.text(tree)})" if outer is not None else body.guarded(tree)
+
+    def _table(self, macro: Macro, given: Sequence[str], named: Mapping[str, str]) -> str:
+        overload, names = _chosen(macro, given, named, self)
+        nested = _Nested(_Expansion(self.lake, {}, (*self.calling, macro.name.folded)))
+        return _TableBody(macro, self.lake, names, nested).text(_query(macro, overload))
+
+
+@dataclass(frozen=True)
+class _Nested:
+    """Calls of macros within a body."""
+
+    expansion: _Expansion
+
+    def __call__(self, call: Call, arguments: Sequence[str], body: Body) -> str | None:
+        macro = self.expansion.lake.meant(call.name)
+        return None if macro is None else self.expansion.scalar(macro, arguments, {}, body)
+
+    def shadows(self, function: str) -> bool:
+        """Whether a macro has that name where DuckDB looks for functions without a schema."""
+        return self.expansion.lake.meant((function,)) is not None
+
+
+def _refused(macro: Macro, problem: str) -> UnsupportedFeatureError:
+    kind = "Table macro" if macro.definition.is_table else "Macro"
+    return UnsupportedFeatureError(
+        f"{kind} {macro.name}: {problem} Run the query in DuckDB, or write it out in Spark SQL."
+    )
+
+
+def _chosen(
+    macro: Macro, given: Sequence[str], named: Mapping[str, str], expansion: _Expansion
+) -> tuple[MacroOverload, dict[str, str]]:
+    """Return the overload that the arguments fit, and the text of each parameter."""
+    fitting = [one for one in macro.definition.overloads if _fits(one, len(given), named)]
+    if len(fitting) != 1:
+        many = "several overloads fit" if fitting else "no overload fits"
+        names = f" and {', '.join(named)}" if named else ""
+        raise _refused(macro, f"{many} {len(given)} arguments{names}.")
+    (overload,) = fitting
+    if overload.dialect != "duckdb":
+        raise _refused(macro, f"it is written in the dialect {overload.dialect!r}.")
+    texts = {}
+    for place, parameter in enumerate(overload.parameters):
+        if parameter.type is not None:
+            raise _refused(
+                macro,
+                f"its parameter {parameter.name} has the type {parameter.type}: which values it takes, only "
+                "DuckDB can tell.",
+            )
+        key = fold(parameter.name)
+        if place < len(given):
+            texts[key] = given[place]
+        elif key in named:
+            texts[key] = named[key]
+        else:
+            assert parameter.default is not None
+            texts[key] = Body(f"Macro {macro.name}", {}, _Nested(expansion)).text(
+                _default(macro, parameter.default)
+            )
+    return overload, texts
+
+
+def _fits(overload: MacroOverload, count: int, named: Mapping[str, str]) -> bool:
+    names = [fold(one.name) for one in overload.parameters]
+    rest = overload.parameters[count:]
+    if count > len(names) or not set(named) <= set(names[count:]):
+        return False
+    return all(one.default is not None or fold(one.name) in named for one in rest)
+
+
+def _default(macro: Macro, default: MacroDefault) -> Expression:
+    kind = default.type.partition("(")[0]
+    if kind in ("int32", "int64", "decimal"):
+        return Constant(ConstantKind.NUMBER, default.text)
+    if kind == "varchar":
+        return Constant(ConstantKind.STRING, default.text)
+    if kind == "boolean" and default.text in ("true", "false"):
+        return Constant(ConstantKind(default.text))
+    raise _refused(macro, f"it has a default of type {default.type}.")
+
+
+def _expression(macro: Macro, overload: MacroOverload) -> Expression:
+    parser = Parser(overload.sql)
+    try:
+        found = parser.expression()
+        parser.end()
+    except ExpressionError as error:
+        raise _refused(macro, f"{error.problem}") from error
+    return found
+
+
+def _query(macro: Macro, overload: MacroOverload) -> Query:
+    parser = Parser(overload.sql)
+    try:
+        found = parser.query()
+        parser.end()
+    except ExpressionError as error:
+        raise _refused(macro, f"{error.problem}") from error
+    return found
+
+
+def _check_constant(macro: Macro, argument: str) -> None:
+    """Refuse an argument that is not a constant: in FROM, Spark would see other columns than DuckDB."""
+    try:
+        tree = sqlglot.parse_one(argument, dialect="spark")
+    except SqlglotError:
+        raise _refused(macro, f"its argument {argument} cannot be read.") from None
+    if tree.find(exp.Column, exp.Query, exp.Star):
+        raise _refused(macro, f"its argument {argument} is not a constant.")
+
+
+@dataclass(frozen=True)
+class _TableBody:
+    """Writes the query of a table macro: columns, tables and joins by their names, a condition."""
+
+    macro: Macro
+    lake: LakeMacros
+    names: Mapping[str, str]
+    nested: _Nested
+
+    def text(self, query: Query) -> str:
+        select = self._only(query)
+        assert select.source is not None
+        sources = [select.source, *(one.source for one in select.joins)]
+        for one in sources:
+            self._check_columns(one)
+        items = ", ".join(self._item(one, len(sources)) for one in select.items)
+        joins = "".join(self._join(one) for one in select.joins)
+        where = "" if select.where is None else f" WHERE {self._condition(select.where)}"
+        return f"(SELECT {items} FROM {self._source(select.source)}{joins}{where})"  # noqa: S608 - parts of ours
+
+    def _only(self, query: Query) -> Select:
+        from airflow_provider_ducklake.spec.expressions.queries import Select  # noqa: PLC0415 - for its class
+
+        others = query.operators or query.with_ or query.order_by or query.limit or query.offset
+        select = query.selects[0]
+        if others or not isinstance(select, Select):
+            raise self._refused("it is more than one SELECT with FROM and WHERE.")
+        grouped = select.distinct or select.group_by is not None or select.having or select.qualify
+        if grouped or select.values or select.source is None:
+            raise self._refused("it is more than one SELECT with FROM and WHERE.")
+        return select
+
+    def _refused(self, problem: str) -> UnsupportedFeatureError:
+        return _refused(self.macro, problem)
+
+    def _body(self) -> Body:
+        return Body(f"Table macro {self.macro.name}", self.names, self.nested, has_columns=True)
+
+    def _condition(self, condition: Expression) -> str:
+        body = self._body()
+        return body.checked(body.boolean(condition))
+
+    def _item(self, item: Item, sources: int) -> str:
+        if item.value is None:
+            if item.table is not None or sources > 1:
+                raise self._refused("it takes all columns of one of several tables.")
+            return "*"
+        if item.alias is None and not isinstance(item.value, Name):
+            raise self._refused("a column of it is an expression without a name. Give it one with AS.")
+        alias = item.alias
+        if alias is None and isinstance(item.value, Name):
+            alias = item.value.parts[-1]
+        return f"{self._body().guarded(item.value)} AS {quoted(alias or '')}"
+
+    def _source(self, source: Source) -> str:
+        table = self._table(source)
+        if source.columns:
+            raise self._refused("it gives other names to the columns of a table.")
+        return f"{'.'.join(map(quoted, table.parts))} AS {quoted(source.alias or source.table[-1])}"
+
+    def _table(self, source: Source) -> QualifiedName:
+        if not source.table:
+            raise self._refused("it reads from a function or a query.")
+        table = self.lake.table(source.table)
+        if table is None:
+            raise self._refused(f"there is no table {'.'.join(source.table)}.")
+        return table
+
+    def _check_columns(self, source: Source) -> None:
+        """Refuse a parameter that has the name of a column: DuckDB could not tell them apart."""
+        table = self._table(source)
+        for column in self.lake.columns_of(table) or ():
+            if fold(column) in self.names:
+                raise self._refused(f"the parameter {column} is also a column of {table}.")
+
+    def _join(self, join: Join) -> str:
+        if join.using:
+            raise self._refused("it joins with USING.")
+        if join.kind in (",", "CROSS"):
+            return f" CROSS JOIN {self._source(join.source)}"
+        if join.kind not in ("INNER", "LEFT") or join.on is None:
+            raise self._refused(f"it has a {join.kind} JOIN.")
+        return f" {join.kind} JOIN {self._source(join.source)} ON {self._condition(join.on)}"
