@@ -21,8 +21,8 @@ CREATE TEMPORARY VIEW counted AS
     SELECT day, trips, passengers FROM daily
     UNION ALL
     SELECT day,
-           CASE WHEN change_type IN ('insert', 'update_postimage') THEN 1 ELSE -1 END,
-           CASE WHEN change_type IN ('insert', 'update_postimage') THEN passengers ELSE -passengers END
+           main.sign_of(change_type),
+           main.sign_of(change_type) * passengers
     FROM trips;
 
 INSERT OVERWRITE daily
@@ -51,6 +51,8 @@ with DAG(
         sql=[
             "CREATE TABLE IF NOT EXISTS trips (day DATE, passengers BIGINT)",
             "CREATE TABLE IF NOT EXISTS daily (day DATE, trips BIGINT, passengers BIGINT)",
+            """CREATE MACRO IF NOT EXISTS main.sign_of(change) AS
+                CASE WHEN change IN ('insert', 'update_postimage') THEN 1 ELSE -1 END""",
         ],
         create_lake=True,
     )

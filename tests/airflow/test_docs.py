@@ -19,6 +19,7 @@ def blocks(language: str) -> list[object]:
         pytest.param(code, id=f"{page}-{number}")
         for page in (
             "connection.md",
+            "macros.md",
             "sensor.md",
             "assets.md",
             "long_jobs.md",

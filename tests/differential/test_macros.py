@@ -1,6 +1,8 @@
 """Macros that we and the reference create leave equal catalogs, load in DuckDB, and give equal results."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -218,6 +220,32 @@ def test_what_1_0_cannot_hold_is_refused_and_1_1_keeps_it(tmp_path, definition):
             tx.create_macro("m", definition)
         (parameter,) = lake.macros()[0].definition.overloads[0].parameters
         assert parameter.type == "INTEGER[]" or parameter.default.type == "expression"
+
+
+def test_the_examples_of_the_page_run_here_and_in_the_reference(catalog_file, tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "macros.md").read_text()
+    (statements,) = re.findall(r"^```sql\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    (library,) = (
+        code
+        for code in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+        if "DAG(" not in code
+    )
+    theirs = file_catalog("sqlite", tmp_path / "theirs")
+    for catalog in (catalog_file, theirs):
+        with open_lake(catalog) as reference:
+            reference.sql("CREATE TABLE orders (id INTEGER)")
+    with open_lake(theirs) as reference:
+        for statement in statements.split(";"):
+            reference.sql(statement)
+        names = reference.sql("SELECT function_name FROM duckdb_functions() WHERE database_name = 'lake'")
+    with Lake.connect(catalog_file.sqlalchemy_url) as lake:
+        with lake.transaction() as tx:
+            apply_ddl(tx, parse_ddl(statements))
+        assert {one.name.name for one in lake.macros()} == {name for (name,) in names}
+        with lake.transaction() as tx:
+            tx.drop_macro("net")
+        exec(compile(library, "macros.md", "exec"), {"lake": lake})
+        assert {one.name.name for one in lake.macros()} == {"net", "one", "first_of"}
 
 
 def test_macros_are_listed_as_their_authors_wrote_them(catalog_file):

@@ -103,7 +103,7 @@ class Parser:
         self._tokens = tokens(text, start)
         self._ahead: list[Token] = []
         self._depth = 0
-        self.value_end = start  # of what ``ordered`` read last
+        self.value_end = start  # of the last expression that is no part of another
         self.columns: list[Token] = []  # the first parts of names that are not functions
         self.passed = start
 
@@ -211,6 +211,8 @@ class Parser:
             left = self._infix(left, level)
             ceiling = level - 1 if level in _NOT_ASSOCIATIVE else level
         self._depth -= 1
+        if not self._depth:
+            self.value_end = self.passed
         return left
 
     def _prefix(self) -> tuple[Expression, int]:
@@ -471,7 +473,6 @@ class Parser:
     def ordered(self) -> Ordered:
         """Read what rows are ordered by."""
         value = self.expression()
-        self.value_end = self.passed
         direction = self.take().word.upper() if self.peek().word in ("asc", "desc") else ""
         nulls = ""
         if self.accept("nulls"):

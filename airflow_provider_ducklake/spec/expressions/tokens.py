@@ -70,7 +70,8 @@ class ExpressionError(ValueError):
 
 _TOKEN = re.compile(
     r"""
-    (?P<space>[ \t\n\r\f]+|--[^\r\n]*|/\*(?:[^*/]|\*(?!/)|/(?!\*))*\*/)
+    (?P<space>[ \t\n\r\f]+|--[^\r\n]*)
+    |(?P<comment>/\*)
     |(?P<WORD>[^\W\d]\w*)
     |(?P<QUOTED>"(?:[^"]|"")+")
     |(?P<STRING>'(?:[^']|'')*')
@@ -95,6 +96,9 @@ def tokens(text: str, start: int = 0) -> Iterator[Token]:
         found = _TOKEN.match(text, position)
         if found is None or found.lastgroup is None:
             raise ExpressionError(position, f"{text[position : position + 10]!r} cannot be read here.")
+        if found.lastgroup == "comment":
+            position = _end_of_comment(text, position)
+            continue
         if found.lastgroup != "space":
             token = Token(Kind[found.lastgroup], found[0], position, found.end())
             if last is not None:
@@ -103,6 +107,19 @@ def tokens(text: str, start: int = 0) -> Iterator[Token]:
             yield token
         position = found.end()
     yield Token(Kind.END, "", len(text), len(text))
+
+
+_COMMENT_MARK = re.compile(r"/\*|\*/")
+
+
+def _end_of_comment(text: str, start: int) -> int:
+    """Return where a block comment ends; they nest."""
+    depth = 0
+    for mark in _COMMENT_MARK.finditer(text, start):
+        depth += 1 if mark[0] == "/*" else -1
+        if depth == 0:
+            return mark.end()
+    raise ExpressionError(start, "this comment is not closed.")
 
 
 def _check_neighbours(one: Token, other: Token) -> None:

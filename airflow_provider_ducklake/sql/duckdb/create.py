@@ -12,7 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.spec.expressions.parse import Parser
+from airflow_provider_ducklake.spec.expressions.printing import printed
 from airflow_provider_ducklake.spec.expressions.tokens import ExpressionError
+from airflow_provider_ducklake.spec.expressions.tree import Ordered
 from airflow_provider_ducklake.spec.names.identifiers import SchemaPath, fold
 from airflow_provider_ducklake.spec.names.quoting import written
 from airflow_provider_ducklake.spec.partitioning import TransformKind
@@ -34,7 +36,6 @@ from airflow_provider_ducklake.sql.lexer import Kind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow_provider_ducklake.spec.expressions.tree import Expression
     from airflow_provider_ducklake.sql.duckdb.cursor import Cursor
 
 
@@ -101,7 +102,7 @@ def _read_layout(cursor: Cursor, statement: CreateTable) -> CreateTable:
 
 
 def _read_plain_sort_key(cursor: Cursor) -> str:
-    key = _read_key(cursor, lambda parser: parser.expression())
+    key = _read_key(cursor, lambda parser: Ordered(parser.expression()))
     if cursor.word in ("ASC", "DESC", "NULLS"):
         raise cursor.error(
             "CREATE TABLE takes sort keys without a direction, as in DuckDB. Use ALTER TABLE … SET SORTED BY."
@@ -244,17 +245,18 @@ def _read_own_column(cursor: Cursor, use: str) -> str:
 
 def read_sort_key(cursor: Cursor) -> str:
     """Read a sort key of ALTER TABLE: an expression, its direction, and where its nulls go."""
-    return _read_key(cursor, lambda parser: parser.ordered().value)
+    return _read_key(cursor, Parser.ordered)
 
 
-def _read_key(cursor: Cursor, read: Callable[[Parser], Expression]) -> str:
+def _read_key(cursor: Cursor, read: Callable[[Parser], Ordered]) -> str:
     start, place = cursor.place, cursor.position
     parser = Parser(cursor.statement, start)
     try:
-        problem = why_not_sorted_by(read(parser))
+        key = read(parser)
     except ExpressionError as error:
         raise cursor.error_in_text(error.position, error.problem) from error
-    if problem:
+    if (problem := why_not_sorted_by(key.value)) is not None:
         raise cursor.error(problem, at=place)
     cursor.skip_to(parser.passed)
-    return cursor.statement[start : parser.passed]
+    value = printed(key.value) or cursor.statement[start : parser.value_end]
+    return " ".join(filter(None, (value, key.direction, f"NULLS {key.nulls}" if key.nulls else "")))

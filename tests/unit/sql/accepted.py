@@ -4,6 +4,12 @@ from dataclasses import replace
 from decimal import Decimal
 
 from airflow_provider_ducklake.spec.defaults import SqlExpression
+from airflow_provider_ducklake.spec.macros import (
+    MacroDefault,
+    MacroDefinition,
+    MacroOverload,
+    MacroParameter,
+)
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
 from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
 from airflow_provider_ducklake.sql.duckdb.statements import (
@@ -12,11 +18,13 @@ from airflow_provider_ducklake.sql.duckdb.statements import (
     CommentOnColumn,
     CommentOnTable,
     CommentOnView,
+    CreateMacro,
     CreateSchema,
     CreateTable,
     CreateView,
     DropColumn,
     DropDefault,
+    DropMacro,
     DropNotNull,
     DropSchema,
     DropTable,
@@ -167,6 +175,10 @@ ACCEPTED = [
         'ALTER TABLE "Odd.Table" SET SORTED BY ("order", "A b" NULLS LAST)',
         SetSortedBy(QualifiedName.of(("main", "Odd.Table")), ('"order"', '"A b" NULLS LAST')),
     ),
+    (
+        "ALTER TABLE t SET SORTED BY (lower(b) DESC, a%10 NULLS FIRST, (a))",
+        SetSortedBy(T, ("lower(b) DESC", "(a % 10) NULLS FIRST", "a")),
+    ),
     ("ALTER TABLE t RESET SORTED BY", SetSortedBy(T, ())),
     ("COMMENT ON TABLE t IS 'it''s; a table'", CommentOnTable(T, "it's; a table")),
     ("COMMENT ON TABLE t IS NULL", CommentOnTable(T, None)),
@@ -257,6 +269,42 @@ DUCKDB_2_0 = [
         "ALTER TABLE t RESET (\"Sort_On_Insert\", 'parquet_version',)",
         ResetOptions(T, ("sort_on_insert", "parquet_version")),
     ),
+]
+ACCEPTED += [
+    (
+        "CREATE MACRO plus(a, b := 2) AS a  + b",
+        CreateMacro(
+            QualifiedName.of("plus"),
+            MacroDefinition(
+                (
+                    MacroOverload(
+                        "a  + b", (MacroParameter("a"), MacroParameter("b", None, MacroDefault("2", "int32")))
+                    ),
+                )
+            ),
+        ),
+    ),
+    (
+        "CREATE OR REPLACE FUNCTION few(n INT) AS TABLE SELECT n LIMIT n",
+        CreateMacro(
+            QualifiedName.of("few"),
+            MacroDefinition(
+                (MacroOverload("SELECT n LIMIT n", (MacroParameter("n", "int32"),)),), is_table=True
+            ),
+            or_replace=True,
+        ),
+    ),
+    (
+        "CREATE MACRO IF NOT EXISTS few() AS 1, (a) AS a",
+        CreateMacro(
+            QualifiedName.of("few"),
+            MacroDefinition((MacroOverload("1"), MacroOverload("a", (MacroParameter("a"),)))),
+            if_not_exists=True,
+        ),
+    ),
+    ("DROP MACRO few", DropMacro(QualifiedName.of("few"))),
+    ("DROP MACRO TABLE few", DropMacro(QualifiedName.of("few"), table=True)),
+    ("DROP FUNCTION IF EXISTS plus", DropMacro(QualifiedName.of("plus"), if_exists=True)),
 ]
 # Read, although the reference refuses them, or keeps another text of the value.
 BEYOND_THE_REFERENCE = [
