@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 
 SCALAR, TABLE = "scalar", "table"  # the type of an implementation
+DIALECT = "duckdb"  # of bodies
 EXPRESSION = "expression"  # the type of a default that is SQL, since 1.1
 _UNKNOWN, _NO_DEFAULT = "unknown", "NULL"
 
@@ -62,7 +63,7 @@ class MacroOverload:
 
     sql: str
     parameters: tuple[MacroParameter, ...] = ()
-    dialect: str = "duckdb"
+    dialect: str = DIALECT
 
 
 @dataclass(frozen=True, slots=True)

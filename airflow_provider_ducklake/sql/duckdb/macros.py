@@ -32,7 +32,8 @@ from airflow_provider_ducklake.spec.macros import (
     MacroParameter,
 )
 from airflow_provider_ducklake.spec.names.identifiers import fold, is_storable
-from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
+from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType, parse_type
+from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.spec.types.values import format_float64
 from airflow_provider_ducklake.spec.versions import Feature
 from airflow_provider_ducklake.sql.duckdb.column_types import SCALAR_SPELLINGS
@@ -43,22 +44,14 @@ from airflow_provider_ducklake.sql.lexer import split_statements
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
     from airflow_provider_ducklake.spec.versions import WriteVersion
 
 _WHOLE = re.compile(r"-?\d+")
 _FIXED = re.compile(r"-?(\d*)\.(\d+)")
 _MOST_DIGITS = 38
 _LEAST = f"-{2**63}"
-# What DuckDB makes of a default without being told to, by the types of the value and the parameter.
-_INTEGERS = ("int32", "int64", "int128")
-_WIDER = {
-    "int32": ("int64", "int128", "float32", "float64", "decimal"),
-    "int64": ("int128", "float32", "float64", "decimal"),
-    "int128": ("float32", "float64"),
-    "decimal": ("float32", "float64", "decimal"),
-    "date": ("timestamp",),
-    "varchar": ("json",),
-}
+_WHOLE_TYPES = tuple(ScalarType(f"int{bits}") for bits in (32, 64, 128))  # in which DuckDB has them
 
 
 def parse_macro(text: str, writer: WriteVersion) -> MacroDefinition:
@@ -204,12 +197,10 @@ def _number(text: str, parser: Parser, place: Token) -> MacroDefault:
     """Return a number with the type that DuckDB gives it."""
     if _WHOLE.fullmatch(text):
         size = abs(int(text)) - (text == _LEAST)
-        type_ = next(
-            (one for one, end in zip(_INTEGERS, (2**31, 2**63, 2**127), strict=True) if size < end), None
-        )
+        type_ = next((one for one in _WHOLE_TYPES if size < 2 ** (one.facts.bits - 1)), None)
         if type_ is None:
             raise parser.error("the number is too large.", at=place)
-        return MacroDefault(str(int(text)), type_)
+        return MacroDefault(str(int(text)), str(type_))
     if (found := _FIXED.fullmatch(text)) is not None:
         precision, scale = len(found[1]) + len(found[2]), len(found[2])
         if precision > _MOST_DIGITS:
@@ -219,14 +210,31 @@ def _number(text: str, parser: Parser, place: Token) -> MacroDefault:
 
 
 def _check_default(default: MacroDefault, type_: str, parser: Parser, place: Token) -> None:
-    given, wanted = default.type.partition("(")[0], type_.partition("(")[0]
-    if default.type in (type_, EXPRESSION) or wanted in _WIDER.get(given, ()):
+    if default.type in (type_, EXPRESSION) or _takes(parse_type(type_), parse_type(default.type)):
         return
     raise parser.error(
         f"the default has type {default.type}, which DuckDB does not take for {type_}. Write it in that "
         "type, or leave the parameter's type out.",
         at=place,
     )
+
+
+def _takes(wanted: DuckLakeType, given: DuckLakeType) -> bool:
+    """Whether DuckDB makes a value of one type of another without being told to."""
+    to, of = wanted.facts, given.facts
+    match of.kind:
+        case Kind.INTEGER if to.kind is Kind.INTEGER:
+            return to.signed and to.bits >= of.bits
+        case Kind.INTEGER:
+            return to.kind is Kind.FLOAT or (to.kind is Kind.DECIMAL and of.storable)
+        case Kind.DECIMAL:
+            return to.kind in (Kind.FLOAT, Kind.DECIMAL)
+        case Kind.DATE:
+            return to.is_local_microseconds
+        case Kind.STRING:
+            return to.kind is Kind.JSON
+        case _:
+            return False
 
 
 def _check_ambiguity(overloads: list[MacroOverload], place: Token) -> None:

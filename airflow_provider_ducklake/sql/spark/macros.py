@@ -20,7 +20,10 @@ from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spec.expressions.parse import Parser
 from airflow_provider_ducklake.spec.expressions.tokens import ExpressionError
 from airflow_provider_ducklake.spec.expressions.tree import Call, Constant, ConstantKind, Expression, Name
+from airflow_provider_ducklake.spec.macros import DIALECT, EXPRESSION
 from airflow_provider_ducklake.spec.names.identifiers import MAIN, FoldedName, QualifiedName, SchemaPath, fold
+from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
+from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.sql.spark.macro_bodies import Body
 from airflow_provider_ducklake.sql.spark.statements import quoted
 
@@ -276,7 +279,7 @@ def _chosen(
         names = f" and {', '.join(named)}" if named else ""
         raise _refused(macro, f"{many} {len(given)} arguments{names}.")
     (overload,) = fitting
-    if overload.dialect != "duckdb":
+    if overload.dialect != DIALECT:
         raise _refused(macro, f"it is written in the dialect {overload.dialect!r}.")
     texts = {}
     for place, parameter in enumerate(overload.parameters):
@@ -308,12 +311,12 @@ def _fits(overload: MacroOverload, count: int, named: Mapping[str, str]) -> bool
 
 
 def _default(macro: Macro, default: MacroDefault) -> Expression:
-    kind = default.type.partition("(")[0]
-    if kind in ("int32", "int64", "decimal"):
+    kind = Kind.OTHER if default.type == EXPRESSION else parse_type(default.type).facts.kind
+    if kind in (Kind.INTEGER, Kind.DECIMAL):
         return Constant(ConstantKind.NUMBER, default.text)
-    if kind == "varchar":
+    if kind is Kind.STRING:
         return Constant(ConstantKind.STRING, default.text)
-    if kind == "boolean" and default.text in ("true", "false"):
+    if kind is Kind.BOOLEAN:
         return Constant(ConstantKind(default.text))
     raise _refused(macro, f"it has a default of type {default.type}.")
 
