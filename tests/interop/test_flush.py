@@ -134,6 +134,14 @@ DIFFERENTIAL = {
         "INSERT INTO t VALUES (2, 'a'), (0, 'b'), (2, 'A')",
         "DELETE FROM t WHERE i = 3",
     ],
+    "sorted by expressions": [
+        TABLE,
+        "INSERT INTO t VALUES (3, 'a'), (1, 'Bb'), (NULL, 'n'), (7, 'C')",
+        "ALTER TABLE t SET SORTED BY (i % 3 DESC NULLS FIRST, lower(s), length(s) DESC)",
+        "INSERT INTO t VALUES (2, 'a'), (5, 'B'), (8, 'A')",
+        'ALTER TABLE t RENAME s TO "Text s"',
+        "INSERT INTO t VALUES (4, 'zz'), (10, 'z'), (13, 'Y')",
+    ],
     "partitioned": [
         TABLE,
         "INSERT INTO t VALUES (3, 'a'), (1, 'b')",

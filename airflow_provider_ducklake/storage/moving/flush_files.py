@@ -64,9 +64,10 @@ class Flushing:
         """
         done: list[FlushedFile] = []
         files: dict[Values, _OpenFile] = {}
+        told: set[str] = set()  # sort keys that cannot be computed
         try:
             for run in _runs(batches):
-                for values, rows in self._partitions(run):
+                for values, rows in self._partitions(run, told):
                     done += self._write_partition(files, values, rows)
                 _shrink(files.values())
             done += [self._finish(one) for one in files.values()]
@@ -76,10 +77,10 @@ class Flushing:
             raise
         return done
 
-    def _partitions(self, run: pa.Table) -> Iterator[tuple[Values, pa.Table]]:
+    def _partitions(self, run: pa.Table, told: set[str]) -> Iterator[tuple[Values, pa.Table]]:
         columns = run.select(list(range(len(self.plan.target.columns))))
         refuse_bad_strings(columns, self.plan.target, self.plan.table)
-        rows = sorted_rows(run, self.plan.row_order.sort_by, self.plan.target, self.plan.table)
+        rows = sorted_rows(run, self.plan.row_order.sort_by, self.plan.target, self.plan.table, told)
         return split_by_partition(rows, self.plan.target, self.plan.partition_fields)
 
     def _write_partition(

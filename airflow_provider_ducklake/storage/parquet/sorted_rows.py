@@ -24,21 +24,30 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def sorted_rows(rows: pa.Table, keys: Sequence[SortField], schema: TableSchema, table: str) -> pa.Table:
+def sorted_rows(
+    rows: pa.Table,
+    keys: Sequence[SortField],
+    schema: TableSchema,
+    table: str,
+    told: set[str] | None = None,
+) -> pa.Table:
     """Return the rows, which have at least the columns of ``schema``, sorted by the keys.
 
-    Equal ones keep their order. ``table`` is for the log.
+    Equal ones keep their order. ``table`` is for the log; ``told`` are keys that it has heard of.
     """
+    told = set() if told is None else told
     columns: dict[str, pa.ChunkedArray] = {}
     order: list[tuple[str, str]] = []
     for key in keys:
         found = _find(rows, key, schema)
-        if found is None:
+        if found is None and key.expression not in told:
+            told.add(key.expression)
             log.warning(
                 "%s is sorted by %s, which cannot be computed here: rows are sorted by the keys before it "
                 "only",
                 *(table, key.expression),
             )
+        if found is None:
             break
         for values, direction in _sort_columns(found, key):
             name = str(len(columns))
