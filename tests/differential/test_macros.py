@@ -9,7 +9,8 @@ import pytest
 
 from airflow_provider_ducklake.catalog.drafting.ddl import apply_ddl
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import DuckLakeError
+from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError
+from airflow_provider_ducklake.spec.macros import MacroDefinition, MacroOverload, MacroParameter
 from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
 from tests.differential.scenarios import Scenario
 from tests.differential.test_catalogs import compare
@@ -265,3 +266,37 @@ def test_macros_are_listed_as_their_authors_wrote_them(catalog_file):
     assert (body.sql, body.parameters[0].name, body.parameters[0].type) == ("SELECT  n", "n", "int32")
     (body,) = plus.definition.overloads
     assert (str(plus.name), body.sql, body.parameters[1].default.text) == ("s.plus", "(a + b)", "2")
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        MacroDefinition(()),
+        MacroDefinition((MacroOverload("a +", (MacroParameter("a"),)),)),
+        MacroDefinition((MacroOverload("DROP TABLE t"),), is_table=True),
+        MacroDefinition((MacroOverload("a", (MacroParameter("a", "nosuchtype"),)),)),
+        MacroDefinition((MacroOverload("1", dialect="spark"),)),
+    ],
+)
+def test_a_definition_that_duckdb_might_not_read_is_refused(catalog_file, definition):
+    with (
+        Lake.create(catalog_file.sqlalchemy_url, catalog_file.data_path) as lake,
+        pytest.raises(InvalidInputError, match=r"^Macro main\.m"),
+        lake.transaction() as tx,
+    ):
+        tx.create_macro("m", definition)
+
+
+def test_a_macro_that_is_listed_can_be_made_again(catalog_file):
+    definitions = (*CALLS, *TABLE_CALLS)
+    with open_lake(catalog_file) as reference:
+        reference.sql("CREATE TABLE t (i INTEGER)")
+        for number, definition in enumerate(definitions):
+            reference.sql(f"CREATE MACRO m{number}{definition}")
+    with Lake.connect(catalog_file.sqlalchemy_url) as lake:
+        made = lake.macros()
+        with lake.transaction() as tx:
+            for one in made:
+                tx.create_macro(one.name, one.definition, or_replace=True)
+        assert [one.definition for one in lake.macros()] == [one.definition for one in made]
+    assert len(made) == len(definitions)

@@ -49,7 +49,7 @@ from airflow_provider_ducklake.spec.sorting import parse_sort_by
 from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType, parse_type
 from airflow_provider_ducklake.spec.versions import Feature
 from airflow_provider_ducklake.spec.views import ViewDefinition
-from airflow_provider_ducklake.sql.duckdb.macros import parse_macro
+from airflow_provider_ducklake.sql.duckdb.macros import check_macro, parse_macro
 from airflow_provider_ducklake.sql.duckdb.view_columns import stored_name
 from airflow_provider_ducklake.transaction.lake_draft import LakeDraft
 
@@ -544,9 +544,11 @@ class LakeTransaction:
         """Create a macro, which DuckDB calls as a function, or a table macro, which it calls in FROM.
 
         ``definition`` is what follows the name in DuckDB's SQL: ``"(a, b := 2) AS a + b"``,
-        ``"(a) AS a, (a, b) AS a + b"`` or ``"(n) AS TABLE SELECT * FROM sales.orders LIMIT n"``.
+        ``"(a) AS a, (a, b) AS a + b"`` or ``"(n) AS TABLE SELECT * FROM sales.orders LIMIT n"``; or what
+        ``lake.macros()`` tells of one.
 
         Raises:
+            InvalidInputError: DuckDB might not read a given ``MacroDefinition``, and then not the whole lake.
             AlreadyExistsError, SchemaNotFoundError: the name is taken, or its schema missing.
             InvalidStatementError: the definition cannot be read; says where.
             UnsupportedFeatureError: the lake's version does not have what it needs.
@@ -554,6 +556,7 @@ class LakeTransaction:
         name = QualifiedName.of(macro)
         if isinstance(definition, str):
             definition = parse_macro(definition, self._base.writer)
+        check_macro(definition, str(name))
         existing = self._draft.find_macro(name, is_table=definition.is_table)
         if existing is not None and if_not_exists:
             return

@@ -246,6 +246,8 @@ class Parser:
         if token.symbol:
             self.take()
             operator = _COMPARISONS.get(token.symbol, token.symbol)
+            if level == _COMPARISON and self.accept("any"):
+                return Operation(f"{operator} ANY", (left, Subquery(self.in_parentheses(self.query))))
             return Operation(operator, (left, self.expression(level + 1)))
         if level in (_AND, _OR):
             self.take()
@@ -311,6 +313,8 @@ class Parser:
         return self._of_word(token)
 
     def _inner(self) -> Expression:
+        if self._sees_name() and self.peek(1).symbol == "->":
+            return self._lambda()
         return Subquery(self.query()) if self.peek().word in _QUERY_WORDS else self.expression()
 
     def _of_word(self, token: Token) -> Expression:
@@ -451,17 +455,23 @@ class Parser:
         return Call(name, self.list_of(self._argument), distinct=distinct)
 
     def _argument(self) -> Argument:
-        token, behind = self.peek(), self.peek(1)
-        is_name = token.kind in (Kind.WORD, Kind.QUOTED) and token.word not in RESERVED | NOT_CALLED
-        if is_name and behind.symbol in (":=", "=>"):
+        behind = self.peek(1).symbol
+        if self._sees_name() and behind in (":=", "=>"):
             name = self.name()
             self.take()
             return Argument(self.expression(), name)
-        if is_name and behind.symbol == "->":
-            name = self.name()
-            self.take()
-            return Argument(Other("lambda", (Name((name,)), self.expression())))
+        if self._sees_name() and behind == "->":
+            return Argument(self._lambda())
         return Argument(self.expression())
+
+    def _sees_name(self) -> bool:
+        token = self.peek()
+        return token.kind in (Kind.WORD, Kind.QUOTED) and token.word not in RESERVED | NOT_CALLED
+
+    def _lambda(self) -> Other:
+        name = self.name()
+        self.expect_symbol("->")
+        return Other("lambda", (Name((name,)), self.expression()))
 
     def _over(self) -> Over:
         def read() -> Over:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.errors import InvalidInputError, InvalidStatementError
+from airflow_provider_ducklake.errors import InvalidInputError, InvalidStatementError, InvalidTypeError
 from airflow_provider_ducklake.spec.defaults import default_of
 from airflow_provider_ducklake.spec.expressions.parse import Parser
 from airflow_provider_ducklake.spec.expressions.tokens import ExpressionError, Token
@@ -25,6 +25,7 @@ from airflow_provider_ducklake.spec.expressions.tree import (
     children,
 )
 from airflow_provider_ducklake.spec.macros import (
+    DIALECT,
     EXPRESSION,
     MacroDefault,
     MacroDefinition,
@@ -72,6 +73,36 @@ def parse_macro(text: str, writer: WriteVersion) -> MacroDefinition:
     definition = read_macro(cursor)
     cursor.end()
     return definition
+
+
+def check_macro(definition: MacroDefinition, name: str) -> None:
+    """Refuse a definition that DuckDB might not read when it loads the lake.
+
+    Raises:
+        InvalidInputError: a body, a type or a default is not one that we would have read.
+    """
+    if not definition.overloads:
+        raise InvalidInputError(f"Macro {name} has no body.")
+    for overload in definition.overloads:
+        try:
+            parser = Parser(overload.sql)
+            _ = parser.query() if definition.is_table else parser.expression()
+            parser.end()
+            for parameter in overload.parameters:
+                _check_stored(parameter)
+        except (ExpressionError, InvalidTypeError) as error:
+            raise InvalidInputError(f"Macro {name}, with the body {overload.sql!r}: {error}") from None
+        if overload.dialect != DIALECT:
+            raise InvalidInputError(
+                f"Macro {name}: DuckDB has no bodies in the dialect {overload.dialect!r}."
+            )
+
+
+def _check_stored(parameter: MacroParameter) -> None:
+    if parameter.type is not None and not parameter.type.endswith("]"):
+        parse_type(parameter.type)
+    if parameter.default is not None and parameter.default.type != EXPRESSION:
+        parse_type(parameter.default.type)
 
 
 def read_macro(cursor: Cursor) -> MacroDefinition:
