@@ -1,6 +1,10 @@
 """Public Parquet files of the Apache project's collection: read as others read them, or refused by name."""
 
 import base64
+import json
+import re
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,8 +14,13 @@ import pytest
 
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.encryption import FileKey
+from airflow_provider_ducklake.spec.ids import ColumnId
+from airflow_provider_ducklake.spec.schema import Column
+from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
+from airflow_provider_ducklake.spec.types.variants import decode_variant, encode_variant, split_variant
 from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.storage.parquet.opening import open_parquet
+from airflow_provider_ducklake.storage.parquet.reader import in_schema
 
 FOLDER = Path(__file__).parents[3] / "shared" / "data" / "parquet-testing"
 if not FOLDER.is_dir():
@@ -54,3 +63,79 @@ def test_what_no_lake_holds_is_refused_by_name(name, error, words):
 
 def test_every_encrypted_file_is_spoken_of():
     assert len([*ENCRYPTED.iterdir()]) == 5
+
+
+VARIANTS = FOLDER / "variant"
+SHREDDED = FOLDER / "shredded_variant"
+CASES = [case for case in json.loads((SHREDDED / "cases.json").read_text()) if "parquet_file" in case]
+REFUSED = {  # what is wrong with them; of the first two, the standard lets readers choose
+    43: "field 'b' is shredded, and in its value, too",
+    125: "field 'b' is shredded, and in its value, too",
+    87: "shredded fields, and a value that is no object",
+    127: "shredded as uint32",
+    137: r"shredded as fixed_size_binary\[4\]",
+}
+
+
+def variants_of(case: dict[str, object]) -> list[object]:
+    path = SHREDDED / case["parquet_file"]
+    rows = pq.read_table(path).select(["var"])
+    column = Column(ColumnId(2), "var", parse_type("variant"))
+    found = in_schema(rows, (column,), path.name)["var"].to_pylist()
+    return [row and decode_variant(row["metadata"], row["value"]) for row in found]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['case_number']} {case['test']}")
+def test_shredded_variants_are_what_others_wrote_or_refused(case):
+    if words := REFUSED.get(case["case_number"]):
+        with pytest.raises(UnsupportedFeatureError, match=rf"{case['parquet_file']}: column var .*{words}"):
+            variants_of(case)
+        return
+    files = case.get("variant_files") or [case["variant_file"]]
+
+    expected = [name and decode_variant(*split_variant((SHREDDED / name).read_bytes())) for name in files]
+
+    found = variants_of(case)
+    assert repr(found) == repr(expected)  # so that 1 is not 1.0
+
+
+def test_every_shredded_file_is_spoken_of():
+    assert len(CASES) == len([*SHREDDED.glob("*.parquet")]) == 67
+    assert REFUSED.keys() <= {case["case_number"] for case in CASES}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in VARIANTS.glob("*.metadata")))
+def test_variants_decode_to_themselves(name):
+    metadata, value = ((VARIANTS / f"{name}.{part}").read_bytes() for part in ("metadata", "value"))
+
+    found = decode_variant(metadata, value)
+
+    assert decode_variant(*encode_variant(found)) == found
+    assert in_words(found) == dictionary().get(name, found)
+
+
+def in_words(value: object) -> object:
+    """Return a value as the dictionary of the public files has it, where it can say it."""
+    match value:
+        case dict():
+            return {name: in_words(below) for name, below in value.items()}
+        case list():
+            return [in_words(below) for below in value]
+        case bytes():
+            return base64.b64encode(value).decode()
+        case None | bool() | int() | str():
+            return value
+        case Decimal():
+            return float(value)
+        case _:
+            return value if isinstance(value, float) else SPELLED.get(type(value), str)(value)
+
+
+SPELLED = {datetime: lambda value: value.isoformat().removesuffix("0000")}
+OTHER_WORDS = ("primitive_time", "primitive_float")  # which the dictionary rounds or spells in another way
+
+
+def dictionary() -> dict[str, object]:
+    text = (VARIANTS / "data_dictionary.json").read_text()
+    found = json.loads(re.sub(r",(\s*})", r"\1", text))  # which ends with a comma
+    return {name: value for name, value in found.items() if not name.startswith(OTHER_WORDS)}

@@ -1,4 +1,9 @@
-"""Columns of VARIANT: inlined at 1.1 as bytes, in files; read as metadata and value, or refused by name."""
+"""Columns of VARIANT: inlined at 1.1 as bytes, in files; read as metadata and value."""
+
+import json
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -6,8 +11,9 @@ from pyspark.sql.types import VariantVal
 from sqlalchemy import NullPool, create_engine, text
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import CatalogError, UnsupportedFeatureError
+from airflow_provider_ducklake.errors import CatalogError, StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
+from airflow_provider_ducklake.spec.types.variants import Instant, decode_variant
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.duckdb_core import open_core
@@ -101,14 +107,97 @@ def test_damaged_bytes_are_named(variants, catalog, bytes_, problem):
     assert variants.read_arrow("t", columns=["id"]).num_rows == len(VALUES) + 1
 
 
-def test_shredded_files_are_refused_by_name_and_other_columns_read(sqlite_catalog):
+SHREDDED = {
+    "objects": "{'a': i, 's': 'text ' || i, 'n': {'d': DATE '2020-01-01' + i::INT, 'f': i * 0.5}}::VARIANT",
+    "arrays": "{'l': range(i % 5), 'o': [{'k': i, 'v': 'x' || i}, {'k': i * 2, 'v': NULL}]}::VARIANT",
+    "partly shredded": """
+        ('{"a": ' || i || ', "rare ' || i || '": [' || i || ', null, {"x": true}]}')::JSON::VARIANT
+        """,
+    "mixed": """
+        CASE i % 4 WHEN 0 THEN i::VARIANT WHEN 1 THEN repeat('s', i::INT)::VARIANT WHEN 2 THEN [i]::VARIANT
+        END
+        """,
+    "nulls": "NULL::VARIANT",
+    "fields that are null": "{'a': CASE WHEN i % 2 = 0 THEN i END, 'b': NULL}::VARIANT",
+    "missing fields": """
+        CASE i % 3 WHEN 0 THEN '{"a": 1, "b": "x"}' WHEN 1 THEN '{"b": "y"}' ELSE '{}' END::JSON::VARIANT
+        """,
+    "types": """
+        {'bo': i % 2 = 0, 'i1': (i % 100)::TINYINT, 'i2': i::SMALLINT, 'i4': i::INT, 'i8': i,
+         'u8': i::UBIGINT, 'f': (i / 4)::FLOAT, 'd': i / 3::DOUBLE, 'de': (i / 4)::DECIMAL(5,2),
+         'd18': (i / 4)::DECIMAL(18,2), 'd38': (i / 4)::DECIMAL(38,2), 'da': DATE '1969-12-01' + i::INT,
+         'ti': TIME '01:02:03.5', 'ts': TIMESTAMP '2020-01-01 01:02:03.456',
+         'u': '00000000-0000-0000-0000-0000000000ff'::UUID, 's': repeat('é', i::INT), 'nn': NULL}::VARIANT
+        """,
+    "names": """
+        ('{"' || repeat('long', (i % 90 + 1)::INT) || '": 1, "A b.c": {"é": [[[null]]]}}')::JSON::VARIANT
+        """,
+}
+INSTANTS = """
+    {'z': TIMESTAMPTZ '2020-01-01 01:02:03.5+00', 'b': '\\xaa'::BLOB,
+     'n': TIMESTAMP_NS '2020-01-01 01:02:03.123456789'}::VARIANT
+"""
+
+
+@pytest.mark.parametrize("name", SHREDDED)
+def test_what_duckdb_shreds_is_read_as_duckdb_reads_it(sqlite_catalog, name):
     with open_lake(sqlite_catalog) as reference:
         reference.sql("CREATE TABLE t (id BIGINT, doc VARIANT)")
-        reference.sql("INSERT INTO t SELECT i, {'a': i}::VARIANT FROM range(100) r(i)")
+        reference.sql(f"INSERT INTO t SELECT i, {SHREDDED[name]} FROM range(300) r(i)")
+        theirs = dict(reference.sql("SELECT id, CASE WHEN doc IS NULL THEN NULL ELSE doc::JSON END FROM t"))
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-        assert lake.read_arrow("t", columns=["id"]).num_rows == 100
-        with pytest.raises(UnsupportedFeatureError, match=r"\.parquet: column doc .* as variant: .*shredded"):
-            lake.read_arrow("t")
+        found = {row["id"]: row["doc"] for row in lake.read_arrow("t").to_pylist()}
+
+    assert {id_: in_json(value) for id_, value in found.items()} == {
+        id_: text and json.loads(text) for id_, text in theirs.items()
+    }
+
+
+def in_json(variant: dict[str, bytes] | None) -> object:
+    """Return a variant as DuckDB's JSON of it."""
+    if variant is None:
+        return None
+    return json.loads(json.dumps(decode_variant(variant["metadata"], variant["value"]), default=_text))
+
+
+def _text(value: object) -> object:
+    if isinstance(value, Decimal):
+        return float(value)
+    return str(value).rstrip("0") if isinstance(value, time | datetime) else str(value)
+
+
+def test_types_of_shredded_values_stay(sqlite_catalog):
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("CREATE TABLE t (id BIGINT, doc VARIANT)")
+        reference.sql(f"INSERT INTO t SELECT i, {SHREDDED['types']} FROM range(1, 100) r(i)")
+        reference.sql(f"INSERT INTO t SELECT i, {INSTANTS} FROM range(200, 300) r(i)")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        rows = {row["id"]: row["doc"] for row in lake.read_arrow("t", where="id IN (7, 200)").to_pylist()}
+
+    first, second = (decode_variant(rows[id_]["metadata"], rows[id_]["value"]) for id_ in (7, 200))
+    assert first == {
+        "bo": False, "i1": 7, "i2": 7, "i4": 7, "i8": 7, "u8": 7, "f": 1.75, "d": 7 / 3,
+        "de": Decimal("1.75"), "d18": Decimal("1.75"), "d38": Decimal("1.75"), "da": date(1969, 12, 8),
+        "ti": time(1, 2, 3, 500_000), "ts": datetime.fromisoformat("2020-01-01 01:02:03.456"),
+        "u": UUID(int=255), "s": "é" * 7, "nn": None,
+    }  # fmt: skip
+    assert second == {
+        "z": datetime(2020, 1, 1, 1, 2, 3, 500_000, tzinfo=UTC),
+        "b": b"\xaa",
+        "n": Instant(1577840523123456789),
+    }
+
+
+def test_levels_that_arrow_does_not_read_are_refused_by_name(sqlite_catalog):
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("CREATE TABLE t (id BIGINT, doc VARIANT)")
+        document = '{"a":' * 60 + "1" + "}" * 60
+        reference.sql(f"INSERT INTO t SELECT i, '{document}'::JSON::VARIANT FROM range(20) r(i)")
+    with (
+        Lake.connect(sqlite_catalog.sqlalchemy_url) as lake,
+        pytest.raises(StorageError, match=r"\.parquet of main\.t .*too deeply nested"),
+    ):
+        lake.read_arrow("t")
 
 
 def test_variants_in_duckdbs_own_type_are_refused_by_name(duckdb_catalog):

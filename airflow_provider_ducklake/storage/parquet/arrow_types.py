@@ -30,6 +30,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
 from airflow_provider_ducklake.spec.types.intervals import INTERVAL
 from airflow_provider_ducklake.spec.types.scalars import TEXTS, Kind
 from airflow_provider_ducklake.spec.types.values import is_infinite
+from airflow_provider_ducklake.spec.types.variant_bytes import NULL
 from airflow_provider_ducklake.spec.types.variants import split_variant
 from airflow_provider_ducklake.storage.parquet.reshape import (
     FIELD_ID_KEY,
@@ -334,10 +335,10 @@ def _interval(value: Physical) -> pa.MonthDayNano:
     return pa.MonthDayNano([months, days, microseconds * 1000])
 
 
-def _variant(value: Physical) -> dict[str, bytes]:
+def _variant(value: Physical) -> dict[str, bytes] | None:
     assert isinstance(value, bytes)
     metadata, encoded = split_variant(value)
-    return {"metadata": metadata, "value": encoded}
+    return None if encoded == NULL else {"metadata": metadata, "value": encoded}
 
 
 def _physical_type(target: pa.DataType) -> pa.DataType:

@@ -23,7 +23,7 @@ from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field, c
 from airflow_provider_ducklake.storage.parquet.file_ids import with_field_ids
 from airflow_provider_ducklake.storage.parquet.opening import open_parquet
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_field_id, field_id, reshape
-from airflow_provider_ducklake.storage.parquet.variants import VARIANT, variant_parts
+from airflow_provider_ducklake.storage.parquet.variants import VARIANT, read_variants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -227,7 +227,7 @@ def _promoted(array: pa.Array, target: pa.DataType) -> pa.Array:
     if array.type == pa.binary(_INTERVAL_BYTES) and target == pa.month_day_nano_interval():
         return pa.array([_interval(value) for value in array.to_pylist()], target)
     if target == VARIANT and pa.types.is_struct(array.type):
-        return variant_parts(array, target)
+        return read_variants(array)
     if pa.types.is_integer(array.type) and pa.types.is_floating(target):
         return array.cast(target, safe=False)  # rounds, as the reference does
     if pa.types.is_date(array.type) and pa.types.is_timestamp(target):
