@@ -95,9 +95,9 @@ class TableColumnStats:
     max_is_exact: bool | None = None
 
     @classmethod
-    def of_file(cls, stats: ColumnStats) -> TableColumnStats | None:
+    def of_file(cls, stats: ColumnStats, type_: DuckLakeType) -> TableColumnStats | None:
         """Return what one file's statistics say of the table, or None if that is not enough for a row."""
-        if stats.bounds_unknown:
+        if stats.bounds_unknown and type_.facts.has_bounds:
             return None
         return cls(
             stats.column_id,
@@ -200,7 +200,7 @@ def merge_files(
 def _of_file(
     stats: Mapping[ColumnId, ColumnStats], types: Mapping[ColumnId, DuckLakeType]
 ) -> dict[ColumnId, TableColumnStats | None]:
-    return {one: TableColumnStats.of_file(stats[one]) if one in stats else None for one in types}
+    return {one: TableColumnStats.of_file(stats[one], types[one]) if one in stats else None for one in types}
 
 
 def merge_known(

@@ -99,8 +99,8 @@ def lake(catalog: CatalogDatabase):
 
 def test_a_bound_of_unknown_exactness_makes_another_unknown():
     stats = ColumnStats(ColumnId(1), 1, 0, "a", "a")
-    known = TableColumnStats.of_file(stats.with_exactness(parse_type("varchar")))
-    unknown = TableColumnStats.of_file(stats)
+    known = TableColumnStats.of_file(stats.with_exactness(parse_type("varchar")), parse_type("varchar"))
+    unknown = TableColumnStats.of_file(stats, parse_type("varchar"))
 
     merged = known.merge(unknown, parse_type("varchar"))
 

@@ -137,7 +137,7 @@ def test_merging_is_commutative(drawn):
 @given(typed_stats(3))
 def test_merging_is_associative(drawn):
     type_, *files = drawn
-    rows = [TableColumnStats.of_file(file) for file in files]
+    rows = [TableColumnStats.of_file(file, type_) for file in files]
     if None in rows:
         assert merged(type_, *files) is None
         return

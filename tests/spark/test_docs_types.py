@@ -38,6 +38,7 @@ SPARK_TYPES = [
     t.TimestampType(),
     t.StringType(),
     t.BinaryType(),
+    t.VariantType(),
 ]
 
 

@@ -201,8 +201,6 @@ def test_inlined_variants_are_those_of_spark(spark, sqlite_catalog):
         assert texts == {1: ("x", '{"a":[1,"x"],"b":{}}'), 2: (None, "5"), 3: (None, None)}
         assert sorted(lake.read_arrow("t")["i"].to_pylist()) == [1, 3]
         assert ("delete", "5") in {tuple(row) for row in feed.collect()}
-        with pytest.raises(UnsupportedFeatureError, match="variant"):
-            session.update("t", {"i": "i + 1"}, "i = 1")
 
 
 def test_recorded_lakes_are_read_as_without_spark(spark, tmp_path, seed, size):

@@ -91,6 +91,8 @@ def _initial(history: ColumnHistory, file: LiveDataFile) -> Bounds:
 
 
 def _bounds_of_statistics(type_: DuckLakeType, stats: ColumnStats) -> Bounds:
+    if not type_.facts.has_bounds:
+        raise InexactError
     if stats.value_count == 0:
         return None
     may_be_nan = is_float(type_) and stats.contains_nan is not False

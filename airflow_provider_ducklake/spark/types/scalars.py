@@ -171,7 +171,7 @@ SPARK_SCALARS = {
         _LONG, takes="varchar timestamptz", arrival=lambda value: _nanoseconds(value, "+00")
     ),
     "interval": SparkScalar(read=INTERVAL, constant=_interval, only_by_arrow=True),
-    "variant": SparkScalar(read=t.VariantType(), only_by_arrow=True),
+    "variant": SparkScalar(t.VariantType(), only_by_arrow=True),
     "geometry": SparkScalar(_BINARY, takes="blob"),
     "null": SparkScalar(t.NullType(), only_by_arrow=True),
     "unknown": SparkScalar(),

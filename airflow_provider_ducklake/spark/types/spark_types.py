@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 FIELD_ID_KEY = "parquet.field.id"
 
 _DUCKLAKE = {type(row.carrier): name for name, row in SPARK_SCALARS.items() if row.native}
+_DUCKLAKE[t.VariantType] = "variant"
 
 
 def carrier_type(column: Column) -> t.DataType:

@@ -41,6 +41,7 @@ from airflow_provider_ducklake.storage.parquet.reshape import (
     reshape,
 )
 from airflow_provider_ducklake.storage.parquet.scalars import ARROW_SCALARS, name_of_arrow
+from airflow_provider_ducklake.storage.parquet.variants import is_variant, variant_parts
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
@@ -233,6 +234,8 @@ def _value_type(given: pa.DataType) -> pa.DataType:
 
 
 def _scalar_differences(column: Column, given: pa.DataType, where: str) -> list[str]:
+    if column.type.facts.kind is Kind.VARIANT and is_variant(given):
+        return []
     try:
         found = ducklake_type(given, where)
     except InvalidTypeError:
@@ -289,6 +292,8 @@ def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
         array = array.storage
     if array.type == target:
         return array
+    if is_variant(target) and is_variant(array.type):
+        return variant_parts(array, target)
     if isinstance(target, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(target, array.cast(target.storage_type))
     if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(target):

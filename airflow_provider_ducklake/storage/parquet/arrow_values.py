@@ -13,6 +13,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     MapType,
     StructType,
 )
+from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.spec.types.values import is_infinite
 from airflow_provider_ducklake.storage.parquet.arrow_types import from_physical
 
@@ -65,6 +66,8 @@ def _part(span: slice | None, children: list[Any]) -> list[Any] | None:
 
 def physical_values(array: pa.Array, type_: DuckLakeType) -> list[Any]:
     """Return scalar values, whose Arrow type is the one of ``arrow_types.arrow_type``, in physical form."""
+    if type_.facts.kind is Kind.VARIANT:
+        return [None if one is None else one["metadata"] + one["value"] for one in array.to_pylist()]
     if isinstance(type_, DecimalType):
         return [None if value is None else _unscaled(value) for value in array.to_pylist()]
     if isinstance(array.type, pa.BaseExtensionType):

@@ -150,19 +150,30 @@ def footer_stats(  # noqa: PLR0913 - two say how, two what else is known
         check_field_ids(file_schema, schema.columns, where)
     stats: dict[ColumnId, ColumnStats] = {}
     for index, (column, file_type) in enumerate(leaf_columns(file_schema, schema, match)):
-        if column is not None and column.id < FIRST_RESERVED_FIELD_ID:
-            decode = decoder(column.type, file_type)
-            read = [
-                chunk_facts(
-                    metadata.row_group(group).column(index),
-                    decode,
-                    nan_rule,
-                    (known or {}).get((group, index)),
-                    of_geometries=column.type.facts.kind is Kind.GEOMETRY,
-                )
+        if column is None or column.id >= FIRST_RESERVED_FIELD_ID:
+            continue
+        size = 0
+        if column.id in stats:  # a variant has several leaves, and the first counts its values
+            size = sum(
+                metadata.row_group(group).column(index).total_compressed_size
                 for group in range(metadata.num_row_groups)
-            ]
-            stats[column.id] = merge_chunks(column, read, are_whole=_are_whole(metadata))
+            )
+            stats[column.id] = replace(
+                stats[column.id], column_size_bytes=(stats[column.id].column_size_bytes or 0) + size
+            )
+            continue
+        decode = decoder(column.type, file_type)
+        read = [
+            chunk_facts(
+                metadata.row_group(group).column(index),
+                decode,
+                nan_rule,
+                (known or {}).get((group, index)),
+                of_geometries=column.type.facts.kind is Kind.GEOMETRY,
+            )
+            for group in range(metadata.num_row_groups)
+        ]
+        stats[column.id] = merge_chunks(column, read, are_whole=_are_whole(metadata))
     return stats
 
 
@@ -235,7 +246,10 @@ def _leaves_of(
     type_: pa.DataType, column: Column | None, match: Matcher
 ) -> Iterator[tuple[Column | None, pa.DataType]]:
     below = children_of_field(type_)
-    if not below:
+    if below and column is not None and column.type.facts.kind is Kind.VARIANT:
+        for _ in _leaves_of(type_, None, match):
+            yield column, pa.binary()
+    elif not below:
         yield (column if column is not None and not column.children else None), type_
     elif column is not None and pa.types.is_struct(type_):
         yield from _leaf_columns(below, column.children, match)

@@ -12,9 +12,12 @@ from airflow_provider_ducklake.storage.files.filesystem import naming_errors, op
 from airflow_provider_ducklake.storage.files.output_file import OutputFile
 from airflow_provider_ducklake.storage.parquet.decrypted import DecryptedFile
 from airflow_provider_ducklake.storage.parquet.encrypted import EncryptedOutput
+from airflow_provider_ducklake.storage.parquet.footer_edits import FooterEditedOutput
 from airflow_provider_ducklake.storage.parquet.footer_end import footer_length
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from airflow_provider_ducklake.storage.files.filesystem import Location
 
 
@@ -43,20 +46,30 @@ class Written:
 
 
 class ParquetOutput:
-    """A new Parquet file, for a writer of plain ones; encrypted with a new key where its lake is."""
+    """A new Parquet file, for a writer of plain ones; encrypted with a new key where its lake is.
 
-    def __init__(self, location: Location) -> None:
+    ``variants`` are the field ids of groups that are variants, of which a writer knows nothing.
+    """
+
+    def __init__(self, location: Location, variants: Collection[int] = ()) -> None:
         self._where = location.uri
         self.key = FileKey.of_length(location.key_bytes) if location.key_bytes else None
         self._output = OutputFile(location)
-        self.sink: OutputFile | EncryptedOutput = (
-            self._output if self.key is None else EncryptedOutput(self._output, self.key, location.uri)
-        )
+        self.sink: OutputFile | EncryptedOutput | FooterEditedOutput = self._output
+        if self.key is not None:
+            self.sink = EncryptedOutput(self._output, self.key, location.uri)
+        if variants:
+            self.sink = FooterEditedOutput(self.sink, variants, location.uri)
 
     @property
     def size(self) -> int:
         """The number of bytes written so far."""
         return self._output.size
+
+    def expect_footer(self) -> None:
+        """Prepare for the end of what a writer writes; to be called before it is closed."""
+        if isinstance(self.sink, FooterEditedOutput):
+            self.sink.hold()
 
     def finish(self) -> Written:
         """Make the file complete and lasting, when the writer has written its footer.

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from airflow_provider_ducklake.spec.types.scalars import SCALARS, Kind, Scalar
 from airflow_provider_ducklake.storage.parquet.geometries import WKB
-from airflow_provider_ducklake.storage.parquet.variants import VARIANT, VARIANT_OF_SPARK
+from airflow_provider_ducklake.storage.parquet.variants import STORED_VARIANT, VARIANT, VARIANT_OF_SPARK
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.types.values import Physical
@@ -148,7 +148,7 @@ ARROW_SCALARS = {
     "timestamptz": ArrowScalar(pa.timestamp("us", "UTC"), _timestamps),
     "timestamptz_ns": ArrowScalar(pa.timestamp("ns", "UTC"), _timestamps, pa.int64()),
     "interval": ArrowScalar(pa.month_day_nano_interval(), carrier=INTERVAL_PARTS),
-    "variant": ArrowScalar(VARIANT, carrier=VARIANT_OF_SPARK),
+    "variant": ArrowScalar(VARIANT, carrier=VARIANT_OF_SPARK, stored=STORED_VARIANT),
     "geometry": ArrowScalar(pa.binary(), stored=WKB, extension="geoarrow.wkb"),
     "null": ArrowScalar(pa.null()),
     "unknown": ArrowScalar(None),

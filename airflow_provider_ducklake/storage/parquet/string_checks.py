@@ -1,4 +1,4 @@
-"""Strings that no reader could read again: bytes that are not UTF-8, ``json`` values that are not JSON.
+"""Values that no reader could read again: strings that are not UTF-8, not JSON, bytes that are no variant.
 
 Neither Arrow nor Spark looks at them, and DuckDB refuses all rows of a file with one. So rows are looked at
 before they are written.
@@ -14,7 +14,8 @@ import pyarrow as pa
 from airflow_provider_ducklake.errors import InvalidValueError
 from airflow_provider_ducklake.spec.types.json_texts import MOST_LEVELS, is_json, is_too_deep
 from airflow_provider_ducklake.spec.types.scalars import TEXTS, Kind
-from airflow_provider_ducklake.storage.parquet.writer import leaves_of
+from airflow_provider_ducklake.spec.types.variant_bytes import check_variant
+from airflow_provider_ducklake.storage.parquet.writer import values_of_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,11 +24,14 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
 
 UTF8, JSON, SHALLOW_JSON = "UTF-8", "JSON", f"JSON of at most {MOST_LEVELS} levels"
+VARIANT = "Parquet variants"
 SHOWN_BYTES = 40
+_CHECKED = TEXTS | {Kind.VARIANT}
 _WAYS_OUT = {
     UTF8: "Read the source in its own encoding: use the option encoding for csv and json files, and "
     "decode(…, 'ISO-8859-1') for binary values.",
     JSON: "Convert them to JSON (for example with to_json) or NULL first, or make the column varchar.",
+    VARIANT: "Write what Spark's parse_json or airflow_provider_ducklake.encode_variant returns.",
     SHALLOW_JSON: "Keep JSON with more levels in a varchar column.",
 }
 
@@ -67,7 +71,7 @@ def bad_strings(rows: pa.Table | pa.RecordBatch, schema: TableSchema) -> list[Ba
     return [
         one
         for column, values in zip(schema.columns, rows.columns, strict=True)
-        if any(leaf.type.facts.kind in TEXTS for leaf in column.leaves())
+        if any(leaf.type.facts.kind in _CHECKED for leaf in column.leaves())
         for one in _of_column(column, values)
     ]
 
@@ -83,10 +87,16 @@ def together(parts: Iterable[BadStrings]) -> list[BadStrings]:
 
 def string_leaves(column: Column, above: tuple[Column, ...] = ()) -> Iterator[tuple[Column, ...]]:
     """Yield the path to each field of a column, or the column itself, that holds strings."""
-    if column.type.facts.kind in TEXTS:
+    yield from _paths(column, TEXTS, above)
+
+
+def _paths(
+    column: Column, kinds: frozenset[Kind], above: tuple[Column, ...] = ()
+) -> Iterator[tuple[Column, ...]]:
+    if column.type.facts.kind in kinds:
         yield (*above, column)
     for child in column.children:
-        yield from string_leaves(child, (*above, column))
+        yield from _paths(child, kinds, (*above, column))
 
 
 def shown(value: bytes) -> str:
@@ -111,13 +121,16 @@ def bad_bound(bound: bytes, type_: DuckLakeType, where: str) -> BadStrings | Non
 
 def _of_column(column: Column, values: pa.Array | pa.ChunkedArray) -> Iterator[BadStrings]:
     whole = pa.chunked_array([values]) if isinstance(values, pa.Array) else values
-    paths = {path[-1].id: ".".join(one.name for one in path) for path in string_leaves(column)}
-    for leaf, found in zip(column.leaves(), leaves_of(whole), strict=True):
+    paths = {path[-1].id: ".".join(one.name for one in path) for path in _paths(column, _CHECKED)}
+    for leaf, found in values_of_leaves(column, whole):
         if leaf.id in paths:
             yield from _of_leaf(paths[leaf.id], leaf.type, found)
 
 
 def _of_leaf(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
+    if type_.facts.kind is Kind.VARIANT:
+        yield from _of_variants(path, values)
+        return
     wrong = _not_utf8(values)
     if wrong:
         yield BadStrings(path, UTF8, len(wrong), shown(wrong[0]))
@@ -125,6 +138,27 @@ def _of_leaf(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterato
         refused = [one for one in values.to_pylist() if one is not None and not is_json(one)]
         yield from _of_texts(path, JSON, [one for one in refused if not is_too_deep(one)])
         yield from _of_texts(path, SHALLOW_JSON, [one for one in refused if is_too_deep(one)])
+
+
+def _of_variants(path: str, values: pa.ChunkedArray) -> Iterator[BadStrings]:
+    """Yield what is wrong with variants."""
+    parts = [values.chunk(place).flatten() for place in range(values.num_chunks)]
+    names = [field.name for field in values.type]
+    columns = (
+        [one for part in parts for one in part[names.index(name)].to_pylist()]
+        for name in ("metadata", "value")
+    )
+    wrong = [pair for pair in zip(*columns, strict=True) if None not in pair and not _is_variant(*pair)]
+    if wrong:
+        yield BadStrings(path, VARIANT, len(wrong), shown(b"".join(wrong[0])))
+
+
+def _is_variant(metadata: bytes, value: bytes) -> bool:
+    try:
+        check_variant(metadata, value)
+    except ValueError:
+        return False
+    return True
 
 
 def _of_texts(path: str, rule: str, refused: Sequence[str]) -> Iterator[BadStrings]:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.planning.writing.write import ParquetSettings
 from airflow_provider_ducklake.spec.files import DataFile
+from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.storage.files.filesystem import Location, naming_errors, open_filesystem
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field, cast_leaf, stored_type
 from airflow_provider_ducklake.storage.parquet.footer import (
@@ -33,9 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
-    from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.spec.ids import ColumnId
+    from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.storage.files.output_file import OutputFile
     from airflow_provider_ducklake.storage.parquet.encrypted import EncryptedOutput
+    from airflow_provider_ducklake.storage.parquet.footer_edits import FooterEditedOutput
 
 _SAMPLE_ROWS = 16_384  # the first rows decide the encodings of a file
 _REPEATING = 0.5  # share of distinct values up to which a dictionary pays
@@ -178,7 +181,8 @@ class RollingWriter:
             location = self._locate(self._next_path())
             if location.key_bytes is None:
                 location = location.of_lake(self._settings.key_bytes)
-            self._file = _OpenFile(location, self._parquet_schema, group, self._settings)
+            variants = _variants(self._schema)
+            self._file = _OpenFile(location, self._parquet_schema, group, self._settings, variants)
         self._file.write(group)
         if self._file.bytes_written >= self._settings.target_file_size_bytes:
             self._finish_file()
@@ -189,11 +193,21 @@ class RollingWriter:
             self._file = None
 
 
+@lru_cache
+def _variants(schema: TableSchema) -> frozenset[ColumnId]:
+    return frozenset(one.id for one in schema.walk() if one.type.facts.kind is Kind.VARIANT)
+
+
 class _OpenFile:
     """One file being written, with what its rows say beyond the footer."""
 
     def __init__(
-        self, location: Location, schema: pa.Schema, first_rows: pa.Table, settings: ParquetSettings
+        self,
+        location: Location,
+        schema: pa.Schema,
+        first_rows: pa.Table,
+        settings: ParquetSettings,
+        variants: frozenset[ColumnId],
     ) -> None:
         self._location = location
         self._known: dict[tuple[int, int], ChunkFacts] = {}
@@ -203,7 +217,7 @@ class _OpenFile:
             settings = replace(settings, page_version="V1")  # DuckDB 1.5.5 cannot read others encrypted
         encodings = _encodings(schema, first_rows, use_delta=settings.page_version == "V2")
         with naming_errors(location.uri, "write"):
-            self._output = ParquetOutput(location)
+            self._output = ParquetOutput(location, variants)
         self._writer = _parquet_writer(self._output.sink, schema, encodings, settings)
 
     @property
@@ -226,6 +240,7 @@ class _OpenFile:
 
     def finish(self, schema: TableSchema) -> DataFile:
         with naming_errors(self._location.uri, "write"):
+            self._output.expect_footer()
             self._writer.close()
             written = self._output.finish()
         where = self._location.uri
@@ -256,7 +271,10 @@ class Encodings:
 
 
 def _parquet_writer(
-    sink: OutputFile | EncryptedOutput, schema: pa.Schema, encodings: Encodings, settings: ParquetSettings
+    sink: OutputFile | EncryptedOutput | FooterEditedOutput,
+    schema: pa.Schema,
+    encodings: Encodings,
+    settings: ParquetSettings,
 ) -> pq.ParquetWriter:
     codec = settings.compression.lower()
     return pq.ParquetWriter(
@@ -339,6 +357,26 @@ def leaves_of(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
     """Return the values of each Parquet column that a column becomes, as ``_leaves`` does."""
     stored = _without_extensions(column.type)  # Arrow cannot flatten lists of extension types
     return _leaves_of(column if stored == column.type else column.cast(stored))
+
+
+def values_of_leaves(column: Column, values: pa.ChunkedArray) -> list[tuple[Column, pa.ChunkedArray]]:
+    """Return the values of each field of a column that has no fields itself; a variant is one."""
+    stored = _without_extensions(values.type)
+    return _of_leaves(column, values if stored == values.type else values.cast(stored))
+
+
+def _of_leaves(column: Column, values: pa.ChunkedArray) -> list[tuple[Column, pa.ChunkedArray]]:
+    if not column.children:
+        return [(column, values)]
+    if pa.types.is_struct(values.type):
+        children = values.flatten()
+    elif pa.types.is_map(values.type):
+        entries = pa.struct([values.type.key_field, values.type.item_field])
+        children = _map_chunks(values, _entries, entries).flatten()
+    else:
+        children = [_map_chunks(values, lambda chunk: chunk.flatten(), values.type.value_type)]
+    pairs = zip(column.children, children, strict=True)
+    return [leaf for child, found in pairs for leaf in _of_leaves(child, found)]
 
 
 def _without_extensions(type_: pa.DataType) -> pa.DataType:

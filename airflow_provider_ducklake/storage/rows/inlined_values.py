@@ -294,7 +294,9 @@ def inlined_stats(rows: pa.Table, schema: TableSchema) -> dict[ColumnId, TableCo
             continue
         for leaf, one in (pair for value in values for pair in _leaf_values(column, value)):
             found[leaf.id].append(one)
-    return {leaf.id: TableColumnStats.of_file(_stats(leaf, found[leaf.id])) for leaf in schema.leaves()}
+    return {
+        leaf.id: TableColumnStats.of_file(_stats(leaf, found[leaf.id]), leaf.type) for leaf in schema.leaves()
+    }
 
 
 def _leaf_values(column: Column, value: Any) -> Iterator[tuple[Column, Physical | None]]:  # noqa: ANN401
@@ -315,6 +317,8 @@ def _leaf_values(column: Column, value: Any) -> Iterator[tuple[Column, Physical 
 
 
 def _stats(leaf: Column, values: list[Any]) -> ColumnStats:
+    if not leaf.type.facts.has_bounds:
+        return ColumnStats(leaf.id, None, values.count(None), None, None)
     known = [value for value in values if value is not None]
     numbers = [value for value in known if not (isinstance(value, float) and math.isnan(value))]
     least, greatest = min(numbers, default=None), max(numbers, default=None)

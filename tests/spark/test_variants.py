@@ -1,0 +1,111 @@
+"""Variants through every verb of Spark, which reads what DuckDB shreds and writes what DuckDB reads."""
+
+import json
+
+import pytest
+from pyspark.sql.types import VariantType
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.writes.session import LakeSession
+from tests.interop.test_variants import in_json
+from tests.reference.duckdb_lake import open_lake
+
+
+@pytest.fixture
+def lake(sqlite_catalog):
+    """A table in which DuckDB shredded the variants of forty rows."""
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("CREATE TABLE t (i BIGINT, doc VARIANT)")
+        document = "{'a': i, 'l': [i, NULL], 's': 'x' || i}::VARIANT"
+        reference.sql(f"INSERT INTO t SELECT i, {document} FROM range(39) r(i)")
+        reference.sql("INSERT INTO t VALUES (39, NULL)")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        yield lake
+
+
+@pytest.fixture
+def session(spark, lake):
+    return LakeSession(spark, lake)
+
+
+def of_ours(lake, table="t"):
+    return {row["i"]: in_json(row["doc"]) for row in lake.read_arrow(table).to_pylist()}
+
+
+def of_duckdb(catalog, table="t"):
+    with open_lake(catalog) as reference:
+        query = f"SELECT i, CASE WHEN doc IS NULL THEN NULL ELSE doc::JSON END FROM {table}"
+        return {i: text and json.loads(text) for i, text in reference.sql(query)}
+
+
+def of_spark(session, table="t"):
+    rows = session.read(table).selectExpr("i", "to_json(doc) AS doc").collect()
+    return {row.i: row.doc and json.loads(row.doc) for row in rows}
+
+
+def test_what_duckdb_shredded_is_read(session, lake, sqlite_catalog):
+    rows = session.read("t")
+
+    assert rows.schema["doc"].dataType == VariantType()
+    assert of_spark(session) == of_ours(lake) == of_duckdb(sqlite_catalog)
+    assert rows.where("doc IS NULL").count() == 1
+    found = rows.where("variant_get(doc, '$.a', 'bigint') > 36")
+    texts = found.selectExpr("variant_get(doc, '$.s', 'string') AS s").collect()
+    assert {row.s for row in texts} == {"x37", "x38"}
+
+
+def test_every_verb_writes_them(spark, session, lake, sqlite_catalog):
+    documents = spark.sql("""
+        SELECT id + 100 AS i,
+               CASE WHEN id % 3 > 0 THEN parse_json('{"a": ' || id || ', "n": {"k": [true, null]}}') END AS doc
+        FROM range(30)
+    """)
+    session.insert("t", documents)
+    session.update("t", {"doc": """parse_json('{"changed": "ü"}')"""}, "i IN (3, 39, 101)")
+    session.delete("t", "variant_get(doc, '$.a', 'int') = 7")
+    document = "to_variant_object(named_struct('merged', i))"
+    source = spark.sql(f"SELECT i, {document} AS doc FROM VALUES (5L), (500L) r(i)")
+    session.merge("t", source, ["i"], update_all=True, insert_all=True)
+    session.sql("INSERT INTO t SELECT i + 1000, doc FROM t WHERE i = 6")
+    where = "variant_get(doc, '$.s', 'string') = 'x8'"
+    session.sql(f"INSERT INTO t SELECT 8L, parse_json('[1.5]') FROM t WHERE {where}")
+    session.delete("t", "variant_get(doc, '$.a', 'int') = 8 AND i = 8")
+
+    expected = {i: {"a": i, "l": [i, None], "s": f"x{i}"} for i in range(39) if i != 7} | {39: None}
+    expected |= {100 + n: {"a": n, "n": {"k": [True, None]}} if n % 3 else None for n in range(30) if n != 7}
+    expected |= dict.fromkeys((3, 39, 101), {"changed": "ü"}) | {8: [1.5], 1006: expected[6]}
+    expected |= {5: {"merged": 5}, 500: {"merged": 500}}
+    assert of_ours(lake) == expected
+    assert of_duckdb(sqlite_catalog) == expected
+    assert of_spark(session) == expected
+    assert lake.verify() == []
+    with open_lake(sqlite_catalog) as reference:
+        assert reference.sql("SELECT i FROM t WHERE doc.merged = 500") == [(500,)]
+        assert reference.sql("SELECT count(*) FROM t WHERE doc IS NULL") == [(10,)]
+
+
+def test_a_table_is_created_of_a_variant(spark, session, lake, sqlite_catalog):
+    rows = spark.sql("SELECT id AS i, parse_json('{\"a\": [' || id || ']}') AS doc FROM range(3)")
+
+    session.insert("made", rows, create_table=True)
+
+    assert of_ours(lake, "made") == of_duckdb(sqlite_catalog, "made") == {i: {"a": [i]} for i in range(3)}
+
+
+def test_variants_in_other_columns_are_written_and_read(spark, session, lake):
+    """Those that DuckDB 1.5 cannot write itself."""
+    rows = spark.sql("""
+        SELECT id AS i, array(parse_json('1'), parse_json('"x"')) AS l,
+               named_struct('v', parse_json('{"a": 1}'), 's', 't') AS s, map('k', parse_json('[]')) AS m
+        FROM range(2)
+    """)
+    session.insert("nested", rows, create_table=True)
+
+    found = lake.read_arrow("nested").to_pylist()
+    assert [[in_json(one) for one in row["l"]] for row in found] == [[1, "x"]] * 2
+    assert [in_json(row["s"]["v"]) for row in found] == [{"a": 1}] * 2
+    assert [[(key, in_json(one)) for key, one in row["m"]] for row in found] == [[("k", [])]] * 2
+    read = session.read("nested").selectExpr(
+        "to_json(l[1]) AS l", "to_json(s.v) AS s", "to_json(m['k']) AS m"
+    )
+    assert [tuple(row) for row in read.collect()] == [('"x"', '{"a":1}', "[]")] * 2
