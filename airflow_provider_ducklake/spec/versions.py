@@ -80,7 +80,8 @@ class WriteVersion:
     the version, if that takes several transactions: no client of another version works on it then.
     ``reserved_prefix``: how no column's name may begin, folded. ``features``: what a lake of the version may
     hold. ``expires_options``: whether options go with the last snapshot that has their table or schema.
-    ``key_bytes``: how long the keys of encrypted files are that its clients write.
+    ``key_bytes``: how long the keys of encrypted files are that its clients write. ``inlines_variants``:
+    whether tables for inlined rows have columns of variants; inside other columns they never do.
     """
 
     version: SpecVersion
@@ -91,6 +92,7 @@ class WriteVersion:
     features: frozenset[Feature] = frozenset()
     expires_options: bool = False
     key_bytes: int = 16
+    inlines_variants: bool = False
 
     def check_column_name(self, name: str, *, inlining: bool) -> str:
         """Return ``name`` if a column can have it; tables that allow ``inlining`` have fewer names left.
@@ -146,6 +148,7 @@ _WRITERS = {
             frozenset(Feature),
             expires_options=True,
             key_bytes=32,
+            inlines_variants=True,
         ),
     )
 }

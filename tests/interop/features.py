@@ -6,6 +6,7 @@ Each cell is measured: we write, and every client shows the same. DuckDB 1.5.5 r
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,11 +18,12 @@ import pyarrow as pa
 from airflow_provider_ducklake.catalog.drafting.ddl import apply_ddl
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidNameError, InvalidStatementError, UnsupportedFeatureError
+from airflow_provider_ducklake.spec.types.variants import decode_variant, encode_variant
 from airflow_provider_ducklake.spec.versions import write_version
 from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
+from airflow_provider_ducklake.storage.parquet.variants import VARIANT
 from tests.reference import ducklakepy_lake
 from tests.reference.catalogs import CatalogDatabase, file_catalog
-from tests.reference.duckdb_core import open_core
 from tests.reference.duckdb_lake import open_lake
 
 BOTH, ONLY_READS, NEEDS_1_1, NO = "yes", "reads", "needs 1.1", "no"
@@ -211,16 +213,16 @@ def _maintained(lake: Lake) -> None:
     lake.flush_inlined_data()
 
 
-def _duckdbs_variants(catalog: CatalogDatabase) -> None:
-    with open_lake(catalog) as duckdb:
-        duckdb.sql("CREATE TABLE t (i INTEGER, doc VARIANT)")
-        duckdb.sql("INSERT INTO t SELECT i, {'a': i}::VARIANT FROM range(40) r(i)")
-
-
-def _inlined_variants(catalog: CatalogDatabase) -> None:
-    with ducklakepy_lake.open_lake(catalog) as lake, open_core() as core:
-        lake.create_table("t", {"i": "int32", "doc": "variant"})
-        lake.insert("t", core.arrow("SELECT 1::INTEGER AS i, 5::TINYINT::VARIANT AS doc"))
+def _variants(lake: Lake) -> None:
+    with lake.transaction() as tx:
+        tx.create_table("t", {"i": "int32", "doc": "variant"})
+    for start, stop in ((0, 2), (2, 40)):  # inlined at 1.1, and in a file
+        parts = [
+            dict(zip(("metadata", "value"), encode_variant({"a": [i]}), strict=True))
+            for i in range(start, stop)
+        ]
+        rows = {"i": pa.array(range(start, stop), pa.int32()), "doc": pa.array(parts, VARIANT)}
+        lake.append_arrow("t", pa.table(rows))
 
 
 # --- what is shown
@@ -243,8 +245,10 @@ def _through_view(client: Client) -> object:
 
 def _documents(client: Client) -> object:
     if isinstance(client, DuckDB):  # whose Arrow has no type for them
-        return client.lake.sql("FROM t")
-    return [value["value"] for value in client.read("t")["doc"].to_pylist()]
+        return sorted((i, text) for i, text in client.lake.sql("SELECT i, doc::JSON::VARCHAR FROM t"))
+    rows = client.read("t").to_pylist()
+    values = [(row["i"], decode_variant(row["doc"]["metadata"], row["doc"]["value"])) for row in rows]
+    return sorted((i, json.dumps(value, separators=(",", ":"))) for i, value in values)
 
 
 FEATURES = (
@@ -270,7 +274,7 @@ FEATURES = (
     Feature("Inlined rows with columns named `row_id`, `begin_snapshot`, `end_snapshot`", _system_names),
     Feature("Type `null`", _null),
     Feature("Type `timestamptz_ns`", _nanoseconds),
-    Feature("`VARIANT`", others=(_duckdbs_variants, _inlined_variants), shown=_documents),
+    Feature("`VARIANT`", _variants, shown=_documents),
     Feature("Encrypted files", _deleted, shown=_everywhen, encrypted=True),
 )
 

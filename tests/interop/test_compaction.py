@@ -134,7 +134,7 @@ def where_it_can(compact):
     return run
 
 
-UNWRITTEN = ("interval", "int128", "uint128", "variant", "unknown")
+UNWRITTEN = ("interval", "int128", "uint128", "unknown")
 TABLE = "CREATE TABLE t (i INT, s VARCHAR)"
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import VariantType, VariantVal
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError, UnsupportedFeatureError
+from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.storage.parquet.partition_split import partition_of_rows
 from airflow_provider_ducklake.storage.parquet.variants import VARIANT
 from airflow_provider_ducklake.writes.session import LakeSession

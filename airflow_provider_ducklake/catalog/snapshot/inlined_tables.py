@@ -265,7 +265,7 @@ def why_not_inlined(schema: TableSchema, form: InlinedForm | None, writer: Write
         return "this release does not know how this catalog's database stores inlined rows"
     if len(schema.columns) + len(writer.inlined_columns) > form.max_columns:
         return f"{len(schema.columns)} columns are too many for a table in the catalog's database"
-    return _unfit_name(schema, form, writer) or _unfit_type(schema, form)
+    return _unfit_name(schema, form, writer) or _unfit_type(schema, form, writer)
 
 
 def _unfit_name(schema: TableSchema, form: InlinedForm, writer: WriteVersion) -> str | None:
@@ -279,9 +279,12 @@ def _unfit_name(schema: TableSchema, form: InlinedForm, writer: WriteVersion) ->
     return None
 
 
-def _unfit_type(schema: TableSchema, form: InlinedForm) -> str | None:
+def _unfit_type(schema: TableSchema, form: InlinedForm, writer: WriteVersion) -> str | None:
     for column in schema.walk():
-        if column.type.facts.kind in (Kind.VARIANT, Kind.GEOMETRY, Kind.OTHER):
+        kind = column.type.facts.kind
+        if kind in (Kind.GEOMETRY, Kind.OTHER) or (
+            kind is Kind.VARIANT and not (writer.inlines_variants and column in schema.columns)
+        ):
             return f"column {column.name} has type {column.type}"
     for column in schema.columns:
         row = column.type.facts

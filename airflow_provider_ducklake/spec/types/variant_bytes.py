@@ -263,6 +263,24 @@ def check_variant(metadata: bytes, value: bytes) -> None:
     raise DamagedVariantError(f"it has more than {DEEPEST} levels")
 
 
+def primitives_of(value: bytes) -> frozenset[int]:
+    """Return the types of the primitive values within a variant that was checked; see ``Primitive``."""
+    found: set[int] = set()
+    waiting = [0]
+    while waiting:
+        start = waiting.pop()
+        match value[start] & 0x03:
+            case Basic.OBJECT:
+                waiting += [place for _, place in object_items(value, start)]
+            case Basic.ARRAY:
+                waiting += array_items(value, start)
+            case Basic.PRIMITIVE:
+                found.add(value[start] >> 2)
+            case _:
+                pass
+    return frozenset(found)
+
+
 def _checked(data: bytes, start: int, names: int) -> list[int]:
     end = value_end(data, start)
     header = data[start]

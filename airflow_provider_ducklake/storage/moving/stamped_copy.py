@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.storage.files.filesystem import naming_errors
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field
+from airflow_provider_ducklake.storage.parquet.footer_edits import marked_variants, read_plain_footer
 from airflow_provider_ducklake.storage.parquet.footer_end import TAIL_BYTES, footer_length
 from airflow_provider_ducklake.storage.parquet.opening import ParquetOutput, open_parquet
 from airflow_provider_ducklake.storage.parquet.reshape import field_id
@@ -82,23 +83,24 @@ def write_stamped(source: Location, target: Location, counts: Sequence[tuple[int
             raise StorageError(
                 f"{source.uri} has {file.metadata.num_rows} rows, but the catalog says {counts[-1][1]}."
             )
-        output = ParquetOutput(target)
+        output = ParquetOutput(target, marked_variants(read_plain_footer(stream, source.uri)))
         try:
-            _copy(file, output.sink, _stamps(counts))
+            _copy(file, output, _stamps(counts))
             return output.finish()
         except BaseException:
             output.abort()
             raise
 
 
-def _copy(file: pq.ParquetFile, sink: Any, stamps: pa.ChunkedArray) -> None:  # noqa: ANN401 - a file object
+def _copy(file: pq.ParquetFile, output: ParquetOutput, stamps: pa.ChunkedArray) -> None:
     done = 0
-    with _writer(sink, file) as writer:
+    with _writer(output.sink, file) as writer:
         for batch in file.iter_batches(_BATCH_ROWS, columns=writer.schema.names[:-1]):
             rows = pa.Table.from_batches([batch])
             rows = rows.append_column(_STAMP, stamps.slice(done, rows.num_rows))
             writer.write_table(rows.cast(writer.schema))
             done += rows.num_rows
+        output.expect_footer()
 
 
 _STAMP = arrow_field(SNAPSHOT_ID)

@@ -14,7 +14,6 @@ from airflow_provider_ducklake.planning.reading.bounds import TextBounds, covers
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.spec.partitioning import TransformKind, is_local, partition_value
 from airflow_provider_ducklake.spec.types.ducklake_types import is_float
-from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.spec.types.values import parse_physical
 from airflow_provider_ducklake.storage.deletes.delete_files import deleted_rows
 from airflow_provider_ducklake.storage.deletes.puffin import footer_bytes
@@ -143,10 +142,7 @@ def _columns(about: _About, metadata: pq.FileMetaData, asked: FileToVerify) -> I
     if asked.file.mapping_id is not None or asked.schema is None:
         return
     try:
-        others = _but_variants(fields, asked.schema)
-        check_field_ids(others, asked.schema.columns, "it")
-        if len(others) < len(fields):
-            return  # nor are statistics read of a file with variants
+        check_field_ids(fields, asked.schema.columns, "it")
         rule = NanRule.of_writer(metadata.created_by)
         found = footer_stats(metadata, asked.schema, rule)
     except UnsupportedFeatureError as error:
@@ -155,16 +151,6 @@ def _columns(about: _About, metadata: pq.FileMetaData, asked: FileToVerify) -> I
         return
     yield from _statistics(about, found, asked)
     yield from _partition(about, found, asked)
-
-
-def _but_variants(fields: pa.Schema, schema: TableSchema) -> pa.Schema:
-    """Return the fields of other columns: the parts of a variant have no ids."""
-    variants = {
-        column.id
-        for column in schema.columns
-        if any(one.type.facts.kind is Kind.VARIANT for one in column.walk())
-    }
-    return pa.schema([one for one in fields if field_id(one) not in variants])
 
 
 def _own_columns(about: _About, fields: pa.Schema, file: LiveDataFile) -> Iterator[Finding]:

@@ -14,6 +14,8 @@ from airflow_provider_ducklake.storage.parquet.thrift import Field, Kind, read_s
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    import pyarrow as pa
+
     from airflow_provider_ducklake.storage.files.output_file import OutputFile
     from airflow_provider_ducklake.storage.parquet.encrypted import EncryptedOutput
     from airflow_provider_ducklake.storage.parquet.thrift import Struct
@@ -85,6 +87,19 @@ def mark_variants(footer: Struct, ids: Collection[int]) -> None:
         if _CHILDREN in element and _FIELD_ID in element and element[_FIELD_ID].value in ids:
             version = {_VERSION: Field(Kind.BYTE, 1)}
             element[_LOGICAL_TYPE] = Field(Kind.STRUCT, {_VARIANT: Field(Kind.STRUCT, version)})
+
+
+def read_plain_footer(source: pa.NativeFile, where: str) -> Struct:
+    """Return the footer of a Parquet file that is open, and decrypted.
+
+    Raises:
+        StorageError: it is damaged.
+    """
+    size = source.size()
+    length = footer_length(source.read_at(min(size, TAIL_BYTES), max(0, size - TAIL_BYTES)), where)
+    start = max(0, size - TAIL_BYTES - length)
+    footer, _ = read_struct(source.read_at(length, start))
+    return footer
 
 
 def marked_variants(footer: Struct) -> frozenset[int]:

@@ -34,6 +34,8 @@ from airflow_provider_ducklake.spec.types.literals import (
 )
 from airflow_provider_ducklake.spec.types.scalars import BYTES, TEXTS, TIMES, Kind, Scalar
 from airflow_provider_ducklake.spec.types.values import Physical, format_physical, is_infinite
+from airflow_provider_ducklake.spec.types.variant_bytes import Primitive, primitives_of
+from airflow_provider_ducklake.spec.types.variants import split_variant
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field, arrow_schema
 from airflow_provider_ducklake.storage.parquet.arrow_values import array_of, values_of
 from airflow_provider_ducklake.storage.parquet.reader import in_schema
@@ -178,6 +180,8 @@ def _cells(column: Column, values: list[Any], form: InlinedForm) -> list[object]
         to_cell = partial(_time_cell, column)
     elif row.kind is Kind.BOOLEAN:
         to_cell = int
+    elif row.kind is Kind.VARIANT:
+        to_cell = partial(_variant_cell, column)
     else:
         to_cell = partial(scalar_text, column.type)
     cells: list[Any] = [None if value is None else to_cell(value) for value in values]
@@ -194,6 +198,12 @@ def _nested_cell(column: Column, form: InlinedForm, value: Value) -> str:
 def _time_cell(column: Column, value: Physical) -> str:
     _check_range(column, value)
     return scalar_text(column.type, value)
+
+
+def _variant_cell(column: Column, value: bytes) -> bytes:
+    if Primitive.TIMESTAMPTZ_NS in primitives_of(split_variant(value)[1]):
+        raise _refused(column, "a timestamp in nanoseconds with a zone, which DuckDB cannot flush")
+    return value
 
 
 _FIRST_MICROSECOND = -9_223_372_022_400_000_000  # 290309-12-22 (BC)

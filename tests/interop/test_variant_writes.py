@@ -1,0 +1,295 @@
+"""Variants that we write: what DuckDB reads, filters, changes and compacts, and what the catalog says."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import (
+    InvalidInputError,
+    InvalidPartitionError,
+    InvalidValueError,
+    SchemaMismatchError,
+)
+from airflow_provider_ducklake.spec.ids import ColumnId
+from airflow_provider_ducklake.spec.schema import Column
+from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
+from airflow_provider_ducklake.spec.types.variants import Instant, encode_variant
+from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
+from airflow_provider_ducklake.storage.moving.stamped_copy import write_stamped
+from airflow_provider_ducklake.storage.parquet.reader import in_schema
+from airflow_provider_ducklake.storage.parquet.variants import VARIANT
+from tests.interop.compacting import merge_adjacent, rewrite
+from tests.interop.test_variants import in_json
+from tests.reference import ducklakepy_lake
+from tests.reference.catalog_dump import dump_catalog
+from tests.reference.duckdb_core import open_core
+from tests.reference.duckdb_lake import open_lake
+
+
+def documents(start=0, stop=50):
+    return [
+        (n, None if n % 5 == 0 else {"a": {"b": n}, "s": "x" * (n % 90), "l": [1, None]})
+        for n in range(start, stop)
+    ]
+
+
+def variant(value):
+    return None if value is None else dict(zip(("metadata", "value"), encode_variant(value), strict=True))
+
+
+def rows(pairs, type_=VARIANT):
+    docs = pa.array([variant(value) for _, value in pairs], VARIANT)
+    return pa.table({"i": pa.array([i for i, _ in pairs], pa.int64()), "doc": docs.cast(type_)})
+
+
+def values(lake, **how):
+    return {row["i"]: in_json(row["doc"]) for row in lake.read_arrow("t", **how).to_pylist()}
+
+
+def check_equal(catalog, lake, expected, **options):
+    query = "SELECT i, CASE WHEN doc IS NULL THEN NULL ELSE doc::JSON END FROM t"
+    with open_lake(catalog, **options) as reference:
+        assert {i: text and json.loads(text) for i, text in reference.sql(query)} == expected
+    assert values(lake) == expected
+    assert lake.verify() == []
+
+
+@pytest.fixture
+def lake(sqlite_catalog):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as made:
+        made.set_option("data_inlining_row_limit", 0)
+        with made.transaction() as tx:
+            tx.create_table("t", {"i": "int64", "doc": "variant"})
+        yield made
+
+
+def test_duckdb_reads_filters_changes_and_compacts_what_we_wrote(lake, sqlite_catalog):
+    expected = dict(documents())
+    lake.append_arrow("t", rows(documents()))
+    check_equal(sqlite_catalog, lake, expected)
+
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        assert reference.sql("SELECT count(*), sum(doc.a.b::INT) FROM t WHERE doc.a.b > 20") == [(24, 840)]
+        assert reference.sql("SELECT i FROM t WHERE variant_extract(doc, 's') = 'xx'") == [(2,)]
+        assert reference.sql("SELECT count(*) FROM t WHERE doc IS NULL") == [(10,)]
+        reference.sql("UPDATE t SET doc = {'u': 1}::VARIANT WHERE i = 3")
+        reference.sql("DELETE FROM t WHERE i = 4")
+        reference.sql("INSERT INTO t SELECT i, {'a': i}::VARIANT FROM range(100, 120) r(i)")
+        reference.sql("CALL ducklake_merge_adjacent_files('lake')")
+        reference.sql("CALL ducklake_rewrite_data_files('lake', 't', delete_threshold => 0)")
+
+    expected |= {3: {"u": 1}} | {i: {"a": i} for i in range(100, 120)}
+    del expected[4]
+    check_equal(sqlite_catalog, lake, expected)
+
+
+def test_a_group_is_a_variant_for_every_reader(lake, sqlite_catalog):
+    lake.append_arrow("t", rows(documents()))
+    (path,) = (
+        (one.path for one in lake.plan_scan("t").files)
+        if hasattr(lake, "plan_scan")
+        else _paths(sqlite_catalog)
+    )
+
+    text = str(pq.ParquetFile(path).schema)
+
+    assert "optional group field_id=2 doc (Variant(1)) {" in text
+    assert "required binary field_id=-1 metadata;" in text
+    assert "required binary field_id=-1 value;" in text
+
+
+def _paths(catalog):
+    return [str(path) for path in Path(catalog.data_path).rglob("*.parquet")]
+
+
+def test_statistics_have_counts_and_nothing_else(lake, sqlite_catalog):
+    lake.append_arrow("t", rows(documents()))
+    lake.append_arrow("t", rows([(n, None) for n in range(50, 60)]))
+
+    dump = dump_catalog(sqlite_catalog)
+    in_files = [row for row in dump["ducklake_file_column_stats"] if row["column_id"] == 2]
+    (of_table,) = [row for row in dump["ducklake_table_column_stats"] if row["column_id"] == 2]
+
+    assert [(row["value_count"], row["null_count"]) for row in in_files] == [(40, 10), (0, 10)]
+    bounds = ("min_value", "max_value", "contains_nan", "extra_stats")
+    assert {row[name] for row in (*in_files, of_table) for name in bounds} == {None}
+    assert dump["ducklake_file_variant_stats"] == []
+
+
+@pytest.mark.parametrize("ours_first", [True, False])
+def test_a_table_with_a_file_of_ours_claims_nothing_of_paths(lake, sqlite_catalog, ours_first):
+    """The reference merges what files say of a path: a file that says nothing ends that, for good."""
+    insert = "INSERT INTO t SELECT i, {{'a': {{'b': i}}}}::VARIANT FROM range({}, {}) r(i)"
+    if ours_first:
+        lake.append_arrow("t", rows(documents()))
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql(insert.format(1000, 1020))
+    if not ours_first:
+        assert _extra(sqlite_catalog) is not None
+        lake.append_arrow("t", rows(documents()))
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql(insert.format(2000, 2020))
+        found = reference.sql("SELECT count(*) FROM t WHERE doc.a.b < 20")
+
+    assert found == [(16,)]
+    assert _extra(sqlite_catalog) is None
+
+
+def _extra(catalog):
+    dump = dump_catalog(catalog)["ducklake_table_column_stats"]
+    return next(row["extra_stats"] for row in dump if row["column_id"] == 2)
+
+
+def test_duckdbs_counts_of_nulls_prune_nothing(lake, sqlite_catalog):
+    """It counts a variant that is NULL as a value."""
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("INSERT INTO t SELECT i, NULL FROM range(20) r(i)")
+        reference.sql("INSERT INTO t SELECT i, i::VARIANT FROM range(20, 40) r(i)")
+
+    assert values(lake, where="doc IS NULL") == dict.fromkeys(range(20))
+    assert values(lake, where="doc IS NOT NULL") == {i: i for i in range(20, 40)}
+
+
+def test_we_compact_restore_and_rewrite(lake, sqlite_catalog):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("INSERT INTO t SELECT i, {'a': i, 'x': [i]}::VARIANT FROM range(100, 120) r(i)")
+    lake.append_arrow("t", rows(documents()))
+    before = lake.current_snapshot().id
+    expected = dict(documents()) | {i: {"a": i, "x": [i]} for i in range(100, 120)}
+
+    assert merge_adjacent(lake, "t") is not None
+    check_equal(sqlite_catalog, lake, expected)
+    with lake.transaction() as tx:
+        tx.delete_rows("t", where="i < 10")
+    assert rewrite(lake, "t", 0.01) is not None
+    check_equal(sqlite_catalog, lake, {i: one for i, one in expected.items() if i >= 10})
+    lake.restore("t", at=before)
+    check_equal(sqlite_catalog, lake, expected)
+    assert sum(map(_is_variant, _paths(sqlite_catalog))) == 5  # and a file of deletes
+
+
+def _is_variant(path):
+    return "doc (Variant(1))" in str(pq.ParquetFile(path).schema)
+
+
+def test_a_copy_for_a_migration_keeps_the_mark(sqlite_catalog, tmp_path):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("CREATE TABLE t (i BIGINT, doc VARIANT)")
+        reference.sql("INSERT INTO t SELECT i, {'a': i, 'x': [i]}::VARIANT FROM range(100) r(i)")
+    (path,) = _paths(sqlite_catalog)
+    copy = str(tmp_path / "copy.parquet")
+
+    write_stamped(open_filesystem(path), open_filesystem(copy), [(2, 50), (3, 100)])
+
+    assert _is_variant(copy)
+    columns = (Column(ColumnId(2), "doc", parse_type("variant")),)
+    read = [in_schema(pq.read_table(one).select(["doc"]), columns, one) for one in (path, copy)]
+    assert read[0].equals(read[1])
+
+
+def test_an_encrypted_lake_holds_them(sqlite_catalog):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, encrypted=True) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64", "doc": "variant"})
+        lake.append_arrow("t", rows(documents()))
+        with open_lake(sqlite_catalog, encrypted=True, data_inlining_row_limit=0) as reference:
+            reference.sql("INSERT INTO t SELECT i, {'a': i}::VARIANT FROM range(100, 120) r(i)")
+        check_equal(
+            sqlite_catalog, lake, dict(documents()) | {i: {"a": i} for i in range(100, 120)}, encrypted=True
+        )
+        assert merge_adjacent(lake, "t") is not None
+        check_equal(
+            sqlite_catalog, lake, dict(documents()) | {i: {"a": i} for i in range(100, 120)}, encrypted=True
+        )
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        pa.struct([("value", pa.binary()), ("metadata", pa.binary())]),
+        pa.struct([("metadata", pa.large_binary()), ("value", pa.large_binary())]),
+    ],
+    ids=["swapped", "large"],
+)
+def test_other_structs_of_the_two_are_taken(lake, sqlite_catalog, type_):
+    pairs = [(1, {"a": 1}), (2, None)]
+    docs = [variant(value) for _, value in pairs]
+
+    lake.append_arrow("t", pa.table({"i": pa.array([1, 2], pa.int64()), "doc": pa.array(docs, type_)}))
+
+    check_equal(sqlite_catalog, lake, dict(pairs))
+
+
+def test_what_is_no_variant_is_refused(lake):
+    def given(metadata, value):
+        docs = pa.array([variant(1), {"metadata": metadata, "value": value}], VARIANT)
+        return pa.table({"i": pa.array([1, 2], pa.int64()), "doc": docs})
+
+    for damaged in ((b"", b""), (b"\x01\x00\x00", b""), (b"\x11\x00\x00", b"\x02\x01\x00\x00\x01\x00")):
+        with pytest.raises(InvalidValueError, match="column doc: 1 value is not valid Parquet variants"):
+            lake.append_arrow("t", given(*damaged))
+    with pytest.raises(SchemaMismatchError, match="column doc is variant in the table; int64 does not fit"):
+        lake.append_arrow("t", pa.table({"i": [1], "doc": [1]}))
+    assert lake.read_arrow("t").num_rows == 0
+
+
+def test_they_are_no_keys_have_no_defaults_and_compare_with_nothing(lake):
+    with (
+        pytest.raises(InvalidPartitionError, match="variant cannot be a partition key"),
+        lake.transaction() as tx,
+    ):
+        tx.set_partitioned_by("t", ["doc"])
+    with pytest.raises(InvalidInputError, match="cannot have a default"), lake.transaction() as tx:
+        tx.add_column("t", "late", "variant", default="1")
+    with pytest.raises(InvalidInputError, match="only be tested with IS NULL"):
+        lake.read_arrow("t", where="doc = 5")
+
+
+def test_a_column_of_variants_is_added_and_dropped(lake, sqlite_catalog):
+    lake.append_arrow("t", rows(documents()))
+    with lake.transaction() as tx:
+        tx.add_column("t", "late", "variant")
+    with lake.transaction() as tx:
+        tx.drop_column("t", "doc")
+        tx.rename_column("t", "late", "doc")
+    lake.append_arrow("t", rows([(100, {"a": 1})]))
+
+    check_equal(sqlite_catalog, lake, dict.fromkeys(range(50)) | {100: {"a": 1}})
+
+
+def test_at_1_1_they_are_inlined_as_bytes_and_flushed(sqlite_catalog):
+    pairs = [(1, {"a": [1, "x"]}), (2, None), (3, 5)]
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64", "doc": "variant"})
+        lake.append_arrow("t", rows(pairs))
+        assert dump_catalog(sqlite_catalog)["ducklake_data_file"] == []
+        assert values(lake) == dict(pairs)
+        with ducklakepy_lake.open_lake(sqlite_catalog) as theirs, open_core() as core:
+            theirs.insert("t", core.arrow("SELECT 4::BIGINT AS i, {'b': 1}::VARIANT AS doc"))
+            read = theirs.read("t").sort_by("i")
+        assert [one and one["value"] for one in read["doc"].to_pylist()][2:] == [
+            b"\x0c\x05",
+            b"\x02\x01\x00\x00\x05\x14\x01\x00\x00\x00",
+        ]
+        lake.flush_inlined_data()
+        assert values(lake) == dict(pairs) | {4: {"b": 1}}
+        assert len(dump_catalog(sqlite_catalog)["ducklake_data_file"]) == 1
+        with ducklakepy_lake.open_lake(sqlite_catalog) as theirs:
+            assert theirs.read("t").num_rows == 4
+
+
+def test_nanoseconds_with_a_zone_are_never_inlined(sqlite_catalog):
+    """DuckDB 2.0 could not flush them."""
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64", "doc": "variant"})
+
+        lake.append_arrow("t", rows([(1, [{"at": Instant(5, zoned=True)}])]))
+
+        assert len(dump_catalog(sqlite_catalog)["ducklake_data_file"]) == 1
