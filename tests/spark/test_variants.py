@@ -7,7 +7,7 @@ from pyspark.sql.types import VariantType
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.writes.session import LakeSession
-from tests.interop.test_variants import in_json
+from tests.interop.test_variants import SHREDDED, in_json
 from tests.reference.duckdb_lake import open_lake
 
 
@@ -109,3 +109,28 @@ def test_variants_in_other_columns_are_written_and_read(spark, session, lake):
         "to_json(l[1]) AS l", "to_json(s.v) AS s", "to_json(m['k']) AS m"
     )
     assert [tuple(row) for row in read.collect()] == [('"x"', '{"a":1}', "[]")] * 2
+
+
+@pytest.mark.parametrize("name", SHREDDED)
+def test_each_shredding_is_read_by_spark_itself_or_as_arrow_reads_it(spark, sqlite_catalog, name):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("CREATE TABLE t (i BIGINT, doc VARIANT)")
+        reference.sql(f"INSERT INTO t SELECT i, {SHREDDED[name]} FROM range(300) r(i)")
+        reference.sql("DELETE FROM t WHERE i = 299")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        rows = LakeSession(spark, lake).read("t")
+        is_native = "MapInArrow" not in rows._sc._jvm.PythonSQLUtils.explainString(
+            rows._jdf.queryExecution(), "simple"
+        )
+        has_other_types = name == "types"  # a time of day and a UUID, which are none of Spark's variants
+
+        assert is_native != has_other_types
+        if has_other_types:
+            assert rows.where("doc IS NOT NULL").count() == 299
+            return
+        found = {
+            row.i: row.doc and json.loads(row.doc)
+            for row in rows.selectExpr("i", "to_json(doc) doc").collect()
+        }
+        assert found == of_ours(lake)
+        assert rows.where("doc IS NULL").count() == lake.read_arrow("t", where="doc IS NULL").num_rows

@@ -28,6 +28,7 @@ from airflow_provider_ducklake.spark.types.names import quoted
 from airflow_provider_ducklake.spark.types.spark_types import FIELD_ID_KEY, literal, read_type
 from airflow_provider_ducklake.spec.defaults import initial_value
 from airflow_provider_ducklake.spec.types.ducklake_types import ListType, MapType, StructType
+from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.storage.parquet.reader import folder_values, unreadable
 from airflow_provider_ducklake.storage.rows import table_reader
@@ -243,7 +244,7 @@ def carried(
     """
     return [
         renamed(stored.name, column.name)
-        if stored is not None and stored.type == read_type(column) and column.id not in constants
+        if stored is not None and _is_as_it_is(stored, column) and column.id not in constants
         else _value(stored, column, constants).alias(column.name)
         for stored, column in zip(layout.columns, columns, strict=True)
     ]
@@ -263,7 +264,13 @@ def _missing(column: Column) -> SparkColumn:
     return f.lit(None).cast(read_type(column)) if value is None else literal(column.type, value)
 
 
+def _is_as_it_is(stored: StoredField, column: Column) -> bool:
+    return stored.type == read_type(column) and column.type.facts.kind is not Kind.VARIANT
+
+
 def _carried(value: SparkColumn, stored: StoredField, column: Column) -> SparkColumn:
+    if column.type.facts.kind is Kind.VARIANT:
+        return f.when(~f.is_variant_null(value), value)  # one that is null is NULL, as DuckDB has it
     if stored.type == read_type(column):
         return value
     match column.type:

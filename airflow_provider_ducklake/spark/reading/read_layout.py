@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.spark.reading.read_deletes import reserved
+from airflow_provider_ducklake.spark.reading.variants import is_read_by_spark
 from airflow_provider_ducklake.spark.types.scalars import SPARK_SCALARS
 from airflow_provider_ducklake.spark.types.spark_types import read_type
 from airflow_provider_ducklake.spec.types.ducklake_types import (
@@ -25,6 +26,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     can_promote,
     is_float,
 )
+from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_type, stored_type
 from airflow_provider_ducklake.storage.parquet.reader import file_schema
@@ -86,11 +88,12 @@ def layouts(
         UnsupportedFeatureError: such a file has neither field ids nor a mapping.
     """
     present = present_layout(columns)
+    has_variants = any(column.type.facts.kind is Kind.VARIANT for column in columns)
 
     def layout(file: LiveDataFile) -> Layout | None:
         if file.encryption_key is not None or file.path.rsplit("/", 1)[-1].startswith(_HIDDEN):
             return None
-        if _is_present(file, columns, plan.columns_since):
+        if _is_present(file, columns, plan.columns_since) and not has_variants:
             return present
         return _stored_layout(
             file_schema(file, plan.table, locate), columns, is_mapped=file.mapping is not None
@@ -158,6 +161,8 @@ def _stored_fields(
 def _stored(field: pa.Field, column: Column, *, is_mapped: bool) -> StoredField:
     type_ = field.type
     match column.type:
+        case _ if column.children and any(one.type.facts.kind is Kind.VARIANT for one in column.walk()):
+            raise _NotNativeError  # a variant that is null is to be NULL there, too
         case StructType() if pa.types.is_struct(type_):
             children = _stored_fields(list(type_), column.children, is_mapped=is_mapped)
             if not any(children):  # Spark could not tell a NULL struct from one without its fields
@@ -199,6 +204,8 @@ _READ_AS = {
 
 def _scalar(type_: pa.DataType, column: Column, *, is_mapped: bool) -> t.DataType:
     """Return what Spark reads a leaf as: the carrier, or a type whose values it casts to that exactly."""
+    if column.type.facts.kind is Kind.VARIANT and is_read_by_spark(type_):
+        return read_type(column)
     if isinstance(column.type, ScalarType) and SPARK_SCALARS[column.type.name].only_by_arrow:
         raise _NotNativeError
     if _is_as_written(type_, column.type, is_mapped=is_mapped):
