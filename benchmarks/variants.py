@@ -1,7 +1,7 @@
 """Measure how fast variants that DuckDB shredded are read without Spark, beside DuckDB's own JSON of them.
 
-Medians of some rounds, interleaved; run it on an idle machine. Target: no slower than DuckDB makes JSON of the
-same rows, where objects have at most some hundred names.
+Medians of some rounds, interleaved; run it on an idle machine. Target: no slower than DuckDB makes JSON of
+the same rows, where objects have at most some hundred names.
 
     python benchmarks/variants.py                    # 200 000 rows, 5 rounds
     python benchmarks/variants.py --rows 50000 --rounds 3
