@@ -160,7 +160,7 @@ def _parse_transform(word: str, argument: str | None, expression: str) -> Transf
 
 
 def _check_fit(transform: Transform, type_: DuckLakeType, expression: str) -> None:
-    if children_of(type_) or not type_.facts.has_bounds:
+    if children_of(type_) or type_.facts.kind is Kind.VARIANT:
         raise InvalidPartitionError(f"{expression!r}: a column of type {type_} cannot be a partition key.")
     if not _has_part(transform.kind, type_.facts):
         allowed = ", ".join(row.name for row in SCALARS.values() if _has_part(transform.kind, row))
@@ -417,7 +417,7 @@ def hive_value(type_: DuckLakeType, text: str) -> Physical:
         ValueError, ArithmeticError: it is no value of that type.
     """
     row = type_.facts
-    if children_of(type_) or not (row.has_stats and row.has_bounds) or row.kind is Kind.BLOB:
+    if children_of(type_) or not (row.has_stats and row.comparable) or row.kind is Kind.BLOB:
         raise ValueError(str(type_))
     if row.kind is Kind.INTEGER:
         low, high = row.physical_range

@@ -15,6 +15,7 @@ from airflow_provider_ducklake.errors import CatalogError
 from airflow_provider_ducklake.spec.types.geometry import GeometryStats
 from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.spec.types.values import OrderKey, order_key
+from airflow_provider_ducklake.spec.variant_stats import merge_path_stats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -97,7 +98,7 @@ class TableColumnStats:
     @classmethod
     def of_file(cls, stats: ColumnStats, type_: DuckLakeType) -> TableColumnStats | None:
         """Return what one file's statistics say of the table, or None if that is not enough for a row."""
-        if stats.bounds_unknown and type_.facts.has_bounds:
+        if stats.bounds_unknown and type_.facts.kind is not Kind.VARIANT:
             return None
         return cls(
             stats.column_id,
@@ -135,7 +136,9 @@ class TableColumnStats:
 
 
 def _extra(type_: DuckLakeType, left: str | None, right: str | None) -> str | None:
-    """Return what both say of geometries; nothing is known where one says nothing."""
+    """Return what both say of geometries or variants; nothing is known where one says nothing."""
+    if type_.facts.kind is Kind.VARIANT:
+        return merge_path_stats(left, right)
     if type_.facts.kind is not Kind.GEOMETRY:
         return None
     one, other = GeometryStats.of_text(left), GeometryStats.of_text(right)

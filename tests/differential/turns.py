@@ -21,9 +21,11 @@ from airflow_provider_ducklake.catalog.drafting.ddl import apply_ddl
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.planning.writing.write import plan_write
 from airflow_provider_ducklake.spec.names.identifiers import quote
+from airflow_provider_ducklake.spec.types.variants import encode_variant
 from airflow_provider_ducklake.spec.versions import NEWEST, write_version
 from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
 from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
+from airflow_provider_ducklake.storage.parquet.variants import VARIANT
 from airflow_provider_ducklake.storage.rows.table_reader import ROW_ID, visible_rows
 from tests.concurrency import arrow_jobs
 from tests.interop.changed_rows import commit_changes, row_changes
@@ -489,22 +491,25 @@ class Turns:
         commit_changes(self.lake, snapshot, replace(changes, updated=written, inserted=nothing))
 
     def variant(self) -> bool:
-        """Let ducklakepy inline a variant, or either client delete one."""
+        """Let either client insert a variant, or delete one; a flush of ours writes them to files."""
         table = self.model.tables[DOCS]
         if table.rows and self.draw.random() < 0.4:
             ids = [self.draw.choice(sorted(table.rows))]
             if self.is_ours:
                 with self.lake.transaction() as tx:
-                    tx.delete_at(DOCS, {}, [located(self.lake, DOCS)[ids[0]].row_id])
+                    tx.delete_rows(DOCS, where=f"id = {ids[0]}")
             else:
                 self.theirs.delete(DOCS, _in(ids))
             return self._put(DOCS, table.without(ids), "delete", ids)
-        if self.is_ours:
-            return False
         id_, document = self._new(), self.draw.choice((5, "x", [1, "é"], {"b": {"c": []}, "a": 1.5}))
-        json = dumps(document).replace("'", "''")
-        query = f"SELECT {id_}::BIGINT AS id, {id_}::INTEGER AS n, '{json}'::JSON::VARIANT AS doc"
-        self.theirs.insert(DOCS, self.core.arrow(query))
+        if self.is_ours:
+            doc = dict(zip(("metadata", "value"), encode_variant(document), strict=True))
+            row = {"id": pa.array([id_], pa.int64()), "n": pa.array([id_], pa.int32())}
+            self.lake.append_arrow(DOCS, pa.table(row | {"doc": pa.array([doc], VARIANT)}))
+        else:
+            json = dumps(document).replace("'", "''")
+            query = f"SELECT {id_}::BIGINT AS id, {id_}::INTEGER AS n, '{json}'::JSON::VARIANT AS doc"
+            self.theirs.insert(DOCS, self.core.arrow(query))
         self.documents[id_] = document
         self.counts["inlined variants"] += 1
         return self._put(DOCS, table.with_rows([{"id": id_, "n": id_}]), "insert", [id_])

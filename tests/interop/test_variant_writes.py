@@ -18,6 +18,11 @@ from airflow_provider_ducklake.spec.ids import ColumnId
 from airflow_provider_ducklake.spec.schema import Column
 from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
 from airflow_provider_ducklake.spec.types.variants import Instant, encode_variant
+from airflow_provider_ducklake.spec.variant_stats import (
+    format_path_stats,
+    merge_path_stats,
+    read_path_stats,
+)
 from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.storage.moving.stamped_copy import write_stamped
 from airflow_provider_ducklake.storage.parquet.reader import in_schema
@@ -293,3 +298,76 @@ def test_nanoseconds_with_a_zone_are_never_inlined(sqlite_catalog):
         lake.append_arrow("t", rows([(1, [{"at": Instant(5, zoned=True)}])]))
 
         assert len(dump_catalog(sqlite_catalog)["ducklake_data_file"]) == 1
+
+
+def _of_paths(catalog):
+    hidden = ("data_file_id", "table_id")
+    rows = dump_catalog(catalog)["ducklake_file_variant_stats"]
+    return sorted(str({name: value for name, value in row.items() if name not in hidden}) for row in rows)
+
+
+PATHS = {
+    "one": ("{'a': i, 'b': 'x' || i}::VARIANT", "{'a': i + 100}::VARIANT"),
+    "none": ("{'a': i}::VARIANT", "{'a': 's' || i}::VARIANT"),
+    "floats": ("{'f': CASE WHEN i = 3 THEN 'nan'::DOUBLE ELSE i END}::VARIANT", "{'f': i / 3}::VARIANT"),
+    "texts": ("{'s': repeat('é', 300) || i, 'q\"q': [DATE '2020-01-01']}::VARIANT",) * 2,
+    "nulls": ("NULL::VARIANT", "NULL::VARIANT"),
+    "root": ("i::VARIANT", "(i * -1000)::VARIANT"),
+    "decimals": (
+        "{'d': (i / 4)::DECIMAL(9, 2), 'b': '\\xaa'::BLOB}::VARIANT",
+        "{'d': (-i)::DECIMAL(9, 2)}::VARIANT",
+    ),
+}
+
+
+@pytest.fixture(params=PATHS)
+def told(request, lake, sqlite_catalog):  # noqa: ARG001 - the lake makes the table
+    """What two files of DuckDB's say of paths, and what their table does."""
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        for document in PATHS[request.param]:
+            reference.sql(f"INSERT INTO t SELECT i, {document} FROM range(20) r(i)")
+    files = [
+        row for row in dump_catalog(sqlite_catalog)["ducklake_file_column_stats"] if row["column_id"] == 2
+    ]
+    return [row["extra_stats"] for row in files], _extra(sqlite_catalog)
+
+
+def test_files_say_together_what_the_reference_says(told):
+    (first, second), together = told
+
+    assert format_path_stats(read_path_stats(first)) == first
+    assert in_any_order(merge_path_stats(first, second)) == in_any_order(together)
+    assert merge_path_stats(first, None) is None
+
+
+def in_any_order(text):
+    """Return paths without the order of the reference's hash map."""
+    return text and set(read_path_stats(text))
+
+
+def test_copies_in_a_restored_table_say_what_the_files_said(told, lake, sqlite_catalog):
+    there, at = _of_paths(sqlite_catalog), lake.current_snapshot().id
+    with open_lake(sqlite_catalog) as reference:
+        before = reference.sql("SELECT doc::VARCHAR FROM t ORDER BY ALL")
+    with lake.transaction() as tx:
+        tx.drop_table("t")
+    lake.restore("t", at=at)
+
+    assert _of_paths(sqlite_catalog) == sorted(there * 2)  # those that ended have theirs, too
+    assert in_any_order(_extra(sqlite_catalog)) == in_any_order(merge_path_stats(told[1], told[1]))
+    with open_lake(sqlite_catalog) as reference:
+        assert reference.sql("SELECT doc::VARCHAR FROM t ORDER BY ALL") == before
+
+
+def test_what_a_restored_table_says_of_paths_is_true_for_later_rows(lake, sqlite_catalog):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("INSERT INTO t SELECT i, {'a': i}::VARIANT FROM range(20) r(i)")
+    at = lake.current_snapshot().id
+    with lake.transaction() as tx:
+        tx.drop_table("t")
+    lake.restore("t", at=at)
+    lake.append_arrow("t", rows([(100, {"a": 1000})]))
+
+    with open_lake(sqlite_catalog) as reference:
+        assert reference.sql("SELECT i FROM t WHERE doc.a > 500") == [(100,)]
+        assert reference.sql("SELECT i FROM t WHERE doc.a = 7") == [(7,)]

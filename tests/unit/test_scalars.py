@@ -21,7 +21,7 @@ TABLES = {
     "catalog/snapshot/inlined_tables.py": INLINED_SCALARS,
 }
 STORABLE = [
-    name for name, row in SCALARS.items() if row.storable and row.has_bounds and row.kind is not Kind.NULL
+    name for name, row in SCALARS.items() if row.storable and row.comparable and row.kind is not Kind.NULL
 ]
 
 

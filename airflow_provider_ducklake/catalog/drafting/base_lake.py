@@ -261,7 +261,7 @@ class BaseRows:
 
 
 def _may_hold_null(file: DataFile | LiveDataFile, column: Column) -> bool:
-    if column.children or not column.type.facts.has_bounds:  # DuckDB counts variants that are NULL as values
+    if column.children or column.type.facts.kind is Kind.VARIANT:  # DuckDB counts variants that are NULL as values
         return True
     found = file.column_stats.get(column.id)
     if found is None:  # written before the column was there, or never measured

@@ -141,7 +141,7 @@ def _widened(
             columns[column_id] = existing
             continue
         addition = incoming.get(column_id)
-        is_known = not types[column_id].facts.has_bounds or not (
+        is_known = types[column_id].facts.kind is Kind.VARIANT or not (
             _bounds_are_nan(existing, types[column_id]) or _existing_is_unknown(existing, table_id, state)
         )
         if addition is None or not is_known:

@@ -223,7 +223,7 @@ def _statistics(history: TableHistory) -> tuple[Mapping[ColumnId, TableColumnSta
 
 def _is_unordered(column: Column) -> bool:
     """Whether values of a column, or their texts, are in no order: statistics had better say nothing."""
-    return any(not (one.type.facts.has_stats and one.type.facts.has_bounds) for one in column.walk())
+    return any(not (one.type.facts.has_stats and one.type.facts.comparable) for one in column.walk())
 
 
 def _log(planned: Planned, request: RestoreRequest) -> None:

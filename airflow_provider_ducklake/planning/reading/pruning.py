@@ -198,7 +198,7 @@ def _of_folder(file: LiveDataFile, name: str, type_: DuckLakeType) -> Iterator[E
 
 def _of_statistics(file: LiveDataFile, stats: ColumnStats, type_: DuckLakeType) -> Evidence:
     nulls, values = stats.null_count, stats.value_count
-    is_counted = type_.facts.has_bounds  # DuckDB counts a variant that is NULL as a value
+    is_counted = type_.facts.kind is not Kind.VARIANT  # DuckDB counts a variant that is NULL as a value
     if nulls is None or values is None or nulls + values != file.record_count or not is_counted:
         nulls = values = None  # of types that are not counted; below lists there may be more or fewer
     is_foreign = file.mapping_id is not None  # a footer need not count NULLs, nor tell NaN

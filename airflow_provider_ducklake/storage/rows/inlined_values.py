@@ -327,7 +327,7 @@ def _leaf_values(column: Column, value: Any) -> Iterator[tuple[Column, Physical 
 
 
 def _stats(leaf: Column, values: list[Any]) -> ColumnStats:
-    if not leaf.type.facts.has_bounds:
+    if leaf.type.facts.kind is Kind.VARIANT:
         return ColumnStats(leaf.id, None, values.count(None), None, None)
     known = [value for value in values if value is not None]
     numbers = [value for value in known if not (isinstance(value, float) and math.isnan(value))]
