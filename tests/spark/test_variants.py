@@ -130,3 +130,30 @@ def test_each_shredding_is_read_by_spark_itself_or_as_arrow_reads_it(spark, sqli
             return
         assert of_spark(LakeSession(spark, lake)) == of_ours(lake)
         assert rows.where("doc IS NULL").count() == lake.read_arrow("t", where="doc IS NULL").num_rows
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
+def test_spark_compacts_them_and_shows_their_changes(spark, sqlite_catalog, encrypted):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0, encrypted=encrypted) as reference:
+        reference.sql("CREATE TABLE t (i BIGINT, doc VARIANT)")
+        reference.sql("INSERT INTO t SELECT i, {'a': i, 'l': [i]}::VARIANT FROM range(40) r(i)")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        session = LakeSession(spark, lake)
+        session.insert("t", spark.sql("SELECT 100L AS i, parse_json('{\"b\": null}') AS doc"))
+        session.merge_adjacent_files("t")
+        first = session.delete("t", "i = 3").id
+        last = session.update("t", {"doc": "parse_json('7')"}, "i = 4").id
+        session.rewrite_data_files("t", delete_threshold=0.0)
+
+        expected = {i: {"a": i, "l": [i]} for i in range(40) if i != 3} | {4: 7, 100: {"b": None}}
+        assert of_spark(session) == of_ours(lake) == expected
+        with open_lake(sqlite_catalog, encrypted=encrypted) as reference:
+            found = dict(reference.sql("SELECT i, doc::JSON FROM t"))
+        assert {i: json.loads(text) for i, text in found.items()} == expected
+        feed = session.changes("t", first, last).selectExpr("change_type", "i", "to_json(doc)").collect()
+        assert sorted(map(tuple, feed)) == [
+            ("delete", 3, '{"a":3,"l":[3]}'),
+            ("update_postimage", 4, "7"),
+            ("update_preimage", 4, '{"a":4,"l":[4]}'),
+        ]
+        assert lake.verify() == []
