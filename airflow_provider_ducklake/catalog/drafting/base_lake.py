@@ -21,6 +21,7 @@ from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spec.ids import SchemaId
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, fold
+from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.transaction.changes import InlinedLayout
 from airflow_provider_ducklake.transaction.definition import same_layout
 from airflow_provider_ducklake.transaction.lake_draft import BaseLake, BaseMacro, BaseView, SchemaDraft
@@ -261,7 +262,7 @@ class BaseRows:
 
 
 def _may_hold_null(file: DataFile | LiveDataFile, column: Column) -> bool:
-    if column.children or column.type.facts.kind is Kind.VARIANT:  # DuckDB counts variants that are NULL as values
+    if column.children or column.type.facts.kind is Kind.VARIANT:  # whose NULLs DuckDB counts as values
         return True
     found = file.column_stats.get(column.id)
     if found is None:  # written before the column was there, or never measured

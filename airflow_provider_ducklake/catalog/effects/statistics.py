@@ -10,6 +10,7 @@ from sqlalchemy import Table, Update, bindparam
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
 from airflow_provider_ducklake.spec.stats import TableColumnStats, TableStats
 from airflow_provider_ducklake.spec.types.ducklake_types import is_float
+from airflow_provider_ducklake.spec.types.scalars import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
