@@ -31,7 +31,7 @@ _WAYS_OUT = {
     UTF8: "Read the source in its own encoding: use the option encoding for csv and json files, and "
     "decode(…, 'ISO-8859-1') for binary values.",
     JSON: "Convert them to JSON (for example with to_json) or NULL first, or make the column varchar.",
-    VARIANT: "Write what Spark's parse_json or airflow_provider_ducklake.encode_variant returns.",
+    VARIANT: "Write what Spark's parse_json or encode_variant (spec.types.variants) returns.",
     SHALLOW_JSON: "Keep JSON with more levels in a varchar column.",
 }
 
