@@ -1,7 +1,10 @@
 """Variants that we write: what DuckDB reads, filters, changes and compacts, and what the catalog says."""
 
 import json
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from pathlib import Path
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,8 +34,10 @@ from tests.interop.compacting import merge_adjacent, rewrite
 from tests.interop.test_variants import in_json
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
+from tests.reference.catalogs import file_catalog
 from tests.reference.duckdb_core import open_core
 from tests.reference.duckdb_lake import open_lake
+from tests.type_matrix import noted
 
 
 def documents(start=0, stop=50):
@@ -371,3 +376,49 @@ def test_what_a_restored_table_says_of_paths_is_true_for_later_rows(lake, sqlite
     with open_lake(sqlite_catalog) as reference:
         assert reference.sql("SELECT i FROM t WHERE doc.a > 500") == [(100,)]
         assert reference.sql("SELECT i FROM t WHERE doc.a = 7") == [(7,)]
+
+
+VALUES = [
+    (True, "true", "BOOL_TRUE"),
+    (1, "1", "INT8"),
+    (300, "300", "INT16"),
+    (70_000, "70000", "INT32"),
+    (2**40, "1099511627776", "INT64"),
+    (1.5, "1.5", "DOUBLE"),
+    (Decimal("1.25"), "1.25", "DECIMAL(3, 2)"),
+    (Decimal("12345678901.25"), "12345678901.25", "DECIMAL(13, 2)"),
+    (10**30, "1" + "0" * 30, "DECIMAL(38, 0)"),
+    (date(2020, 1, 1), "2020-01-01", "DATE"),
+    (time(1, 2, 3, 4), "01:02:03.000004", "TIME_MICROS"),
+    (datetime.fromisoformat("2020-01-01 01:02:03"), "2020-01-01 01:02:03", "TIMESTAMP_MICROS"),
+    (datetime(2020, 1, 1, tzinfo=UTC), "2020-01-01 00:00:00+00", "TIMESTAMP_MICROS_TZ"),
+    ("x" * 100, "x" * 100, "VARCHAR"),
+    (b"\xaa", "\\xAA", "BLOB"),
+    (UUID(int=7), str(UUID(int=7)), "UUID"),
+    (Instant(1577840523123456789), "2020-01-01 01:02:03.123456789", "TIMESTAMP_NANOS"),
+    ([], "[]", "ARRAY(0)"),
+    ({}, "{}", "OBJECT()"),
+    ([{"a": [None]}], "[{'a': [NULL]}]", "ARRAY(1)"),
+]
+
+
+@pytest.fixture(scope="module")
+def each_value(tmp_path_factory):
+    """A file of ours for each value, and what DuckDB reads in it."""
+    catalog = file_catalog("sqlite", tmp_path_factory.mktemp("values"))
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64", "doc": "variant"})
+        for place, (value, *_) in enumerate(VALUES):
+            lake.append_arrow("t", rows([(place, value)]))
+    with open_lake(catalog) as reference:
+        found = reference.sql("SELECT i, doc::VARCHAR, variant_typeof(doc) FROM t")
+    return {place: (text, type_) for place, text, type_ in found}
+
+
+@pytest.mark.parametrize("place", range(len(VALUES)), ids=lambda place: VALUES[place][2])
+def test_duckdb_reads_values_of_each_type(each_value, place, record_property):
+    noted(record_property, "variant", "append_arrow")
+
+    assert each_value[place] == VALUES[place][1:]
