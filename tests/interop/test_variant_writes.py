@@ -272,15 +272,15 @@ def test_a_column_of_variants_is_added_and_dropped(lake, sqlite_catalog):
     check_equal(sqlite_catalog, lake, dict.fromkeys(range(50)) | {100: {"a": 1}})
 
 
-def test_at_1_1_they_are_inlined_as_bytes_and_flushed(sqlite_catalog):
+def test_at_1_1_they_are_inlined_as_bytes_and_flushed(catalog):
     pairs = [(1, {"a": [1, "x"]}), (2, None), (3, 5)]
-    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version="1.1") as lake:
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int64", "doc": "variant"})
         lake.append_arrow("t", rows(pairs))
-        assert dump_catalog(sqlite_catalog)["ducklake_data_file"] == []
+        assert dump_catalog(catalog)["ducklake_data_file"] == []
         assert values(lake) == dict(pairs)
-        with ducklakepy_lake.open_lake(sqlite_catalog) as theirs, open_core() as core:
+        with ducklakepy_lake.open_lake(catalog) as theirs, open_core() as core:
             theirs.insert("t", core.arrow("SELECT 4::BIGINT AS i, {'b': 1}::VARIANT AS doc"))
             read = theirs.read("t").sort_by("i")
         assert [one and one["value"] for one in read["doc"].to_pylist()][2:] == [
@@ -289,20 +289,20 @@ def test_at_1_1_they_are_inlined_as_bytes_and_flushed(sqlite_catalog):
         ]
         lake.flush_inlined_data()
         assert values(lake) == dict(pairs) | {4: {"b": 1}}
-        assert len(dump_catalog(sqlite_catalog)["ducklake_data_file"]) == 1
-        with ducklakepy_lake.open_lake(sqlite_catalog) as theirs:
+        assert len(dump_catalog(catalog)["ducklake_data_file"]) == 1
+        with ducklakepy_lake.open_lake(catalog) as theirs:
             assert theirs.read("t").num_rows == 4
 
 
-def test_nanoseconds_with_a_zone_are_never_inlined(sqlite_catalog):
+def test_nanoseconds_with_a_zone_are_never_inlined(catalog):
     """DuckDB 2.0 could not flush them."""
-    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version="1.1") as lake:
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int64", "doc": "variant"})
 
         lake.append_arrow("t", rows([(1, [{"at": Instant(5, zoned=True)}])]))
 
-        assert len(dump_catalog(sqlite_catalog)["ducklake_data_file"]) == 1
+        assert len(dump_catalog(catalog)["ducklake_data_file"]) == 1
 
 
 def _of_paths(catalog):
