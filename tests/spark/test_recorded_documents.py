@@ -1,6 +1,6 @@
-"""Documents that may outlive a release are written and read as version 3 of their format has them.
+"""Documents that may outlive a release are written and read as version 4 of their format has them.
 
-``golden/job_documents/version_3.json`` was written by hand from version 2, which other encoders had written.
+``golden/job_documents/version_4.json`` was written by hand from version 3, which knew of no keys.
 """
 
 import datetime as dt
@@ -27,6 +27,7 @@ from airflow_provider_ducklake.spark.job.results import (
     summary,
 )
 from airflow_provider_ducklake.spark.job.stream_io import StreamOwner
+from airflow_provider_ducklake.spec.encryption import FileKey
 from airflow_provider_ducklake.spec.files import DataFile
 from airflow_provider_ducklake.spec.ids import (
     ColumnId,
@@ -46,10 +47,11 @@ from airflow_provider_ducklake.spec.stats import ColumnStats
 from airflow_provider_ducklake.transaction.changes import MergedFile, RewriteSource, RewrittenFile
 
 RECORDED = json.loads(
-    (Path(__file__).parent.parent / "golden" / "job_documents" / "version_3.json").read_text()
+    (Path(__file__).parent.parent / "golden" / "job_documents" / "version_4.json").read_text()
 )
 JOB_ID, UUID = "0190f3c1-0000-7000-8000-000000000001", "0190f3c1-0000-7000-8000-00000000000a"
 ROOT = "LAKE/main/t/"
+KEY = FileKey("AAECAwQFBgcICQoLDA0ODw==")
 DIRECTORY = job_directory(ROOT, JOB_ID)
 COLUMNS = {
     "id": "int64",
@@ -93,6 +95,7 @@ def file(number: int) -> DataFile:
         ("2020", None),
         has_row_ids=bool(number),
         row_group_count=number + 1,
+        encryption_key=KEY if number else None,
     )
 
 
@@ -117,7 +120,7 @@ DOCUMENTS = {
     "part": (Part(JOB_ID, (file(0), file(1))), Part),
     "done": (Done(JOB_ID, (written(0, 1),)), Done),
     "deletes": (
-        DeletesPart(JOB_ID, (NewDeletes(DataFileId(3), f"{DIRECTORY}d.parquet", 2, 500, 60),), (8, 9)),
+        DeletesPart(JOB_ID, (NewDeletes(DataFileId(3), f"{DIRECTORY}d.parquet", 2, 500, 60, KEY),), (8, 9)),
         DeletesPart,
     ),
     "row changes done": (

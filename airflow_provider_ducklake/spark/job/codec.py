@@ -21,7 +21,7 @@ from typing import Any, NewType, TypeAlias, TypeVar, Union, get_args, get_origin
 from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError
 from airflow_provider_ducklake.spark.job import forms
 
-FORMAT_VERSION = 3  # of what may outlive a release: results, staged writes, records of batches and bins
+FORMAT_VERSION = 4  # of what may outlive a release: results, staged writes, records of batches and bins
 _BITS = 63
 LARGEST = 2**_BITS - 1  # of a catalog's numbers
 Json: TypeAlias = dict[str, Any]

@@ -157,6 +157,7 @@ WRITTEN_AS: dict[Any, tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]] = 
     DuckLakeType: (str, catalog_name, str),
     datetime: (str, datetime.isoformat, _in_utc),
     identifiers.QualifiedName: (tuple[str, ...], attrgetter("parts"), _qualified_name),
+    encryption.FileKey: (str, attrgetter("text"), encryption.FileKey),
     options.Options: (Mapping[str, str], lambda value: value.texts, options.Options),
     partitioning.Transform: (str, str, partitioning.Transform.parse),
     schema.TableSchema: (tuple[schema.Column, ...], lambda value: value.columns, schema.TableSchema),
