@@ -1,6 +1,7 @@
 """Encrypted lakes: what the reference wrote and we read, what we wrote and it reads, and what lies."""
 
 import sqlite3
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -180,6 +181,18 @@ def test_what_leaves_the_catalog_or_comes_back_is_encrypted(catalog):
     with open_lake(catalog, encrypted=True) as duckdb:
         theirs = duckdb.sql(f"FROM ducklake_table_changes('lake', 'main', 't', {then + 1}, {then + 2})")
     assert feed.num_rows == len(theirs)
+
+
+def test_without_the_package_nothing_is_written_and_the_error_says_what_to_install(lying, monkeypatch):
+    before = sorted(Path(lying.data_path).rglob("*"))
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
+
+    with Lake.connect(lying.sqlalchemy_url) as lake:
+        for act in (lambda: lake.append_arrow("t", rows(0, 1)), lambda: lake.read_arrow("t")):
+            with pytest.raises(StorageError, match=r"airflow-provider-ducklake-spark\[encryption\]"):
+                act()
+
+    assert sorted(Path(lying.data_path).rglob("*")) == before
 
 
 def test_files_of_others_cannot_be_added(lying, tmp_path):

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.storage.parquet.footer_end import ENCRYPTED_MAGIC, MAGIC, TAIL_BYTES
-from airflow_provider_ducklake.storage.parquet.modules import OVERHEAD, Cipher
+from airflow_provider_ducklake.storage.parquet.modules import OVERHEAD
 from airflow_provider_ducklake.storage.parquet.thrift import Kind, read_struct, write_struct
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.spec.encryption import FileKey
     from airflow_provider_ducklake.storage.files.output_file import OutputFile
+    from airflow_provider_ducklake.storage.parquet.modules import Cipher
     from airflow_provider_ducklake.storage.parquet.thrift import Field, Struct
 
 # FileCryptoMetaData: AES_GCM_V1 with nothing else, as the reference writes it.
@@ -37,9 +37,9 @@ class EncryptedOutput:
     ``size`` and ``tail`` are those of the encrypted file, ``tell`` counts the writer's bytes.
     """
 
-    def __init__(self, output: OutputFile, key: FileKey, where: str) -> None:
+    def __init__(self, output: OutputFile, cipher: Cipher, where: str) -> None:
         self._output, self._where = output, where
-        self._cipher = Cipher(key, where)
+        self._cipher = cipher
         self._waiting = bytearray()
         self._told = 0
         self._pages: list[int] = []  # where each began, in the writer's bytes

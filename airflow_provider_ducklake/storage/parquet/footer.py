@@ -121,7 +121,8 @@ def read_metadata(location: Location) -> tuple[pq.FileMetaData, int, int]:
             if footer_size + TAIL_BYTES > size:
                 raise StorageError(f"{location.uri} is truncated: its footer is longer than the file.")
             whole_footer = footer_size + TAIL_BYTES <= len(tail) and not is_encrypted
-            metadata = pq.read_metadata(pa.BufferReader(tail) if whole_footer else open_parquet(location))
+            with pa.BufferReader(tail) if whole_footer else open_parquet(location) as plain:
+                metadata = pq.read_metadata(plain)
         except (OSError, pa.ArrowException) as error:
             raise StorageError(f"Cannot read the Parquet footer of {location.uri}: {error}") from error
     return metadata, size, footer_size

@@ -14,6 +14,7 @@ from airflow_provider_ducklake.storage.parquet.decrypted import DecryptedFile
 from airflow_provider_ducklake.storage.parquet.encrypted import EncryptedOutput
 from airflow_provider_ducklake.storage.parquet.footer_edits import FooterEditedOutput
 from airflow_provider_ducklake.storage.parquet.footer_end import footer_length
+from airflow_provider_ducklake.storage.parquet.modules import Cipher
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -54,10 +55,11 @@ class ParquetOutput:
     def __init__(self, location: Location, variants: Collection[int] = ()) -> None:
         self._where = location.uri
         self.key = FileKey.of_length(location.key_bytes) if location.key_bytes else None
+        cipher = None if self.key is None else Cipher(self.key, location.uri)  # before a file is made
         self._output = OutputFile(location)
         self.sink: OutputFile | EncryptedOutput | FooterEditedOutput = self._output
-        if self.key is not None:
-            self.sink = EncryptedOutput(self._output, self.key, location.uri)
+        if cipher is not None:
+            self.sink = EncryptedOutput(self._output, cipher, location.uri)
         if variants:
             self.sink = FooterEditedOutput(self.sink, variants, location.uri)
 
