@@ -414,7 +414,7 @@ def hive_value(type_: DuckLakeType, text: str) -> Physical:
     """Return the physical form of a folder's value.
 
     Raises:
-        ValueError, ArithmeticError: it is no value of that type.
+        ValueError, ArithmeticError: the type has no such value.
     """
     row = type_.facts
     if children_of(type_) or not (row.has_stats and row.comparable) or row.kind is Kind.BLOB:

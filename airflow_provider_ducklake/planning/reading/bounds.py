@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.stats import ColumnStats
 
 
-Bounds: TypeAlias = tuple[Physical, Physical] | None  # None: there is no value
+Bounds: TypeAlias = tuple[Physical, Physical] | None  # None: all are NULL
 
 
 class InexactError(Exception):

@@ -37,7 +37,7 @@ class Kind(Enum):
     INTERVAL = auto()
     VARIANT = auto()
     GEOMETRY = auto()
-    NULL = auto()  # there is no value but NULL
+    NULL = auto()  # every value is NULL
     OTHER = auto()  # values of which nothing is known here
     NESTED = auto()
 

@@ -85,7 +85,7 @@ def _end_of_metadata(blob: bytes) -> int:
 
 
 def decode_variant(metadata: bytes, value: bytes) -> VariantValue:
-    r"""Return a variant as a Python value; what is no value of Python's datetime is an ``Instant``.
+    r"""Return a variant as a Python value; moments that Python's datetime cannot hold are an ``Instant``.
 
     >>> decode_variant(bytes.fromhex("11010001" "61"), bytes.fromhex("02010000020c05"))
     {'a': 5}

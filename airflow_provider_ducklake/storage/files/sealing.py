@@ -12,6 +12,7 @@ import base64
 import hashlib
 import os
 import secrets
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,24 @@ from airflow_provider_ducklake.errors import SparkJobError, StorageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A key, and the file from which it was learned, if it was one."""
+
+    key: bytes = field(repr=False)
+    file: str | None = None
+
+    @property
+    def id(self) -> bytes:
+        """What a document names its key by."""
+        return hashlib.sha256(b"ducklake document key" + self.key).digest()[:_ID_BYTES]
+
+
 VARIABLE = "DUCKLAKE_DOCUMENT_SECRET"
 _MAGIC = b"DLS1"
 _KEY_BYTES, _ID_BYTES, _NONCE_BYTES = 32, 8, 12
-_keys: dict[str, bytes] = {}  # by the directory that they are for; "" is every other
-_files: dict[str, str] = {}  # from which they were learned
+_known: dict[str, _Known] = {}  # by the directory that a key is for; "" is every other
 
 
 def new_key() -> str:
@@ -32,8 +46,10 @@ def new_key() -> str:
     return base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode()
 
 
-def learn(directory: str, text: str | None) -> None:
+def learn(directory: str, text: str | None, file: str | None = None) -> None:
     """Have this process seal what it writes below a directory, and open what it reads; None: it has no key.
+
+    ``file`` is where the key was read, which drivers on other machines read, too.
 
     Raises:
         StorageError: it is no key.
@@ -49,7 +65,7 @@ def learn(directory: str, text: str | None) -> None:
             f"The key for documents below {directory or 'the data path'} is not {_KEY_BYTES} bytes in "
             "base64. Make one with: openssl rand -base64 32."
         )
-    _keys[directory] = key
+    _known[directory] = _Known(key, file)
 
 
 def learn_from_file(directory: str, file: str) -> None:
@@ -62,19 +78,19 @@ def learn_from_file(directory: str, file: str) -> None:
         text = Path(file).read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise StorageError(f"Cannot read document_key_file {file}: {error}.") from error
-    learn(directory, text)
-    _files[directory] = file
+    learn(directory, text, file)
 
 
 def file_of(uri: str) -> str | None:
     """Return the file from which the key for ``uri`` was learned; None: it was no file."""
-    return next((file for directory, file in _files.items() if uri.startswith(directory)), None)
+    known = _known_for(uri)
+    return None if known is None else known.file
 
 
 def key_of(uri: str) -> str | None:
     """Return the key for what lies at ``uri``, as ``learn`` takes it; None: this process has none."""
-    key = _key_of(uri)
-    return None if key is None else base64.b64encode(key).decode()
+    known = _known_for(uri)
+    return None if known is None else base64.b64encode(known.key).decode()
 
 
 def as_environment(uri: str) -> Mapping[str, str]:
@@ -83,21 +99,21 @@ def as_environment(uri: str) -> Mapping[str, str]:
     return {} if text is None else {VARIABLE: text}
 
 
-def _key_of(uri: str) -> bytes | None:
-    if "" not in _keys and VARIABLE in os.environ:
+def _known_for(uri: str) -> _Known | None:
+    if "" not in _known and VARIABLE in os.environ:
         learn("", os.environ[VARIABLE])
-    found = max((one for one in _keys if uri.startswith(one)), key=len, default=None)
-    return None if found is None else _keys[found]
+    found = max((one for one in _known if uri.startswith(one)), key=len, default=None)
+    return None if found is None else _known[found]
 
 
 def sealed(uri: str, content: bytes) -> bytes:
     """Return what is to lie at ``uri``."""
-    key = _key_of(uri)
-    if key is None:
+    known = _known_for(uri)
+    if known is None:
         return content
     nonce = secrets.token_bytes(_NONCE_BYTES)
-    body: bytes = _aes(key).encrypt(nonce, content, None)
-    return _MAGIC + _id_of(key) + nonce + body
+    body: bytes = _aes(known.key).encrypt(nonce, content, None)
+    return _MAGIC + known.id + nonce + body
 
 
 def opened(uri: str, content: bytes) -> bytes:
@@ -109,10 +125,10 @@ def opened(uri: str, content: bytes) -> bytes:
     if not content.startswith(_MAGIC):
         return content
     body = content[len(_MAGIC) + _ID_BYTES :]
-    _key_of(uri)  # learns that of the environment
+    _known_for(uri)  # learns that of the environment
     name = content[len(_MAGIC) : len(_MAGIC) + _ID_BYTES]
-    key = next((one for one in _keys.values() if _id_of(one) == name), None)
-    if key is None:
+    known = next((one for one in _known.values() if one.id == name), None)
+    if known is None:
         raise SparkJobError(
             f"{uri} is sealed with a key that this process does not have. Was it written by a job of another "
             "lake, or with another document_key_file?"
@@ -120,14 +136,10 @@ def opened(uri: str, content: bytes) -> bytes:
     from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra brings it
 
     try:
-        plain: bytes = _aes(key).decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], None)
+        plain: bytes = _aes(known.key).decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], None)
     except (InvalidTag, ValueError):
         raise SparkJobError(f"{uri} was changed after it was sealed, and is not used.") from None
     return plain
-
-
-def _id_of(key: bytes) -> bytes:
-    return hashlib.sha256(b"ducklake document key" + key).digest()[:_ID_BYTES]
 
 
 def _aes(key: bytes) -> Any:  # noqa: ANN401 - of a package that an extra brings

@@ -1,0 +1,79 @@
+"""Documents that are sealed: by the key of the lake they lie in, opened by whoever knows it, and no other."""
+
+import base64
+
+import pytest
+
+from airflow_provider_ducklake.errors import SparkJobError, StorageError
+from airflow_provider_ducklake.storage.files import sealing
+
+OUTER, INNER = (sealing.new_key() for _ in range(2))
+DOCUMENT = b'{"v": 4}'
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch):
+    monkeypatch.setattr(sealing, "_known", {})
+    monkeypatch.delenv(sealing.VARIABLE, raising=False)
+
+
+def test_a_lake_within_the_folder_of_another_has_its_own_key(tmp_path):
+    file = tmp_path / "key"
+    file.write_text(f"{INNER}\n")
+    sealing.learn("/lake/", OUTER)
+    sealing.learn_from_file("/lake/inner/", str(file))
+
+    assert (sealing.key_of("/lake/x"), sealing.file_of("/lake/x")) == (OUTER, None)
+    assert (sealing.key_of("/lake/inner/x"), sealing.file_of("/lake/inner/x")) == (INNER, str(file))
+    assert (sealing.key_of("/other/x"), sealing.file_of("/other/x")) == (None, None)
+
+
+def test_a_key_that_is_learned_again_from_the_catalog_is_none_of_a_file(tmp_path):
+    (tmp_path / "key").write_text(INNER)
+    sealing.learn_from_file("/lake/", str(tmp_path / "key"))
+    sealing.learn("/lake/", OUTER)
+
+    assert (sealing.key_of("/lake/x"), sealing.file_of("/lake/x")) == (OUTER, None)
+
+
+def test_another_process_opens_by_its_environment_what_this_one_sealed(monkeypatch):
+    sealing.learn("/lake/", OUTER)
+    content = sealing.sealed("/lake/x", DOCUMENT)
+    environment = sealing.as_environment("/lake/x")
+    assert DOCUMENT not in content
+
+    monkeypatch.setattr(sealing, "_known", {})
+    with pytest.raises(SparkJobError, match="/lake/x is sealed with a key that this process does not have"):
+        sealing.opened("/lake/x", content)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert sealing.opened("/lake/x", content) == DOCUMENT
+
+
+@pytest.mark.parametrize("place", [-1, 20, 30])
+def test_a_document_that_was_changed_is_refused(place):
+    sealing.learn("/lake/", OUTER)
+    content = bytearray(sealing.sealed("/lake/x", DOCUMENT))
+    content[place] ^= 1
+
+    with pytest.raises(SparkJobError, match="/lake/x was changed"):
+        sealing.opened("/lake/x", bytes(content))
+
+
+def test_without_a_key_documents_are_as_they_are():
+    assert sealing.sealed("/lake/x", DOCUMENT) == sealing.opened("/lake/x", DOCUMENT) == DOCUMENT
+
+
+@pytest.mark.parametrize("text", ["", "words", base64.b64encode(b"short").decode()])
+def test_what_is_no_key_is_refused_and_not_shown(text):
+    with pytest.raises(StorageError, match="openssl rand -base64 32") as raised:
+        sealing.learn("/lake/", text)
+
+    assert not text or text not in str(raised.value)
+
+
+def test_no_key_shows_when_it_is_printed():
+    sealing.learn("/lake/", OUTER)
+
+    assert OUTER not in repr(sealing._known)
+    assert repr(base64.b64decode(OUTER)) not in repr(sealing._known)
