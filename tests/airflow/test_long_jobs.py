@@ -1,6 +1,7 @@
 """Jobs in cluster mode outlive their task: on a standalone cluster of this machine, with a shared disk."""
 
 import asyncio
+import base64
 import json
 import multiprocessing
 import signal
@@ -105,6 +106,34 @@ def test_a_job_runs_in_cluster_mode_which_spark_refuses_python(
     (call,) = submit.calls
     assert "hidden-word" not in str(call.environment)
     assert not [name for name in call.environment if name.startswith(("AIRFLOW", "DUCKLAKE"))]
+
+
+@pytest.mark.parametrize("has_file", [True, False])
+def test_documents_on_an_encrypted_lake_are_sealed_in_cluster_mode_by_a_key_file(
+    has_file, postgres_catalog, connect, set_connection, cluster, submit, slow, gate, tmp_path
+):
+    (tmp_path / "key").write_text(base64.b64encode(bytes(range(32))).decode())
+    more = {"document_key_file": str(tmp_path / "key")} if has_file else {}
+    connect(postgres_catalog, data_path=postgres_catalog.data_path, encrypted=True, **more)
+    extra = {"deploy-mode": "cluster", "rest-port": cluster.rest_port}
+    set_connection("spark_default", conn_type="spark", host=cluster.url, extra=extra)
+    with closing(DuckLakeHook()) as hook, hook.get_or_create_lake().transaction() as tx:
+        tx.create_table("t", {"id": "int32", "name": "varchar"})
+
+    worker = started(**slow)
+    wait_until(cluster.cluster_drivers, "running")
+    (request,) = Path(postgres_catalog.data_path).rglob("request.json")
+    assert request.read_bytes().startswith(b"DLS1") == has_file
+    gate.unlink()
+    worker.join()
+
+    assert worker.exitcode == 0
+    with open_lake(postgres_catalog, encrypted=True) as reference:
+        assert reference.sql("SELECT count(*) FROM t") == [(ROWS,)]
+    assert {file.read_bytes()[:4] for file in Path(postgres_catalog.data_path).rglob("*.parquet")} == {
+        b"PARE"
+    }
+    assert bytes(range(32)).hex() not in str(submit.calls)
 
 
 # --- workers that are killed ---
