@@ -214,6 +214,29 @@ def test_columns_with_the_names_of_parameters_and_calls_in_arguments(session, la
     ) == [(1,)]
 
 
+def test_arguments_that_are_expressions_stand_wherever_expressions_do(session, lake):
+    query = (
+        "SELECT {m}rest(i + 1) AS r, {m}sums(count(*), max(b) - 1) AS s, "
+        "sum(CAST({m}pick(sum(i), 0) AS BIGINT)) OVER (ORDER BY {m}rest(i + 1) NULLS FIRST) AS w, "
+        "{m}pick((SELECT max(i) FROM {m}t), 1) AS q "
+        "FROM {m}t GROUP BY {m}rest(i + 1) ORDER BY r"
+    )
+    session.sql("CREATE OR REPLACE TABLE results AS " + query.format(m="main."))
+
+    rows = [tuple(row.values()) for row in lake.read_arrow("results").to_pylist()]
+    assert sorted(rows, key=repr) == sorted(theirs(lake, query.format(m="")), key=repr)
+    assert len(rows) > 3
+
+
+def test_columns_are_not_taken_for_what_binds_arguments(session, lake):
+    session.sql(
+        "CREATE OR REPLACE TABLE results AS SELECT main.pick(arguments_of_macro.a0, a0 + 1, -5) AS y FROM "
+        "(SELECT named_struct('a0', CAST(NULL AS INT)) AS arguments_of_macro, 7 AS a0) q"
+    )
+
+    assert lake.read_arrow("results")["y"].to_pylist() == [8]
+
+
 def test_tables_with_the_name_of_a_macro_are_tables(session, lake):
     with lake.transaction() as tx:
         tx.create_table("sales.twice", {"a": "int32", "b": "int32"})

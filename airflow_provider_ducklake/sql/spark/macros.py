@@ -8,6 +8,7 @@ DuckDB's functions.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 
 _NAMES_OF_TABLES = frozenset({"INTO", "TABLE", "OVERWRITE", "EXISTS", "VIEW"})  # a list of columns may follow
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
+_BOUND = "arguments_of_macro"
+# Of one call: Spark's parser keeps 5 to 8 kB for each character of them, and takes seconds to read 30,000.
+_FEW_CHARACTERS, _MOST_CHARACTERS = 3_000, 20_000
+_CONSTANT = re.compile(r"\((-? *[\d.]\w*(\.\w*)?|(DATE *)?'[^'\\]*'|NULL|TRUE|FALSE)\)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -208,11 +213,39 @@ class _Expansion:
             return None
         given, named = self._arguments(text, site, macro)
         if not is_table:
-            return self.scalar(macro, given, named, None)
+            return self._small(macro, self._scalar(macro, given, named))
         for argument in (*given, *named.values()):
             _check_constant(macro, argument)
         alias = "" if self.table_calls[site.start] else f" AS {quoted(site.name[-1])}"
-        return self._table(macro, given, named) + alias
+        return self._small(macro, self._table(macro, given, named)) + alias
+
+    def _small(self, macro: Macro, text: str) -> str:
+        """Return a text that Spark's parser reads with little memory."""
+        if len(text) > _MOST_CHARACTERS:
+            raise _refused(macro, f"a call of it is {len(text):,} characters long in Spark SQL.")
+        return text
+
+    def _scalar(self, macro: Macro, given: Sequence[str], named: Mapping[str, str]) -> str:
+        """Return what a call stands for; where that is long, a lambda binds the arguments, so they stand there once.
+
+        A body repeats its parameters, above all in its conditions, so calls within calls would grow without
+        bound. A lambda cannot bind queries, and Spark does not find one in ORDER BY that it has grouped by.
+        """
+        text = self.scalar(macro, given, named, None)
+        if len(text) <= _FEW_CHARACTERS or any(map(_has_query, (*given, *named.values()))):
+            return text
+        fields: list[str] = []
+
+        def bind(value: str) -> str:
+            if _CONSTANT.fullmatch(value):
+                return value
+            fields.append(f"{value} AS a{len(fields)}")
+            return f"{_BOUND}.a{len(fields) - 1}"
+
+        places = [bind(value) for value in given]
+        body = self.scalar(macro, places, {name: bind(value) for name, value in named.items()}, None)
+        bound = ", ".join(fields)
+        return min(text, f"element_at(transform(array(struct({bound})), {_BOUND} -> {body}), 1)", key=len)
 
     def _arguments(self, text: str, site: _Site, macro: Macro) -> tuple[list[str], dict[str, str]]:
         given: list[str] = []
@@ -233,13 +266,15 @@ class _Expansion:
         """Return what a call of a scalar macro stands for; within another body, ``outer`` checks it."""
         if macro.name.folded in self.calling:
             raise _refused(macro, "it calls itself.")
+        for argument in given:
+            self._small(macro, argument)
         overload, names = _chosen(macro, given, named, self)
         nested = _Nested(_Expansion(self.lake, {}, (*self.calling, macro.name.folded)))
         body = Body(f"Macro {macro.name}", names, nested)
         if outer is not None:
             body.conditions, body.seen = outer.conditions, outer.seen
-        tree = _expression(macro, overload)
-        return f"({body.text(tree)})" if outer is not None else body.guarded(tree)
+        text = self._small(macro, body.text(_expression(macro, overload)))
+        return f"({text})" if outer is not None else body.checked(text)
 
     def _table(self, macro: Macro, given: Sequence[str], named: Mapping[str, str]) -> str:
         overload, names = _chosen(macro, given, named, self)
@@ -260,6 +295,13 @@ class _Nested:
     def shadows(self, function: str) -> bool:
         """Whether a macro has that name where DuckDB looks for functions without a schema."""
         return self.expansion.lake.meant((function,)) is not None
+
+
+def _has_query(value: str) -> bool:
+    try:
+        return sqlglot.parse_one(value, dialect="spark").find(exp.Query) is not None
+    except SqlglotError:
+        return False  # whoever parses it says so
 
 
 def _refused(macro: Macro, problem: str) -> UnsupportedFeatureError:
