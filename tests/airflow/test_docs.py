@@ -77,3 +77,20 @@ def test_each_example_of_a_connection_is_accepted(text):
     settings = read_settings(Connection.from_json(text, conn_id="example"))
 
     assert settings.url.get_backend_name() in ("sqlite", "postgresql", "mysql", "duckdb")
+
+
+def test_classes_that_the_guide_names_exist():
+    package = DOCS.with_name("airflow_provider_ducklake")
+    defined = {
+        name
+        for module in package.rglob("*.py")
+        for name in re.findall(r"^class (\w+)", module.read_text(), re.MULTILINE)
+    }
+    named = {
+        name
+        for page in (*DOCS.glob("*.md"), DOCS.with_name("README.md"))
+        for name in re.findall(r"\bDuckLake[A-Z]\w+", page.read_text())
+    }
+
+    assert len(named) > 30
+    assert named <= defined

@@ -226,7 +226,7 @@ class _Expansion:
         return text
 
     def _scalar(self, macro: Macro, given: Sequence[str], named: Mapping[str, str]) -> str:
-        """Return what a call stands for; where that is long, a lambda binds arguments, so each stands there once.
+        """Return what a call stands for; where that is long, a lambda binds arguments; each stands once.
 
         A body repeats its parameters, above all in its conditions, so calls within calls would grow without
         bound. A lambda cannot bind queries, and Spark does not find one in ORDER BY that it has grouped by.
