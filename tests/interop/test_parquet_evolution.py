@@ -222,16 +222,6 @@ def test_types_we_do_not_write_are_read(sqlite_catalog):
         assert lake.sql("SELECT i::VARCHAR, z::VARCHAR || '+00' FROM rows") == expected
 
 
-def test_int128_is_refused(sqlite_catalog):
-    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as lake:
-        lake.sql("CREATE TABLE t (i HUGEINT)")
-        lake.sql("INSERT INTO t VALUES (1)")
-    (file,) = live_files(sqlite_catalog, dump_catalog(sqlite_catalog), "t")
-
-    with pytest.raises(UnsupportedFeatureError, match="int128"):
-        read_data_file(file, schema_of(i="int128"), table="main.t", snapshot_id=SnapshotId(9))
-
-
 def test_a_row_id_column_is_null_in_files_without_one(sqlite_catalog):
     with open_lake(sqlite_catalog, data_inlining_row_limit=0) as lake:
         write_history(lake, "i INTEGER", [])

@@ -40,7 +40,7 @@ def test_what_can_be_stored_is_known_everywhere(name):
 
     assert arrow.arrow is not None
     assert spark.carrier is not None
-    if not SCALARS[name].comparable:
+    if not SCALARS[name].comparable or SCALARS[name].bits == 128:  # files keep no bounds of these
         return
     assert SCALARS[name].kind in defaults._READERS
     assert arrow.decoder(SCALARS[name], arrow.stored or arrow.arrow) is not None, "its bounds are not read"

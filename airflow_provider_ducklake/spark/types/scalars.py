@@ -104,6 +104,11 @@ def _interval(value: Physical) -> SparkColumn:
     return f.struct(*(f.lit(part).cast(field.dataType).alias(field.name) for field, part in parts))
 
 
+def _decimal(value: Physical) -> SparkColumn:
+    assert isinstance(value, int)
+    return f.lit(Decimal(value)).cast(_DECIMAL)
+
+
 @dataclass(frozen=True, slots=True)
 class SparkScalar:
     """A scalar type in Spark; ``carrier`` is that of values to write, None where Spark can write none.
@@ -126,6 +131,7 @@ class SparkScalar:
 
 
 _STRING, _LONG, _LOCAL, _BINARY = t.StringType(), t.LongType(), t.TimestampNTZType(), t.BinaryType()
+_DECIMAL = t.DecimalType(38, 0)
 _INTEGERS = "int8 int16 int32 int64"
 
 SPARK_SCALARS = {
@@ -134,7 +140,7 @@ SPARK_SCALARS = {
     "int16": SparkScalar(t.ShortType(), native=True),
     "int32": SparkScalar(t.IntegerType(), native=True),
     "int64": SparkScalar(_LONG, native=True),
-    "int128": SparkScalar(),
+    "int128": SparkScalar(_DECIMAL, takes=_INTEGERS, constant=_decimal, only_by_arrow=True),
     "uint8": SparkScalar(t.ShortType(), takes=_INTEGERS),
     "uint16": SparkScalar(t.IntegerType(), takes=_INTEGERS),
     "uint32": SparkScalar(_LONG, takes=_INTEGERS),
@@ -143,7 +149,7 @@ SPARK_SCALARS = {
         takes=_INTEGERS,
         constant=lambda value: f.lit(Decimal(value)).cast("decimal(20,0)"),
     ),
-    "uint128": SparkScalar(),
+    "uint128": SparkScalar(_DECIMAL, takes=_INTEGERS, constant=_decimal, only_by_arrow=True),
     "float32": SparkScalar(t.FloatType(), native=True),
     "float64": SparkScalar(t.DoubleType(), native=True),
     "varchar": SparkScalar(_STRING, native=True, constant=_text),

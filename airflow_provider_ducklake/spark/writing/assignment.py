@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 _UUID = r"^[0-9A-Fa-f]{8}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{12}$"
 _TIME = r"^(([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?|24:00:00(\.0{1,6})?)$"
 _NANOSECOND_RANGE = ("1677-09-21 00:12:43.145225", "2262-04-11 23:47:16.854775")
+_LARGEST_DECIMAL = 10**38 - 1
 _SHOWN = 300  # characters of a row in an error
 _WITHOUT_ZONE = "; convert it with to_timestamp_ntz or CAST(… AS TIMESTAMP_NTZ)"
 _WITH_ZONE = "; convert it with to_utc_timestamp or CAST(… AS TIMESTAMP)"
@@ -178,14 +179,14 @@ def fits(found: DuckLakeType, target: DuckLakeType) -> bool:
     """Whether values of a type go into a column of another, if need be each value checked."""
     if can_promote(found, target):
         return True
-    is_integer = found.facts.kind is Kind.INTEGER and found.facts.signed and found.facts.storable
+    is_integer = found.facts.kind is Kind.INTEGER and found.facts.signed
     match found, target:
         case _, DecimalType(precision, scale):
             return is_integer and len(str(found.facts.physical_range[1])) <= precision - scale
-        case DecimalType(precision, 0), ScalarType(name) if SPARK_SCALARS[name].carrier == t.DecimalType(
-            20, 0
+        case DecimalType(precision, 0), ScalarType(name) if isinstance(
+            carrier := SPARK_SCALARS[name].carrier, t.DecimalType
         ):
-            return precision <= 20  # noqa: PLR2004 - digits of 2**64
+            return precision <= carrier.precision
         case ScalarType(), ScalarType(wanted):
             holds = is_float(target) and is_integer and found.facts.bits <= target.facts.bits // 2
             return holds or found.name in SPARK_SCALARS[wanted].takes.split()
@@ -277,7 +278,8 @@ def _stored_scalar(value: SparkColumn, incoming: t.DataType, target: DuckLakeTyp
     carrier, row = scalar_carrier(target, where), target.facts
     match row.kind:
         case Kind.INTEGER if not row.signed:
-            fits = (value >= 0) & (value <= f.lit(Decimal(row.physical_range[1])))
+            largest = min(row.physical_range[1], _LARGEST_DECIMAL)
+            fits = (value >= 0) & (value <= f.lit(Decimal(largest)))
             return _checked(value, fits, value.cast(carrier), target, where)
         case Kind.UUID:
             stored = f.unhex(f.replace(value, f.lit("-"), f.lit("")))

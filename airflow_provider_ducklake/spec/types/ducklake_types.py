@@ -289,7 +289,7 @@ def check_storable(type_: DuckLakeType, where: str) -> None:
     if not type_.facts.storable:
         raise InvalidTypeError(
             f"Column {where} has type {type_}, whose values DuckLake clients cannot store without loss or "
-            "error; use another type (for int128: decimal(38,0))."
+            "error; use another type."
         )
     for child in children_of(type_):
         check_storable(child.type, f"{where}.{child.name}")

@@ -120,18 +120,12 @@ class Scalar:
                 return -self.infinity, self.infinity
 
 
-def _integer(bits: int, sql: str, aliases: str, wider: str = "", *, storable: bool = True) -> Scalar:
-    return Scalar(
-        f"int{bits}", Kind.INTEGER, sql, aliases, bits, wider=wider, storable=storable, rewritable=storable,
-        hashed=Hashed.LONG if storable else Hashed.TEXT,
-    )  # fmt: skip
+def _integer(bits: int, sql: str, aliases: str, wider: str = "") -> Scalar:
+    return Scalar(f"int{bits}", Kind.INTEGER, sql, aliases, bits, wider=wider, hashed=Hashed.LONG)
 
 
-def _unsigned(bits: int, sql: str, aliases: str, wider: str = "", *, storable: bool = True) -> Scalar:
-    return Scalar(
-        f"uint{bits}", Kind.INTEGER, sql, aliases, bits, signed=False, wider=wider, storable=storable,
-        rewritable=storable,
-    )  # fmt: skip
+def _unsigned(bits: int, sql: str, aliases: str, wider: str = "") -> Scalar:
+    return Scalar(f"uint{bits}", Kind.INTEGER, sql, aliases, bits, signed=False, wider=wider)
 
 
 def _timestamp(name: str, sql: str, per_second: int, aliases: str = "", step: int = 1) -> Scalar:
@@ -147,12 +141,14 @@ _ROWS = (
     _integer(16, "smallint int2 int16 short", "smallint", "int32 int64"),
     _integer(32, "integer int int4 int32 integral signed", "integer, int", "int64"),
     _integer(64, "bigint int8 int64 long oid", "bigint"),
-    _integer(128, "hugeint int128", "hugeint", storable=False),
+    # in files DuckDB has them as DOUBLE, without bounds
+    Scalar("int128", Kind.INTEGER, "hugeint int128", "hugeint", 128, exact_bounds=Exact.NEVER),
     _unsigned(8, "utinyint uint8", "utinyint", "uint16 uint32 uint64 int16 int32 int64"),
     _unsigned(16, "usmallint uint16", "usmallint", "uint32 uint64 int32 int64"),
     _unsigned(32, "uinteger uint32", "uinteger", "uint64 int64"),
     _unsigned(64, "ubigint uint64", "ubigint"),
-    _unsigned(128, "uhugeint uint128", "uhugeint", storable=False),
+    Scalar("uint128", Kind.INTEGER, "uhugeint uint128", "uhugeint", 128, signed=False,
+           exact_bounds=Exact.NEVER),
     # whose shortest text is another number in float64: DuckDB skipped files by it (observed on 1.5.5)
     Scalar("float32", Kind.FLOAT, "float float4 real", "float, real", 32, hashed=Hashed.DOUBLE,
            exact_bounds=Exact.OURS, wider="float64", loses_bounds_as="float64"),

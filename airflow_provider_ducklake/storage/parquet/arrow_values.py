@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from airflow_provider_ducklake.spec.types.ducklake_types import (
-    DecimalType,
     DuckLakeType,
     ListType,
     MapType,
@@ -68,7 +67,7 @@ def physical_values(array: pa.Array, type_: DuckLakeType) -> list[Any]:
     """Return scalar values, whose Arrow type is the one of ``arrow_types.arrow_type``, in physical form."""
     if type_.facts.kind is Kind.VARIANT:
         return [None if one is None else one["metadata"] + one["value"] for one in array.to_pylist()]
-    if isinstance(type_, DecimalType):
+    if pa.types.is_decimal(array.type):
         return [None if value is None else _unscaled(value) for value in array.to_pylist()]
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage

@@ -115,6 +115,7 @@ class ArrowScalar:
     reads_texts: bool = False  # Arrow's cast of DuckDB's text is the value, or an error
 
 
+_SPARKS_LONGEST = pa.decimal128(38, 0)
 _JSON = pa.json_() if hasattr(pa, "json_") else None
 _LARGE_TEXTS = (pa.large_string(), pa.string_view())
 _LARGE_BLOBS = (pa.large_binary(), pa.binary_view(), pa.binary(1))
@@ -125,12 +126,12 @@ ARROW_SCALARS = {
     "int16": ArrowScalar(pa.int16(), _integers, reads_texts=True),
     "int32": ArrowScalar(pa.int32(), _integers, reads_texts=True),
     "int64": ArrowScalar(pa.int64(), _integers, reads_texts=True),
-    "int128": ArrowScalar(None, _integers),
+    "int128": ArrowScalar(pa.decimal256(39, 0), carrier=_SPARKS_LONGEST, stored=pa.float64()),
     "uint8": ArrowScalar(pa.uint8(), _integers, pa.int16(), reads_texts=True),
     "uint16": ArrowScalar(pa.uint16(), _integers, pa.int32(), reads_texts=True),
     "uint32": ArrowScalar(pa.uint32(), _integers, pa.int64(), reads_texts=True),
     "uint64": ArrowScalar(pa.uint64(), _integers, pa.decimal128(20, 0)),
-    "uint128": ArrowScalar(None, _integers),
+    "uint128": ArrowScalar(pa.decimal256(39, 0), carrier=_SPARKS_LONGEST, stored=pa.float64()),
     "float32": ArrowScalar(pa.float32(), _floats, given=(pa.float16(),)),
     "float64": ArrowScalar(pa.float64(), _floats, reads_texts=True),
     "varchar": ArrowScalar(pa.string(), _texts, given=_LARGE_TEXTS, reads_texts=True),
@@ -173,4 +174,5 @@ _OF_ID = {  # the first of several wins
     for name, row in reversed(ARROW_SCALARS.items())
     for one in (row.arrow, *row.given)
     if SCALARS[name].storable and SCALARS[name].since is None and not isinstance(one, pa.BaseExtensionType)
+    if not pa.types.is_decimal(one)
 }

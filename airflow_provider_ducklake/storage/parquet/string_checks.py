@@ -1,7 +1,8 @@
 """Values that no reader could read again: strings that are not UTF-8, not JSON, bytes that are no variant.
 
 Neither Arrow nor Spark looks at them, and DuckDB refuses all rows of a file with one. So rows are looked at
-before they are written.
+before they are written. Integers of 128 bits are ``DOUBLE`` in files: one that this does not hold is refused,
+too. DuckDB writes the nearest, and cannot read it again if that is too large (observed on 1.5.5).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_ducklake.errors import InvalidValueError
 from airflow_provider_ducklake.spec.types.json_texts import MOST_LEVELS, is_json, is_too_deep
@@ -18,20 +20,22 @@ from airflow_provider_ducklake.spec.types.variant_bytes import check_variant
 from airflow_provider_ducklake.storage.parquet.writer import values_of_leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
 
 UTF8, JSON, SHALLOW_JSON = "UTF-8", "JSON", f"JSON of at most {MOST_LEVELS} levels"
 VARIANT = "Parquet variants"
+DOUBLE = "integers that a file's DOUBLE holds exactly"
 SHOWN_BYTES = 40
-_CHECKED = TEXTS | {Kind.VARIANT}
+_LONG_BITS = 128
 _WAYS_OUT = {
     UTF8: "Read the source in its own encoding: use the option encoding for csv and json files, and "
     "decode(…, 'ISO-8859-1') for binary values.",
     JSON: "Convert them to JSON (for example with to_json) or NULL first, or make the column varchar.",
     VARIANT: "Write what Spark's parse_json or encode_variant (spec.types.variants) returns.",
+    DOUBLE: "Make the column decimal(38,0) or varchar for integers beyond 2**53.",
     SHALLOW_JSON: "Keep JSON with more levels in a varchar column.",
 }
 
@@ -71,7 +75,7 @@ def bad_strings(rows: pa.Table | pa.RecordBatch, schema: TableSchema) -> list[Ba
     return [
         one
         for column, values in zip(schema.columns, rows.columns, strict=True)
-        if any(leaf.type.facts.kind in _CHECKED for leaf in column.leaves())
+        if any(_is_checked(leaf.type) for leaf in column.leaves())
         for one in _of_column(column, values)
     ]
 
@@ -87,16 +91,24 @@ def together(parts: Iterable[BadStrings]) -> list[BadStrings]:
 
 def string_leaves(column: Column, above: tuple[Column, ...] = ()) -> Iterator[tuple[Column, ...]]:
     """Yield the path to each field of a column, or the column itself, that holds strings."""
-    yield from _paths(column, TEXTS, above)
+    yield from _paths(column, _is_text, above)
 
 
 def _paths(
-    column: Column, kinds: frozenset[Kind], above: tuple[Column, ...] = ()
+    column: Column, is_wanted: Callable[[DuckLakeType], bool], above: tuple[Column, ...] = ()
 ) -> Iterator[tuple[Column, ...]]:
-    if column.type.facts.kind in kinds:
+    if is_wanted(column.type):
         yield (*above, column)
     for child in column.children:
-        yield from _paths(child, kinds, (*above, column))
+        yield from _paths(child, is_wanted, (*above, column))
+
+
+def _is_text(type_: DuckLakeType) -> bool:
+    return type_.facts.kind in TEXTS
+
+
+def _is_checked(type_: DuckLakeType) -> bool:
+    return _is_text(type_) or type_.facts.kind is Kind.VARIANT or type_.facts.bits == _LONG_BITS
 
 
 def shown(value: bytes) -> str:
@@ -121,7 +133,7 @@ def bad_bound(bound: bytes, type_: DuckLakeType, where: str) -> BadStrings | Non
 
 def _of_column(column: Column, values: pa.Array | pa.ChunkedArray) -> Iterator[BadStrings]:
     whole = pa.chunked_array([values]) if isinstance(values, pa.Array) else values
-    paths = {path[-1].id: ".".join(one.name for one in path) for path in _paths(column, _CHECKED)}
+    paths = {path[-1].id: ".".join(one.name for one in path) for path in _paths(column, _is_checked)}
     for leaf, found in values_of_leaves(column, whole):
         if leaf.id in paths:
             yield from _of_leaf(paths[leaf.id], leaf.type, found)
@@ -130,6 +142,9 @@ def _of_column(column: Column, values: pa.Array | pa.ChunkedArray) -> Iterator[B
 def _of_leaf(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
     if type_.facts.kind is Kind.VARIANT:
         yield from _of_variants(path, values)
+        return
+    if type_.facts.bits == _LONG_BITS:
+        yield from _of_long_integers(path, type_, values)
         return
     wrong = _not_utf8(values)
     if wrong:
@@ -151,6 +166,21 @@ def _of_variants(path: str, values: pa.ChunkedArray) -> Iterator[BadStrings]:
     wrong = [pair for pair in zip(*columns, strict=True) if None not in pair and not _is_variant(*pair)]
     if wrong:
         yield BadStrings(path, VARIANT, len(wrong), shown(b"".join(wrong[0])))
+
+
+def _of_long_integers(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
+    doubles = values.cast(pa.float64())
+    low, high = type_.facts.physical_range  # the lowest of int128 DuckDB does not read, either
+    is_held = pc.and_(
+        pc.equal(doubles.cast(_ALL_DIGITS), values.cast(_ALL_DIGITS)),
+        pc.and_(pc.greater(doubles, float(low) if low else -1.0), pc.less(doubles, float(high + 1))),
+    )
+    wrong = values.filter(pc.invert(is_held))  # NULL is neither
+    if len(wrong):
+        yield BadStrings(path, DOUBLE, len(wrong), str(wrong[0]))
+
+
+_ALL_DIGITS = pa.decimal256(40, 0)  # of 2**128, and a sign
 
 
 def _is_variant(metadata: bytes, value: bytes) -> bool:

@@ -72,7 +72,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
         ("timestamptz", "2024-01-01"),
         ("int32[]", 7),
         ("struct(a int32)", SqlExpression("now()")),
-        ("int128", 7),
+        ("int128", "1.5"),
         ("interval", "1 day"),
     ],
 )
