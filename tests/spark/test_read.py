@@ -282,8 +282,6 @@ def test_what_cannot_be_read_is_said_before_anything_runs(sqlite_catalog, spark)
         duck.sql("INSERT INTO t SELECT x, x FROM range(50) r(x)")
         column = "__ducklake_metadata_lake.ducklake_column"
         duck.sql(f"UPDATE {column} SET column_type = 'unknown' WHERE column_name = 'h'")
-            "UPDATE __ducklake_metadata_lake.ducklake_column SET column_type = 'unknown' WHERE column_name = 'h'"
-        )
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         with pytest.raises(UnsupportedFeatureError, match="Column h has type unknown"):
             read_table(spark, lake.scan("t"))

@@ -112,6 +112,8 @@ _NAMES = {
     "uint16": "usmallint",
     "uint32": "uinteger",
     "uint64": "ubigint",
+    "int128": "hugeint",
+    "uint128": "uhugeint",
     "int8": "tinyint",
     "int16": "smallint",
     "int32": "integer",

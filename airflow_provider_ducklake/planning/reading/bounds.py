@@ -131,7 +131,8 @@ class TextBounds:
 
 def has_bounds(type_: DuckLakeType) -> bool:
     """Whether the reference keeps bounds of columns of that type."""
-    return not children_of(type_) and type_.facts.storable and type_.facts.comparable
+    facts = type_.facts
+    return not children_of(type_) and facts.storable and facts.comparable and facts.bounded
 
 
 def are_readable(bounds: TextBounds, types: Collection[DuckLakeType]) -> bool:

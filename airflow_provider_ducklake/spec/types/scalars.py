@@ -89,7 +89,8 @@ class Scalar:
     hashed: Hashed = Hashed.TEXT
     exact_bounds: Exact = Exact.ALWAYS
     has_stats: bool = True  # the reference keeps statistics of such columns
-    comparable: bool = True  # values have an order, and bounds
+    comparable: bool = True  # values have an order
+    bounded: bool = True  # the reference's files have bounds of them, if they are comparable
     storable: bool = True  # values survive the reference, and us
     rewritable: bool = True  # values at least go from file to file as they are
     wider: str = ""  # the types to which a column may be promoted
@@ -142,12 +143,13 @@ _ROWS = (
     _integer(32, "integer int int4 int32 integral signed", "integer, int", "int64"),
     _integer(64, "bigint int8 int64 long oid", "bigint"),
     # in files DuckDB has them as DOUBLE, without bounds
-    Scalar("int128", Kind.INTEGER, "hugeint int128", "hugeint", 128, exact_bounds=Exact.NEVER),
+    Scalar("int128", Kind.INTEGER, "hugeint int128", "hugeint", 128, bounded=False,
+           exact_bounds=Exact.NEVER),
     _unsigned(8, "utinyint uint8", "utinyint", "uint16 uint32 uint64 int16 int32 int64"),
     _unsigned(16, "usmallint uint16", "usmallint", "uint32 uint64 int32 int64"),
     _unsigned(32, "uinteger uint32", "uinteger", "uint64 int64"),
     _unsigned(64, "ubigint uint64", "ubigint"),
-    Scalar("uint128", Kind.INTEGER, "uhugeint uint128", "uhugeint", 128, signed=False,
+    Scalar("uint128", Kind.INTEGER, "uhugeint uint128", "uhugeint", 128, signed=False, bounded=False,
            exact_bounds=Exact.NEVER),
     # whose shortest text is another number in float64: DuckDB skipped files by it (observed on 1.5.5)
     Scalar("float32", Kind.FLOAT, "float float4 real", "float, real", 32, hashed=Hashed.DOUBLE,

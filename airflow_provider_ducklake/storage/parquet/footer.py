@@ -382,6 +382,8 @@ def _contains_nan(chunks: Sequence[ChunkFacts]) -> bool | None:
 def _bounds(
     type_: DuckLakeType, low: Physical | None, high: Physical | None
 ) -> tuple[str | None, str | None]:
+    if not type_.facts.bounded:
+        return None, None
     if isinstance(low, bytes) and isinstance(high, bytes):
         if type_.facts.kind in TEXTS:
             return string_bounds(low, high)
