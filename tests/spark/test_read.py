@@ -1,6 +1,7 @@
 """What Spark reads of a lake: the same rows as the reader without Spark, which is proved on the reference."""
 
 import re
+import sqlite3
 from functools import reduce
 from json import dumps, loads
 from pathlib import Path
@@ -280,8 +281,9 @@ def test_what_cannot_be_read_is_said_before_anything_runs(sqlite_catalog, spark)
     with open_lake(sqlite_catalog) as duck:
         duck.sql("CREATE TABLE t AS SELECT x AS i, x AS h FROM range(0) r(x)")
         duck.sql("INSERT INTO t SELECT x, x FROM range(50) r(x)")
-        column = "__ducklake_metadata_lake.ducklake_column"
-        duck.sql(f"UPDATE {column} SET column_type = 'unknown' WHERE column_name = 'h'")
+    with sqlite3.connect(sqlite_catalog.location) as catalog:
+        catalog.execute("UPDATE ducklake_column SET column_type = 'unknown' WHERE column_name = 'h'")
+    catalog.close()
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         with pytest.raises(UnsupportedFeatureError, match="Column h has type unknown"):
             read_table(spark, lake.scan("t"))
