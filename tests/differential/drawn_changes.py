@@ -785,7 +785,7 @@ def _inlining(draw: Changes) -> Change | None:
 def _rows(draw: Changes, table: Table, count: int) -> tuple[str, Callable[[OurLake], object]]:
     """Return the SQL and the call that add rows."""
     ids, query = draw.values.rows(table, count)
-    batch = None if count <= draw.lake.limit(table) else Batch()
+    batch = None if count <= draw.lake.limit(table) and table.is_inlinable else Batch()
     table.live.update(dict.fromkeys(ids, batch))
     table.had_rows = True
     draw.so_far.filled.add(table)
@@ -799,7 +799,7 @@ def _rows(draw: Changes, table: Table, count: int) -> tuple[str, Callable[[OurLa
 def _fillable(draw: Changes, *, inlined: bool) -> Table | None:
     busy = draw.so_far.filled | draw.so_far.unkeyed
     tables = [one for one in draw.lake.tables if one not in busy]
-    return draw.one_of([one for one in tables if not inlined or draw.lake.limit(one)])
+    return draw.one_of([one for one in tables if not inlined or (draw.lake.limit(one) and one.is_inlinable)])
 
 
 @kind("append Parquet files")

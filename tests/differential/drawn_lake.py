@@ -35,6 +35,7 @@ SCALARS = {
     "json": "json",
     "blob": "blob",
     "uuid": "uuid",
+    "geometry": "geometry",
 }
 _UUID = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
 _NESTED = [one for one in SCALARS if one.startswith(("int", "uint", "decimal", "bool"))]
@@ -76,6 +77,7 @@ _FEW = {
     "varchar": ["''", "'a'", "'B'", "'ä'", "'it''s'", "'x/y=z %'", "'😀'", "'\n'"],
     "json": ["'{\"a\": [1, null]}'", "'null'", "'1'"],
     "blob": ["'ab'", r"'\x00\xFF'", "''"],
+    "geometry": ["'POINT (1 -2.5)'", "'POINT EMPTY'", "'LINESTRING Z (0 0 7, 1 1 -7)'", "'POINT (9 9)'"],
 }
 
 
@@ -169,6 +171,11 @@ class Table:
     @property
     def qualified(self) -> tuple[str, str]:
         return self.schema, self.name
+
+    @property
+    def is_inlinable(self) -> bool:
+        """Whether rows can be in the catalog."""
+        return all(one.type != "geometry" for one in self.columns)
 
     def fields(self) -> Iterator[tuple[tuple[str, ...], Struct]]:
         """Yield every struct with its path; not those in lists, which the reference cannot alter."""

@@ -1,5 +1,6 @@
 """Tables as the reference and as we read them, compared value by value at every snapshot."""
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -8,6 +9,7 @@ import pyarrow as pa
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, quote
+from airflow_provider_ducklake.spec.types.variants import decode_variant
 from tests.reference.duckdb_lake import DuckLakeConnection
 
 BOUNDS_EVERY = 4  # snapshots
@@ -26,11 +28,43 @@ def tables_of(reference: DuckLakeConnection) -> Iterator[tuple[int, Tables]]:
 def _rows(reference: DuckLakeConnection, name: QualifiedName, version: int) -> pa.Table | None:
     """Return a table's rows; None: one in the catalog has other fields in a struct than the table by now."""
     try:
-        return reference.arrow(f"FROM {quote(name.schema.name)}.{quote(name.name)} AT (VERSION => {version})")
+        return arrow_of(reference, f"{quote(name.schema.name)}.{quote(name.name)} AT (VERSION => {version})")
     except duckdb.ConversionException as error:
         if "Failed to read inlined data" not in str(error):
             raise
         return None
+
+
+def arrow_of(reference: DuckLakeConnection, source: str) -> pa.Table:
+    """Return the rows of a table or function, with variants as JSON, since DuckDB has no Arrow of them."""
+    described = reference.sql(f"DESCRIBE FROM {source}")
+    variants = [quote(column) for column, type_, *_ in described if type_ == "VARIANT"]
+    texts = [f"CASE WHEN {one} IS NOT NULL THEN {one}::JSON::VARCHAR END AS {one}" for one in variants]
+    columns = f"* REPLACE ({', '.join(texts)})" if texts else "*"
+    return _with_json(reference.arrow(f"SELECT {columns} FROM {source}"), variants)
+
+
+def _with_json(rows: pa.Table, variants: Iterable[str]) -> pa.Table:
+    """Return rows with the variants' texts in one spelling."""
+    for name in variants:
+        place = [quote(one) for one in rows.column_names].index(name)
+        texts = [one and _spelled(json.loads(one)) for one in rows.column(place).to_pylist()]
+        rows = rows.set_column(place, rows.column_names[place], pa.array(texts, pa.string()))
+    return rows
+
+
+def _spelled(value: object) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def with_texts_of_variants(rows: pa.Table) -> pa.Table:
+    """Return rows that we read, with variants as DuckDB's JSON of them."""
+    for place, column in enumerate(rows.schema):
+        if pa.types.is_struct(column.type) and [one.name for one in column.type] == ["metadata", "value"]:
+            values = [one and decode_variant(one["metadata"], one["value"]) for one in rows.column(place).to_pylist()]
+            texts = [None if one is None else _spelled(one) for one in values]
+            rows = rows.set_column(place, column.name, pa.array(texts, pa.string()))
+    return rows
 
 
 def names_of(reference: DuckLakeConnection) -> Iterator[tuple[int, list[QualifiedName]]]:
@@ -82,7 +116,7 @@ def difference(
 ) -> str | None:
     """Return in what a table differs at a snapshot; None: in nothing."""
     where = f"{name} at {version}"
-    ours = lake.read_arrow(name, at=version)
+    ours = with_texts_of_variants(lake.read_arrow(name, at=version))
     if ours.column_names != theirs.column_names:
         return f"{where}: columns {ours.column_names} and {theirs.column_names}"
     for column in ours.column_names:

@@ -11,7 +11,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import duckdb
@@ -452,6 +452,11 @@ def build(scenario: Scenario, catalog: CatalogDatabase, given: Path) -> None:
             reference.sql(statement.replace("{given}", str(given)))
 
 
+def drawn_catalog(catalog: CatalogDatabase, draw: random.Random) -> CatalogDatabase:
+    """Return a catalog in which the reference makes an encrypted lake, or not."""
+    return replace(catalog, is_encrypted=draw.random() < 1 / 3)
+
+
 @dataclass
 class History:
     """Draws statements on a few tables; some fail in the reference, which then changes nothing.
@@ -495,10 +500,23 @@ class History:
 def _creation(table: str) -> str:
     schema, _ = _places(table)
     made = f"CREATE SCHEMA IF NOT EXISTS {schema}; " if schema else ""
-    return f"{made}CREATE TABLE IF NOT EXISTS {table} {_COLUMNS}"
+    return f"{made}CREATE TABLE IF NOT EXISTS {table} {_columns(table)}"
 
 
-_COLUMNS = "(i INT, s VARCHAR, n DECIMAL(9,2), st STRUCT(a INT, b VARCHAR))"
+def _columns(table: str) -> str:
+    own = _OWN_COLUMNS.get(table[-1])
+    more = f", o {own[0]}" if own else ""
+    return f"(i INT, s VARCHAR, n DECIMAL(9,2), st STRUCT(a INT, b VARCHAR){more})"
+
+
+_OWN_COLUMNS = {  # of tables whose names end so: the type, and what makes values
+    "1": ("GEOMETRY", "CASE WHEN x % 5 <> 0 THEN ('POINT (' || x || ' ' || x % 7 || ')')::GEOMETRY END"),
+    "2": (
+        "VARIANT",
+        "CASE x % 6 WHEN 0 THEN NULL WHEN 1 THEN ('s' || x)::VARIANT WHEN 2 THEN [x, x + 1]::VARIANT "
+        "ELSE {'a': x, 'b': 'b' || x % 3, 'c': {'d': x / 4}}::VARIANT END",
+    ),
+}
 
 
 def _places(table: str) -> tuple[str, str]:
@@ -516,6 +534,8 @@ def _schema(draw: random.Random, table: str) -> str:
 def _insert(draw: random.Random, table: str) -> str:
     start, count = draw.randrange(200), draw.choice([1, 2, 5, 15, 40])
     cells = "x::INT AS i, 's' || x % 5 AS s, (x / 4)::DECIMAL(9,2) AS n, {'a': x::INT, 'b': 'b' || x} AS st"
+    if own := _OWN_COLUMNS.get(table[-1]):
+        cells += f", {own[1]} AS o"
     return f"INSERT INTO {table} BY NAME SELECT {cells} FROM range({start}, {start + count}) r(x)"
 
 
@@ -547,7 +567,7 @@ def _recreate(draw: random.Random, table: str) -> str:
     schema, name = _places(table)
     spare = f"{schema}.spare" if schema else "spare"
     if draw.random() < 0.3:
-        return f"CREATE OR REPLACE TABLE {table} {_COLUMNS}"
+        return f"CREATE OR REPLACE TABLE {table} {_columns(table)}"
     return f"ALTER TABLE {table} RENAME TO spare; ALTER TABLE {spare} RENAME TO {name}"
 
 

@@ -7,7 +7,7 @@ import duckdb
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, quote
-from tests.interop.comparison import multiset, names_of
+from tests.interop.comparison import arrow_of, multiset, names_of
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
@@ -31,7 +31,7 @@ def seen_by_the_reference(catalog: CatalogDatabase) -> Seen:
 def _rows(reference: DuckLakeConnection, name: QualifiedName, version: int) -> list[tuple[Any, ...]] | None:
     table = f"{quote(name.schema.name)}.{quote(name.name)} AT (VERSION => {version})"
     try:
-        return multiset(reference.arrow(f"SELECT rowid, * FROM {table}"))
+        return multiset(arrow_of(reference, f"(SELECT rowid, * FROM {table})"))
     except duckdb.ConversionException as error:
         if "Failed to read inlined data" not in str(error):
             raise

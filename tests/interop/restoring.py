@@ -3,7 +3,7 @@
 from airflow_provider_ducklake.catalog.committing.committer import Committer
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.spec.names.identifiers import quote
-from tests.interop.comparison import differences, multiset, tables_of
+from tests.interop.comparison import arrow_of, differences, multiset, tables_of
 from tests.reference.duckdb_lake import open_lake
 
 
@@ -43,9 +43,10 @@ def numbered_rows(catalog, version, names):
     with open_lake(catalog) as reference:
         return {
             name: multiset(
-                reference.arrow(
-                    f"SELECT rowid, * FROM {quote(name.schema.name)}.{quote(name.name)}"
-                    f" AT (VERSION => {version})"
+                arrow_of(
+                    reference,
+                    f"(SELECT rowid, * FROM {quote(name.schema.name)}.{quote(name.name)}"
+                    f" AT (VERSION => {version}))",
                 )
             )
             for name in names

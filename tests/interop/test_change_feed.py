@@ -13,8 +13,8 @@ from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.catalog.snapshot.read_snapshots import RecordedSnapshot
 from airflow_provider_ducklake.errors import InvalidInputError, SnapshotNotFoundError, TableNotFoundError
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind
-from tests.interop.comparison import multiset
-from tests.interop.corpus import History
+from tests.interop.comparison import arrow_of, multiset, with_texts_of_variants
+from tests.interop.corpus import History, drawn_catalog
 from tests.interop.test_reads_at_every_snapshot import FILES_ONLY, MERGE, SCENARIOS, TABLE, as_multiset, fill
 from tests.reference.duckdb_lake import open_lake
 
@@ -67,8 +67,8 @@ def test_changes_of_drawn_histories_equal_the_references(new_catalog, seed, size
     count, steps, most = HISTORIES[size]
     changes = 0
     for number in range(count):
-        catalog = new_catalog("sqlite")
         draw = random.Random(f"feed {seed} {number}")
+        catalog = drawn_catalog(new_catalog("sqlite"), draw)
         history = History(draw, Counter())
         with open_lake(catalog) as reference:
             history.play(reference, steps)
@@ -103,8 +103,9 @@ def compare_between(
 ) -> int:
     by_id = draw.random() < 0.5
     ours = lake.changes(table, *((one.id if by_id else one.time) for one in (start, end))).read_arrow()
+    ours = with_texts_of_variants(ours)
     first, last = (str(one.id) if by_id else f"TIMESTAMPTZ '{one.time}'" for one in (start, end))
-    theirs = reference.arrow(f"FROM ducklake_table_changes('lake', 'main', '{table}', {first}, {last})")
+    theirs = arrow_of(reference, f"ducklake_table_changes('lake', 'main', '{table}', {first}, {last})")
     # A rewrite of files, which changes no row, is in the reference's feed as updates.
     rewrites = [one.id for one in lake.snapshots() if any(x.kind is REWRITE for x in one.changes)]
     kept = [one not in rewrites for one in theirs["snapshot_id"].to_pylist()]

@@ -19,7 +19,7 @@ from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.transaction.changes import Truncate
 from tests.interop.compacting import compacted_files, merge_adjacent, rewrite
 from tests.interop.comparison import differences, multiset, tables_of
-from tests.interop.corpus import SCENARIOS, History, build
+from tests.interop.corpus import SCENARIOS, History, build, drawn_catalog
 from tests.reference.duckdb_lake import open_lake
 
 pytestmark = pytest.mark.both_versions
@@ -71,7 +71,7 @@ def assert_compacted_without_a_trace(catalog, compact, **limits):
         for (version, rows), (same, shown) in zip(before, after, strict=False):
             assert (version, as_multisets(rows)) == (same, as_multisets(shown))
         assert {name: changes_of(lake, name) for name in names} == feeds
-        assert {one.code for one in lake.verify()} <= faults
+        assert [one for one in lake.verify() if one.code not in faults] == []
     return len([one for one in made if one is not None])
 
 
@@ -80,7 +80,7 @@ def test_histories_read_the_same_after_it(new_catalog, seed, size):
     done = Counter()
     for number in range(count):
         draw = random.Random(f"compact {seed} {number}")
-        catalog = new_catalog("sqlite")
+        catalog = drawn_catalog(new_catalog("sqlite"), draw)
         history = History(draw, Counter(), kinds=KINDS)
         target = draw.choice([2000, 5000, 10**9])
         try:

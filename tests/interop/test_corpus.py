@@ -110,8 +110,9 @@ def test_drawn_histories_read_the_same(new_catalog, noted, seed, size, part):
     count, steps = HISTORIES[size]
     counts: Counter[str] = Counter()
     for number in range(part, count, PARTS):
-        catalog = new_catalog("sqlite")
-        history = corpus.History(random.Random(f"corpus {seed} {number}"), Counter())
+        draw = random.Random(f"corpus {seed} {number}")
+        catalog = corpus.drawn_catalog(new_catalog("sqlite"), draw)
+        history = corpus.History(draw, Counter())
         with open_lake(catalog) as reference:
             history.play(reference, steps)
         try:
@@ -121,6 +122,6 @@ def test_drawn_histories_read_the_same(new_catalog, noted, seed, size, part):
             assert not faults(catalog).keys() - known, faults(catalog)
         except AssertionError as error:
             pytest.fail(f"--seed {seed}, history {number}: {error}\n" + ";\n".join(history.statements))
-    assert counts["inlined rows"]
+    assert size == "ci" or counts["inlined rows"]
     assert counts["compared"] > count / PARTS * steps / 3
     noted(counts)

@@ -24,7 +24,7 @@ from airflow_provider_ducklake.errors import (
 )
 from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
-from tests.interop.corpus import SCENARIOS, History, build
+from tests.interop.corpus import SCENARIOS, History, build, drawn_catalog
 from tests.interop.job_columns import another_user
 from tests.interop.restoring import (
     Interrupted,
@@ -115,7 +115,7 @@ def test_histories_come_back(new_catalog, seed, size):
     done = Counter()
     for number in range(count):
         draw = random.Random(f"restore {seed} {number}")
-        catalog = new_catalog("sqlite")
+        catalog = drawn_catalog(new_catalog("sqlite"), draw)
         history = History(draw, Counter(), kinds=KINDS, tables=TABLES)
         then = None
         try:

@@ -17,6 +17,7 @@ class CatalogDatabase:
     location: str  # file path, or what DuckDB connects to a server by: "dbname=… host=…"
     data_path: str  # absolute, ends in "/"
     spec_version: str = "1.0"  # of the lake that a test makes here; at 1.1 the reference gets it by `lent`
+    is_encrypted: bool = False  # the lake that the reference makes here
 
     @property
     def is_for_the_reference(self) -> bool:

@@ -75,6 +75,8 @@ def open_lake(
     loan = ExitStack()
     if isinstance(catalog, CatalogDatabase):
         data_path = data_path or catalog.data_path
+        if catalog.is_encrypted:
+            attach_options["encrypted"] = True
         from tests.reference.lent import lent  # noqa: PLC0415 - of our library, which a Spark job has in part
 
         catalog = loan.enter_context(lent(catalog)).attach_string

@@ -21,7 +21,6 @@ from airflow_provider_ducklake.catalog.snapshot.table_snapshot import load_table
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spec.ids import SchemaId
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, fold
-from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.transaction.changes import InlinedLayout
 from airflow_provider_ducklake.transaction.definition import same_layout
 from airflow_provider_ducklake.transaction.lake_draft import BaseLake, BaseMacro, BaseView, SchemaDraft
@@ -248,7 +247,8 @@ class BaseRows:
         with self._reading() as connection:
             known = self._statistics(connection, table)
             stats = known.columns[table.table_id].get(column.id) if known.tables else None
-            if not known.tables or (stats is not None and not stats.contains_null):
+            has_none = stats is not None and not stats.contains_null and column.type.facts.counts_nulls
+            if not known.tables or has_none:
                 return False
             if has_inlined_rows(connection, self._catalog, table.table_id):
                 return True
@@ -262,7 +262,7 @@ class BaseRows:
 
 
 def _may_hold_null(file: DataFile | LiveDataFile, column: Column) -> bool:
-    if column.children or column.type.facts.kind is Kind.VARIANT:  # whose NULLs DuckDB counts as values
+    if column.children or not column.type.facts.counts_nulls:
         return True
     found = file.column_stats.get(column.id)
     if found is None:  # written before the column was there, or never measured

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from airflow_provider_ducklake.spec.ids import ColumnId, TableId
 from airflow_provider_ducklake.spec.options import SKIP_STATS_COLUMNS, Options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from sqlalchemy import Row
 
@@ -70,7 +70,7 @@ class Known:
         stats = look.tables["table_column_stats"]
         skipped = _skipped(look)
         self._columns, self._head = columns, look.head.id
-        self._live: dict[int, frozenset[int]] = {}
+        self._live: dict[int, Mapping[ColumnId, DuckLakeType]] = {}
         self._types: dict[int, dict[ColumnId, tuple[DuckLakeType, ...]]] = {}
         self.stats = {
             (row.table_id, row.column_id): TableBounds(
@@ -92,11 +92,15 @@ class Known:
         return self._types[table_id].get(ColumnId(column_id), ())
 
     def of_table(self, table_id: int, column_id: int) -> TableBounds | None:
-        """Return what is said of a column that the table has now."""
+        """Return what is said of a column that the table has now, as far as it is to be believed."""
         if table_id not in self._live:
             schema = self._columns.at(table_id, self._head)
-            self._live[table_id] = frozenset(schema.leaf_types() if schema is not None else ())
-        return self.stats.get((table_id, column_id)) if column_id in self._live[table_id] else None
+            self._live[table_id] = schema.leaf_types() if schema is not None else {}
+        type_ = self._live[table_id].get(ColumnId(column_id))
+        stats = self.stats.get((table_id, column_id)) if type_ is not None else None
+        if type_ is None or stats is None or type_.facts.counts_nulls:
+            return stats
+        return replace(stats, contains_null=None)
 
 
 def _skipped(look: Look) -> frozenset[tuple[int, int]]:

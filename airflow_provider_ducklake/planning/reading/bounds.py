@@ -91,7 +91,7 @@ def _initial(history: ColumnHistory, file: LiveDataFile) -> Bounds:
 
 
 def _bounds_of_statistics(type_: DuckLakeType, stats: ColumnStats) -> Bounds:
-    if type_.facts.kind is Kind.VARIANT:  # of which DuckDB counts NULLs as values
+    if not type_.facts.counts_nulls:
         raise InexactError
     if stats.value_count == 0:
         return None

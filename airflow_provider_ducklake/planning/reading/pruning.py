@@ -198,8 +198,7 @@ def _of_folder(file: LiveDataFile, name: str, type_: DuckLakeType) -> Iterator[E
 
 def _of_statistics(file: LiveDataFile, stats: ColumnStats, type_: DuckLakeType) -> Evidence:
     nulls, values = stats.null_count, stats.value_count
-    is_counted = type_.facts.kind is not Kind.VARIANT  # DuckDB counts a variant that is NULL as a value
-    if nulls is None or values is None or nulls + values != file.record_count or not is_counted:
+    if nulls is None or values is None or nulls + values != file.record_count or not type_.facts.counts_nulls:
         nulls = values = None  # of types that are not counted; below lists there may be more or fewer
     is_foreign = file.mapping_id is not None  # a footer need not count NULLs, nor tell NaN
     low, high = _bounds(type_, stats.min_value, stats.max_value)

@@ -89,6 +89,7 @@ class Scalar:
     hashed: Hashed = Hashed.TEXT
     exact_bounds: Exact = Exact.ALWAYS
     has_stats: bool = True  # the reference keeps statistics of such columns
+    counts_nulls: bool = True  # the reference's statistics say whether there are NULLs
     comparable: bool = True  # values have an order
     bounded: bool = True  # the reference's files have bounds of them, if they are comparable
     storable: bool = True  # values survive the reference, and us
@@ -179,7 +180,9 @@ _ROWS = (
            has_hours=True, hashed=Hashed.LONG, exact_bounds=Exact.OURS, since=Feature.TIMESTAMPTZ_NS),
     Scalar("interval", Kind.INTERVAL, "interval", has_stats=False, storable=False, rewritable=False,
            exact_bounds=Exact.NEVER),
-    Scalar("variant", Kind.VARIANT, "variant", comparable=False, exact_bounds=Exact.NEVER),
+    Scalar(
+        "variant", Kind.VARIANT, "variant", counts_nulls=False, comparable=False, exact_bounds=Exact.NEVER
+    ),
     Scalar("geometry", Kind.GEOMETRY, "geometry", comparable=False, exact_bounds=Exact.NEVER),
     Scalar("null", Kind.NULL, exact_bounds=Exact.NEVER, since=Feature.NULL_TYPE),
     Scalar("unknown", Kind.OTHER, storable=False, rewritable=False, exact_bounds=Exact.NEVER),
