@@ -61,7 +61,10 @@ def with_texts_of_variants(rows: pa.Table) -> pa.Table:
     """Return rows that we read, with variants as DuckDB's JSON of them."""
     for place, column in enumerate(rows.schema):
         if pa.types.is_struct(column.type) and [one.name for one in column.type] == ["metadata", "value"]:
-            values = [one and decode_variant(one["metadata"], one["value"]) for one in rows.column(place).to_pylist()]
+            values = [
+                one and decode_variant(one["metadata"], one["value"])
+                for one in rows.column(place).to_pylist()
+            ]
             texts = [None if one is None else _spelled(one) for one in values]
             rows = rows.set_column(place, column.name, pa.array(texts, pa.string()))
     return rows

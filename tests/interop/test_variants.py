@@ -11,7 +11,12 @@ from pyspark.sql.types import VariantVal
 from sqlalchemy import NullPool, create_engine, text
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import CatalogError, StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.errors import (
+    CatalogError,
+    InvalidInputError,
+    StorageError,
+    UnsupportedFeatureError,
+)
 from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.spec.types.variants import Instant, decode_variant
 from tests.reference import ducklakepy_lake
@@ -208,3 +213,18 @@ def test_variants_in_duckdbs_own_type_are_refused_by_name(duckdb_catalog):
         assert lake.read_arrow("t", columns=["id"])["id"].to_pylist() == [1]
         with pytest.raises(UnsupportedFeatureError, match="flush the table with DuckDB"):
             lake.read_arrow("t")
+
+
+def test_null_variants_are_nulls_though_the_references_statistics_count_none(sqlite_catalog):
+    """DuckDB sets a column of 5 NULLs to NOT NULL (observed on 1.5.5): its statistics say that it has none."""
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("CREATE TABLE t (id BIGINT, doc VARIANT)")
+        reference.sql("INSERT INTO t SELECT i, CASE WHEN i % 4 THEN i::VARIANT END FROM range(20) r(i)")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        with pytest.raises(InvalidInputError, match="doc"), lake.transaction() as tx:
+            tx.set_not_null("t", "doc")
+        assert lake.read_arrow("t", where="doc IS NULL").num_rows == 5
+        with lake.transaction() as tx:
+            tx.truncate("t")
+        with lake.transaction() as tx:
+            tx.set_not_null("t", "doc")
