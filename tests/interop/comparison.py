@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -186,7 +187,14 @@ def shape(type_: pa.DataType) -> str:
     return str(type_)
 
 
-_EXTENSIONS = {"arrow.uuid": "uuid", "arrow.json": "string", "arrow.bool8": "bool", "time_tz": "time64[us]"}
+_EXTENSIONS = {
+    "arrow.uuid": "uuid",
+    "arrow.json": "string",
+    "arrow.bool8": "bool",
+    "time_tz": "time64[us]",
+    "hugeint": "decimal256(39, 0)",
+    "uhugeint": "decimal256(39, 0)",
+}
 
 
 def _values(array: pa.Array) -> list[object]:
@@ -195,6 +203,8 @@ def _values(array: pa.Array) -> list[object]:
     if isinstance(type_, pa.BaseExtensionType):
         if getattr(type_, "type_name", None) == "time_tz":
             return [_utc(one) for one in array.storage.to_pylist()]
+        if (name := getattr(type_, "type_name", "")) in ("hugeint", "uhugeint"):
+            return [one and _number(one, signed=name == "hugeint") for one in array.storage.to_pylist()]
         if type_.extension_name == "arrow.bool8":
             array = array.storage.cast(pa.bool_())
             return array.to_pylist()
@@ -212,6 +222,10 @@ def _values(array: pa.Array) -> list[object]:
     elif pa.types.is_temporal(type_):
         array = array.cast(pa.int64())
     return array.to_pylist()
+
+
+def _number(value: bytes, *, signed: bool) -> Decimal:
+    return Decimal(int.from_bytes(value, "little", signed=signed))
 
 
 def _parts(array: pa.Array) -> list[object]:

@@ -509,12 +509,12 @@ def _columns(table: str) -> str:
     return f"(i INT, s VARCHAR, n DECIMAL(9,2), st STRUCT(a INT, b VARCHAR){more})"
 
 
+_STRUCT = "{'a': x, 'b': 'b' || x % 3, 'c': {'d': x / 4}}::VARIANT"
 _OWN_COLUMNS = {  # of tables whose names end so: the type, and what makes values
     "1": ("GEOMETRY", "CASE WHEN x % 5 <> 0 THEN ('POINT (' || x || ' ' || x % 7 || ')')::GEOMETRY END"),
     "2": (
         "VARIANT",
-        "CASE x % 6 WHEN 0 THEN NULL WHEN 1 THEN ('s' || x)::VARIANT WHEN 2 THEN [x, x + 1]::VARIANT "
-        "ELSE {'a': x, 'b': 'b' || x % 3, 'c': {'d': x / 4}}::VARIANT END",
+        f"CASE x % 5 WHEN 0 THEN NULL WHEN 1 THEN ('s' || x)::VARIANT WHEN 2 THEN [x]::VARIANT ELSE {_STRUCT} END",
     ),
 }
 

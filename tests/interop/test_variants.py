@@ -216,7 +216,7 @@ def test_variants_in_duckdbs_own_type_are_refused_by_name(duckdb_catalog):
 
 
 def test_null_variants_are_nulls_though_the_references_statistics_count_none(sqlite_catalog):
-    """DuckDB sets a column of 5 NULLs to NOT NULL (observed on 1.5.5): its statistics say that it has none."""
+    """DuckDB sets such a column to NOT NULL (observed on 1.5.5): its statistics say that it has none."""
     with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
         reference.sql("CREATE TABLE t (id BIGINT, doc VARIANT)")
         reference.sql("INSERT INTO t SELECT i, CASE WHEN i % 4 THEN i::VARIANT END FROM range(20) r(i)")
