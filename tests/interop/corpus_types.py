@@ -91,11 +91,15 @@ _ONLY_INLINED = {
 # What the reference keeps in files only, or cannot read back from the catalog.
 _ONLY_IN_FILES = frozenset(
     {
-        *("geometry", "list of geometry", "struct of odd ones", "struct of struct", "struct of texts"),
+        *("struct of struct", "struct of texts"),
         *("struct with names", "list of struct of texts", "map of texts", "struct of all"),
         "list of list of texts",
     }
 )
+
+
+def _is_inlined(name: str, type_: str) -> bool:
+    return name not in _ONLY_IN_FILES and "GEOMETRY" not in type_
 
 
 def type_statements(where: Literal["files", "inlined", "flushed"]) -> Iterator[str]:
@@ -105,7 +109,7 @@ def type_statements(where: Literal["files", "inlined", "flushed"]) -> Iterator[s
     """
     chosen = {**TYPES, **NULL_STRUCTS, **NESTED, **_MORE}
     if where != "files":
-        chosen = {name: one for name, one in chosen.items() if name not in _ONLY_IN_FILES}
+        chosen = {name: one for name, one in chosen.items() if _is_inlined(name, one[0])}
     if where == "inlined":
         chosen |= _ONLY_INLINED
     columns = [f"c{number} {type_}" for number, (type_, _) in enumerate(chosen.values())]
