@@ -279,6 +279,7 @@ def moments(trial: Trial, draw: random.Random, size: str) -> list[float]:
     return [draw.uniform(0, 1.1 * trial.whole.seconds) for _ in range(TIMES[size])]
 
 
+@pytest.mark.drawn(one_in=2)
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("scenario", EXPECTED)
 @pytest.mark.parametrize("kind", FAULTS)

@@ -53,6 +53,7 @@ def duckdb_or_usual(new_catalog, request) -> CatalogDatabase:
     return new_catalog(request.param)
 
 
+@pytest.mark.drawn(one_in=3)
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("duckdb_or_usual", ["sqlite", "postgres", "duckdb"], indirect=True)
 def test_each_snapshot_can_be_frozen_with_all_that_it_shows(duckdb_or_usual, format_, tmp_path):
@@ -190,6 +191,7 @@ ODD = {
 }
 
 
+@pytest.mark.drawn(one_in=3)
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("duckdb_or_usual", ["sqlite", "postgres", "duckdb"], indirect=True)
 def test_inlined_values_of_each_type_come_over(duckdb_or_usual, format_, tmp_path):
