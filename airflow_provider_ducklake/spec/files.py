@@ -49,6 +49,20 @@ def same_mapping_key(mapping: NameMapping) -> frozenset[tuple[tuple[str, ...], C
 
 
 @dataclass(frozen=True, slots=True)
+class FirstDeletes:
+    """The delete file of a data file that is registered with it: rows that no snapshot of the lake shows.
+
+    ``path`` is absolute, or relative to the table's directory.
+    """
+
+    path: str
+    delete_count: int
+    file_size_bytes: int
+    footer_size: int
+    format: str = "parquet"
+
+
+@dataclass(frozen=True, slots=True)
 class DataFile:
     """A Parquet file that was written and is not registered yet.
 
@@ -56,7 +70,8 @@ class DataFile:
     trailing magic. ``column_stats`` has an entry for each leaf column; ``partition_values`` one text (or None
     for NULL) for each key of the partition spec, in key order. ``mapping`` is that of a file whose columns
     are found by name; without one they are found by field id. ``has_row_ids``: its rows say their row ids, as
-    they had them before. ``row_group_count``: None where nobody looked.
+    they had them before. ``row_group_count``: None where nobody looked. ``deletes``: rows of it that were
+    deleted elsewhere.
     """
 
     path: str
@@ -69,6 +84,12 @@ class DataFile:
     has_row_ids: bool = False
     row_group_count: int | None = None
     encryption_key: FileKey | None = None
+    deletes: FirstDeletes | None = None
+
+    @property
+    def live_count(self) -> int:
+        """How many rows the lake shows of it."""
+        return self.record_count - (self.deletes.delete_count if self.deletes else 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ TAGS = {
     changes.RewrittenFile: "rewritten",
 }
 # a job gives its files no mapping, and a plan names its files itself
-LEFT_OUT = {(files.DataFile, "mapping"), (snapshots.TableSnapshot, "files")}
+LEFT_OUT = {(files.DataFile, "mapping"), (files.DataFile, "deletes"), (snapshots.TableSnapshot, "files")}
 SHARED = {(files.LiveDataFile, "mapping"), (compaction.Bin, "schema")}
 SHARES = {scan.ScanPlan, scan.ChangeFeedPlan, compaction.Compaction}
 

@@ -42,7 +42,7 @@ from airflow_provider_ducklake.storage.parquet.reshape import is_list
 from airflow_provider_ducklake.storage.parquet.string_checks import bad_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 
     import pyarrow.parquet as pq
 
@@ -61,18 +61,21 @@ def inspect_file(  # noqa: PLR0913 - what the file may be is three of them
     hive_values: Mapping[str, str | None],
     allow_missing: bool = False,
     ignore_extra_columns: bool = False,
+    names: FieldNames | None = None,
 ) -> DataFile:
     """Return a file as a data file of a table, by its footer; partition values are for the caller to add.
 
     ``hive_values`` are those of the folders that it lies in; such a value is in force where the file has the
-    column too, and one that names no column is passed over.
+    column too, and one that names no column is passed over. ``names`` says by which key fields are found;
+    default: by the names of the columns.
 
     Raises:
         SchemaMismatchError: lists everything in which the file does not fit.
         StorageError, UnsupportedFeatureError: no Parquet file, or an encrypted one.
     """
     metadata, size, footer_size = read_metadata(location)
-    reading = _Reading(metadata, hive_values, allow_missing, ignore_extra_columns)
+    found_by = names or FieldNames()
+    reading = _Reading(metadata, hive_values, allow_missing, ignore_extra_columns, found_by)
     reading.read(schema)
     if reading.differences:
         raise SchemaMismatchError(f"{table} (file {location.uri})", tuple(dict.fromkeys(reading.differences)))
@@ -87,6 +90,19 @@ def inspect_file(  # noqa: PLR0913 - what the file may be is three of them
     )
 
 
+class FieldNames:
+    """By which key the fields of files are columns: here by name, in any letter case."""
+
+    def of_column(self, column: Column) -> Hashable:
+        """Return the key of a column, or of a field of a struct."""
+        return fold(column.name)
+
+    def of_field(self, field: pa.Field, parent: Column | None) -> Hashable:
+        """Return the key of a file's field in ``parent``; None: it is no column."""
+        del parent
+        return fold(field.name)
+
+
 @dataclass(slots=True)
 class _Reading:
     """One pass over a file's schema: its leaves are counted as they come, as Parquet numbers its columns."""
@@ -95,6 +111,7 @@ class _Reading:
     hive_values: Mapping[str, str | None]
     allow_missing: bool
     ignore_extra_columns: bool
+    names: FieldNames
     mapping: list[MappedColumn] = field(default_factory=list)
     stats: dict[ColumnId, ColumnStats] = field(default_factory=dict)
     differences: list[str] = field(default_factory=list)
@@ -109,9 +126,7 @@ class _Reading:
             for name, value in self.hive_values.items()
             if fold(name) in by_name
         }
-        self._fields(
-            fields, [one for one in schema.columns if one.id not in hive], None, 0, "", hive_ids=hive
-        )
+        self._fields(fields, schema.columns, None, None, 0, "", of_folders=hive)
         for column in schema.columns:
             if column.id in hive:
                 self._hive(column, *hive[column.id])
@@ -121,33 +136,34 @@ class _Reading:
         self,
         fields: Sequence[pa.Field],
         columns: Sequence[Column],
+        above: Column | None,
         parent: int | None,
         depth: int,
         prefix: str,
         *,
-        hive_ids: Mapping[ColumnId, tuple[str, str | None]] | None = None,
+        of_folders: Collection[ColumnId] = (),
     ) -> None:
-        wanted = {fold(column.name): column for column in columns}
-        from_folders = {fold(name) for name, _ in (hive_ids or {}).values()}
-        seen: set[str] = set()
+        wanted = {self.names.of_column(column): column for column in columns}
+        seen: set[Hashable] = set()
         for one in fields:
-            folded, where = fold(one.name), f"{prefix}{one.name}"
-            if folded in from_folders:
-                self._skip(one.type)
-            elif folded not in wanted:
+            key, where = self.names.of_field(one, above), f"{prefix}{one.name}"
+            column = wanted.get(key)
+            if column is None:
                 self._skip(one.type)
                 if not self.ignore_extra_columns:
                     self.differences.append(f"column {where} of the file is not in the table")
-            elif folded in seen:
+            elif column.id in of_folders:
+                self._skip(one.type)
+            elif key in seen:
                 self._skip(one.type)
                 self.differences.append(
                     f"column {where} appears twice in the file (names are case-insensitive)"
                 )
             else:
-                seen.add(folded)
-                self._field(one.type, wanted[folded], one.name, parent, depth + 1, where)
-        for folded, column in wanted.items():
-            if folded not in seen:
+                seen.add(key)
+                self._field(one.type, column, one.name, parent, depth + 1, where)
+        for key, column in wanted.items():
+            if key not in seen and column.id not in of_folders:
                 self._missing(column, f"{prefix}{column.name}")
 
     def _field(  # noqa: PLR0913, PLR0917 - the place in both trees
@@ -159,7 +175,8 @@ class _Reading:
         type_ = _value_type(type_)
         match column.type:
             case StructType() if pa.types.is_struct(type_):
-                self._fields(children_of_field(type_), column.children, ordinal, depth, f"{where}.")
+                fields = children_of_field(type_)
+                self._fields(fields, column.children, column, ordinal, depth, f"{where}.")
             case ListType() if is_list(type_):
                 (element,) = children_of_field(type_)
                 middle = self._middle_group(depth, element.type, where)
@@ -236,7 +253,7 @@ class _Reading:
         self.stats[column.id] = _constant(column, value, rows)
 
     def _forbid_nulls(self, fields: Sequence[pa.Field], schema: TableSchema) -> None:
-        required = {fold(one.name) for one in fields if not one.nullable}
+        required = {self.names.of_field(one, None) for one in fields if not one.nullable}
         mapped = {one.column_id for one in self.mapping if one.parent is None}
         for column in schema.columns:
             if column.nullable:
@@ -244,7 +261,7 @@ class _Reading:
             if column.id not in mapped:
                 if self.allow_missing and column.initial_default is None:
                     self.differences.append(f"column {column.name} is NOT NULL but not in the file")
-            elif fold(column.name) not in required or column.id in {
+            elif self.names.of_column(column) not in required or column.id in {
                 one.column_id for one in self.mapping if one.is_partition
             }:
                 self._forbid_nulls_in(column)
@@ -376,23 +393,32 @@ def partition_values(
 
 
 def _partition_value(file: DataFile, key: PartitionField, schema: TableSchema, table: str) -> str | None:
+    known = footer_value(file, key, schema)
+    if known is not None:
+        return known[0]
     column = schema.by_id(key.column_id)
-    stats = file.column_stats.get(column.id)
-    if stats is not None and stats.value_count == 0 and stats.null_count == file.record_count:
-        return None
-    if stats is not None and stats.null_count == 0 and None not in (stats.min_value, stats.max_value):
-        texts = (str(stats.min_value), str(stats.max_value))
-        low, high = (parse_physical(column.type, one) for one in texts)
-        if texts[0] == texts[1]:
-            return partition_value(key.transform, column.type, low)
-        values = _values_between(key.transform, column.type, low, high)
-        if values is not None and len(values) == 1:
-            return next(iter(values))
     raise InvalidPartitionError(
         f"{file.path} may have several values of {key.transform} of column {column.name}, by which {table} "
         "is partitioned. A file belongs to one partition: split it, or name its folder column=value and "
         "set hive_partitioning."
     )
+
+
+def footer_value(file: DataFile, key: PartitionField, schema: TableSchema) -> tuple[str | None] | None:
+    """Return the value of a partition key that all rows of a file have; None: there may be several."""
+    column = schema.by_id(key.column_id)
+    stats = file.column_stats.get(column.id)
+    if stats is not None and stats.value_count == 0 and stats.null_count == file.record_count:
+        return (None,)
+    if stats is not None and stats.null_count == 0 and None not in (stats.min_value, stats.max_value):
+        texts = (str(stats.min_value), str(stats.max_value))
+        low, high = (parse_physical(column.type, one) for one in texts)
+        if texts[0] == texts[1]:
+            return (partition_value(key.transform, column.type, low),)
+        values = _values_between(key.transform, column.type, low, high)
+        if values is not None and len(values) == 1:
+            return (next(iter(values)),)
+    return None
 
 
 def _values_between(
