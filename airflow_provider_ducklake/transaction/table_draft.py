@@ -448,7 +448,15 @@ class TableDraft:
             yield Truncate(self.base.table_id, self.base.name)
         if self.files:
             root = self.root if any(file.mapping is not None for file in self.files) else ""
-            yield AppendFiles(self.ref, self.name, self.columns, self.files, self.partition_id, root)
+            yield AppendFiles(
+                self.ref,
+                self.name,
+                self.columns,
+                self.files,
+                self.partition_id,
+                root,
+                is_partitioned=bool(self.partition_by),
+            )
         if self.inlined:
             rows = tuple(row for batch in self.inlined for row in batch.rows)
             stats = tuple(batch.column_stats for batch in self.inlined)

@@ -47,20 +47,38 @@ def foreign_files(
     """
     if isinstance(paths, str):
         raise InvalidInputError(f"paths is the string {paths!r}. Give a list of paths.")
+    refuse_encrypted(lake, draft)
+    found = expand(paths, lake.locate)
+    refuse_taken(lake, found, added)
+    files = (_inspected(lake, draft, path, rules) for path in found)
+    return [file for file in files if file is not None]
+
+
+def refuse_encrypted(lake: OpenLake, draft: TableDraft) -> None:
+    """Refuse a lake whose files all have a key.
+
+    Raises:
+        UnsupportedFeatureError: it is encrypted.
+    """
     if lake.encrypted:
         raise UnsupportedFeatureError(
             f"{draft.name}: the lake is encrypted, and DuckLake cannot register files of others there, which "
             "have no key of the lake's. Insert their rows instead."
         )
-    found = expand(paths, lake.locate)
-    for path in found:
+
+
+def refuse_taken(lake: OpenLake, paths: Sequence[str], added: Collection[str]) -> None:
+    """Refuse files that the lake would not read, or has; ``added`` are those of the same transaction.
+
+    Raises:
+        InvalidInputError: names the file.
+    """
+    for path in paths:
         if (problem := CatalogPath(path, is_relative=False).problem_below(lake.data_path)) is not None:
             raise InvalidInputError(f"{path} {problem}, so this lake would not read it.")
     with lake.reading() as connection:
-        known = registered(connection, lake.catalog, found)
-    _refuse_known(found, added, known)
-    files = (_inspected(lake, draft, path, rules) for path in found)
-    return [file for file in files if file is not None]
+        known = registered(connection, lake.catalog, paths)
+    _refuse_known(paths, added, known)
 
 
 def _refuse_known(paths: Sequence[str], added: Collection[str], registered: Collection[str]) -> None:

@@ -24,6 +24,7 @@ from airflow_provider_ducklake.errors import (
     TableNotFoundError,
     ViewNotFoundError,
 )
+from airflow_provider_ducklake.planning.writing.source_table import matched, new_partitioning, new_schema
 from airflow_provider_ducklake.planning.writing.write import ParquetSettings
 from airflow_provider_ducklake.spec.defaults import SqlDefault, SqlExpression, default_of
 from airflow_provider_ducklake.spec.ids import DataFileId
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.committing.committer import Committer
     from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit
     from airflow_provider_ducklake.catalog.open_lake import OpenLake
+    from airflow_provider_ducklake.planning.writing.source_table import SourceTable
     from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.spec.macros import MacroDefinition
     from airflow_provider_ducklake.spec.names.identifiers import SchemaName
@@ -114,9 +116,9 @@ class LakeTransaction:
         if self.committed is not None and self.committed.is_earlier:
             self._remove(self._new_files)
             return
-        registered = {
-            file.path.rpartition("/")[2] for table in self._draft.tables_with_files for file in table.files
-        }
+        files = [file for table in self._draft.tables_with_files for file in table.files]
+        named = [*files, *(file.deletes for file in files if file.deletes is not None)]
+        registered = {one.path.rpartition("/")[2] for one in named}
         self._remove(path for path in self._new_files if path.rpartition("/")[2] not in registered)
 
     def _commit(self) -> CommittedSnapshot | None:
@@ -592,8 +594,7 @@ class LakeTransaction:
         draft = self._table(table)
         for file in files:
             _check_file(file, draft)
-        placed = tuple(replace(file, path=relative_to(file.path, draft.root).path or "") for file in files)
-        self._draft.put(draft.with_files(placed))
+        self._draft.put(draft.with_files(tuple(_placed(file, draft.root) for file in files)))
 
     def add_data_files(
         self,
@@ -623,12 +624,81 @@ class LakeTransaction:
         from airflow_provider_ducklake.catalog.drafting import add_files  # noqa: PLC0415 - heavy
 
         draft = self._table(table)
-        added = {file.path for one in self._draft.tables_with_files for file in one.files}
-        added |= {one.root + file.path for one in self._draft.tables_with_files for file in one.files}
         rules = add_files.FileRules(hive_partitioning, allow_missing, ignore_extra_columns)
-        files = add_files.foreign_files(self._lake, draft, paths, rules, added)
+        files = add_files.foreign_files(self._lake, draft, paths, rules, self._added_paths())
         self.append_files(draft.name, files)
         return files
+
+    def _added_paths(self) -> set[str]:
+        """Return the paths of the transaction's files, as they are stored and in full."""
+        added = {file.path for one in self._draft.tables_with_files for file in one.files}
+        return added | {one.root + file.path for one in self._draft.tables_with_files for file in one.files}
+
+    def add_table(  # noqa: PLR0913 - where the table lies, at what, and how it is read
+        self,
+        table: TableName,
+        source: str,
+        format: str,  # noqa: A002 - what it is called
+        *,
+        snapshot_id: int | None = None,
+        version: int | None = None,
+        create_table: bool = False,
+        catalog: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        allowed_paths: Sequence[str] = (),
+    ) -> list[DataFile]:
+        """Append the data files of an Iceberg or Delta table where they are, without its deleted rows.
+
+        ``source`` is the table's folder; of an Iceberg table also the path of a metadata file, or with
+        ``catalog``, the properties of a pyiceberg catalog, its name there. ``snapshot_id`` is Iceberg's and
+        ``version`` Delta's; default: the current one. ``create_table``: a table that does not exist is made,
+        with the source's columns and those of its partition keys that DuckLake has. ``storage_options`` are
+        deltalake's, beside the lake's own; ``allowed_paths`` further folders in which files may lie. Returns
+        what was added.
+
+        The files belong to the lake from then on: compaction and clean-up delete them.
+
+        Raises:
+            UnsupportedFeatureError: something cannot be carried over; names it. Nothing was written.
+            SchemaMismatchError: columns, or a file, do not fit the table; lists all differences.
+            InvalidInputError: no such snapshot or version; the lake already has a file; or a file is not what
+                the metadata says.
+            SourceNotFoundError, TableNotFoundError: there is no such table.
+            UntrustedValueError: the metadata names files outside the folders.
+            StorageError: the metadata or a file cannot be read.
+        """
+        from airflow_provider_ducklake.catalog.drafting import add_table  # noqa: PLC0415 - heavy
+
+        chosen = add_table.Source(
+            source,
+            format,
+            snapshot_id,
+            version,
+            dict(catalog or {}),
+            dict(storage_options or {}),
+            tuple(allowed_paths),
+        )
+        if not create_table or self._draft.find_table(QualifiedName.of(table)) is not None:
+            draft = self._table(table)
+            found = add_table.read_source(self._lake, chosen)
+        else:
+            found = add_table.read_source(self._lake, chosen)
+            draft = self._create_as(table, found)
+        pairs = add_table.source_files(self._lake, draft, found, self._added_paths())
+        files = add_table.with_deletes(self._lake, draft, pairs, self._new_path(draft.root))
+        placed = tuple(_placed(file, draft.root) for file in files)
+        self._draft.put(self._table(draft.name).with_files(placed))
+        return files
+
+    def _create_as(self, table: TableName, source: SourceTable) -> TableDraft:
+        columns = new_schema(source)
+        keys = {column_id: one.key for column_id, one in matched(source, columns, str(table)).items()}
+        draft = self._draft.create_table(QualifiedName.of(table), columns)
+        for column in columns.columns:
+            draft.check_column_name(column.name)
+        draft = draft.partitioned_by(new_partitioning(source, keys))
+        self._draft.put(draft)
+        return draft
 
     def append_arrow(self, table: TableName, rows: pa.Table) -> None:
         """Append an Arrow table; columns are matched by name.
@@ -681,9 +751,9 @@ class LakeTransaction:
             writer.write(rows)
         return [replace(file, partition_values=values) for file in writer.files]
 
-    def _new_path(self, directory: str) -> Callable[[], str]:
-        def next_path() -> str:
-            path = f"{directory}ducklake-{uuid7()}.parquet"
+    def _new_path(self, directory: str) -> Callable[..., str]:
+        def next_path(ending: str = ".parquet") -> str:
+            path = f"{directory}ducklake-{uuid7()}{ending}"
             self._new_files.append(path)
             return path
 
@@ -727,6 +797,14 @@ def _comment(text: str | None) -> str | None:
     if text is not None and not is_storable(text):
         raise InvalidInputError("A comment cannot hold a NUL character or an unpaired surrogate.")
     return text
+
+
+def _placed(file: DataFile, root: str) -> DataFile:
+    """Return a file as a table of that directory names it, and its delete file."""
+    deletes = file.deletes
+    if deletes is not None:
+        deletes = replace(deletes, path=relative_to(deletes.path, root).path or "")
+    return replace(file, path=relative_to(file.path, root).path or "", deletes=deletes)
 
 
 def _check_file(file: DataFile, target: TableDraft) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy.schema import CreateTable
 
 from airflow_provider_ducklake.catalog.database.questions import in_parts
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, close, insert
-from airflow_provider_ducklake.catalog.effects.files import schedule
+from airflow_provider_ducklake.catalog.effects.files import delete_row, schedule
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import bare_table, inlined_delete_table
 from airflow_provider_ducklake.errors import CatalogError
 from airflow_provider_ducklake.spec.encryption import key_text
@@ -80,27 +80,6 @@ def _row(file: FileDeletes | UnwrittenDeletes, table_id: TableId, state: CommitS
     assert isinstance(file, FileDeletes)
     assert file.stamped_for in (None, state.snapshot_id)
     return delete_row(table_id, file.data_file_id, file, state)
-
-
-def delete_row(
-    table_id: TableId, data_file_id: DataFileId, deletes: FileDeletes | FlushedDeletes, state: CommitState
-) -> dict[str, object]:
-    """Return the row of a delete file that is new."""
-    return {
-        "delete_file_id": state.new_file_id(),
-        "table_id": table_id,
-        "begin_snapshot": deletes.begin_snapshot or state.snapshot_id,
-        "end_snapshot": None,
-        "data_file_id": data_file_id,
-        "path": deletes.path,
-        "path_is_relative": not is_absolute(deletes.path),
-        "format": deletes.format if isinstance(deletes, FileDeletes) else "parquet",
-        "delete_count": deletes.delete_count,
-        "file_size_bytes": deletes.file_size_bytes,
-        "footer_size": deletes.footer_size,
-        "encryption_key": key_text(deletes.encryption_key),
-        "partial_max": deletes.partial_max,
-    }
 
 
 def inline_deletes(change: InlineDeletes, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:

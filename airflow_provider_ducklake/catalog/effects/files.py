@@ -14,6 +14,7 @@ from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.spec.partitioning import check_partition_values
 from airflow_provider_ducklake.spec.stats import TableStats, merge_files
 from airflow_provider_ducklake.spec.variant_stats import read_path_stats
+from airflow_provider_ducklake.transaction.changes import FileDeletes
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.files import DataFile, NameMapping
     from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, MappingId, TableId
     from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
-    from airflow_provider_ducklake.transaction.changes import AppendFiles
+    from airflow_provider_ducklake.transaction.changes import AppendFiles, FlushedDeletes
     from airflow_provider_ducklake.transaction.commit_state import CommitState
 
 
@@ -40,17 +41,32 @@ def append_files(change: AppendFiles, state: CommitState, tables: CatalogTables)
     for file in change.files:
         mapping_id, effects = map_file(file, table_id, state, tables)
         yield from effects
+        # a file without values is one of none of the partitionings, as those from before the first
+        partition = partition_id if file.partition_values or not change.is_partitioned else None
         # DuckDB's merge takes the catalog's word for consecutive ids, and loses those in the files
         start = None if file.has_row_ids else next_row_id
-        life = {"row_id_start": start, "partition_id": partition_id, "mapping_id": mapping_id}
+        life = {"row_id_start": start, "partition_id": partition, "mapping_id": mapping_id}
         files.append(NewFile(state.new_file_id(), file, life))
         next_row_id += file.record_count
     yield from add_files(table_id, change.name, files, state, tables)
+    if deletes := list(_first_deletes(files, table_id, state)):
+        yield insert(tables["delete_file"], *deletes)
     incoming = merge_files((file.column_stats for file in change.files), change.schema.leaf_types())
     size = sum(file.file_size_bytes for file in change.files)
     yield from add_to_stats(table_id, change.schema, change.record_count, size, incoming, state, tables)
     state.note_rows(table_id, before.next_row_id, change.record_count)
     state.record(ChangeRecord(ChangeKind.INSERTED_INTO_TABLE, table_id))
+
+
+def _first_deletes(
+    files: Sequence[NewFile], table_id: TableId, state: CommitState
+) -> Iterator[dict[str, object]]:
+    """Yield the rows of delete files that come with data files, as the reference's rows that come and go at once."""
+    for new in files:
+        if (gone := new.file.deletes) is not None:
+            sizes = (gone.delete_count, gone.file_size_bytes, gone.footer_size)
+            deletes = FileDeletes(new.id, gone.path, *sizes, format=gone.format)
+            yield delete_row(table_id, new.id, deletes, state)
 
 
 def map_file(
@@ -185,6 +201,27 @@ def _partition_rows(files: Sequence[NewFile], table_id: TableId, table: str) -> 
                 "partition_key_index": index,
                 "partition_value": value,
             }
+
+
+def delete_row(
+    table_id: TableId, data_file_id: DataFileId, deletes: FileDeletes | FlushedDeletes, state: CommitState
+) -> dict[str, object]:
+    """Return the row of a delete file that is new."""
+    return {
+        "delete_file_id": state.new_file_id(),
+        "table_id": table_id,
+        "begin_snapshot": deletes.begin_snapshot or state.snapshot_id,
+        "end_snapshot": None,
+        "data_file_id": data_file_id,
+        "path": deletes.path,
+        "path_is_relative": not is_absolute(deletes.path),
+        "format": deletes.format if isinstance(deletes, FileDeletes) else "parquet",
+        "delete_count": deletes.delete_count,
+        "file_size_bytes": deletes.file_size_bytes,
+        "footer_size": deletes.footer_size,
+        "encryption_key": key_text(deletes.encryption_key),
+        "partial_max": deletes.partial_max,
+    }
 
 
 def schedule(paths: Mapping[int, str], state: CommitState, tables: CatalogTables) -> Effect:

@@ -11,8 +11,7 @@ from sqlalchemy import delete
 from sqlalchemy.schema import DropTable
 
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
-from airflow_provider_ducklake.catalog.effects.deletes import delete_row
-from airflow_provider_ducklake.catalog.effects.files import NewFile, add_files
+from airflow_provider_ducklake.catalog.effects.files import NewFile, add_files, delete_row
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import bare_table, inlined_table_name
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 

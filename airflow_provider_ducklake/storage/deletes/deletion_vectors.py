@@ -103,6 +103,27 @@ def deletion_vector(location: Location) -> tuple[pa.ChunkedArray, pa.ChunkedArra
     return first["pos"], None if None in stamps else first["by_min"]
 
 
+def referenced_vectors(location: Location) -> dict[str, pa.Array]:
+    """Return the positions (int64, unique) of each data file that a container of Iceberg's has a vector of.
+
+    Raises:
+        StorageError: it is missing or damaged, or a vector does not say whose it is.
+    """
+    with naming_errors(location.uri, "read"), open_input(location) as source:
+        data = source.read()
+    try:
+        vectors = vectors_of(data)
+    except ValueError as error:
+        raise _damaged(location.uri, str(error)) from error
+    found: dict[str, pa.Array] = {}
+    for one in vectors:
+        if one.data_file is None or one.data_file in found:
+            raise _damaged(location.uri, "a vector does not say its data file, or two are of the same one")
+        blob = data[one.offset : one.offset + one.length]
+        found[one.data_file] = _positions(blob, location.uri).combine_chunks()
+    return found
+
+
 def _positions(blob: bytes, where: str) -> pa.ChunkedArray:
     body = blob[_WORD.size : -_WORD.size]
     is_whole = len(blob) > 2 * _WORD.size + len(_VECTOR_MAGIC) and _WORD.unpack_from(blob)[0] == len(body)

@@ -21,15 +21,20 @@ FOOTER_BYTES = 16  # besides the document: its first magic, its length, the flag
 _END = struct.Struct("<II4s")
 _KIND = "deletion-vector-v1"
 _SNAPSHOT = "ducklake-snapshot-id"
+_DATA_FILE = "referenced-data-file"
 
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """Where a vector lies in a container, and the snapshot up to which it counts; None: it does not say."""
+    """Where a vector lies in a container, and the snapshot up to which it counts; None: it does not say.
+
+    ``data_file`` is the path of the data file, where it says one.
+    """
 
     offset: int
     length: int
     snapshot_id: int | None
+    data_file: str | None = None
 
 
 def vectors_of(data: bytes) -> list[Vector]:
@@ -54,7 +59,7 @@ def container_of(vectors: Iterable[tuple[int, int, bytes]], data_file_path: str)
     content, blobs = MAGIC, []
     for snapshot_id, count, data in vectors:
         properties = {
-            "referenced-data-file": data_file_path,
+            _DATA_FILE: data_file_path,
             "cardinality": str(count),
             _SNAPSHOT: str(snapshot_id),
         }
@@ -104,8 +109,15 @@ def _vector(blob: object, end: int) -> Vector:
     if offset + length > end:
         raise ValueError("a vector ends behind the place of the footer")
     properties = blob.get("properties")
-    text = properties.get(_SNAPSHOT) if isinstance(properties, dict) else None
-    return Vector(offset, length, None if text is None else _snapshot_id(text))
+    if not isinstance(properties, dict):
+        properties = {}
+    text, data_file = properties.get(_SNAPSHOT), properties.get(_DATA_FILE)
+    return Vector(
+        offset,
+        length,
+        None if text is None else _snapshot_id(text),
+        data_file if isinstance(data_file, str) else None,
+    )
 
 
 def _snapshot_id(text: object) -> int:

@@ -62,20 +62,24 @@ def inspect_file(  # noqa: PLR0913 - what the file may be is three of them
     allow_missing: bool = False,
     ignore_extra_columns: bool = False,
     names: FieldNames | None = None,
+    folders: Mapping[ColumnId, tuple[str, str | None]] | None = None,
 ) -> DataFile:
     """Return a file as a data file of a table, by its footer; partition values are for the caller to add.
 
     ``hive_values`` are those of the folders that it lies in; such a value is in force where the file has the
     column too, and one that names no column is passed over. ``names`` says by which key fields are found;
-    default: by the names of the columns.
+    default: by the names of the columns. ``folders`` are names and values of folders of columns that go by
+    another name there.
 
     Raises:
         SchemaMismatchError: lists everything in which the file does not fit.
         StorageError, UnsupportedFeatureError: no Parquet file, or an encrypted one.
     """
     metadata, size, footer_size = read_metadata(location)
-    found_by = names or FieldNames()
-    reading = _Reading(metadata, hive_values, allow_missing, ignore_extra_columns, found_by)
+    by_name = {fold(column.name): column.id for column in schema.columns}
+    of_folders = {by_name[fold(one)]: (one, text) for one, text in hive_values.items() if fold(one) in by_name}
+    of_folders |= folders or {}
+    reading = _Reading(metadata, of_folders, allow_missing, ignore_extra_columns, names or FieldNames())
     reading.read(schema)
     if reading.differences:
         raise SchemaMismatchError(f"{table} (file {location.uri})", tuple(dict.fromkeys(reading.differences)))
@@ -108,7 +112,7 @@ class _Reading:
     """One pass over a file's schema: its leaves are counted as they come, as Parquet numbers its columns."""
 
     metadata: pq.FileMetaData
-    hive_values: Mapping[str, str | None]
+    folders: Mapping[ColumnId, tuple[str, str | None]]
     allow_missing: bool
     ignore_extra_columns: bool
     names: FieldNames
@@ -120,16 +124,10 @@ class _Reading:
     def read(self, schema: TableSchema) -> None:
         """Map the file's columns, then the folders', and note what is missing."""
         fields = list(self.metadata.schema.to_arrow_schema())
-        by_name = {fold(column.name): column for column in schema.columns}
-        hive = {
-            by_name[fold(name)].id: (name, value)
-            for name, value in self.hive_values.items()
-            if fold(name) in by_name
-        }
-        self._fields(fields, schema.columns, None, None, 0, "", of_folders=hive)
+        self._fields(fields, schema.columns, None, None, 0, "", of_folders=self.folders)
         for column in schema.columns:
-            if column.id in hive:
-                self._hive(column, *hive[column.id])
+            if column.id in self.folders:
+                self._hive(column, *self.folders[column.id])
         self._forbid_nulls(fields, schema)
 
     def _fields(  # noqa: PLR0913 - the place in both trees

@@ -47,6 +47,7 @@ class AppendFiles(OfAnyTable):
     transaction sets. ``root`` is the table's directory where the commit has to look whether the lake has a
     file already: one that is mapped by name was there before, so somebody else may add it too. With
     ``is_staged`` it looks for each: documents name them, of which somebody may have made copies.
+    ``is_partitioned``: the table has partition keys, and files without values are of none of its partitionings.
     """
 
     schema: TableSchema
@@ -54,6 +55,7 @@ class AppendFiles(OfAnyTable):
     partition_id: PartitionId | None = None
     root: str = ""
     is_staged: bool = False
+    is_partitioned: bool = False
 
     stage: ClassVar[Stage] = Stage.ADD_ROWS
     operation: ClassVar[Operation] = Operation.INSERT

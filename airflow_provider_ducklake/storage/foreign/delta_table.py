@@ -1,0 +1,200 @@
+"""A Delta table at a version: what its log says, or why it cannot be taken.
+
+*Source:* Delta's protocol. What a reader has to know stands in the protocol action: only features known here
+are taken. Those of writers alone (constraints, generated columns, identities, change data feeds) change no
+row that is there, and the lake does not go on with them.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from airflow_provider_ducklake.errors import (
+    InvalidInputError,
+    SourceNotFoundError,
+    StorageError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.planning.writing.source_table import SourceFile, SourceTable
+from airflow_provider_ducklake.planning.writing.source_values import IDENTITY, has_identity
+from airflow_provider_ducklake.spec.defaults import literal_physical
+from airflow_provider_ducklake.spec.names.paths import is_absolute, is_local
+from airflow_provider_ducklake.spec.types.values import identity_text
+from airflow_provider_ducklake.storage.deletes.merged_deletes import positions_of
+from airflow_provider_ducklake.storage.files.filesystem import arrow_s3_options
+from airflow_provider_ducklake.storage.foreign.delta_types import DeltaTypes
+from airflow_provider_ducklake.storage.foreign.places import Places, spelled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from airflow_provider_ducklake.planning.writing.source_table import PartitionKey, SourceColumn
+    from airflow_provider_ducklake.transaction.changes import Positions
+
+# Wider types: each file's own are looked at. Variants: the type of a column is refused, not the feature.
+_KNOWN_FEATURES = frozenset(
+    {
+        "columnMapping",
+        "deletionVectors",
+        "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+        "variantType",
+        "variantType-preview",
+        "variantShredding-preview",
+    }
+)
+_FEATURES_VERSION = 3  # of readers, from which on the protocol lists features
+
+
+def delta_table(
+    source: str,
+    *,
+    version: int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    allowed_paths: tuple[str, ...] = (),
+) -> SourceTable:
+    """Return what a lake is to have of a Delta table; None: at its newest version.
+
+    Raises:
+        UnsupportedFeatureError: something in it cannot be carried over; names it.
+        InvalidInputError: there is no such version.
+        SourceNotFoundError: there is no such table.
+        UntrustedValueError: the log names files outside the table's folder.
+        StorageError: the log cannot be read.
+    """
+    folder = spelled(source)
+    if not is_absolute(folder):
+        raise InvalidInputError(f"The source {source!r} is relative; give an absolute path or a URI.")
+    table = _opened(folder, version, storage_options or {})
+    where = f"{source} at version {table.version()}"
+    features = _check_features(table, where)
+    places = Places.of(f"The log of {source}", folder, allowed_paths)
+    mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+    columns = DeltaTypes(where, mode).columns(json.loads(table.schema().to_json())["fields"])
+    by_name = {one.name: one for one in columns}
+    partition_by = [by_name[name] for name in table.metadata().partition_columns]
+    with _naming_errors(where):
+        deleted = dict(_deleted(table)) if "deletionVectors" in features else {}
+        actions = pa.table(table.get_add_actions(flatten=False)).to_pylist()
+    files = tuple(_file(action, partition_by, places, deleted) for action in actions)
+    if deleted:
+        raise StorageError(f"{where} has deletion vectors of files that it does not have: {min(deleted)}.")
+    return SourceTable(
+        where,
+        columns,
+        files,
+        tuple((one.key, IDENTITY) for one in partition_by if has_identity(one.type)),
+        by_id=mode == "id",
+        folders_win=True,
+    )
+
+
+def _opened(folder: str, version: int | None, storage_options: Mapping[str, str]) -> DeltaTable:
+    try:
+        with _naming_errors(folder):
+            return DeltaTable(folder, version=version, storage_options=dict(storage_options))
+    except TableNotFoundError as error:
+        raise SourceNotFoundError("the Delta table", folder) from error
+    except StorageError as error:
+        if version is not None and "version" in str(error).lower():
+            raise InvalidInputError(f"{folder} has no version {version} that can be read: {error}") from error
+        raise
+
+
+@contextmanager
+def _naming_errors(where: str) -> Iterator[None]:
+    try:
+        yield
+    except TableNotFoundError:
+        raise
+    except (DeltaError, OSError, ValueError) as error:
+        raise StorageError(f"Cannot read the log of {where}: {error}") from error
+
+
+def _check_features(table: DeltaTable, where: str) -> frozenset[str]:
+    protocol = table.protocol()
+    features = frozenset(protocol.reader_features or ())
+    if protocol.min_reader_version > _FEATURES_VERSION:
+        raise UnsupportedFeatureError(
+            f"{where} needs a reader of version {protocol.min_reader_version}; tables up to version "
+            f"{_FEATURES_VERSION} can be added."
+        )
+    if unknown := sorted(features - _KNOWN_FEATURES):
+        raise UnsupportedFeatureError(
+            f"{where} has the table features {', '.join(unknown)}, which DuckLake does not have. Drop them from "
+            "the table, or insert its rows instead."
+        )
+    return features
+
+
+def _file(
+    action: Mapping[str, Any],
+    partition_by: list[SourceColumn],
+    places: Places,
+    deleted: dict[str, Positions],
+) -> SourceFile:
+    path = unquote(action["path"])
+    path = places.checked(path if is_absolute(spelled(path)) else f"{places.folders[0]}{path}")
+    values = action.get("partition") or {}
+    return SourceFile(
+        path,
+        action["num_records"],
+        action["size_bytes"],
+        dict(_partition(one, values[one.name]) for one in partition_by),
+        deleted.pop(path, None),
+    )
+
+
+def _partition(column: SourceColumn, value: Any) -> tuple[PartitionKey, str | None]:  # noqa: ANN401 - of any type
+    text = None if value is None else identity_text(column.type, literal_physical(column.type, value))
+    return (column.key, IDENTITY), text
+
+
+def _deleted(table: DeltaTable) -> Iterator[tuple[str, Positions]]:
+    """Yield the deleted rows of files, by their paths; deltalake reads vectors as masks of rows to keep."""
+    for batch in table.deletion_vectors():
+        rows = pa.record_batch(batch)
+        for path, kept in zip(rows.column("filepath"), rows.column("selection_vector"), strict=True):
+            gone = pc.indices_nonzero(pc.invert(kept.values)).cast(pa.int64())
+            yield _path(path.as_py()), positions_of(gone)
+
+
+def _path(uri: str) -> str:
+    """Return the path of a URI that deltalake makes, in which percent signs are escaped for local files."""
+    path = spelled(uri)
+    return unquote(path) if is_local(path) else path
+
+
+def object_store_options(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the lake's own options for S3 under the names that deltalake has for them.
+
+    >>> object_store_options({"key": "id", "endpoint_url": "http://minio:9000"})
+    {'aws_access_key_id': 'id', 'aws_endpoint_url': 'http://minio:9000', 'aws_allow_http': 'true'}
+    """
+    known = arrow_s3_options(options)
+    found = {name: str(known[ours]) for ours, name in _S3_NAMES.items() if ours in known}
+    if known.get("anonymous"):
+        found["aws_skip_signature"] = "true"
+    if found.get("aws_endpoint_url", "").startswith("http://"):
+        found["aws_allow_http"] = "true"
+    return found
+
+
+_S3_NAMES = {
+    "access_key": "aws_access_key_id",
+    "secret_key": "aws_secret_access_key",
+    "session_token": "aws_session_token",
+    "region": "aws_region",
+    "endpoint_override": "aws_endpoint_url",
+}

@@ -1,0 +1,121 @@
+"""Find an Iceberg table's newest metadata file, and read it.
+
+*Source:* Iceberg's specification, "Metastore tables" and "File system tables".
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pyarrow.fs as pafs
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import StaticTable
+
+from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SourceNotFoundError, StorageError
+from airflow_provider_ducklake.spec.names.paths import is_absolute
+from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
+from airflow_provider_ducklake.storage.foreign.lake_file_io import LakeFileIO, LakeInput
+from airflow_provider_ducklake.storage.foreign.places import Places, spelled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyiceberg.table import Table
+
+    from airflow_provider_ducklake.storage.files.filesystem import Location
+
+    Locate = Callable[[str], Location]
+
+_ENDING = ".metadata.json"
+_VERSION = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
+_HINT = "version-hint.text"
+
+
+def load_table(
+    source: str, locate: Locate, catalog: Mapping[str, str] | None, allowed_paths: tuple[str, ...]
+) -> tuple[Table, Places]:
+    """Return a table by its metadata file, its folder, or its name in a catalog, and where its files may lie.
+
+    Raises:
+        InvalidInputError: the path is relative, or two metadata files are the newest.
+        SourceNotFoundError: there is no such table.
+        StorageError: its metadata cannot be read.
+    """
+    location, folder = _in_catalog(source, catalog) if catalog else _in_folder(source, locate)
+    places = Places.of(f"The metadata of {source}", folder, allowed_paths)
+    try:
+        metadata = FromInputFile.table_metadata(LakeInput(location, locate(location)))
+    except (ValueError, TypeError) as error:  # pydantic's and pyiceberg's own
+        if isinstance(error, DuckLakeError):
+            raise
+        raise StorageError(f"{location} is not the metadata of an Iceberg table: {error}") from error
+    io = LakeFileIO(places, locate)
+    return StaticTable(("table",), metadata, location, io, NoopCatalog("none")), places
+
+
+def _in_catalog(source: str, properties: Mapping[str, str]) -> tuple[str, str]:
+    try:
+        table = load_catalog("source", **properties).load_table(source)
+    except NoSuchTableError as error:
+        raise SourceNotFoundError("the Iceberg catalog", source) from error
+    return spelled(table.metadata_location), spelled(table.location())
+
+
+def _in_folder(source: str, locate: Locate) -> tuple[str, str]:
+    path = spelled(source)
+    if not is_absolute(path):
+        raise InvalidInputError(f"The source {source!r} is relative; give an absolute path or a URI.")
+    if path.endswith((_ENDING, f"{_ENDING}.gz")):
+        above = path.rpartition("/")[0]
+        return path, above.removesuffix("/metadata")
+    folder = path.rstrip("/")
+    return _newest(folder, locate), folder
+
+
+def _newest(folder: str, locate: Locate) -> str:
+    """Return the newest metadata file: that of the hint or a later one, else that of the greatest number."""
+    metadata = f"{folder}/metadata"
+    names = _names(metadata, locate)
+    numbers: dict[int, list[str]] = {}
+    for name in names:
+        if (match := _VERSION.fullmatch(name)) is not None:
+            numbers.setdefault(int(match[1]), []).append(name)
+    if not numbers:
+        raise SourceNotFoundError("the Iceberg table", f"{metadata}/*{_ENDING}")
+    newest = max(numbers)
+    if _HINT in names:
+        newest = _after_hint(_hint(f"{metadata}/{_HINT}", locate), numbers)
+    if len(numbers[newest]) > 1:
+        raise InvalidInputError(
+            f"{folder} has several metadata files of version {newest}: {', '.join(sorted(numbers[newest]))}. "
+            "Give the one that the table's catalog names."
+        )
+    return f"{metadata}/{numbers[newest][0]}"
+
+
+def _after_hint(hint: int, numbers: Mapping[int, list[str]]) -> int:
+    """Return the version that readers of a hint take: writers may have died before they changed it."""
+    if hint not in numbers:
+        raise StorageError(f"The hint names version {hint}, which has no metadata file. Give the metadata file.")
+    while hint + 1 in numbers:
+        hint += 1
+    return hint
+
+
+def _names(folder: str, locate: Locate) -> list[str]:
+    place = locate(folder)
+    with naming_errors(folder, "list"):
+        infos = place.filesystem.get_file_info(pafs.FileSelector(place.path, allow_not_found=True))
+    return [info.base_name for info in infos if info.type == pafs.FileType.File]
+
+
+def _hint(path: str, locate: Locate) -> int:
+    with naming_errors(path, "read"), open_input(locate(path)) as source:
+        text = source.read(100).decode("utf-8", "replace").strip()
+    if not text.isdigit():
+        raise StorageError(f"{path} does not hold a version but {text!a:.40}. Give the metadata file.")
+    return int(text)

@@ -1,0 +1,58 @@
+"""pyiceberg's files, read through the lake's own file systems: with its storage options, where it may."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow.fs as pafs
+from pyiceberg.io import FileIO, InputFile
+
+from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.io import InputStream, OutputFile
+
+    from airflow_provider_ducklake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.storage.foreign.places import Places
+
+
+class LakeInput(InputFile):
+    """A file that pyiceberg reads."""
+
+    def __init__(self, location: str, place: Location) -> None:
+        super().__init__(location)
+        self._place = place
+
+    def __len__(self) -> int:
+        with self.open() as stream, naming_errors(self.location, "read"):
+            stream.seek(0, 2)
+            return stream.tell()
+
+    def exists(self) -> bool:
+        with naming_errors(self.location, "look at"):
+            info = self._place.filesystem.get_file_info(self._place.path)
+        return bool(info.type == pafs.FileType.File)
+
+    def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002, FBT001, FBT002 - pyiceberg's
+        return open_input(self._place)
+
+
+class LakeFileIO(FileIO):
+    """Files below given folders, by the lake's storage options; it writes and deletes none."""
+
+    def __init__(self, places: Places, locate: Callable[[str], Location]) -> None:
+        super().__init__()
+        self._places = places
+        self._locate = locate
+
+    def new_input(self, location: str) -> LakeInput:
+        return LakeInput(location, self._locate(self._places.checked(location)))
+
+    def new_output(self, location: str) -> OutputFile:
+        raise UnsupportedFeatureError(f"{location}: the table is only read.")
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        raise UnsupportedFeatureError(f"{location}: the table is only read.")
