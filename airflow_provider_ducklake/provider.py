@@ -28,6 +28,7 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": _modules("hooks.ducklake"),
         "operators": _modules(
             "operators.add_files",
+            "operators.add_table",
             "operators.cleanup",
             "operators.commit",
             "operators.compact",

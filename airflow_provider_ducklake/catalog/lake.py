@@ -324,6 +324,7 @@ class Lake:
     set_option = _of_writes(LakeWrites.set_option)
     reset_option = _of_writes(LakeWrites.reset_option)
     transaction = _of_writes(LakeWrites.transaction)
+    add_table = _of_writes(LakeWrites.add_table)
     append_arrow = _of_writes(LakeWrites.append_arrow)
     create_indexes = _of_writes(LakeWrites.create_indexes)
     consumptions = _of_writes(LakeWrites.consumptions)

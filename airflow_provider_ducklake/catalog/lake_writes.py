@@ -167,6 +167,42 @@ class LakeWrites:
             extra = {"commit_key": list(key.names), **(extra or {})}
         return LakeTransaction(self._lake, self._committer, CommitInfo(author, message, extra), keyed)
 
+    def add_table(  # noqa: PLR0913 - where the table lies, at what, and how it is read
+        self,
+        table: TableName,
+        source: str,
+        format: str,  # noqa: A002 - what it is called
+        *,
+        snapshot_id: int | None = None,
+        version: int | None = None,
+        create_table: bool = False,
+        catalog: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        allowed_paths: Sequence[str] = (),
+        message: str | None = None,
+        author: str | None = None,
+        commit_key: str | CommitKey | None = None,
+    ) -> CommittedSnapshot | None:
+        """Append the data files of an Iceberg or Delta table where they are, as one snapshot; None: no rows.
+
+        The files belong to the lake from then on: compaction and clean-up delete them. See
+        ``LakeTransaction.add_table``, also for what it raises; with a ``commit_key`` it is done once.
+        """
+        with self.transaction(author, message, commit_key=commit_key) as tx:
+            if tx.committed is None:
+                tx.add_table(
+                    table,
+                    source,
+                    format,
+                    snapshot_id=snapshot_id,
+                    version=version,
+                    create_table=create_table,
+                    catalog=catalog,
+                    storage_options=storage_options,
+                    allowed_paths=allowed_paths,
+                )
+        return tx.committed
+
     def append_arrow(
         self,
         table: TableName,

@@ -6,15 +6,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-import pyarrow as pa
-
 from airflow_provider_ducklake.catalog.drafting.add_files import refuse_encrypted, refuse_taken
 from airflow_provider_ducklake.errors import InvalidInputError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.writing.source_table import matched, other_defaults
 from airflow_provider_ducklake.spec.files import FirstDeletes
-from airflow_provider_ducklake.storage.deletes.delete_files import write_delete_file
-from airflow_provider_ducklake.storage.deletes.deletion_vectors import write_vectors
-from airflow_provider_ducklake.storage.deletes.merged_deletes import read_positions
+from airflow_provider_ducklake.storage.deletes.merged_deletes import write_first_deletes
 from airflow_provider_ducklake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.storage.foreign.source_files import Target, data_file
 
@@ -100,7 +96,7 @@ def _explaining_extras(extra: str) -> Iterator[None]:
 def source_files(
     lake: OpenLake, draft: TableDraft, source: SourceTable, added: Collection[str]
 ) -> list[tuple[DataFile, Positions | None]]:
-    """Return the files as the table is to have them, and their deleted rows; those without live rows are left out.
+    """Return the files as the table is to have them, and their deleted rows; those without live rows go.
 
     ``added`` are files of the same transaction. Nothing is written.
 
@@ -143,17 +139,15 @@ def with_deletes(
     if any(gone is not None and gone.count for _, gone in files):
         lake.check_writable(draft.root)
     ending = "puffin" if draft.options.flag("write_deletion_vectors") else "parquet"
-    named = [(file, gone, new_path(f"-delete.{ending}") if gone and gone.count else "") for file, gone in files]
+    named = [
+        (file, gone, new_path(f"-delete.{ending}") if gone and gone.count else "") for file, gone in files
+    ]
     return in_threads(lambda one: _with_deletes(lake, *one, ending), named)
 
 
-def _with_deletes(
-    lake: OpenLake, file: DataFile, gone: Positions | None, path: str, ending: str
-) -> DataFile:
+def _with_deletes(lake: OpenLake, file: DataFile, gone: Positions | None, path: str, ending: str) -> DataFile:
     if gone is None or not path:
         return file
-    rows = pa.table({"pos": read_positions(gone, lake.locate)})
-    write = write_vectors if ending == "puffin" else write_delete_file
-    written = write(lake.locate(path), file.path, rows)
+    written = write_first_deletes(lake.locate(path), file.path, gone, as_vectors=ending == "puffin")
     deletes = FirstDeletes(path, gone.count, written.file_size_bytes, written.footer_size, ending)
     return replace(file, deletes=deletes)

@@ -117,8 +117,8 @@ class LakeTransaction:
             self._remove(self._new_files)
             return
         files = [file for table in self._draft.tables_with_files for file in table.files]
-        named = [*files, *(file.deletes for file in files if file.deletes is not None)]
-        registered = {one.path.rpartition("/")[2] for one in named}
+        paths = [file.path for file in files] + [file.deletes.path for file in files if file.deletes]
+        registered = {path.rpartition("/")[2] for path in paths}
         self._remove(path for path in self._new_files if path.rpartition("/")[2] not in registered)
 
     def _commit(self) -> CommittedSnapshot | None:

@@ -12,8 +12,6 @@ from airflow_provider_ducklake.catalog.dialects.effect import Effect, close, ins
 from airflow_provider_ducklake.catalog.effects.files import delete_row, schedule
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import bare_table, inlined_delete_table
 from airflow_provider_ducklake.errors import CatalogError
-from airflow_provider_ducklake.spec.encryption import key_text
-from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.transaction.changes import FileDeletes
 from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord
 
@@ -23,11 +21,10 @@ if TYPE_CHECKING:
     from sqlalchemy import Table, Update
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.spec.ids import DataFileId, TableId
+    from airflow_provider_ducklake.spec.ids import TableId
     from airflow_provider_ducklake.transaction.changes import (
         AddDeletes,
         EndFiles,
-        FlushedDeletes,
         InlineDeletes,
         Truncate,
         UnwrittenDeletes,

@@ -61,7 +61,7 @@ def append_files(change: AppendFiles, state: CommitState, tables: CatalogTables)
 def _first_deletes(
     files: Sequence[NewFile], table_id: TableId, state: CommitState
 ) -> Iterator[dict[str, object]]:
-    """Yield the rows of delete files that come with data files, as the reference's rows that come and go at once."""
+    """Yield the rows of delete files of new files, as the reference has rows that come and go at once."""
     for new in files:
         if (gone := new.file.deletes) is not None:
             sizes = (gone.delete_count, gone.file_size_bytes, gone.footer_size)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.spec.files import LiveDataFile, LiveDeleteFile
     from airflow_provider_ducklake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.storage.parquet.opening import Written
     from airflow_provider_ducklake.transaction.changes import RowPositions, UnwrittenDeletes
 
 _POSITION_BYTES = 8
@@ -147,6 +148,19 @@ def write_deletes(
         partial_max=newest,
         format=deletes.format,
     )
+
+
+def write_first_deletes(
+    location: Location, data_file_path: str, positions: Positions, *, as_vectors: bool
+) -> Written:
+    """Write the deleted rows of a data file that is registered with them, and say what it is.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    buffers = [None, pa.py_buffer(positions.data)]
+    rows = pa.table({"pos": pa.Array.from_buffers(pa.int64(), positions.count, buffers)})
+    return (write_vectors if as_vectors else write_delete_file)(location, data_file_path, rows)
 
 
 def _together(before: pa.Table, new: pa.ChunkedArray, snapshot_id: SnapshotId, file: str) -> pa.Table:

@@ -132,8 +132,8 @@ def _check_features(table: DeltaTable, where: str) -> frozenset[str]:
         )
     if unknown := sorted(features - _KNOWN_FEATURES):
         raise UnsupportedFeatureError(
-            f"{where} has the table features {', '.join(unknown)}, which DuckLake does not have. Drop them from "
-            "the table, or insert its rows instead."
+            f"{where} has the table features {', '.join(unknown)}, which DuckLake does not have. Drop them "
+            "from the table, or insert its rows instead."
         )
     return features
 

@@ -1,4 +1,7 @@
-"""Delta's columns as DuckLake's. *Source:* Delta's protocol, "Schema Serialization Format" and "Column Mapping"."""
+"""Delta's columns as DuckLake's.
+
+*Source:* Delta's protocol, "Schema Serialization Format" and "Column Mapping".
+"""
 
 from __future__ import annotations
 
@@ -97,6 +100,6 @@ class DeltaTypes:
 
     def _refused(self, name: str, type_: str) -> UnsupportedFeatureError:
         return UnsupportedFeatureError(
-            f"{self._where}: column {name} is of Delta's type {type_}, which has no equal in DuckLake. Rewrite "
-            "the table without the column, or insert its rows with the column converted."
+            f"{self._where}: column {name} is of Delta's type {type_}, which has no equal in DuckLake. "
+            "Rewrite the table without the column, or insert its rows with the column converted."
         )

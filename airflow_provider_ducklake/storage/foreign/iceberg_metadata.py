@@ -15,7 +15,12 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import StaticTable
 
-from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SourceNotFoundError, StorageError
+from airflow_provider_ducklake.errors import (
+    DuckLakeError,
+    InvalidInputError,
+    SourceNotFoundError,
+    StorageError,
+)
 from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
 from airflow_provider_ducklake.storage.foreign.lake_file_io import LakeFileIO, LakeInput
@@ -100,7 +105,9 @@ def _newest(folder: str, locate: Locate) -> str:
 def _after_hint(hint: int, numbers: Mapping[int, list[str]]) -> int:
     """Return the version that readers of a hint take: writers may have died before they changed it."""
     if hint not in numbers:
-        raise StorageError(f"The hint names version {hint}, which has no metadata file. Give the metadata file.")
+        raise StorageError(
+            f"The hint names version {hint}, which has no metadata file. Give the metadata file."
+        )
     while hint + 1 in numbers:
         hint += 1
     return hint

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.manifest import DataFileContent, FileFormat
 
-from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.errors import (
+    DuckLakeError,
+    InvalidInputError,
+    StorageError,
+    UnsupportedFeatureError,
+)
 from airflow_provider_ducklake.planning.writing.source_table import SourceFile, SourceTable
 from airflow_provider_ducklake.planning.writing.source_values import texts_of, transforms_of
 from airflow_provider_ducklake.storage.files.parallel import in_threads
@@ -85,12 +90,13 @@ def _snapshot(table: Table, snapshot_id: int | None, source: str) -> Snapshot | 
 def _check_format(table: Table, where: str) -> None:
     if table.format_version > _NEWEST_FORMAT:
         raise UnsupportedFeatureError(
-            f"{where} has Iceberg's format version {table.format_version}; those up to {_NEWEST_FORMAT} can be "
-            "added."
+            f"{where} has Iceberg's format version {table.format_version}; those up to {_NEWEST_FORMAT} can "
+            "be added."
         )
     if table.properties.get("encryption.key-id"):
         raise UnsupportedFeatureError(
-            f"{where} is encrypted, and DuckLake cannot read files by Iceberg's keys. Insert its rows instead."
+            f"{where} is encrypted, and DuckLake cannot read files by Iceberg's keys. Insert its rows "
+            "instead."
         )
 
 
@@ -120,21 +126,22 @@ def _entries(table: Table, snapshot: Snapshot | None, where: str) -> list[Manife
 def _check_file(file: DataFile, where: str) -> None:
     if file.content is DataFileContent.EQUALITY_DELETES:
         raise UnsupportedFeatureError(
-            f"{where} has the equality delete file {file.file_path}, and DuckLake has deletes by position only. "
-            "Rewrite the table's data files first (Iceberg's rewrite_data_files), or insert its rows instead."
+            f"{where} has the equality delete file {file.file_path}, and DuckLake has deletes by position "
+            "only. Rewrite the table's data files first (Iceberg's rewrite_data_files), or insert its rows "
+            "instead."
         )
     allowed = {FileFormat.PARQUET}
     if file.content is DataFileContent.POSITION_DELETES:
         allowed = {FileFormat.PARQUET, FileFormat.PUFFIN}
     if file.file_format not in allowed:
         raise UnsupportedFeatureError(
-            f"{where} has the file {file.file_path} in the format {file.file_format}, and DuckLake has Parquet "
-            "files only. Rewrite it as Parquet, or insert the table's rows instead."
+            f"{where} has the file {file.file_path} in the format {file.file_format}, and DuckLake has "
+            "Parquet files only. Rewrite it as Parquet, or insert the table's rows instead."
         )
     if file.key_metadata is not None:
         raise UnsupportedFeatureError(
-            f"{where}: {file.file_path} is encrypted, and DuckLake cannot read it by Iceberg's keys. Insert the "
-            "table's rows instead."
+            f"{where}: {file.file_path} is encrypted, and DuckLake cannot read it by Iceberg's keys. Insert "
+            "the table's rows instead."
         )
 
 
@@ -192,5 +199,3 @@ def _partition_by(spec: PartitionSpec, columns: Mapping[Any, SourceColumn]) -> I
         if column is not None and not column.children:
             for transform in transforms_of(str(field.transform), column.type):
                 yield column.key, transform
-
-

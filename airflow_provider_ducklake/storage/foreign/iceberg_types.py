@@ -69,9 +69,7 @@ def _column(field: iceberg.NestedField, where: str, prefix: str, *, is_top: bool
     )
 
 
-def _type(
-    type_: iceberg.IcebergType, where: str, name: str
-) -> tuple[DuckLakeType, tuple[SourceColumn, ...]]:
+def _type(type_: iceberg.IcebergType, where: str, name: str) -> tuple[DuckLakeType, tuple[SourceColumn, ...]]:
     match type_:
         case iceberg.StructType():
             children = tuple(_column(one, where, f"{name}.") for one in type_.fields)
@@ -84,13 +82,18 @@ def _type(
             return MapType(key.type, value.type), (key, value)
         case iceberg.DecimalType():
             return DecimalType(type_.precision, type_.scale), ()
+        case _:
+            return _scalar(type_, where, name), ()
+
+
+def _scalar(type_: iceberg.IcebergType, where: str, name: str) -> DuckLakeType:
     found = _TYPES.get(type(type_))
     if found is None:
         raise UnsupportedFeatureError(
-            f"{where}: column {name} is of Iceberg's type {type_}, which has no equal in DuckLake. Rewrite the "
-            "table without the column, or insert its rows with the column converted."
+            f"{where}: column {name} is of Iceberg's type {type_}, which has no equal in DuckLake. Rewrite "
+            "the table without the column, or insert its rows with the column converted."
         )
-    return ScalarType(found), ()
+    return ScalarType(found)
 
 
 def ids_of_names(mapping: NameMapping | None) -> dict[tuple[int | None, str], int]:

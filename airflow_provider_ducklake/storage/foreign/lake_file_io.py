@@ -37,7 +37,8 @@ class LakeInput(InputFile):
         return bool(info.type == pafs.FileType.File)
 
     def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002, FBT001, FBT002 - pyiceberg's
-        return open_input(self._place)
+        stream: InputStream = open_input(self._place)
+        return stream
 
 
 class LakeFileIO(FileIO):

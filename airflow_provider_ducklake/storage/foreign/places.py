@@ -40,7 +40,9 @@ class Places:
         """
         for path in allowed_paths:
             if not is_absolute(spelled(path)):
-                raise InvalidInputError(f"The allowed path {path!r} is relative; give an absolute path or a URI.")
+                raise InvalidInputError(
+                    f"The allowed path {path!r} is relative; give an absolute path or a URI."
+                )
         folders = (folder, *allowed_paths)
         return cls(document, tuple(directory_path(spelled(one)) for one in folders))
 

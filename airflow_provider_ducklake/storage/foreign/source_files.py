@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.errors import InvalidInputError, SchemaMismatchError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.writing.source_values import IDENTITY, identity_of_text
 from airflow_provider_ducklake.spec.partitioning import PartitionField, hive_values
+from airflow_provider_ducklake.storage.parquet.footer import FIRST_RESERVED_FIELD_ID
 from airflow_provider_ducklake.storage.parquet.foreign_files import FieldNames, footer_value, inspect_file
 from airflow_provider_ducklake.storage.parquet.reshape import field_id
 
@@ -58,9 +59,15 @@ class KeyedNames(FieldNames):
         return self._columns[column.id].key
 
     def of_field(self, field: pa.Field, parent: Column | None) -> Hashable:
+        found = field_id(field)
+        if found is not None and found >= FIRST_RESERVED_FIELD_ID:
+            raise UnsupportedFeatureError(
+                f"{self._path} has the column {field.name}, by whose field id ({found}) DuckLake knows its "
+                "own row ids and snapshots: DuckDB could not delete or update rows of the file. Iceberg "
+                "writes it where it updates or rewrites tables of version 3. Insert the table's rows instead."
+            )
         if not self._source.by_id:
             return str(field.name)
-        found = field_id(field)
         if found is not None:
             return found
         names = self._source.ids_by_name
@@ -94,8 +101,9 @@ def data_file(source: SourceTable, target: Target, file: SourceFile, location: L
     if lacking:
         names = ", ".join(sorted(target.schema.by_id(one).name for one in lacking))
         raise UnsupportedFeatureError(
-            f"{file.path} does not have the partition column {names}, and its path has no folder with the value "
-            "that DuckLake could read. Rewrite the table's files with the column, or insert its rows instead."
+            f"{file.path} does not have the partition column {names}, and its path has no folder with the "
+            "value that DuckLake could read. Rewrite the table's files with the column, or insert its rows "
+            "instead."
         )
     _check_defaults(target, made)
     _check_constants(target, made, constants)
@@ -155,33 +163,33 @@ def _inspected(
 
 
 def _check_described(file: SourceFile, made: DataFile) -> None:
-    said = {"rows": (file.record_count, made.record_count), "bytes": (file.file_size_bytes, made.file_size_bytes)}
+    said = {
+        "rows": (file.record_count, made.record_count),
+        "bytes": (file.file_size_bytes, made.file_size_bytes),
+    }
     for what, (wanted, found) in said.items():
         if wanted is not None and wanted != found:
             raise InvalidInputError(
-                f"{file.path} has {found} {what}, and {wanted} by the table's metadata: it is not the file that "
-                "the table had. Restore the file, or take a snapshot that does not have it."
+                f"{file.path} has {found} {what}, and {wanted} by the table's metadata: it is not the file "
+                "that the table had. Restore the file, or take a snapshot that does not have it."
             )
     if file.deletes is not None and file.deletes.count:
         last = int.from_bytes(file.deletes.data[-8:], "little", signed=True)
         first = int.from_bytes(file.deletes.data[:8], "little", signed=True)
         if first < 0 or last >= made.record_count:
             raise InvalidInputError(
-                f"{file.path} has {made.record_count} rows, and position {first if first < 0 else last} of it is "
-                "deleted by the table's metadata: they do not belong together."
+                f"{file.path} has {made.record_count} rows, and position {first if first < 0 else last} of "
+                "it is deleted by the table's metadata: they do not belong together."
             )
 
 
-def _lacking(
-    target: Target, made: DataFile, constants: Mapping[ColumnId, str | None]
-) -> frozenset[ColumnId]:
+def _lacking(target: Target, made: DataFile, constants: Mapping[ColumnId, str | None]) -> frozenset[ColumnId]:
     """Return the columns that a file lacks, and that are not NULL in it for that."""
     mapped = {one.column_id for one in made.mapping or ()}
     return frozenset(
         one
         for one, text in constants.items()
-        if one not in mapped
-        and (text is not None or target.schema.by_id(one).initial_default is not None)
+        if one not in mapped and (text is not None or target.schema.by_id(one).initial_default is not None)
     )
 
 
@@ -208,8 +216,8 @@ def _check_constants(target: Target, made: DataFile, constants: Mapping[ColumnId
 
 def _other_value(made: DataFile, key: str, found: str | None, said: str | None) -> InvalidInputError:
     return InvalidInputError(
-        f"{made.path} has the value {found!r} of {key}, and {said!r} by the table's metadata: they do not belong "
-        "together."
+        f"{made.path} has the value {found!r} of {key}, and {said!r} by the table's metadata: they do not "
+        "belong together."
     )
 
 

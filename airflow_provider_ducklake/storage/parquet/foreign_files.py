@@ -77,7 +77,9 @@ def inspect_file(  # noqa: PLR0913 - what the file may be is three of them
     """
     metadata, size, footer_size = read_metadata(location)
     by_name = {fold(column.name): column.id for column in schema.columns}
-    of_folders = {by_name[fold(one)]: (one, text) for one, text in hive_values.items() if fold(one) in by_name}
+    of_folders = {
+        by_name[fold(one)]: (one, text) for one, text in hive_values.items() if fold(one) in by_name
+    }
     of_folders |= folders or {}
     reading = _Reading(metadata, of_folders, allow_missing, ignore_extra_columns, names or FieldNames())
     reading.read(schema)
@@ -130,7 +132,7 @@ class _Reading:
                 self._hive(column, *self.folders[column.id])
         self._forbid_nulls(fields, schema)
 
-    def _fields(  # noqa: PLR0913 - the place in both trees
+    def _fields(  # noqa: PLR0913, PLR0917 - the place in both trees
         self,
         fields: Sequence[pa.Field],
         columns: Sequence[Column],
@@ -201,12 +203,14 @@ class _Reading:
             self.differences.append(f"column {where} is {column.type} in the table, {type_} in the file")
             return
         index, self.next_leaf = self.next_leaf, self.next_leaf + 1
-        if _fits(_leaf_type(self.metadata.schema.column(index), type_, where), column.type):
+        leaf = self.metadata.schema.column(index)
+        if _fits(_leaf_type(leaf, type_, where), column.type):
             self.stats[column.id] = _safe(column, self._file_stats(index, column, type_))
             self.differences += self._bad_bounds(index, column, where)
         else:
+            found = "INT96, which is read as timestamp," if leaf.physical_type == "INT96" else type_
             self.differences.append(
-                f"column {where} is {column.type} in the table; {type_} in the file does not fit"
+                f"column {where} is {column.type} in the table; {found} in the file does not fit"
             )
 
     def _file_stats(self, index: int, column: Column, type_: pa.DataType) -> ColumnStats:

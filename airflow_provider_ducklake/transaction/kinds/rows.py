@@ -47,7 +47,8 @@ class AppendFiles(OfAnyTable):
     transaction sets. ``root`` is the table's directory where the commit has to look whether the lake has a
     file already: one that is mapped by name was there before, so somebody else may add it too. With
     ``is_staged`` it looks for each: documents name them, of which somebody may have made copies.
-    ``is_partitioned``: the table has partition keys, and files without values are of none of its partitionings.
+    ``is_partitioned``: the table has partition keys, and files without values belong to none of
+    them.
     """
 
     schema: TableSchema
