@@ -16,7 +16,6 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import StaticTable
 
 from airflow_provider_ducklake.errors import (
-    DuckLakeError,
     InvalidInputError,
     SourceNotFoundError,
     StorageError,
@@ -52,12 +51,8 @@ def load_table(
     """
     location, folder = _in_catalog(source, catalog) if catalog else _in_folder(source, locate)
     places = Places.of(f"The metadata of {source}", folder, allowed_paths)
-    try:
+    with naming_errors(location, "read Iceberg's metadata in"):
         metadata = FromInputFile.table_metadata(LakeInput(location, locate(location)))
-    except (ValueError, TypeError) as error:  # pydantic's and pyiceberg's own
-        if isinstance(error, DuckLakeError):
-            raise
-        raise StorageError(f"{location} is not the metadata of an Iceberg table: {error}") from error
     io = LakeFileIO(places, locate)
     return StaticTable(("table",), metadata, location, io, NoopCatalog("none")), places
 

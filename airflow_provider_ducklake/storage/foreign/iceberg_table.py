@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.manifest import DataFileContent, FileFormat
 
 from airflow_provider_ducklake.errors import (
-    DuckLakeError,
     InvalidInputError,
-    StorageError,
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.planning.writing.source_table import SourceFile, SourceTable
 from airflow_provider_ducklake.planning.writing.source_values import texts_of, transforms_of
+from airflow_provider_ducklake.storage.files.filesystem import naming_errors
 from airflow_provider_ducklake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.storage.foreign.iceberg_deletes import IcebergDeletes, deleted_rows_of
 from airflow_provider_ducklake.storage.foreign.iceberg_metadata import load_table
@@ -110,13 +109,9 @@ def _schema(table: Table, snapshot: Snapshot | None) -> Schema:
 def _entries(table: Table, snapshot: Snapshot | None, where: str) -> list[ManifestEntry]:
     if snapshot is None:
         return []
-    try:
+    with naming_errors(f"the manifests of {where}", "read"):
         manifests = snapshot.manifests(table.io)
         read = in_threads(lambda one: one.fetch_manifest_entry(table.io), manifests)
-    except (ValueError, TypeError, AttributeError, EOFError, AssertionError, KeyError, IndexError) as error:
-        if isinstance(error, DuckLakeError):
-            raise
-        raise StorageError(f"The manifests of {where} cannot be read: {error}") from error
     entries = [entry for part in read for entry in part]
     for entry in entries:
         _check_file(entry.data_file, where)
