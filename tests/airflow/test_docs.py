@@ -35,6 +35,7 @@ def blocks(language: str) -> list[object]:
             "flush.md",
             "maintenance.md",
             "compaction.md",
+            "add_table.md",
         )
         for number, code in enumerate(
             re.findall(rf"^```{language}\n(.*?)^```", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE)

@@ -154,8 +154,9 @@ def _fits(found: DuckLakeType, wanted: DuckLakeType) -> bool:
 
     An instant may be a time without zone in files of Spark's (INT96), and DuckDB reads it as that.
     """
-    if (str(found), str(wanted)) == ("timestamptz", "timestamp"):
-        return True
+    old, new = found.facts, wanted.facts
+    if old.kind is new.kind is Kind.TIMESTAMP and old.zoned and not new.zoned:
+        return old.per_second == new.per_second
     return found == wanted or (can_promote(found, wanted) and found.facts.kind is not Kind.DATE)
 
 

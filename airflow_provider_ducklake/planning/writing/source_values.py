@@ -34,8 +34,6 @@ COUNTS = (
     TransformKind.EPOCH_DAY,
     TransformKind.EPOCH_HOUR,
 )
-# Iceberg hashes other types otherwise: decimals as bytes, uuids as 16 bytes; and has no buckets of floats.
-HASHED_ALIKE = frozenset({"int32", "int64", "date", "timestamp", "timestamptz", "varchar", "blob"})
 # Whose values have one text: a float has several NaNs and zeros, and bytes are no text.
 _IDENTICAL = frozenset({Kind.BOOLEAN, Kind.INTEGER, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.STRING})
 
@@ -59,9 +57,21 @@ def transforms_of(word: str, type_: DuckLakeType) -> tuple[Transform, ...]:
     if word in PARTS:
         return tuple(Transform(kind) for kind in PARTS[: PARTS.index(TransformKind(word)) + 1])
     count = _bucket_count(word)
-    if count is not None and str(type_) in HASHED_ALIKE:
+    if count is not None and _is_hashed_alike(type_):
         return (Transform(TransformKind.BUCKET, count),)
     return ()
+
+
+def _is_hashed_alike(type_: DuckLakeType) -> bool:
+    """Whether both formats have the same buckets: Iceberg hashes decimals as bytes, nanos as micros."""
+    row = type_.facts
+    if row.kind is Kind.TIMESTAMP and row.per_second != _MICROSECONDS:
+        return False
+    return row.kind in _HASHED_ALIKE
+
+
+_MICROSECONDS = 10**6
+_HASHED_ALIKE = frozenset({Kind.INTEGER, Kind.DATE, Kind.TIMESTAMP, Kind.STRING, Kind.BLOB})
 
 
 def _bucket_count(word: str) -> int | None:

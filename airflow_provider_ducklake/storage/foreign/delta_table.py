@@ -26,7 +26,7 @@ from airflow_provider_ducklake.errors import (
 from airflow_provider_ducklake.planning.writing.source_table import SourceFile, SourceTable
 from airflow_provider_ducklake.planning.writing.source_values import IDENTITY, has_identity
 from airflow_provider_ducklake.spec.defaults import literal_physical
-from airflow_provider_ducklake.spec.names.paths import is_absolute, is_local
+from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.spec.types.values import identity_text
 from airflow_provider_ducklake.storage.deletes.merged_deletes import positions_of
 from airflow_provider_ducklake.storage.files.filesystem import arrow_s3_options
@@ -167,13 +167,7 @@ def _deleted(table: DeltaTable) -> Iterator[tuple[str, Positions]]:
         rows = pa.record_batch(batch)
         for path, kept in zip(rows.column("filepath"), rows.column("selection_vector"), strict=True):
             gone = pc.indices_nonzero(pc.invert(kept.values)).cast(pa.int64())
-            yield _path(path.as_py()), positions_of(gone)
-
-
-def _path(uri: str) -> str:
-    """Return the path of a URI that deltalake makes, in which percent signs are escaped for local files."""
-    path = spelled(uri)
-    return unquote(path) if is_local(path) else path
+            yield unquote(spelled(path.as_py())), positions_of(gone)  # deltalake makes URIs of paths
 
 
 def object_store_options(options: Mapping[str, Any]) -> dict[str, str]:

@@ -59,7 +59,7 @@ def load_table(
 
 def _in_catalog(source: str, properties: Mapping[str, str]) -> tuple[str, str]:
     try:
-        table = load_catalog("source", **properties).load_table(source)
+        table = load_catalog(**{"name": "default", **properties}).load_table(source)
     except NoSuchTableError as error:
         raise SourceNotFoundError("the Iceberg catalog", source) from error
     return spelled(table.metadata_location), spelled(table.location())

@@ -1,4 +1,4 @@
-"""Write the Delta tables beside this file again, with Spark: deltalake writes no vectors and no column mapping.
+"""Write the Delta tables beside this file again, with Spark: deltalake writes no vectors and maps no names.
 
 python scripts/spark_peers.py python tests/golden/delta_tables/make.py
 """
@@ -17,27 +17,42 @@ from spark_peers import DELTA, jars  # noqa: E402
 VECTORS = "'delta.enableDeletionVectors'='true'"
 STATEMENTS = {
     "vectors": [
-        "CREATE TABLE {} (id BIGINT, name STRING, at TIMESTAMP, tags ARRAY<STRING>, "
-        "home STRUCT<zip: INT, city: STRING>, counts MAP<STRING, INT>) USING delta "
-        f"TBLPROPERTIES ({VECTORS})",
-        "INSERT INTO {} SELECT id, concat('n', id), timestamp_micros(id * 1000001), array(concat('t', id)), "
-        "named_struct('zip', CAST(id AS INT), 'city', 'c'), map('k', CAST(id AS INT)) FROM range(0, 50, 1, 1)",
+        (
+            "CREATE TABLE {} (id BIGINT, name STRING, at TIMESTAMP, tags ARRAY<STRING>, "
+            "home STRUCT<zip: INT, city: STRING>, counts MAP<STRING, INT>) USING delta "
+            f"TBLPROPERTIES ({VECTORS})"
+        ),
+        (
+            "INSERT INTO {} SELECT id, concat('n', id), timestamp_micros(id * 1000001), array(concat('t', "
+            "id)), named_struct('zip', CAST(id AS INT), 'city', 'c'), map('k', CAST(id AS INT)) "
+            "FROM range(0, 50, 1, 1)"
+        ),
         "DELETE FROM {} WHERE id % 7 = 3",
         "INSERT INTO {} SELECT id, 'late', NULL, NULL, NULL, NULL FROM range(50, 60, 1, 1)",
         "DELETE FROM {} WHERE id IN (40, 55)",
     ],
     "parts": [
-        "CREATE TABLE {} (id INT, place STRING, day DATE, ok BOOLEAN) USING delta PARTITIONED BY (place, day, ok) "
-        f"TBLPROPERTIES ({VECTORS})",
-        "INSERT INTO {} SELECT /*+ COALESCE(1) */ * FROM VALUES (1, 'a b/c%=é', DATE'2024-01-31', true), "
-        "(2, 'a b/c%=é', DATE'2024-01-31', true), (3, NULL, NULL, false), (4, NULL, NULL, false) AS t(a, b, c, d)",
+        (
+            "CREATE TABLE {} (id INT, place STRING, day DATE, ok BOOLEAN) USING delta "
+            "PARTITIONED BY (place, day, ok) "
+            f"TBLPROPERTIES ({VECTORS})"
+        ),
+        (
+            "INSERT INTO {} SELECT /*+ COALESCE(1) */ * FROM VALUES (1, 'a b/c%=é', DATE'2024-01-31', true), "
+            "(2, 'a b/c%=é', DATE'2024-01-31', true), (3, NULL, NULL, false), "
+            "(4, NULL, NULL, false) AS t(a, b, c, d)"
+        ),
         "DELETE FROM {} WHERE id IN (2, 3)",
     ],
     "named": [
-        "CREATE TABLE {} (id INT, old STRING, gone INT, part STRING, s STRUCT<a: INT, b: STRING>) USING delta "
-        f"PARTITIONED BY (part) TBLPROPERTIES ('delta.columnMapping.mode'='name', {VECTORS})",
-        "INSERT INTO {} SELECT /*+ COALESCE(1) */ * FROM VALUES (1, 'a', 1, 'x y', named_struct('a', 1, 'b', 'p')), "
-        "(2, 'b', 2, NULL, NULL), (3, 'c', 3, 'x y', NULL) AS t(a, b, c, d, e)",
+        (
+            "CREATE TABLE {} (id INT, old STRING, gone INT, part STRING, s STRUCT<a: INT, b: STRING>) USING "
+            f"delta PARTITIONED BY (part) TBLPROPERTIES ('delta.columnMapping.mode'='name', {VECTORS})"
+        ),
+        (
+            "INSERT INTO {} SELECT /*+ COALESCE(1) */ * FROM VALUES (1, 'a', 1, 'x y', named_struct('a', 1, "
+            "'b', 'p')), (2, 'b', 2, NULL, NULL), (3, 'c', 3, 'x y', NULL) AS t(a, b, c, d, e)"
+        ),
         "ALTER TABLE {} RENAME COLUMN old TO new",
         "ALTER TABLE {} RENAME COLUMN s.a TO b2",
         "ALTER TABLE {} DROP COLUMN gone",
@@ -47,24 +62,30 @@ STATEMENTS = {
         "DELETE FROM {} WHERE id = 3",
     ],
     "numbered": [
-        "CREATE TABLE {} (id INT, s STRUCT<a: INT, b: STRING>) USING delta "
-        "TBLPROPERTIES ('delta.columnMapping.mode'='id')",
+        (
+            "CREATE TABLE {} (id INT, s STRUCT<a: INT, b: STRING>) USING delta "
+            "TBLPROPERTIES ('delta.columnMapping.mode'='id')"
+        ),
         "INSERT INTO {} VALUES (1, named_struct('a', 1, 'b', 'x'))",
         "ALTER TABLE {} RENAME COLUMN s.a TO first",
         "ALTER TABLE {} RENAME COLUMN id TO key",
         "INSERT INTO {} VALUES (2, named_struct('first', 2, 'b', 'y'))",
     ],
     "wide": [
-        "CREATE TABLE {} (id INT, n SMALLINT, f FLOAT) USING delta "
-        "TBLPROPERTIES ('delta.enableTypeWidening'='true')",
+        (
+            "CREATE TABLE {} (id INT, n SMALLINT, f FLOAT) USING delta "
+            "TBLPROPERTIES ('delta.enableTypeWidening'='true')"
+        ),
         "INSERT INTO {} VALUES (1, 1S, CAST(0.5 AS FLOAT))",
         "ALTER TABLE {} ALTER COLUMN id TYPE BIGINT",
         "ALTER TABLE {} ALTER COLUMN f TYPE DOUBLE",
         "INSERT INTO {} VALUES (5000000000, 2S, 0.25)",
     ],
     "checkpoints": [
-        "CREATE TABLE {} (id INT) USING delta "
-        "TBLPROPERTIES ('delta.checkpointPolicy'='v2', 'delta.checkpointInterval'='2')",
+        (
+            "CREATE TABLE {} (id INT) USING delta "
+            "TBLPROPERTIES ('delta.checkpointPolicy'='v2', 'delta.checkpointInterval'='2')"
+        ),
         *(f"INSERT INTO {{}} VALUES ({number})" for number in range(3)),
     ],
     "instants": [  # as Spark writes them unless told otherwise: INT96
