@@ -125,7 +125,8 @@ def test_bad_arguments_are_not_retried(lake: CatalogDatabase, arguments: dict[st
         assert duck.sql("SELECT count(*) FROM ducklake_snapshots('lake')") == [(1,)]
 
 
-def test_a_table_that_is_not_there_yet_is_looked_for_again(lake: CatalogDatabase, tmp_path: Path):
+@pytest.mark.usefixtures("lake")
+def test_a_table_that_is_not_there_yet_is_looked_for_again(tmp_path: Path):
     task = make_task(
         DuckLakeAddTableOperator, source=str(tmp_path / "none"), format="delta", create_table=True
     )
@@ -156,7 +157,8 @@ def test_the_examples_of_the_page_run(lake: CatalogDatabase, iceberg: Table, del
         assert (other.row_count("orders"), other.row_count("clicks")) == (3, 2)
 
 
-def test_the_example_dag_moves_a_table(lake: CatalogDatabase, iceberg: Table):
+@pytest.mark.usefixtures("lake")
+def test_the_example_dag_moves_a_table(iceberg: Table):
     example = sync_dag(parse(ROOT / "example_dags" / "example_ducklake_add_table.py"))
 
     run = example.test(run_conf={"metadata": iceberg.metadata_location})

@@ -447,6 +447,7 @@ def test_a_catalog_names_the_metadata(lake, agree, tmp_path):
     table = new_table(tmp_path / "ice", ID)
     append(table, id=[1])
     catalog = {
+        "name": "source",
         "type": "sql",
         "uri": f"sqlite:///{tmp_path}/ice/catalog.db",
         "warehouse": f"file://{tmp_path}",

@@ -60,6 +60,7 @@ def test_a_delta_table_with_vectors_is_added_and_its_files_are_deleted_in_the_en
 
 def test_an_iceberg_table_is_found_by_its_catalog(lake, sqlite_catalog, endpoint, options, tmp_path):
     catalog = {
+        "name": "theirs",
         "type": "sql",
         "uri": f"sqlite:///{tmp_path}/catalog.db",
         "warehouse": f"s3://{BUCKET}/warehouse",
@@ -68,7 +69,7 @@ def test_an_iceberg_table_is_found_by_its_catalog(lake, sqlite_catalog, endpoint
         "s3.access-key-id": options["key"],
         "s3.secret-access-key": options["secret"],
     }
-    theirs = SqlCatalog("theirs", **catalog)
+    theirs = SqlCatalog(**catalog)
     theirs.create_namespace("sales")
     rows = pa.table({"id": [1, 2, 3], "name": ["a b", "x/y", None]})
     table = theirs.create_table("sales.orders", rows.schema)
