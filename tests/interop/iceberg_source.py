@@ -94,7 +94,7 @@ def position_deletes(table: Table, positions: dict[str, list[int]], **said: Any)
     names = [pa.field(*of, metadata={"PARQUET:field_id": number}) for *of, number in _DELETE_FIELDS]
     columns = [list(column) for column in zip(*rows, strict=True)]
     pq.write_table(pa.table(columns, schema=pa.schema(names)), local(path))
-    return _entry(path, len(rows), **said)
+    return entry(path, len(rows), **said)
 
 
 _DELETE_FIELDS = [
@@ -116,16 +116,17 @@ def vectors(table: Table, positions: dict[str, list[int]], **said: Any) -> list[
     document = json.dumps({"blobs": blobs}).encode()
     content += b"PFA1" + document + len(document).to_bytes(4, "little") + bytes(4) + b"PFA1"
     local(path).write_bytes(content)
-    return [_entry(path, len(places), file_format=FileFormat.PUFFIN, **said) for places in positions.values()]
+    return [entry(path, len(places), file_format=FileFormat.PUFFIN, **said) for places in positions.values()]
 
 
 def equality_deletes(table: Table) -> DataFile:
     """Return the entry of an equality delete file."""
     path = f"{table.location()}/data/equal.parquet"
-    return _entry(path, 1, content=DataFileContent.EQUALITY_DELETES, equality_ids=[1])
+    return entry(path, 1, content=DataFileContent.EQUALITY_DELETES, equality_ids=[1])
 
 
-def _entry(path: str, count: int, **said: Any) -> DataFile:
+def entry(path: str, count: int, **said: Any) -> DataFile:
+    """Return the entry of a file, of position deletes unless it says otherwise."""
     size = local(path).stat().st_size if local(path).exists() else 100
     defaults = {
         "content": DataFileContent.POSITION_DELETES,
@@ -166,9 +167,9 @@ def with_entries(
         table.spec(), table.schema(), io.new_output(f"{base}-m0.avro"), snapshot_id, "null"
     )
     with writer:
-        for entry in entries:
+        for one in entries:
             made = ManifestEntry.from_args(
-                status=ManifestEntryStatus.ADDED, snapshot_id=snapshot_id, data_file=entry
+                status=ManifestEntryStatus.ADDED, snapshot_id=snapshot_id, data_file=one
             )
             if sequence_number is not None:
                 made.sequence_number = sequence_number

@@ -1,0 +1,70 @@
+"""Spark reads, updates and deletes rows of tables that were Iceberg's or Delta's, as DuckDB does."""
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.types import LongType, StringType
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.spark.read import read_table
+from airflow_provider_ducklake.writes.session import LakeSession
+from tests.interop.iceberg_source import append, data_paths, new_table, plain, position_deletes, with_entries
+from tests.reference.duckdb_lake import open_lake
+
+RECORDED = Path(__file__).parents[1] / "golden" / "delta_tables"
+
+
+@pytest.fixture
+def lake(sqlite_catalog):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
+        yield lake
+
+
+def same_rows(spark, lake: Lake, catalog, where: str | None = None) -> int:
+    """Compare what Spark and DuckDB read, and return how many rows they are."""
+    found = read_table(spark, lake.scan("t", where=where)).toArrow()
+    with open_lake(catalog) as duck:
+        assert plain(found) == plain(duck.arrow(f"FROM t WHERE {where or 'true'}"))
+    return int(found.num_rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"), [("vectors", 51), ("parts", 2), ("named", 3), ("numbered", 2), ("wide", 2)]
+)
+def test_tables_of_delta_are_read(spark, lake, sqlite_catalog, tmp_path, name, rows):
+    folder = shutil.copytree(RECORDED / name, tmp_path / name)
+    lake.add_table("t", str(folder), "delta", create_table=True)
+
+    assert same_rows(spark, lake, sqlite_catalog) == rows
+
+
+def test_a_table_of_iceberg_is_read_and_changed(spark, lake, sqlite_catalog, tmp_path):
+    table = new_table(tmp_path / "ice", {"id!": LongType(), "old": StringType()}, ["bucket[2](id)"])
+    append(table, id=list(range(40)), old=["x"] * 40)
+    with table.update_schema() as schema:
+        schema.rename_column("old", "new")
+    with table.update_schema() as schema:
+        schema.add_column("old", StringType())
+    append(table, id=list(range(40, 60)), new=["y"] * 20, old=["z"] * 20)
+    parts = {task.file.file_path: task.file.partition for task in table.scan().plan_files()}
+    gone = [position_deletes(table, {path: [0, 3]}, partition=parts[path]) for path in data_paths(table)]
+    lake.add_table("t", with_entries(table, gone), "iceberg", create_table=True)
+
+    assert same_rows(spark, lake, sqlite_catalog) == 52
+    assert same_rows(spark, lake, sqlite_catalog, where="old IS NULL AND id > 10") > 0
+
+    session = LakeSession(spark, lake)
+    session.update("t", {"new": "'changed'"}, "id % 2 = 0")
+    session.delete("t", "id % 3 = 0")
+    changed = pa.table({"id": [1000], "new": ["n"], "old": [None]}, schema=lake.read_arrow("t").schema)
+    lake.append_arrow("t", changed)
+
+    assert same_rows(spark, lake, sqlite_catalog) > 30
+    assert lake.verify() == []
+    merged = session.rewrite_data_files("t", delete_threshold=0)
+    assert merged is not None
+    assert same_rows(spark, lake, sqlite_catalog) > 30
+    assert lake.verify() == []
