@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_ducklake.operators.add_files import DuckLakeAddFilesOperator
+from airflow_provider_ducklake.operators.add_table import DuckLakeAddTableOperator
 from airflow_provider_ducklake.operators.commit import DuckLakeCommitOperator
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
@@ -344,6 +345,14 @@ IN_A_TASK = [
         {"table": "orders", "paths": "{data}/gone.parquet"},
         ("gone.parquet",),
         "Check the path",
+        retried=True,
+    ),
+    Mistake(
+        "a table of another format that is not there",
+        DuckLakeAddTableOperator,
+        {"table": "orders", "source": "{data}/gone", "format": "delta"},
+        ("gone",),
+        "Correct the path",
         retried=True,
     ),
     Mistake("a sensor of a bad name", DuckLakeSnapshotSensor, {"table": "a..d"}, ("a..d",), "Quote parts"),

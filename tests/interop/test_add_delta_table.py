@@ -320,6 +320,22 @@ def test_files_outside_the_tables_folder_are_refused(lake, folder, path):
     assert untouched(lake)
 
 
+def test_files_of_a_shallow_clone_need_a_permission(lake, agree, folder, tmp_path):
+    write(folder, i=[1])
+    (file,) = Path(folder).glob("*.parquet")
+    other = Path(shutil.move(file, tmp_path / "with space.parquet"))
+    log = Path(folder) / "_delta_log" / f"{0:020d}.json"
+    log.write_text(log.read_text().replace(file.name, f"file://{tmp_path}/with%20space.parquet"))
+
+    with pytest.raises(UntrustedValueError, match="allowed_paths"):
+        add(lake, folder)
+    assert untouched(lake)
+
+    add(lake, folder, allowed_paths=[str(tmp_path)])
+    assert agree(folder) == 1
+    assert other.exists()
+
+
 def test_a_table_is_not_added_twice(lake, folder):
     write(folder, i=[1])
     add(lake, folder)
