@@ -19,8 +19,8 @@ def theirs(spark, tmp_path):
         name = f"ice.theirs.t{version}_{tmp_path.name}"
         made.append(name)
         spark.sql(
-            f"CREATE TABLE {name} (id BIGINT, name STRING, at TIMESTAMP, price DECIMAL(9, 2)) USING iceberg "
-            f"PARTITIONED BY (bucket(4, id), days(at)) "
+            f"CREATE TABLE {name} (id BIGINT, name STRING, stamp TIMESTAMP, price DECIMAL(9, 2)) "
+            "USING iceberg PARTITIONED BY (bucket(4, id), days(stamp)) "
             f"TBLPROPERTIES ('format-version'='{version}', {MERGE_ON_READ})"
         )
         spark.sql(
@@ -45,12 +45,12 @@ def test_rows_are_those_that_iceberg_reads(spark, lake, catalog, theirs, version
     spark.sql(f"INSERT INTO {name} VALUES (100, 'late', NULL, NULL, 'e')")
     if version > 1:
         spark.sql(f"DELETE FROM {name} WHERE id IN (20, 21)")
-    query = "SELECT id, title, unix_micros(at), price, extra FROM {} ORDER BY id"
+    query = "SELECT id, title, unix_micros(stamp), price, extra FROM {} ORDER BY id"
     expected = [tuple(row) for row in spark.sql(query.format(name)).collect()]
 
     lake.add_table("t", str(folder), "iceberg", create_table=True)
 
-    with open_lake(catalog) as duck:
+    with open_lake(catalog.attach_string, catalog.data_path) as duck:
         assert duck.sql(query.format("t").replace("unix_micros", "epoch_us")) == expected
     ours = lake.read_arrow("t").sort_by("id")
     names = ("id", "title", "price", "extra")

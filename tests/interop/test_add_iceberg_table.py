@@ -1,7 +1,9 @@
 """Iceberg tables become a lake's tables: DuckDB, pyiceberg and this library read the same rows."""
 
+import json
 import multiprocessing
 import shutil
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -33,8 +35,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from airflow_provider_ducklake.catalog.drafting import add_table
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import (
+    DuckLakeError,
     InvalidInputError,
     SchemaMismatchError,
     SourceNotFoundError,
@@ -204,6 +208,17 @@ def test_an_earlier_snapshot_is_added_with_its_own_columns(lake, agree, tmp_path
 
     assert agree(table.metadata_location, snapshot_id=first) == 1
     assert lake.table_snapshot("t").schema.names == ("id", "name")
+
+
+def test_a_table_of_version_1_has_its_rows(lake, agree, tmp_path):
+    table = new_table(tmp_path / "ice", TEXT, ["name"], **{"format-version": "1"})
+    append(table, id=[1, 2], name=["a", "b"])
+    append(table, id=[3], name=["a"])
+
+    add(lake, table.metadata_location)
+
+    assert table.format_version == 1
+    assert agree(table.metadata_location) == 3
 
 
 def test_rows_that_pyiceberg_deleted_or_overwrote_stay_away(lake, agree, tmp_path):
@@ -864,10 +879,59 @@ def test_what_is_no_metadata_is_said_to_be_none(lake, tmp_path, text):
 def test_a_damaged_manifest_is_said_to_be_one(lake, tmp_path):
     table = new_table(tmp_path / "ice", ID)
     append(table, id=[1])
-    local(table.current_snapshot().manifest_list).write_bytes(b"Obj\x01nothing")
+    local(table.current_snapshot().manifest_list).write_bytes(b"no manifest list")
 
-    with pytest.raises(StorageError, match="manifests"):
+    with pytest.raises(StorageError, match="Cannot read the metadata of"):
         add(lake, table.metadata_location)
+
+
+def odd_documents(document: object):
+    """Yield copies of a JSON document, each with one value that is missing or another one."""
+    for path in _paths(document):
+        for value in (_GONE, None, -1, "odd", [], {}, 2**70):
+            copy = json.loads(json.dumps(document))
+            *above, last = path
+            parent = copy
+            for step in above:
+                parent = parent[step]
+            if value is _GONE:
+                del parent[last]
+            else:
+                parent[last] = value
+            yield copy
+
+
+_GONE = object()
+
+
+def _paths(value: object):
+    steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, child in steps:
+        yield (step,)
+        yield from ((step, *below) for below in _paths(child))
+
+
+def test_odd_metadata_is_read_or_is_an_error_of_ours(lake, tmp_path):
+    table = new_table(tmp_path / "ice", TEXT, ["bucket[2](id)"])
+    append(table, id=[1, 2, 3], name=["a", "b", "c"])
+    path = local(table.metadata_location)
+    document = json.loads(path.read_text())
+    source = add_table.Source(str(path), "iceberg")
+    outcomes = Counter()
+    for odd in odd_documents(document):
+        path.write_text(json.dumps(odd))
+        outcomes[outcome(lake, source)] += 1
+
+    assert outcomes["read"] > 50 and outcomes["refused"] > 50  # noqa: PT018 - both of them happen
+
+
+def outcome(lake: Lake, source: add_table.Source) -> str:
+    """Read a table's metadata; any other error than ours fails the test."""
+    try:
+        add_table.read_source(lake.writes._lake, source)
+    except DuckLakeError:
+        return "refused"
+    return "read"
 
 
 def test_a_file_that_the_metadata_lists_twice_is_refused(lake, tmp_path):

@@ -8,7 +8,6 @@ row that is there, and the lake does not go on with them.
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -29,7 +28,7 @@ from airflow_provider_ducklake.spec.defaults import literal_physical
 from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.spec.types.values import identity_text
 from airflow_provider_ducklake.storage.deletes.merged_deletes import positions_of
-from airflow_provider_ducklake.storage.files.filesystem import arrow_s3_options
+from airflow_provider_ducklake.storage.files.filesystem import arrow_s3_options, naming_errors
 from airflow_provider_ducklake.storage.foreign.delta_types import DeltaTypes
 from airflow_provider_ducklake.storage.foreign.places import Places, spelled
 
@@ -77,16 +76,19 @@ def delta_table(
     if not is_absolute(folder):
         raise InvalidInputError(f"The source {source!r} is relative; give an absolute path or a URI.")
     table = _opened(folder, version, storage_options or {})
-    where = f"{source} at version {table.version()}"
+    with naming_errors(f"the log of {source}", "read"):  # whatever deltalake says of an odd log
+        return _at_version(table, f"{source} at version {table.version()}", source, allowed_paths)
+
+
+def _at_version(table: DeltaTable, where: str, source: str, allowed_paths: tuple[str, ...]) -> SourceTable:
     features = _check_features(table, where)
-    places = Places.of(f"The log of {source}", folder, allowed_paths)
+    places = Places.of(f"The log of {source}", spelled(source), allowed_paths)
     mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
     columns = DeltaTypes(where, mode).columns(json.loads(table.schema().to_json())["fields"])
     by_name = {one.name: one for one in columns}
     partition_by = [by_name[name] for name in table.metadata().partition_columns]
-    with _naming_errors(where):
-        deleted = dict(_deleted(table)) if "deletionVectors" in features else {}
-        actions = pa.table(table.get_add_actions(flatten=False)).to_pylist()
+    deleted = dict(_deleted(table)) if "deletionVectors" in features else {}
+    actions = pa.table(table.get_add_actions(flatten=False)).to_pylist()
     files = tuple(_file(action, partition_by, places, deleted) for action in actions)
     if deleted:
         raise StorageError(f"{where} has deletion vectors of files that it does not have: {min(deleted)}.")
@@ -102,24 +104,13 @@ def delta_table(
 
 def _opened(folder: str, version: int | None, storage_options: Mapping[str, str]) -> DeltaTable:
     try:
-        with _naming_errors(folder):
-            return DeltaTable(folder, version=version, storage_options=dict(storage_options))
+        return DeltaTable(folder, version=version, storage_options=dict(storage_options))
     except TableNotFoundError as error:
         raise SourceNotFoundError("the Delta table", folder) from error
-    except StorageError as error:
+    except (DeltaError, OSError, ValueError) as error:
         if version is not None and "version" in str(error).lower():
             raise InvalidInputError(f"{folder} has no version {version} that can be read: {error}") from error
-        raise
-
-
-@contextmanager
-def _naming_errors(where: str) -> Iterator[None]:
-    try:
-        yield
-    except TableNotFoundError:
-        raise
-    except (DeltaError, OSError, ValueError) as error:
-        raise StorageError(f"Cannot read the log of {where}: {error}") from error
+        raise StorageError(f"Cannot read the log of {folder}: {error}") from error
 
 
 def _check_features(table: DeltaTable, where: str) -> frozenset[str]:

@@ -59,6 +59,13 @@ def iceberg_table(
         StorageError: the metadata cannot be read.
     """
     table, places = load_table(source, locate, catalog, allowed_paths)
+    with naming_errors(f"the metadata of {source}", "read"):  # whatever pyiceberg says of odd metadata
+        return _at_snapshot(table, places, snapshot_id, source, locate)
+
+
+def _at_snapshot(
+    table: Table, places: Places, snapshot_id: int | None, source: str, locate: Locate
+) -> SourceTable:
     snapshot = _snapshot(table, snapshot_id, source)
     where = f"{source} at snapshot {snapshot.snapshot_id}" if snapshot else f"{source}, which has no snapshot"
     _check_format(table, where)
@@ -109,24 +116,29 @@ def _schema(table: Table, snapshot: Snapshot | None) -> Schema:
 def _entries(table: Table, snapshot: Snapshot | None, where: str) -> list[ManifestEntry]:
     if snapshot is None:
         return []
-    with naming_errors(f"the manifests of {where}", "read"):
-        manifests = snapshot.manifests(table.io)
-        read = in_threads(lambda one: one.fetch_manifest_entry(table.io), manifests)
+    manifests = snapshot.manifests(table.io)
+    read = in_threads(lambda one: one.fetch_manifest_entry(table.io), manifests)
     entries = [entry for part in read for entry in part]
     for entry in entries:
         _check_file(entry.data_file, where)
     return entries
 
 
+def _content(file: DataFile) -> DataFileContent:
+    """Return what a file has; manifests of version 1 do not say it, since they have data only."""
+    return DataFileContent(file.content or 0)
+
+
 def _check_file(file: DataFile, where: str) -> None:
-    if file.content is DataFileContent.EQUALITY_DELETES:
+    content = _content(file)
+    if content is DataFileContent.EQUALITY_DELETES:
         raise UnsupportedFeatureError(
             f"{where} has the equality delete file {file.file_path}, and DuckLake has deletes by position "
             "only. Rewrite the table's data files first (Iceberg's rewrite_data_files), or insert its rows "
             "instead."
         )
     allowed = {FileFormat.PARQUET}
-    if file.content is DataFileContent.POSITION_DELETES:
+    if content is DataFileContent.POSITION_DELETES:
         allowed = {FileFormat.PARQUET, FileFormat.PUFFIN}
     if file.file_format not in allowed:
         raise UnsupportedFeatureError(
@@ -147,7 +159,7 @@ def _files(
     places: Places,
     locate: Locate,
 ) -> Iterator[SourceFile]:
-    data = [one for one in entries if one.data_file.content is DataFileContent.DATA]
+    data = [one for one in entries if _content(one.data_file) is DataFileContent.DATA]
     deleted = _deleted(entries, data, places, locate)
     specs = table.specs()
     for entry in data:
@@ -172,7 +184,7 @@ def _deleted(
             one.sequence_number or 0,
         )
         for one in entries
-        if one.data_file.content is DataFileContent.POSITION_DELETES
+        if _content(one.data_file) is DataFileContent.POSITION_DELETES
     }
     return deleted_rows_of(files, of_data, locate)
 
