@@ -291,6 +291,22 @@ def test_partition_keys_that_ducklake_has_are_kept(lake, agree, elsewhere, tmp_p
         assert sorted(map(repr, found)) == sorted(repr(one.partition_values) for one in theirs.files)
 
 
+def test_counts_since_1970_are_icebergs_where_the_lake_has_them(new_catalog, tmp_path):
+    table = new_table(tmp_path / "ice", {"id!": LongType(), "ts": TimestampType()}, ["day(ts)"])
+    days = [datetime(1969, 12, 31), datetime(2024, 2, 29, 5), None]  # noqa: DTZ001
+    append(table, id=[1, 2, 3], ts=days)
+    catalog = new_catalog("sqlite", "1.1")
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version="1.1") as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"id": "int64", "ts": "timestamp"}, ["epoch_day(ts)", "epoch_month(ts)"])
+        add(lake, table.metadata_location)
+
+        files = lake.table_snapshot("t", with_files=True).files
+        values = {one.partition_values for one in files}
+        assert values == {("-1", "-1"), ("19782", "649"), (None, None)}
+        assert plain(lake.read_arrow("t")) == plain(read_by_pyiceberg(table.metadata_location))
+
+
 def test_files_of_an_older_partitioning_have_what_their_footers_tell(lake, agree, tmp_path):
     table = new_table(tmp_path / "ice", {**TEXT, "n": LongType()}, ["name"])
     append(table, id=[1, 2], name=["a", "b"], n=[1, 2])
@@ -932,6 +948,26 @@ def outcome(lake: Lake, source: add_table.Source) -> str:
     except DuckLakeError:
         return "refused"
     return "read"
+
+
+def test_a_manifest_with_other_files_than_its_list_says_is_refused(lake, tmp_path):
+    table = new_table(tmp_path / "ice", ID)
+    append(table, id=[1])
+    (first,) = table.current_snapshot().manifests(table.io)
+    with table.transaction() as tx, tx.update_snapshot().fast_append() as update:
+        for one in table.scan().plan_files():
+            update.append_data_file(one.file)
+            update.append_data_file(one.file)
+    second = next(
+        one
+        for one in table.current_snapshot().manifests(table.io)
+        if one.manifest_path != first.manifest_path
+    )
+    shutil.copy(local(first.manifest_path), local(second.manifest_path))
+
+    with pytest.raises(StorageError, match="has 1 files, and 2 new and 0 older ones"):
+        add(lake, table.metadata_location)
+    assert untouched(lake)
 
 
 def test_a_file_that_the_metadata_lists_twice_is_refused(lake, tmp_path):

@@ -25,7 +25,7 @@ from airflow_provider_ducklake.storage.foreign.iceberg_types import columns_of, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pyiceberg.manifest import DataFile, ManifestEntry
+    from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
@@ -118,10 +118,22 @@ def _entries(table: Table, snapshot: Snapshot | None, where: str) -> list[Manife
         return []
     manifests = snapshot.manifests(table.io)
     read = in_threads(lambda one: one.fetch_manifest_entry(table.io), manifests)
+    for manifest, part in zip(manifests, read, strict=True):
+        _check_count(manifest, len(part))
     entries = [entry for part in read for entry in part]
     for entry in entries:
         _check_file(entry.data_file, where)
     return entries
+
+
+def _check_count(manifest: ManifestFile, found: int) -> None:
+    """Refuse a manifest that does not have the files that its list says: rows would be lost without a word."""
+    counts = (manifest.added_files_count, manifest.existing_files_count)
+    if None not in counts and sum(one or 0 for one in counts) != found:
+        raise StorageError(
+            f"{manifest.manifest_path} has {found} files, and {counts[0]} new and {counts[1]} older ones by the "
+            "snapshot's list of manifests: it is damaged, or another file."
+        )
 
 
 def _content(file: DataFile) -> DataFileContent:
