@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.manifest import DataFileContent, FileFormat
 
-from airflow_provider_ducklake.errors import (
-    InvalidInputError,
-    UnsupportedFeatureError,
-)
+from airflow_provider_ducklake.errors import InvalidInputError, StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.writing.source_table import SourceFile, SourceTable
 from airflow_provider_ducklake.planning.writing.source_values import texts_of, transforms_of
 from airflow_provider_ducklake.storage.files.filesystem import naming_errors
@@ -127,12 +124,12 @@ def _entries(table: Table, snapshot: Snapshot | None, where: str) -> list[Manife
 
 
 def _check_count(manifest: ManifestFile, found: int) -> None:
-    """Refuse a manifest that does not have the files that its list says: rows would be lost without a word."""
+    """Refuse a manifest that does not have the files that its list says: rows would be lost silently."""
     counts = (manifest.added_files_count, manifest.existing_files_count)
     if None not in counts and sum(one or 0 for one in counts) != found:
         raise StorageError(
-            f"{manifest.manifest_path} has {found} files, and {counts[0]} new and {counts[1]} older ones by the "
-            "snapshot's list of manifests: it is damaged, or another file."
+            f"{manifest.manifest_path} has {found} files, and {counts[0]} new and {counts[1]} older ones by "
+            "the snapshot's list of manifests: it is damaged, or another file."
         )
 
 
