@@ -89,11 +89,17 @@ def agree(lake, sqlite_catalog):
     return check
 
 
-@pytest.fixture
-def elsewhere(sqlite_catalog):
-    """Return a function that runs SQL in a process of its own, where DuckDB's SQLite is the only one."""
+@pytest.fixture(scope="module")
+def process():
+    """A process of its own for DuckDB: two copies of SQLite in one process break each other's locks."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
-        yield lambda sql: executor.submit(_run_sql, sqlite_catalog, sql).result()
+        yield executor
+
+
+@pytest.fixture
+def elsewhere(process, sqlite_catalog):
+    """Return a function that runs SQL on the lake in that process."""
+    return lambda sql: process.submit(_run_sql, sqlite_catalog, sql).result()
 
 
 def _run_sql(catalog, sql: str):
