@@ -30,6 +30,8 @@ NEEDED = {
     "set": {"a": "1"},
     "name": "a",
     "path": "/x.ducklake",
+    "source": "/iceberg/",
+    "format": "iceberg",
 }
 BESIDE: dict[tuple[str, str], dict[str, Any]] = {  # what an argument has to stand beside
     ("DuckLakeDDLOperator", ""): {"sql": "DROP TABLE t"},
