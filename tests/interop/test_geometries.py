@@ -1,6 +1,7 @@
 """Geometries: written as the reference writes them, changed by both clients, refused where they are none."""
 
 import random
+import shutil
 import struct
 
 import pyarrow as pa
@@ -119,3 +120,32 @@ def test_bytes_that_were_changed_by_chance_are_refused_or_read_equal(lake, seed,
     with open_lake(sqlite_catalog) as duckdb:
         theirs = duckdb.sql("SELECT id, g::VARCHAR IS NOT NULL FROM t ORDER BY id")
     assert theirs == [(row["id"], True) for row in lake.read_arrow("t").sort_by("id").to_pylist()]
+
+
+def test_a_file_of_geometries_is_added_as_the_reference_adds_it(new_catalog, tmp_path):
+    ours, theirs = new_catalog("sqlite"), new_catalog("sqlite")
+    with open_lake(ours, data_inlining_row_limit=0) as duckdb:
+        duckdb.sql("CREATE TABLE made (id BIGINT, g GEOMETRY, l GEOMETRY[])")
+        duckdb.sql("INSERT INTO made VALUES (1, 'POINT (1 2)', ['POINT Z (3 4 5)']), (2, NULL, NULL)")
+    with Lake.connect(ours.sqlalchemy_url) as lake:
+        (made,) = lake.table_snapshot("made", with_files=True).files
+    file = shutil.copy(made.path, tmp_path / "geometries.parquet")
+    for catalog in (ours, theirs):
+        with open_lake(catalog) as duckdb:
+            duckdb.sql("DROP TABLE IF EXISTS made; CREATE TABLE t (id BIGINT, g GEOMETRY, l GEOMETRY[])")
+    with Lake.connect(ours.sqlalchemy_url) as lake, lake.transaction() as tx:
+        tx.add_data_files("t", [str(file)])
+    with open_lake(theirs) as duckdb:
+        duckdb.sql(f"CALL ducklake_add_data_files('lake', 't', '{file}')")
+
+    found = []
+    for catalog in (ours, theirs):
+        with open_lake(catalog) as duckdb:
+            rows_ = duckdb.sql("SELECT id, g::VARCHAR, l::VARCHAR FROM t ORDER BY id")
+            found.append(
+                (rows_, duckdb.sql(STATS.format("file"))[-1:], duckdb.sql(STATS.format("table"))[-1:])
+            )
+    assert found[0] == found[1]
+    with Lake.connect(ours.sqlalchemy_url) as lake:
+        assert lake.read_arrow("t").num_rows == 2
+        assert lake.verify() == []

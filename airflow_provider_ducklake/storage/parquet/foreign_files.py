@@ -7,6 +7,7 @@ left unknown.
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -216,7 +217,11 @@ class _Reading:
     def _file_stats(self, index: int, column: Column, type_: pa.DataType) -> ColumnStats:
         rule, decode = NanRule.of_writer(self.metadata.created_by), decoder(column.type, type_)
         groups = [self.metadata.row_group(group) for group in range(self.metadata.num_row_groups)]
-        return merge_chunks(column, [chunk_facts(group.column(index), decode, rule) for group in groups])
+        of_geometries = column.type.facts.kind is Kind.GEOMETRY
+        facts = [
+            chunk_facts(group.column(index), decode, rule, of_geometries=of_geometries) for group in groups
+        ]
+        return merge_chunks(column, facts)
 
     def _bad_bounds(self, index: int, column: Column, where: str) -> list[str]:
         """Return what is wrong with strings that the footer shows; the file's own rows are not read."""
@@ -307,6 +312,8 @@ def _levels_above_first_leaf(type_: pa.DataType) -> int:
 def _leaf_type(leaf: pq.ColumnSchema, type_: pa.DataType, where: str) -> DuckLakeType | None:
     """Return the type as which the reference reads a Parquet column, None where DuckLake has no such type."""
     logical = leaf.logical_type.type
+    if logical == "GEOMETRY" and "crs" not in json.loads(leaf.logical_type.to_json()):
+        return ScalarType("geometry")
     if logical in _NAMED_BY_PARQUET:
         return ScalarType(_NAMED_BY_PARQUET[logical])
     if pa.types.is_float16(type_) or logical in _UNREAD:
