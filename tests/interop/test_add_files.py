@@ -1,7 +1,9 @@
 """Files that others wrote, added to a lake: the catalog is the reference's, and DuckDB reads their rows."""
 
+import shutil
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,6 +15,7 @@ from airflow_provider_ducklake.errors import (
     SchemaMismatchError,
     StorageError,
     TransactionConflictError,
+    UnsupportedFeatureError,
 )
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.duckdb_lake import open_lake
@@ -278,3 +281,20 @@ def test_paths_that_mean_nothing(sqlite_catalog, files):
         with pytest.raises(StorageError, match="no such file"):
             add(lake, empty.replace("empty", "gone"))
         assert add(lake, empty) is None
+
+
+def test_a_file_with_row_ids_of_a_lake_is_refused(sqlite_catalog, tmp_path):
+    """The reference adds it with ``ignore_extra_columns`` and then cannot delete its rows (observed on 1.5.5)."""
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("CREATE TABLE s AS SELECT x AS i FROM range(10) r(x)")
+        reference.sql("UPDATE s SET i = i + 100 WHERE i > 4")
+        reference.sql("CREATE TABLE t (i BIGINT)")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        *_, updated = lake.table_snapshot("s", with_files=True).files
+        file = shutil.copy(updated.path, tmp_path / "copy.parquet")
+        with pytest.raises(UnsupportedFeatureError, match="_ducklake_internal_row_id, by whose field id"):
+            add(lake, str(file), ignore_extra_columns=True)
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql(f"CALL ducklake_add_data_files('lake', 't', '{file}', ignore_extra_columns => true)")
+        with pytest.raises(duckdb.InvalidInputException, match="2147483540"):
+            reference.sql("DELETE FROM t WHERE i = 105")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.errors import InvalidInputError, SchemaMismatchError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.writing.source_values import IDENTITY, identity_of_text
 from airflow_provider_ducklake.spec.partitioning import PartitionField, hive_values
-from airflow_provider_ducklake.storage.parquet.footer import FIRST_RESERVED_FIELD_ID
 from airflow_provider_ducklake.storage.parquet.foreign_files import FieldNames, footer_value, inspect_file
 from airflow_provider_ducklake.storage.parquet.reshape import field_id
 
@@ -60,12 +59,6 @@ class KeyedNames(FieldNames):
 
     def of_field(self, field: pa.Field, parent: Column | None) -> Hashable:
         found = field_id(field)
-        if found is not None and found >= FIRST_RESERVED_FIELD_ID:
-            raise UnsupportedFeatureError(
-                f"{self._path} has the column {field.name}, by whose field id ({found}) DuckLake knows its "
-                "own row ids and snapshots: DuckDB could not delete or update rows of the file. Iceberg "
-                "writes it where it updates or rewrites tables of version 3. Insert the table's rows instead."
-            )
         if not self._source.by_id:
             return str(field.name)
         if found is not None:

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from airflow_provider_ducklake.errors import InvalidPartitionError, InvalidTypeError, SchemaMismatchError
+from airflow_provider_ducklake.errors import (
+    InvalidPartitionError,
+    InvalidTypeError,
+    SchemaMismatchError,
+    UnsupportedFeatureError,
+)
 from airflow_provider_ducklake.spec.files import DataFile, MappedColumn
 from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.spec.partitioning import OF_TIMES, calendar_values, hive_value, partition_value
@@ -32,6 +37,7 @@ from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.spec.types.values import identity_text, is_infinite, parse_physical
 from airflow_provider_ducklake.storage.parquet.arrow_types import ducklake_type
 from airflow_provider_ducklake.storage.parquet.footer import (
+    FIRST_RESERVED_FIELD_ID,
     NanRule,
     children_of_field,
     chunk_facts,
@@ -39,7 +45,7 @@ from airflow_provider_ducklake.storage.parquet.footer import (
     merge_chunks,
     read_metadata,
 )
-from airflow_provider_ducklake.storage.parquet.reshape import is_list
+from airflow_provider_ducklake.storage.parquet.reshape import field_id, is_list
 from airflow_provider_ducklake.storage.parquet.string_checks import bad_bound
 
 if TYPE_CHECKING:
@@ -74,9 +80,11 @@ def inspect_file(  # noqa: PLR0913 - what the file may be is three of them
 
     Raises:
         SchemaMismatchError: lists everything in which the file does not fit.
-        StorageError, UnsupportedFeatureError: no Parquet file, or an encrypted one.
+        StorageError: it is no Parquet file.
+        UnsupportedFeatureError: it is encrypted, or has columns by which DuckLake knows its own.
     """
     metadata, size, footer_size = read_metadata(location)
+    _refuse_reserved(metadata, location.uri)
     by_name = {fold(column.name): column.id for column in schema.columns}
     of_folders = {
         by_name[fold(one)]: (one, text) for one, text in hive_values.items() if fold(one) in by_name
@@ -95,6 +103,18 @@ def inspect_file(  # noqa: PLR0913 - what the file may be is three of them
         mapping=tuple(reading.mapping),
         row_group_count=metadata.num_row_groups,
     )
+
+
+def _refuse_reserved(metadata: pq.FileMetaData, path: str) -> None:
+    for one in metadata.schema.to_arrow_schema():
+        found = field_id(one)
+        if found is not None and found >= FIRST_RESERVED_FIELD_ID:
+            raise UnsupportedFeatureError(
+                f"{path} has the column {one.name}, by whose field id ({found}) DuckLake knows its own row "
+                "ids and snapshots: DuckDB could not delete or update rows of the file. DuckLake's clients "
+                "write it where they update or flush rows, Iceberg where it updates or rewrites tables of "
+                "version 3. Insert the rows instead."
+            )
 
 
 class FieldNames:
