@@ -284,7 +284,7 @@ def test_paths_that_mean_nothing(sqlite_catalog, files):
 
 
 def test_a_file_with_row_ids_of_a_lake_is_refused(sqlite_catalog, tmp_path):
-    """The reference adds it with ``ignore_extra_columns`` and then cannot delete its rows (observed on 1.5.5)."""
+    """The reference adds it by ``ignore_extra_columns``, and cannot delete its rows (observed on 1.5.5)."""
     with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
         reference.sql("CREATE TABLE s AS SELECT x AS i FROM range(10) r(x)")
         reference.sql("UPDATE s SET i = i + 100 WHERE i > 4")
