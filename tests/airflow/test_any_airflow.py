@@ -53,8 +53,13 @@ def test_every_module_imports():
         import airflow_provider_ducklake as package
         names = [one.name for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
         for name in names:
-            if not name.endswith(".main"):  # a program
+            if name.endswith(".main"):  # a program
+                continue
+            try:
                 importlib.import_module(name)
+            except ModuleNotFoundError as error:  # extras that the locked environment has
+                if (error.name or "").partition(".")[0] not in ("pyiceberg", "deltalake"):
+                    raise
         print(*names)
         """,
         timeout=600,
