@@ -104,9 +104,8 @@ def _interval(value: Physical) -> SparkColumn:
     return f.struct(*(f.lit(part).cast(field.dataType).alias(field.name) for field, part in parts))
 
 
-def _decimal(value: Physical) -> SparkColumn:
-    assert isinstance(value, int)
-    return f.lit(Decimal(value)).cast(_DECIMAL)
+def _whole(digits: int) -> Callable[[Any], SparkColumn]:
+    return lambda value: f.lit(Decimal(value)).cast(t.DecimalType(digits, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,16 +139,16 @@ SPARK_SCALARS = {
     "int16": SparkScalar(t.ShortType(), native=True),
     "int32": SparkScalar(t.IntegerType(), native=True),
     "int64": SparkScalar(_LONG, native=True),
-    "int128": SparkScalar(_DECIMAL, takes=_INTEGERS, constant=_decimal, only_by_arrow=True),
+    "int128": SparkScalar(_DECIMAL, takes=_INTEGERS, constant=_whole(38), only_by_arrow=True),
     "uint8": SparkScalar(t.ShortType(), takes=_INTEGERS),
     "uint16": SparkScalar(t.IntegerType(), takes=_INTEGERS),
     "uint32": SparkScalar(_LONG, takes=_INTEGERS),
     "uint64": SparkScalar(
         t.DecimalType(20, 0),
         takes=_INTEGERS,
-        constant=lambda value: f.lit(Decimal(value)).cast("decimal(20,0)"),
+        constant=_whole(20),
     ),
-    "uint128": SparkScalar(_DECIMAL, takes=_INTEGERS, constant=_decimal, only_by_arrow=True),
+    "uint128": SparkScalar(_DECIMAL, takes=_INTEGERS, constant=_whole(38), only_by_arrow=True),
     "float32": SparkScalar(t.FloatType(), native=True),
     "float64": SparkScalar(t.DoubleType(), native=True),
     "varchar": SparkScalar(_STRING, native=True, constant=_text),

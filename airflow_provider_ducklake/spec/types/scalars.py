@@ -104,6 +104,11 @@ class Scalar:
         return 2**31 - 1 if self.kind is Kind.DATE else 2**63 - 1
 
     @cached_property
+    def is_double_in_files(self) -> bool:
+        """Whether files keep the integers of this type as DOUBLE: Parquet has none so long."""
+        return self.kind is Kind.INTEGER and self.bits > 64  # noqa: PLR2004 - the most that Parquet has
+
+    @cached_property
     def is_local_microseconds(self) -> bool:
         """Whether values are timestamps in microseconds without a zone, as Spark has them too."""
         return self.kind is Kind.TIMESTAMP and not self.zoned and (self.per_second, self.step) == (10**6, 1)

@@ -213,7 +213,7 @@ class _Expansion:
             return None
         given, named = self._arguments(text, site, macro)
         if not is_table:
-            return self._small(macro, self._scalar(macro, given, named))
+            return self._small(macro, self._outermost(macro, given, named))
         for argument in (*given, *named.values()):
             _check_constant(macro, argument)
         alias = "" if self.table_calls[site.start] else f" AS {quoted(site.name[-1])}"
@@ -225,8 +225,8 @@ class _Expansion:
             raise _refused(macro, f"a call of it is {len(text):,} characters long in Spark SQL.")
         return text
 
-    def _scalar(self, macro: Macro, given: Sequence[str], named: Mapping[str, str]) -> str:
-        """Return what a call stands for; where that is long, a lambda binds arguments; each stands once.
+    def _outermost(self, macro: Macro, given: Sequence[str], named: Mapping[str, str]) -> str:
+        """Return what a call stands for; in a long text, a lambda binds the arguments to keep one copy.
 
         A body repeats its parameters, above all in its conditions, so calls within calls would grow without
         bound. A lambda cannot bind queries, and Spark does not find one in ORDER BY that it has grouped by.

@@ -235,7 +235,7 @@ def _value_type(given: pa.DataType) -> pa.DataType:
 
 def _scalar_differences(column: Column, given: pa.DataType, where: str) -> list[str]:
     facts = column.type.facts
-    if (facts.kind is Kind.VARIANT and is_variant(given)) or (facts.bits == _LONG_BITS and _is_whole(given)):
+    if (facts.kind is Kind.VARIANT and is_variant(given)) or (facts.is_double_in_files and _is_whole(given)):
         return []
     try:
         found = ducklake_type(given, where)
@@ -251,7 +251,7 @@ def _is_cast(found: DuckLakeType, wanted: DuckLakeType) -> bool:
     rows = (found.facts, wanted.facts)
     if all(row.kind is Kind.TIMESTAMP for row in rows):
         return rows[0].zoned == rows[1].zoned
-    if rows[1].bits == _LONG_BITS and rows[0].kind is Kind.INTEGER:
+    if rows[1].is_double_in_files and rows[0].kind is Kind.INTEGER:
         return True
     return all(row.kind in TEXTS for row in rows) or (found.facts.kind, wanted.facts.kind) == _AS_WKB
 
@@ -261,7 +261,6 @@ def _is_whole(given: pa.DataType) -> bool:
     return bool(pa.types.is_decimal(given) and given.scale == 0)
 
 
-_LONG_BITS = 128
 _AS_WKB = (Kind.BLOB, Kind.GEOMETRY)  # a writer of files parses each value
 
 

@@ -29,7 +29,6 @@ UTF8, JSON, SHALLOW_JSON = "UTF-8", "JSON", f"JSON of at most {MOST_LEVELS} leve
 VARIANT = "Parquet variants"
 DOUBLE = "integers that a file's DOUBLE holds exactly"
 SHOWN_BYTES = 40
-_LONG_BITS = 128
 _WAYS_OUT = {
     UTF8: "Read the source in its own encoding: use the option encoding for csv and json files, and "
     "decode(…, 'ISO-8859-1') for binary values.",
@@ -108,7 +107,7 @@ def _is_text(type_: DuckLakeType) -> bool:
 
 
 def _is_checked(type_: DuckLakeType) -> bool:
-    return _is_text(type_) or type_.facts.kind is Kind.VARIANT or type_.facts.bits == _LONG_BITS
+    return _is_text(type_) or type_.facts.kind is Kind.VARIANT or type_.facts.is_double_in_files
 
 
 def shown(value: bytes) -> str:
@@ -143,7 +142,7 @@ def _of_leaf(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterato
     if type_.facts.kind is Kind.VARIANT:
         yield from _of_variants(path, values)
         return
-    if type_.facts.bits == _LONG_BITS:
+    if type_.facts.is_double_in_files:
         yield from _of_long_integers(path, type_, values)
         return
     wrong = _not_utf8(values)
