@@ -228,8 +228,13 @@ def remove(lake: Lake, job: SubmittedJob) -> None:
 
 def _remove_files(lake: Lake, job: SubmittedJob) -> None:
     try:
-        uri = job_io.request_uri(job.directory)
-        request = job_io.read_request(uri, job.request_digest, lake.storage_options)
+        try:
+            uri = job_io.request_uri(job.directory)
+            request = job_io.read_request(uri, job.request_digest, lake.storage_options)
+        except DuckLakeError as error:  # its try may have died before the request was whole
+            log.info("Job %s left no request: %s", job.job_id, error)
+            job_io.delete_own_directory(job.directory, job.job_id, lake.storage_options)
+            return
         job_io.delete_job_directories(request, lake.storage_options)
     except DuckLakeError as error:
         log.warning("Cannot remove what job %s left in %s: %s", job.job_id, job.directory, error)

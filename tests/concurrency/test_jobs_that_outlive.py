@@ -82,6 +82,9 @@ class Clustered(ArrowSubmitter, DetachedSubmitter):
         self, request: JobRequest, storage_options: Mapping[str, Any], note: Callable[[str], None]
     ) -> None:
         self._reach("noted")
+        if self.dies_at == "half written":
+            half_written(request)
+        self._reach("half written")
         job_io.write_request(request, storage_options)
         application = f"application_{len(self.runs) + 1}"
         (self.folder / application).write_text(request.job_id)
@@ -111,6 +114,13 @@ class Clustered(ArrowSubmitter, DetachedSubmitter):
 
     def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
         job_io.delete_job_files(request, storage_options)
+
+
+def half_written(request: JobRequest) -> None:
+    """Leave what a try leaves that dies while it writes its request."""
+    directory = Path(request.directory)
+    directory.mkdir(parents=True)
+    (directory / ".0123456789abcdef.tmp").write_text("{")
 
 
 def write_outcome(request: JobRequest) -> None:
@@ -205,7 +215,7 @@ VERBS: dict[str, Callable[[str], Verb]] = {
     "query that creates": lambda _: Sql("CREATE TABLE c AS SELECT id, n FROM t WHERE id < 5"),
     "query": lambda _: Sql("INSERT INTO t SELECT id + 100, n FROM t WHERE id < 5"),
 }
-STEPS = ("noted", "submitted", "named", "ended")
+STEPS = ("noted", "half written", "submitted", "named", "ended")
 
 
 def contents(catalog: CatalogDatabase) -> dict[str, list[tuple[Any, ...]]]:

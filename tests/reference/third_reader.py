@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
-from tests.interop.comparison import multiset
+from tests.interop.comparison import multiset, with_texts_of_variants
 from tests.reference import ducklakepy_lake
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.next.process import OracleError
@@ -24,11 +24,11 @@ def differences(catalog: CatalogDatabase) -> Iterator[str]:
     ):
         for name in lake.tables():
             try:
-                ours = multiset(lake.read_arrow(name))
+                ours = multiset(with_texts_of_variants(lake.read_arrow(name)))
             except (StorageError, UnsupportedFeatureError):
                 continue
             try:
-                other = multiset(theirs.read(name.parts))
+                other = multiset(with_texts_of_variants(theirs.read(name.parts)))
             except OracleError as error:
                 if any(text in str(error) for text in REFUSED):
                     continue

@@ -317,6 +317,18 @@ def test_a_job_given_up_by_its_operator_leaves_no_error_behind(tmp_path):
     assert not Path(request.directory).exists()
 
 
+def test_a_job_without_a_request_loses_its_own_directory_and_no_other(tmp_path):
+    request = make_request(tmp_path)
+    job_io.write_request(request)
+
+    with pytest.raises(errors.UntrustedValueError, match="is not that of job"):
+        job_io.delete_own_directory(str(tmp_path) + "/", request.job_id)
+    job_io.delete_own_directory(request.directory, request.job_id)
+
+    assert not Path(request.directory).exists()
+    assert tmp_path.exists()
+
+
 def test_cleaning_up_leaves_data_files_or_nothing(tmp_path):
     request = make_request(tmp_path)
     job_io.write_request(request)

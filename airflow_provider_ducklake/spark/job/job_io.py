@@ -338,6 +338,18 @@ def delete_job_directories(
         delete_by_name(root, prefix, storage_options)
 
 
+def delete_own_directory(directory: str, job_id: str, storage_options: StorageOptions = None) -> None:
+    """Delete the directory of a job that left no request to say what else it wrote.
+
+    Raises:
+        UntrustedValueError: it is not the job's.
+        StorageError: something could not be deleted.
+    """
+    if not directory.endswith("/" + job_directory("", job_id)):
+        raise UntrustedValueError("the job's directory", directory, f"is not that of job {job_id}")
+    delete_tree(directory, storage_options)
+
+
 def write_stage(staged: StagedWrite, storage_options: StorageOptions = None) -> str:
     """Write down what a job's result is for, and return where: the write waits for its commit."""
     uri = stage_uri(staged.directory)
