@@ -29,6 +29,7 @@ from airflow_provider_ducklake.planning.reading.predicates import (
     compare,
     like,
     member,
+    overlap,
     same,
     unified,
 )
@@ -60,10 +61,10 @@ _KEYWORDS = frozenset(
     WITH WITHOUT TIME ZONE PRECISION""".split()  # noqa: SIM905 - a list of them would fill the page
 ) | {word.upper() for word in (*SCALAR_SPELLINGS, *DECIMAL_SPELLINGS)}
 _COMPARISON_SIGNS = frozenset(["==", "!=", *Operator])
-_OTHER_SYMBOLS = frozenset(["(", ")", ",", ".", "-", "+", "::"])
+_OTHER_SYMBOLS = frozenset(["(", ")", ",", ".", "-", "+", "::", "&&"])
 _ALLOWED = (
-    "A filter compares columns with values: = <> < <= > >=, IN, BETWEEN, LIKE, IS NULL, IS DISTINCT FROM, "
-    "combined with AND, OR, NOT and parentheses."
+    "A filter compares columns with values: = <> < <= > >=, IN, BETWEEN, LIKE, &&, IS NULL, "
+    "IS DISTINCT FROM, combined with AND, OR, NOT and parentheses."
 )
 
 
@@ -259,6 +260,28 @@ class _Reader:
         negated = negate != bool(node.args.get("negate"))  # sqlglot 30 has no NOT around it
         return self.made(node, like, self.column(column), self.value(pattern), negated=negated)
 
+    def overlap(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+        left, right = self.parts(node, "this", "expression")
+        if not _is_column(left) and _is_column(right):
+            left, right = right, left
+        return self.made(node, overlap, self.column(left), self.geometry(right), negated=negate)
+
+    def geometry(self, node: Node) -> str | None:
+        """Return well-known text: a string, which may be cast, as it is where it meets a geometry."""
+        given = _bare(node)
+        if type(given).__name__ == "Cast":
+            given, to = self.parts(given, "this", "to")
+            if to.sql("duckdb").upper() != "GEOMETRY":
+                raise self.refuse(node, "a geometry can only be compared with a GEOMETRY.")
+            given = _bare(given)
+        if type(given).__name__ == "Null":
+            return None
+        if type(given).__name__ != "Literal" or not given.is_string:
+            raise self.refuse(
+                node, "expected a geometry here, such as 'LINESTRING(0 0, 9 9)'::GEOMETRY: && compares boxes."
+            )
+        return str(self.literal(given))
+
     def is_(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
         left, right = self.parts(node, "this", "expression")
         if type(right).__name__ == "Null":
@@ -378,4 +401,5 @@ _CONDITIONS: dict[str, Callable[[_Reader, Node, bool], Predicate]] = {
     "Between": _Reader.between,
     "Is": _Reader.is_,
     "Like": _Reader.like,
+    "ArrayOverlaps": _Reader.overlap,
 }

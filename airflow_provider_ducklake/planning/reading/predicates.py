@@ -34,12 +34,14 @@ from airflow_provider_ducklake.spec.types.values import (
     physical_range,
     units_per_second,
 )
+from airflow_provider_ducklake.spec.types.wkt import box_of_wkt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow_provider_ducklake.spec.ids import ColumnId
     from airflow_provider_ducklake.spec.schema import Column
+    from airflow_provider_ducklake.spec.types.geometry import Box
 
 
 OrderKey: TypeAlias = Any
@@ -108,6 +110,15 @@ class Likeness:
 
 
 @dataclass(frozen=True, slots=True)
+class Overlap:
+    """The geometry is not NULL and its box meets another; or, ``negated``, does not."""
+
+    column_id: ColumnId
+    box: Box
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class NullTest:
     """The column is NULL; or, ``negated``, is not."""
 
@@ -129,7 +140,7 @@ class AnyOf:
     parts: tuple[Predicate, ...] = ()
 
 
-Predicate: TypeAlias = Comparison | Membership | Likeness | NullTest | AllOf | AnyOf
+Predicate: TypeAlias = Comparison | Membership | Likeness | Overlap | NullTest | AllOf | AnyOf
 ALWAYS, NEVER = AllOf(), AnyOf()
 
 
@@ -214,6 +225,27 @@ def like(column: Column, pattern: Value, *, negated: bool = False) -> Predicate:
     return Likeness(column.id, pattern, negated)
 
 
+def overlap(column: Column, geometry: str | None, *, negated: bool = False) -> Predicate:
+    """Return the filter for the rows whose geometry's box meets that of another, in well-known text.
+
+    The box of an empty geometry meets none.
+
+    Raises:
+        InvalidInputError: the column holds no geometries, or the text is none.
+    """
+    if column.type.facts.kind is not Kind.GEOMETRY:
+        raise _refusal(column, "&& works on geometries only")
+    if geometry is None:
+        return NEVER
+    try:
+        box = box_of_wkt(geometry)
+    except ValueError as error:
+        raise _refusal(column, f"{geometry!r:.80} is not a valid geometry: {error}") from error
+    if box is None:
+        return NullTest(column.id, negated=True) if negated else NEVER
+    return Overlap(column.id, box, negated)
+
+
 _FLOAT = ScalarType("float32")
 _DOUBLE = ScalarType("float64")
 _EXACT_BELOW = {32: 2**24, 64: 2**53}  # by the bits of a float
@@ -226,7 +258,8 @@ def _refusal(column: Column, why: str) -> InvalidInputError:
 def _check_comparable(column: Column) -> None:
     facts = column.type.facts
     if children_of(column.type) or not (facts.storable and facts.comparable):
-        raise _refusal(column, "it can only be tested with IS NULL and IS NOT NULL")
+        tests = "&&, IS NULL" if facts.kind is Kind.GEOMETRY else "IS NULL"
+        raise _refusal(column, f"it can only be tested with {tests} and IS NOT NULL")
 
 
 def _physical(column: Column, text: str) -> Physical:

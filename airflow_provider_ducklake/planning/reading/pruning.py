@@ -27,6 +27,7 @@ from airflow_provider_ducklake.planning.reading.predicates import (
     NullTest,
     Operator,
     OrderKey,
+    Overlap,
     order,
 )
 from airflow_provider_ducklake.spec.partitioning import (
@@ -42,6 +43,7 @@ from airflow_provider_ducklake.spec.partitioning import (
 )
 from airflow_provider_ducklake.spec.stats import STRING_BOUND_BYTES
 from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType, is_float
+from airflow_provider_ducklake.spec.types.geometry import GeometryStats
 from airflow_provider_ducklake.spec.types.literals import parse_scalar
 from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.spec.types.values import (
@@ -62,13 +64,15 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId
     from airflow_provider_ducklake.spec.partitioning import PartitionSpec
     from airflow_provider_ducklake.spec.stats import ColumnStats
+    from airflow_provider_ducklake.spec.types.geometry import Box
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What is known of a column's values in one file; None is unknown, which excludes nothing.
 
-    ``transformed`` gives the partition values that a value can have; the file has ``part``.
+    ``transformed`` gives the partition values that a value can have; the file has ``part``. All geometries
+    lie in ``box``.
     """
 
     low: OrderKey | None = None
@@ -77,6 +81,7 @@ class Evidence:
     has_values: bool = True
     part: str | None = None
     transformed: Callable[[Physical], frozenset[str | None] | None] | None = None
+    box: Box | None = None
 
     def admits(self, value: Physical) -> bool:
         """Whether the value may be there."""
@@ -106,7 +111,7 @@ def may_match(
             return all(_may_hold(predicate, one) for one in found)
 
 
-def _may_hold(condition: Comparison | Membership | Likeness | NullTest, known: Evidence) -> bool:
+def _may_hold(condition: Comparison | Membership | Likeness | Overlap | NullTest, known: Evidence) -> bool:
     if isinstance(condition, NullTest) and not condition.negated:
         return known.has_nulls
     if not known.has_values:
@@ -120,6 +125,8 @@ def _may_hold(condition: Comparison | Membership | Likeness | NullTest, known: E
             return any(map(known.admits, _between(values, known)))
         case Likeness(_, pattern, negated):
             return negated or _may_begin(_beginning(pattern), known)
+        case Overlap(_, box, negated):
+            return negated or known.box is None or known.box.meets(box)
         case _:
             return True
 
@@ -204,7 +211,15 @@ def _of_statistics(file: LiveDataFile, stats: ColumnStats, type_: DuckLakeType) 
     low, high = _bounds(type_, stats.min_value, stats.max_value)
     if is_float(type_) and (stats.contains_nan is not False or is_foreign):
         high = None
-    return Evidence(low, high, has_nulls=nulls != 0 or is_foreign, has_values=values != 0)
+    is_of_geometries = type_.facts.kind is Kind.GEOMETRY
+    geometries = GeometryStats.of_text(stats.extra_stats) if is_of_geometries else None
+    return Evidence(
+        low,
+        high,
+        has_nulls=nulls != 0 or is_foreign,
+        has_values=values != 0,
+        box=None if geometries is None else geometries.surroundings,
+    )
 
 
 def _bounds(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
@@ -26,6 +27,7 @@ from airflow_provider_ducklake.spec import (
     stats,
 )
 from airflow_provider_ducklake.spec.names import identifiers
+from airflow_provider_ducklake.spec.types import geometry
 from airflow_provider_ducklake.spec.types.ducklake_types import (
     DuckLakeType,
     Field,
@@ -40,7 +42,20 @@ if TYPE_CHECKING:
 
 _MODULES: tuple[ModuleType, ...] = (
     *(predicates, scan, compaction, row_changes, write, request, results),
-    *(encryption, files, ids, options, partitioning, schema, snapshots, sorting, stats, identifiers, changes),
+    *(
+        encryption,
+        files,
+        ids,
+        options,
+        partitioning,
+        schema,
+        snapshots,
+        sorting,
+        stats,
+        identifiers,
+        changes,
+        geometry,
+    ),
 )
 # what annotations name; many modules import it for type checkers only
 NAMES = {name: one for module in _MODULES for name, one in vars(module).items()}
@@ -75,6 +90,13 @@ def _in_utc(text: str) -> datetime:
     found = datetime.fromisoformat(text)
     if found.tzinfo is None:
         raise ValueError("a time without its zone")
+    return found
+
+
+def _finite(text: str) -> float:
+    found = float(text)
+    if not math.isfinite(found):
+        raise ValueError("no finite number")
     return found
 
 
@@ -156,6 +178,7 @@ WRITTEN_AS: dict[Any, tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]] = 
     tuple[Row, ...]: (_Rows, _with_names_once, _rows),
     DuckLakeType: (str, catalog_name, str),
     datetime: (str, datetime.isoformat, _in_utc),
+    float: (str, repr, _finite),
     identifiers.QualifiedName: (tuple[str, ...], attrgetter("parts"), _qualified_name),
     encryption.FileKey: (str, attrgetter("text"), encryption.FileKey),
     options.Options: (Mapping[str, str], lambda value: value.texts, options.Options),

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
+from pyspark.sql import types as t
 
+from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.planning.reading.predicates import (
     AllOf,
     AnyOf,
@@ -21,16 +23,20 @@ from airflow_provider_ducklake.planning.reading.predicates import (
     Membership,
     NullTest,
     Operator,
+    Overlap,
 )
+from airflow_provider_ducklake.spark.job.errors import marked, secret
 from airflow_provider_ducklake.spark.types.names import quoted
 from airflow_provider_ducklake.spark.types.spark_types import literal
 from airflow_provider_ducklake.spec.types.ducklake_types import is_float
+from airflow_provider_ducklake.spec.types.wkb import NO_GEOMETRY, meets_box
 from airflow_provider_ducklake.storage.rows.row_filter import path_to, regex
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
+    from airflow_provider_ducklake.spec.types.geometry import Box
     from airflow_provider_ducklake.spec.types.values import Physical
 
 _COMPARE = {
@@ -62,13 +68,18 @@ def _value(path: tuple[Column, ...]) -> SparkColumn:
 
 
 def _condition(
-    predicate: Comparison | Membership | Likeness | NullTest, value: SparkColumn, type_: DuckLakeType
+    predicate: Comparison | Membership | Likeness | Overlap | NullTest,
+    value: SparkColumn,
+    type_: DuckLakeType,
 ) -> SparkColumn:
     match predicate:
         case NullTest(_, negated):
             return value.isNotNull() if negated else value.isNull()
         case Likeness(_, pattern, negated):
             found = value.rlike(regex(pattern))
+            return ~found if negated else found
+        case Overlap(_, box, negated):
+            found = _meets(value, box)
             return ~found if negated else found
         case Membership(_, wanted, negated):
             return _member(value, wanted, type_, negated=negated)
@@ -88,6 +99,19 @@ def _member(
         return value.isNotNull() & ~found if negated else found
     found = value.isin([literal(type_, one) for one in wanted])
     return value.isNotNull() & ~found if negated else found
+
+
+def _meets(value: SparkColumn, box: Box) -> SparkColumn:
+    """Return whether the box of a geometry meets another: Spark has no function for it."""
+    of_driver = secret()
+
+    def meets(data: bytes | None) -> bool | None:
+        try:
+            return None if data is None else meets_box(data, box)
+        except ValueError as error:
+            raise RuntimeError(marked(NO_GEOMETRY.format(error), StorageError, of_driver)) from error
+
+    return f.udf(meets, t.BooleanType(), useArrow=False)(value)
 
 
 def _compared(value: SparkColumn, operator: Operator, one: Physical, type_: DuckLakeType) -> SparkColumn:

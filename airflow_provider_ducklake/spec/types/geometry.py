@@ -24,6 +24,30 @@ _TYPES = {
     7: "geometrycollection",
 }
 _DIMENSIONS = ("", "_z", "_m", "_zm")
+_ROUNDED = 1e-6  # of the text's six decimals, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle with its edges; that of geometries with a NaN may have NaN for a side, as DuckDB's."""
+
+    xmin: float
+    ymin: float
+    xmax: float
+    ymax: float
+
+    def meets(self, other: Box) -> bool:
+        """Whether they have a point in common, which may be one of an edge; a side of NaN excludes nothing.
+
+        >>> Box(0, 0, 1, 1).meets(Box(1, 1, 2, 2)), Box(0, 0, 1, 1).meets(Box(0, 1.5, 1, 2))
+        (True, False)
+        """
+        return not (
+            self.xmin > other.xmax
+            or self.xmax < other.xmin
+            or self.ymin > other.ymax
+            or self.ymax < other.ymin
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +62,23 @@ class GeometryStats:
         box = tuple(_together(one, another) for one, another in zip(self.box, other.box, strict=True))
         x, y, z, m = box
         return GeometryStats((x, y, z, m), self.types | other.types)
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether no side of the box is infinite."""
+        return all(math.isfinite(side) for sides in self.box if sides is not None for side in sides)
+
+    def without_box(self) -> GeometryStats:
+        """Return what is left where the box would leave some geometries out."""
+        return GeometryStats(types=self.types)
+
+    @property
+    def surroundings(self) -> Box | None:
+        """A rectangle with the box in it, however its text was rounded; None: nothing is known of it."""
+        (x, y, *_) = self.box
+        if x is None or y is None:
+            return None
+        return Box(x[0] - _ROUNDED, y[0] - _ROUNDED, x[1] + _ROUNDED, y[1] + _ROUNDED)
 
     @property
     def text(self) -> str:
@@ -63,7 +104,7 @@ class GeometryStats:
             sides, types = found["bbox"], found["types"]
             x, y, z, m = (_range(sides[f"{axis}min"], sides[f"{axis}max"]) for axis in AXES)
             return cls((x, y, z, m), frozenset(map(str, types)))
-        except (ValueError, LookupError, TypeError):
+        except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
             return None
 
 
@@ -77,8 +118,8 @@ def _range(low: float | None, high: float | None) -> Range:
     if low is None or high is None:
         return None
     found = float(low), float(high)
-    if not all(map(math.isfinite, found)):
-        raise ValueError("no finite bounds")
+    if not all(map(math.isfinite, found)) or low > high:
+        raise ValueError("no bounds")
     return found
 
 

@@ -69,6 +69,7 @@ class ChunkFacts:
     only_nan: bool = False
     size_bytes: int | None = None
     geometries: GeometryStats | None = None
+    geometries_have_box: bool = True  # False: that of ``geometries`` leaves some of them out
 
     @property
     def value_count(self) -> int | None:
@@ -357,7 +358,8 @@ def _geometries(chunks: Sequence[ChunkFacts]) -> str | None:
             if chunk.geometries is None:
                 return None
             found = found.merge(chunk.geometries)
-    return found.text
+    have_box = all(chunk.geometries_have_box for chunk in chunks) and found.is_finite
+    return (found if have_box else found.without_box()).text
 
 
 def _least(chunks: Sequence[ChunkFacts]) -> Physical | None:

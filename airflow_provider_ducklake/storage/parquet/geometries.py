@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.errors import InvalidInputError, StorageError
 from airflow_provider_ducklake.spec.types.geometry import AXES, GeometryStats, type_name
+from airflow_provider_ducklake.spec.types.wkb import NO_GEOMETRY, check_wkb, is_finite, meets_box
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from airflow_provider_ducklake.spec.types.geometry import Box
 
 
 class WkbType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
@@ -83,54 +86,31 @@ def first_invalid(values: Iterable[bytes | None]) -> tuple[int, str] | None:
     for place, value in enumerate(values):
         if value is not None:
             try:
-                end = _end(value, 0, 0)
-            except (struct.error, IndexError):
-                return place, "it is cut off"
+                check_wkb(value)
             except ValueError as error:
                 return place, str(error)
-            if end != len(value):
-                return place, f"{len(value) - end} bytes follow its end"
     return None
 
 
-_DEEPEST = 32
-_POINT, _LINE, _POLYGON, _LAST = 1, 2, 3, 7
+# the upper two bytes of a NaN or an infinity in either byte order; other doubles may have them elsewhere
+_MAY_BE_INFINITE = r"(?s)[\xf0-\xff][\x7f\xff]|[\x7f\xff][\xf0-\xff]"
 
 
-def _end(data: bytes, start: int, depth: int) -> int:
-    """Return where the geometry that begins at ``start`` ends."""
-    if depth > _DEEPEST:
-        raise ValueError("its collections are nested too deeply")
-    if data[start] > 1:
-        raise ValueError(f"byte {start} is {data[start]}, which is no byte order")
-    order = "<" if data[start] else ">"
-    (number,) = struct.unpack_from(f"{order}I", data, start + 1)
-    if type_name(number) is None:
-        extended = " (an SRID or dimension as EWKB has them)" if number >> 29 else ""
-        raise ValueError(f"{number:#x} is no type of WKB{extended}")
-    dimensions, type_ = divmod(number, 1000)
-    size = 8 * (2 + (dimensions in (1, 3)) + (dimensions in (2, 3)))
-    place = start + 5
-    if type_ == _POINT:
-        return _within(data, place + size)
-    count, place = _count(data, place, order)
-    if type_ == _LINE:
-        return _within(data, place + count * size)
-    for _ in range(count):
-        if type_ == _POLYGON:
-            points, place = _count(data, place, order)
-            place = _within(data, place + points * size)
-        else:
-            place = _end(data, place, depth + 1)
-    return place
+def have_box(values: pa.ChunkedArray) -> bool:
+    """Whether the box that Arrow finds is around all of the geometries: it leaves NaN out."""
+    suspects = values.filter(pc.match_substring_regex(values, _MAY_BE_INFINITE))
+    return all(is_finite(value) for value in suspects.to_pylist())
 
 
-def _count(data: bytes, place: int, order: str) -> tuple[int, int]:
-    (count,) = struct.unpack_from(f"{order}I", data, place)
-    return count, place + 4
+def meets(values: pa.ChunkedArray, box: Box) -> pa.Array:
+    """Return for each geometry whether its box meets another; NULL for NULL.
 
-
-def _within(data: bytes, end: int) -> int:
-    if end > len(data):
-        raise IndexError
-    return end
+    Raises:
+        StorageError: a value is no geometry.
+    """
+    try:
+        return pa.array(
+            [None if one is None else meets_box(one, box) for one in values.to_pylist()], pa.bool_()
+        )
+    except ValueError as error:
+        raise StorageError(NO_GEOMETRY.format(error)) from error

@@ -26,7 +26,7 @@ from airflow_provider_ducklake.storage.parquet.footer import (
     children_of_field,
     footer_stats,
 )
-from airflow_provider_ducklake.storage.parquet.geometries import WKB, check_geometries
+from airflow_provider_ducklake.storage.parquet.geometries import WKB, check_geometries, have_box
 from airflow_provider_ducklake.storage.parquet.opening import ParquetOutput
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_position, nulls, reshape
 
@@ -232,7 +232,7 @@ class _OpenFile:
         with naming_errors(self._location.uri, "write"):
             self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
         for index, ((_, type_), values) in enumerate(leaves):
-            facts = _counts(values) if type_ == WKB else _exact_facts(values)
+            facts = _of_geometries(values) if type_ == WKB else _exact_facts(values)
             if facts is not None:
                 self._known[self._groups, index] = facts
         self._groups += 1
@@ -424,9 +424,10 @@ def _map_chunks(
     return pa.chunked_array([function(chunk) for chunk in values.chunks], type=type_)
 
 
-def _counts(values: pa.ChunkedArray) -> ChunkFacts:
-    """Return the counts of values whose column has no bounds: the footer leaves them out, too."""
-    return ChunkFacts(len(values) - values.null_count, 0, None, None)
+def _of_geometries(values: pa.ChunkedArray) -> ChunkFacts:
+    """Return the counts of geometries, which have no bounds, and whether the footer's box is theirs."""
+    count = len(values) - values.null_count
+    return ChunkFacts(count, 0, None, None, geometries_have_box=have_box(values))
 
 
 def _exact_facts(values: pa.ChunkedArray) -> ChunkFacts | None:

@@ -20,10 +20,12 @@ from airflow_provider_ducklake.planning.reading.predicates import (
     Membership,
     NullTest,
     Operator,
+    Overlap,
 )
 from airflow_provider_ducklake.spec.types.ducklake_types import is_float
 from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.storage.parquet.arrow_types import from_physical
+from airflow_provider_ducklake.storage.parquet.geometries import meets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,13 +79,18 @@ def _values(rows: pa.Table, path: tuple[Column, ...]) -> pa.ChunkedArray:
 
 
 def _condition(
-    condition: Comparison | Membership | Likeness | NullTest, values: pa.ChunkedArray, type_: DuckLakeType
+    condition: Comparison | Membership | Likeness | Overlap | NullTest,
+    values: pa.ChunkedArray,
+    type_: DuckLakeType,
 ) -> pa.ChunkedArray:
     match condition:
         case NullTest(_, negated):
             return pc.is_valid(values) if negated else pc.is_null(values)
         case Likeness(_, pattern, negated):
             found = pc.match_substring_regex(values, regex(pattern))
+            return pc.invert(found) if negated else found
+        case Overlap(_, box, negated):
+            found = meets(_plain(values, type_), box)
             return pc.invert(found) if negated else found
         case Membership(_, wanted, negated):
             found = pc.is_in(_plain(values, type_), value_set=_array(type_, wanted))
