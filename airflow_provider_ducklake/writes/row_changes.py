@@ -25,7 +25,12 @@ from airflow_provider_ducklake.spark.job.request import (
 )
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, split_parts
 from airflow_provider_ducklake.sql.spark.conditions import readable_filter, unknown_column
-from airflow_provider_ducklake.sql.spark.expressions import check_expression, equal_columns, may_look_at
+from airflow_provider_ducklake.sql.spark.expressions import (
+    check_expression,
+    compares_boxes,
+    equal_columns,
+    may_look_at,
+)
 from airflow_provider_ducklake.transaction.changes import AddDeletes, ReadRows
 from airflow_provider_ducklake.writes.arguments import TARGET_ALIAS
 from airflow_provider_ducklake.writes.verb import Write
@@ -202,6 +207,22 @@ def find_target(
         return replace(lake.scan(table, found.snapshot.id, where=where, stats_of=names), where=None)
 
 
+def find_rows(lake: Lake, table: TableName, condition: str | None) -> tuple[ScanPlan, str | None]:
+    """Return what a job is to read for the rows of a condition, and the condition that it is to look at.
+
+    A condition that compares boxes of geometries is no Spark SQL but a filter, which the plan has then.
+
+    Raises:
+        TableNotFoundError: there is no such table.
+        InvalidPredicateError, ColumnNotFoundError: the filter cannot be read.
+    """
+    if condition is None or not compares_boxes(condition):
+        return find_target(lake, table, condition), condition
+    at = lake.table_snapshot(table).snapshot.id
+    with lake.planned_on(at):
+        return lake.scan(table, at, where=condition), None
+
+
 def check_columns(plan: ScanPlan, paths: Iterable[str]) -> None:
     """Look for columns before a job does, which takes longer; of a field only its column is looked for.
 
@@ -240,8 +261,8 @@ class Delete:
             raise InvalidInputError(
                 f"where is {self.where!r}. Give a condition; to delete all rows, give where='true'."
             )
-        clause = Clause(Action.DELETE, self.where)
-        changes = RowChangeSource(find_target(lake, self.table, self.where), not_matched_by_source=(clause,))
+        target, condition = find_rows(lake, self.table, self.where)
+        changes = RowChangeSource(target, not_matched_by_source=(Clause(Action.DELETE, condition),))
         return plan_change("delete", changes, self.engine, commit.job_id)
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002
@@ -261,9 +282,9 @@ class Update:
     def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedRowChange:  # noqa: ARG002
         """Plan on the newest snapshot; see ``Verb``."""
         values = check_values(self.set, "set")
-        target = find_target(lake, self.table, self.where)
+        target, condition = find_rows(lake, self.table, self.where)
         check_columns(target, values)
-        clause = Clause(Action.UPDATE, self.where, values)
+        clause = Clause(Action.UPDATE, condition, values)
         changes = RowChangeSource(target, not_matched_by_source=(clause,))
         return plan_change("update", changes, self.engine, commit.job_id)
 

@@ -70,6 +70,7 @@ class ChangedRows:
             files=tuple(file for file in plan.files if file.id in files),
             inlined_rows=plan.inlined_rows if (None, number) in self.found.counts else (),
             columns=plan.table.schema.names,
+            where=None,
         )
         rows = read_table(
             self.found.rows.sparkSession,

@@ -15,7 +15,7 @@ from sqlglot import TokenType
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 
-from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.errors import InvalidInputError, UnsupportedFeatureError
 from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.sql.spark.conditions import FUNCTIONS
 
@@ -29,6 +29,7 @@ Name = tuple[str, ...]  # its parts, as they were written
 _FACTOR = re.compile(
     r"(?!(?:DISTINCT|ALL|\.)\Z).*[\w.)\]'\"`]", re.DOTALL
 )  # what a product's star stands behind
+_BOXES_MEET = "&&"
 _QUERIES = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "MAP", "REDUCE"})
 # A word that is one is another token for sqlglot where it has a meaning of its own, as date has.
 _NAME = re.compile(r"[^\W\d]\w*")
@@ -41,6 +42,7 @@ def check_expression(text: str, what: str) -> None:
 
     Raises:
         InvalidInputError: it has a star, or a subquery, or its quotes are not closed.
+        UnsupportedFeatureError: it compares boxes of geometries.
     """
     try:
         tokens = _tokens(text)
@@ -49,11 +51,28 @@ def check_expression(text: str, what: str) -> None:
             f"{what}: {text!r} cannot be run: its quotes or comments are not closed."
         ) from error
     words = [_word(text, token) for token in tokens]
+    if _BOXES_MEET in words:
+        raise UnsupportedFeatureError(
+            f"{what}: {text!r} has &&, which Spark SQL does not. Only filters, and where of a delete or an "
+            "update, compare boxes of geometries: select the rows in the source, or delete or update them."
+        )
     if any(word == "*" and not _FACTOR.fullmatch(before) for before, word in pairwise(["(", *words])):
         raise InvalidInputError(f"{what}: {text!r} uses * for all columns. Name the columns.")
     places = [place for place, pair in enumerate(pairwise(words)) if pair[0] == "(" and pair[1] in _QUERIES]
     if any(_is_query(words, place + 1) for place in places):
         raise InvalidInputError(f"{what}: {text!r} contains a subquery. Merge with that query as the source.")
+
+
+def compares_boxes(text: str) -> bool:
+    """Whether a condition has ``&&``: it is a filter of ours then, as Spark SQL has no such operator.
+
+    >>> compares_boxes("id < 5 AND g && 'POINT(1 2)'"), compares_boxes("name = 'a && b'")
+    (True, False)
+    """
+    try:
+        return any(_word(text, token) == _BOXES_MEET for token in _tokens(text))
+    except TokenError:
+        return False  # check_expression says what is wrong
 
 
 def _is_query(words: Sequence[str], place: int) -> bool:
