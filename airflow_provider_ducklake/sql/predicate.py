@@ -116,20 +116,22 @@ def _check_signs(text: str, tokens: tuple[Token, ...]) -> None:
 
 
 def _signs(tokens: tuple[Token, ...]) -> Iterator[Token]:
-    """Yield the symbols; those that comparisons are made of as one where they touch."""
+    """Yield the symbols; those that an operator is made of as one where they touch."""
     waiting: Token | None = None
     for token in tokens:
-        compares = token.kind is Kind.SYMBOL and set(token.text) <= set("<>=!")
-        if waiting is not None and compares and waiting.end == token.start:
+        if waiting is not None and _continues(waiting, token):
             waiting = Token(Kind.SYMBOL, waiting.text + token.text, waiting.start)
             continue
         if waiting is not None:
             yield waiting
-        waiting = token if compares else None
-        if token.kind is Kind.SYMBOL and not compares:
-            yield token
+        waiting = token if token.kind is Kind.SYMBOL else None
     if waiting is not None:
         yield waiting
+
+
+def _continues(sign: Token, token: Token) -> bool:
+    touch = token.kind is Kind.SYMBOL and sign.end == token.start
+    return touch and any(set(sign.text + token.text) <= set(family) for family in ("<>=!", "&"))
 
 
 def _tree(text: str) -> Node:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SPACE = r"[ \t\n\v\f\r]"
 _TOKEN = re.compile(
-    rf"{_SPACE}*(?:([A-Za-z]+)|(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?={_SPACE}|[,()])|([(),]))"
+    rf"{_SPACE}*(?:([A-Za-z]+)|(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?={_SPACE}|[,()]|\Z)|([(),]))"
 )
 _REST = re.compile(rf"{_SPACE}*\Z")
 _DEEPEST = 32
