@@ -31,7 +31,7 @@ class DuckLakeSparkDeleteOperator(DuckLakeSparkOperator):
 
     :param table: the table, as ``"schema.table"`` or ``("schema", "table")``. (templated)
     :param where: a Spark SQL condition on the table's columns, which may also be written as
-        ``target.column``. (templated, also from a ``.sql`` file)
+        ``target.column``; with ``&&`` a filter, see ``docs/types.md``. (templated, also from a ``.sql`` file)
     :param engine: the engine that writes new data files; see ``DuckLakeSparkInsertOperator``.
     :param on_clear: see ``DuckLakeSparkOperator``. (templated)
     :return: ``{"table": "sales.orders", "snapshot_id": 43, "read_snapshot_id": 42, "rows_deleted": 3,

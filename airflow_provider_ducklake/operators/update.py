@@ -32,8 +32,8 @@ class DuckLakeSparkUpdateOperator(DuckLakeSparkOperator):
     :param table: the table, as ``"schema.table"`` or ``("schema", "table")``. (templated)
     :param set: ``{"price": "price * 2", "address.zip": "NULL"}``: expressions in Spark SQL by columns, or by
         paths of fields in structs. (templated)
-    :param where: a condition in Spark SQL on the table's columns; default: all rows. (templated, also from a
-        ``.sql`` file)
+    :param where: a condition in Spark SQL on the table's columns, or with ``&&`` a filter, see
+        ``docs/types.md``; default: all rows. (templated, also from a ``.sql`` file)
     :param engine: the engine that writes new data files; see ``DuckLakeSparkInsertOperator``.
     :param on_clear: see ``DuckLakeSparkOperator``. (templated)
     :return: as ``DuckLakeSparkDeleteOperator``.

@@ -273,7 +273,8 @@ class _Reader:
         given = _bare(node)
         if type(given).__name__ == "Cast":
             given, to = self.parts(given, "this", "to")
-            if to.sql("duckdb").upper() != "GEOMETRY":
+            type_name = to.sql("duckdb").upper()
+            if type_name != "GEOMETRY":
                 raise self.refuse(node, "a geometry can only be compared with a GEOMETRY.")
             given = _bare(given)
         if type(given).__name__ == "Null":
