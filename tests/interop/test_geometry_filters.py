@@ -157,6 +157,8 @@ def test_only_the_files_near_a_point_are_read(lake):
 
     assert [file.record_count for file in plan.files] == [1, 1]
     assert lake.read_arrow("t", where="g && 'LINESTRING(2 0, 4 0.3)'")["id"].to_pylist() == [2, 3]
+    (together,) = lake.plan_merge("t", where="g && 'LINESTRING(2 0, 4 0.3)'").bins
+    assert [one.row_id_start for one in together.files] == [2, 3]
     assert lake.scan("t", where="s.g && 'POINT(1 1)'").files == ()
     assert lake.scan("t", where="g && 'POLYGON EMPTY' OR NOT g && NULL").files == ()
 
@@ -190,6 +192,10 @@ def test_files_with_a_nan_or_an_infinity_have_no_box(lake, sqlite_catalog, dimen
         for where in ("g && 'POINT(12 12)'", "NOT g && 'POINT(12 12)'", "g && 'LINESTRING(500 -9, 600 99)'"):
             theirs = duckdb.sql(f"SELECT id FROM copied WHERE {where} ORDER BY id")
             assert sorted(lake.read_arrow("t", where=where)["id"].to_pylist()) == [id_ for (id_,) in theirs]
+    assert lake.verify(sample=1) == []
+    with open_lake(sqlite_catalog) as duckdb:
+        duckdb.sql("CALL ducklake_merge_adjacent_files('lake')")
+    assert lake.read_arrow("t").num_rows == 2 * len(values)
 
 
 def test_vertices_count_as_duckdb_counts_them(seed):
