@@ -6,6 +6,7 @@ Whoever's result is drawn, the history goes on with it.
 import random
 import shutil
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 
 import psycopg
@@ -23,12 +24,20 @@ HISTORIES = {"ci": {"sqlite": 3, "postgres": 1}, "full": {"sqlite": 100, "postgr
 STATEMENTS, EXPIRIES = 14, 3
 
 
+# types that columns may have besides the two of every table, and their values by i
+VALUES = {
+    "INTEGER": "i",
+    "VARIANT": "{'a': i, 'l': [i]}::VARIANT",
+    "GEOMETRY": "('POINT (' || i || ' 1)')::GEOMETRY",
+}
+
+
 class History:
-    """Draws statements that can be run; ``tables`` are there, by name, with their number of columns."""
+    """Draws statements that can be run; ``tables`` are there, by name, with the types of added columns."""
 
     def __init__(self, draw: random.Random) -> None:
         self.draw = draw
-        self.tables: dict[str, int] = {}
+        self.tables: dict[str, list[str]] = {}
         self.count = 0
 
     def statement(self) -> str:
@@ -46,14 +55,15 @@ class History:
     def create(self) -> str:
         """Make a table, now and then by a name that another one had."""
         name = f"t{self.draw.randint(1, 4)}"
-        self.tables[name] = 2
+        self.tables[name] = self.draw.choice([[], [], ["VARIANT"], ["GEOMETRY"]])
+        more = "".join(f", c0 {type_}" for type_ in self.tables[name])
         keys = self.draw.choice(["", f"; ALTER TABLE {name} SET PARTITIONED BY (k)"])
-        return f"CREATE OR REPLACE TABLE {name} (i INTEGER, k INTEGER){keys}"
+        return f"CREATE OR REPLACE TABLE {name} (i INTEGER, k INTEGER{more}){keys}"
 
     def insert(self) -> str:
         """Add rows: a few are inlined."""
         name, number = self.name(), self.draw.choice([3, 12, 40])
-        more = "".join(f", i AS c{column}" for column in range(2, self.tables[name]))
+        more = "".join(f", {VALUES[type_]}" for type_ in self.tables[name])
         self.count += number
         rows = f"range({self.count}, {self.count + number}) r(i)"
         return f"INSERT INTO {name} SELECT i, i % 2{more} FROM {rows}"
@@ -69,8 +79,8 @@ class History:
 
     def alter(self) -> str:
         name = self.name()
-        column = f"c{self.tables[name]}"
-        self.tables[name] += 1
+        column = f"c{len(self.tables[name])}"
+        self.tables[name].append("INTEGER")
         return f"ALTER TABLE {name} ADD COLUMN {column} INTEGER; COMMENT ON TABLE {name} IS 'x'"
 
     def maintain(self) -> str:
@@ -150,7 +160,8 @@ def test_drawn_expiries_leave_the_references_catalog(
     for number in range(HISTORIES[size][catalog_kind]):
         draw = random.Random(f"{seed} {number}")
         history, log = History(draw), []
-        lake, twin = new_catalog(catalog_kind), new_catalog(catalog_kind)
+        is_encrypted = draw.random() < 1 / 3
+        lake, twin = (replace(new_catalog(catalog_kind), is_encrypted=is_encrypted) for _ in range(2))
         try:
             for _ in range(EXPIRIES):
                 with open_lake(lake) as reference:
