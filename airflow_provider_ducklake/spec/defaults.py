@@ -271,7 +271,9 @@ def _spelling(row: Scalar) -> tuple[re.Pattern[str], str]:
         Kind.TIME: (clock, "10:30:00"),
         Kind.TIMESTAMP: (rf"{_DATE}(?:[ T]{clock})?", f"2024-01-31 10:30:00{fraction}"),
     }[row.kind]
-    if row.zoned:
+    if row.zoned and row.kind is Kind.TIME:
+        pattern, example = rf"{clock}{_ZONE}", "10:30:00+00"
+    elif row.zoned:
         pattern, example = rf"{_DATE}[ T]{clock}{_ZONE}", "2024-01-31 10:30:00+00"
     return re.compile(pattern, re.ASCII), example
 

@@ -20,7 +20,8 @@ from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.spark.job.errors import marked
 from airflow_provider_ducklake.spark.sessions.object_store import hadoop_path
 from airflow_provider_ducklake.storage.files.parallel import in_threads
-from airflow_provider_ducklake.storage.rows.table_reader import gone_positions, ordinals
+from airflow_provider_ducklake.storage.parquet.reshape import ordinals
+from airflow_provider_ducklake.storage.rows.table_reader import gone_positions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

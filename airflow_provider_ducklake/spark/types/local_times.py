@@ -70,7 +70,7 @@ def _finite_micros(value: SparkColumn) -> SparkColumn:
 
 
 _NANOS = r"^(\d{4}-\d\d-\d\d)[ T](([01]\d|2[0-3]):[0-5]\d:[0-5]\d)(\.\d{1,9})?"
-_OFFSET = r"(?:Z|([+-])(0\d|1[0-5])(?::?([0-5]\d))?)$"
+OFFSET = r"(?:Z|([+-])(0\d|1[0-5])(?::?([0-5]\d))?)$"
 _FIRST, _LAST = "1677-09-22 00:00:00", "2262-04-11 23:47:16.854775806"  # what DuckDB takes
 
 
@@ -81,19 +81,24 @@ def fits_nanos(text: SparkColumn, *, zoned: bool = False) -> SparkColumn:
     """
     spaced = f.replace(text, f.lit("T"), f.lit(" "))
     is_day = f.substring(text, 1, 10).try_cast("date").isNotNull()
-    is_time = text.rlike(_NANOS + (_OFFSET if zoned else "$"))
+    is_time = text.rlike(_NANOS + (OFFSET if zoned else "$"))
     return text.isin("infinity", "-infinity") | (is_time & is_day & spaced.between(_FIRST, _LAST))
 
 
 def zoned_nanos_of_text(text: SparkColumn) -> SparkColumn:
     """Return the nanoseconds since 1970, in UTC, of a text that ``fits_nanos`` with its offset."""
-    local = nanos_of_text(f.regexp_replace(text, _OFFSET, ""))
-    sign, hours, minutes = (f.regexp_extract(text, _OFFSET, place) for place in (1, 2, 3))
+    local = nanos_of_text(f.regexp_replace(text, OFFSET, ""))
+    shifted = local - seconds_of_offset(text) * 10**9
+    return f.when(text.isin("infinity", "-infinity"), local).otherwise(shifted)
+
+
+def seconds_of_offset(text: SparkColumn) -> SparkColumn:
+    """Return how far the time of a text that ends with an ``OFFSET`` is ahead of UTC."""
+    sign, hours, minutes = (f.regexp_extract(text, OFFSET, place) for place in (1, 2, 3))
     seconds = sum(
         f.coalesce(part.try_cast("bigint"), f.lit(0)) * unit for part, unit in ((hours, 3600), (minutes, 60))
     )
-    shift = f.when(sign == "-", -seconds).otherwise(seconds) * 10**9
-    return f.when(text.isin("infinity", "-infinity"), local).otherwise(local - shift)
+    return f.when(sign == "-", -seconds).otherwise(seconds)
 
 
 def nanos_of_text(text: SparkColumn) -> SparkColumn:

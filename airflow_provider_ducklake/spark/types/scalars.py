@@ -157,7 +157,7 @@ SPARK_SCALARS = {
     "uuid": SparkScalar(_BINARY, takes="varchar", from_text=_STRING, arrival=uuid_text),
     "date": SparkScalar(t.DateType(), native=True, constant=lambda days: f.date_from_unix_date(f.lit(days))),
     "time": SparkScalar(_LONG, takes="varchar", from_text=_STRING, arrival=_clock_text(6)),
-    "timetz": SparkScalar(read=_LONG, arrival=_clock_text(6, "+00")),
+    "timetz": SparkScalar(_LONG, takes="varchar", from_text=_STRING, arrival=_clock_text(6, "+00")),
     "time_ns": SparkScalar(read=_LONG, arrival=_clock_text(9)),
     "timestamp": SparkScalar(_LOCAL, native=True, constant=local_time),
     "timestamp_s": SparkScalar(_LOCAL, takes="timestamp date", constant=local_time),
@@ -175,7 +175,7 @@ SPARK_SCALARS = {
     "timestamptz_ns": SparkScalar(
         _LONG, takes="varchar timestamptz", arrival=lambda value: _nanoseconds(value, "+00")
     ),
-    "interval": SparkScalar(read=INTERVAL, constant=_interval, only_by_arrow=True),
+    "interval": SparkScalar(INTERVAL, constant=_interval, only_by_arrow=True),
     "variant": SparkScalar(t.VariantType(), only_by_arrow=True),
     "geometry": SparkScalar(_BINARY, takes="blob"),
     "null": SparkScalar(t.NullType(), only_by_arrow=True),

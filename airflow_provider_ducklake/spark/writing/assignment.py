@@ -18,18 +18,21 @@ from airflow_provider_ducklake.errors import SchemaMismatchError
 from airflow_provider_ducklake.spark.job.errors import marked, marks
 from airflow_provider_ducklake.spark.reading.row_filter import condition
 from airflow_provider_ducklake.spark.types.local_times import (
+    DAY,
     INFINITE,
     INFINITE_DATE,
+    OFFSET,
     SECOND,
     fits_nanos,
     is_infinite,
     local_time,
     micros_of,
     nanos_of_text,
+    seconds_of_offset,
     zoned_nanos_of_text,
 )
 from airflow_provider_ducklake.spark.types.names import quoted
-from airflow_provider_ducklake.spark.types.scalars import SPARK_SCALARS
+from airflow_provider_ducklake.spark.types.scalars import INTERVAL, SPARK_SCALARS
 from airflow_provider_ducklake.spark.types.spark_types import (
     FIELD_ID_KEY,
     carrier_type,
@@ -60,7 +63,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.reading.predicates import Predicate
 
 _UUID = r"^[0-9A-Fa-f]{8}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{12}$"
-_TIME = r"^(([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?|24:00:00(\.0{1,6})?)$"
+_CLOCK = r"^(([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?|24:00:00(\.0{1,6})?)"
 _NANOSECOND_RANGE = ("1677-09-21 00:12:43.145225", "2262-04-11 23:47:16.854775")
 _LARGEST_DECIMAL = 10**38 - 1
 _SHOWN = 300  # characters of a row in an error
@@ -171,6 +174,8 @@ def _struct_differences(incoming: t.StructType, column: Column, where: str, *, f
 
 
 def _fits(incoming: t.DataType, target: DuckLakeType) -> bool:
+    if target.facts.kind is Kind.INTERVAL:
+        return _same_shape(incoming, INTERVAL)
     found = scalar_of_spark(incoming)
     return found is not None and fits(found, target)
 
@@ -286,7 +291,9 @@ def _stored_scalar(value: SparkColumn, incoming: t.DataType, target: DuckLakeTyp
             return _checked(value, value.rlike(_UUID), stored, target, where)
         case Kind.TIME:
             text = value.cast("string") if is_time(incoming) else value
-            return _checked(text, text.rlike(_TIME), _microseconds(text), target, where)
+            stored = _utc_microseconds(text) if row.zoned else _microseconds(text)
+            end = OFFSET if row.zoned else "$"
+            return _checked(text, text.rlike(_CLOCK + end), stored, target, where)
         case Kind.TIMESTAMP if isinstance(incoming, t.StringType):
             fits = fits_nanos(value, zoned=row.zoned)
             stored = zoned_nanos_of_text(value) if row.zoned else nanos_of_text(value)
@@ -322,6 +329,12 @@ def _microseconds(text: SparkColumn) -> SparkColumn:
     hours, minutes, seconds = (parts.getItem(index).cast("bigint") for index in range(3))
     fraction = f.rpad(f.coalesce(f.get(parts, f.lit(3)), f.lit("")), 6, "0").cast("bigint")
     return ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + fraction
+
+
+def _utc_microseconds(text: SparkColumn) -> SparkColumn:
+    """Return the microseconds of a time in UTC: the day before or after is none of it."""
+    local = _microseconds(f.regexp_replace(text, OFFSET, ""))
+    return f.pmod(local - seconds_of_offset(text) * SECOND, f.lit(DAY))
 
 
 def _nanos(time: SparkColumn) -> SparkColumn:

@@ -41,9 +41,27 @@ def parse_interval(text: str) -> bytes:
 
 
 def format_interval(value: bytes) -> str:
-    """Return a text that ``parse_interval`` and DuckDB read back."""
+    """Return DuckDB's text.
+
+    >>> format_interval(INTERVAL.pack(14, -3, 18_000_500_000)), format_interval(INTERVAL.pack(0, 0, 0))
+    ('1 year 2 months -3 days 05:00:00.5', '00:00:00')
+    """
     months, days, microseconds = INTERVAL.unpack(value)
-    return f"{months} months {days} days {microseconds} microseconds"
+    sign = -1 if months < 0 else 1
+    years, months = divmod(abs(months), _MONTHS_PER_YEAR)
+    counts = ((sign * years, "year"), (sign * months, "month"), (days, "day"))
+    parts = [f"{count} {unit}{'' if abs(count) == 1 else 's'}" for count, unit in counts if count]
+    if microseconds or not parts:
+        parts.append(_clock_text(microseconds))
+    return " ".join(parts)
+
+
+def _clock_text(microseconds: int) -> str:
+    seconds, fraction = divmod(abs(microseconds), 10**6)
+    text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    if fraction:
+        text += f".{fraction:06d}".rstrip("0")
+    return f"-{text}" if microseconds < 0 else text
 
 
 def _clock(text: str) -> int:

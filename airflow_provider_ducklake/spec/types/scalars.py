@@ -171,8 +171,9 @@ _ROWS = (
     Scalar("date", Kind.DATE, "date", has_days=True, hashed=Hashed.LONG, wider="timestamp",
            loses_bounds_as="timestamp"),  # whose texts are longer
     Scalar("time", Kind.TIME, "time", per_second=10**6, has_hours=True, hashed=Hashed.LONG),
-    Scalar("timetz", Kind.TIME, "timetz", "time with time zone", per_second=10**6, zoned=True, storable=False,
-           has_stats=False, exact_bounds=Exact.NEVER),
+    # the reference counts neither values nor NULLs of it, and orders its values by their offset, too
+    Scalar("timetz", Kind.TIME, "timetz", "time with time zone", per_second=10**6, zoned=True,
+           has_stats=False, counts_nulls=False, comparable=False, exact_bounds=Exact.NEVER),
     Scalar("time_ns", Kind.TIME, "time_ns", per_second=10**9, storable=False, rewritable=False,
            exact_bounds=Exact.NEVER),
     _timestamp("timestamp", "timestamp datetime timestamp_us", 10**6, "datetime, timestamp_us"),
@@ -183,7 +184,7 @@ _ROWS = (
            zoned=True, has_days=True, has_hours=True, hashed=Hashed.LONG, exact_bounds=Exact.OURS),
     Scalar("timestamptz_ns", Kind.TIMESTAMP, "timestamptz_ns", per_second=10**9, zoned=True, has_days=True,
            has_hours=True, hashed=Hashed.LONG, exact_bounds=Exact.OURS, since=Feature.TIMESTAMPTZ_NS),
-    Scalar("interval", Kind.INTERVAL, "interval", has_stats=False, storable=False, rewritable=False,
+    Scalar("interval", Kind.INTERVAL, "interval", has_stats=False, counts_nulls=False, comparable=False,
            exact_bounds=Exact.NEVER),
     Scalar(
         "variant", Kind.VARIANT, "variant", counts_nulls=False, comparable=False, exact_bounds=Exact.NEVER

@@ -15,8 +15,9 @@ from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.storage.files.parallel import in_threads_ahead, made_ahead
 from airflow_provider_ducklake.storage.parquet.reader import read_row_groups
+from airflow_provider_ducklake.storage.parquet.reshape import ordinals
 from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
-from airflow_provider_ducklake.storage.rows.table_reader import ROW_ID, SNAPSHOT_ID, gone_positions, ordinals
+from airflow_provider_ducklake.storage.rows.table_reader import ROW_ID, SNAPSHOT_ID, gone_positions
 from airflow_provider_ducklake.transaction.changes import MergedFile, RewriteSource, RewrittenFile
 
 if TYPE_CHECKING:

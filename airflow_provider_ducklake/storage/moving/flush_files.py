@@ -21,11 +21,12 @@ from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.storage.deletes.delete_files import write_delete_file
 from airflow_provider_ducklake.storage.moving.compact_files import in_one_file
 from airflow_provider_ducklake.storage.parquet.partition_split import split_by_partition
+from airflow_provider_ducklake.storage.parquet.reshape import ordinals
 from airflow_provider_ducklake.storage.parquet.sorted_rows import sorted_rows
-from airflow_provider_ducklake.storage.parquet.string_checks import refuse_bad_strings
+from airflow_provider_ducklake.storage.parquet.string_checks import BadStrings, bad_strings, error_of
 from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
 from airflow_provider_ducklake.storage.rows.inlined_values import rows_of
-from airflow_provider_ducklake.storage.rows.table_reader import ROW_ID, SNAPSHOT_ID, ordinals
+from airflow_provider_ducklake.storage.rows.table_reader import ROW_ID, SNAPSHOT_ID
 from airflow_provider_ducklake.transaction.changes import FlushedDeletes, FlushedFile
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ class Flushing:
 
         Raises:
             StorageError: a file cannot be written.
-            InvalidValueError: strings of rows that an older release took are not JSON.
+            InvalidValueError: no file can hold a value: strings that an older release took and that are not
+                JSON, intervals of DuckDB's.
         """
         done: list[FlushedFile] = []
         files: dict[Values, _OpenFile] = {}
@@ -79,7 +81,8 @@ class Flushing:
 
     def _partitions(self, run: pa.Table, told: set[str]) -> Iterator[tuple[Values, pa.Table]]:
         columns = run.select(list(range(len(self.plan.target.columns))))
-        refuse_bad_strings(columns, self.plan.target, self.plan.table)
+        if found := bad_strings(columns, self.plan.target):
+            raise error_of([_of_row_id(one, run[ROW_ID.name]) for one in found], self.plan.table)
         rows = sorted_rows(run, self.plan.row_order.sort_by, self.plan.target, self.plan.table, told)
         return split_by_partition(rows, self.plan.target, self.plan.partition_fields)
 
@@ -167,6 +170,12 @@ class _OpenFile:
         first, last = (one.as_py() for one in pc.min_max(snapshots).values())
         self.first = min(self.first, first) if self.row_count else first
         self.last = max(self.last, last)
+
+
+def _of_row_id(bad: BadStrings, row_ids: pa.ChunkedArray) -> BadStrings:
+    if bad.place is None:
+        return bad
+    return replace(bad, example=f"{bad.example} of row id {row_ids[bad.place]}", place=None)
 
 
 def _runs(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -26,10 +26,10 @@ from airflow_provider_ducklake.storage.moving.compact_files import Merging
 from airflow_provider_ducklake.storage.parquet.opening import open_parquet
 from airflow_provider_ducklake.storage.parquet.partition_split import split_by_partition
 from airflow_provider_ducklake.storage.parquet.reader import read_data_file
-from airflow_provider_ducklake.storage.parquet.reshape import field_id
+from airflow_provider_ducklake.storage.parquet.reshape import field_id, ordinals
 from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
 from airflow_provider_ducklake.storage.rows.inlined_values import inlined_in_schema
-from airflow_provider_ducklake.storage.rows.table_reader import ROW_ID, SNAPSHOT_ID, gone_positions, ordinals
+from airflow_provider_ducklake.storage.rows.table_reader import ROW_ID, SNAPSHOT_ID, gone_positions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

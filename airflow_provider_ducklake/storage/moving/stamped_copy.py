@@ -14,7 +14,11 @@ import pyarrow.parquet as pq
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.storage.files.filesystem import naming_errors
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field
-from airflow_provider_ducklake.storage.parquet.footer_edits import marked_variants, read_plain_footer
+from airflow_provider_ducklake.storage.parquet.footer_edits import (
+    annotated,
+    annotations_of,
+    read_plain_footer,
+)
 from airflow_provider_ducklake.storage.parquet.footer_end import TAIL_BYTES, footer_length
 from airflow_provider_ducklake.storage.parquet.opening import ParquetOutput, open_parquet
 from airflow_provider_ducklake.storage.parquet.reshape import field_id
@@ -57,7 +61,8 @@ def check_copyable(source: Location) -> None:
         copy = pa.BufferOutputStream()
         with _writer(copy, file):
             pass
-        copied = pq.ParquetFile(pa.BufferReader(copy.getvalue()))
+        found = annotations_of(read_plain_footer(stream, source.uri))
+        copied = pq.ParquetFile(pa.BufferReader(annotated(copy.getvalue().to_pybytes(), found, source.uri)))
     for before, after in zip(_columns(file), _columns(copied), strict=False):
         if before != after:
             raise UnsupportedFeatureError(
@@ -83,7 +88,7 @@ def write_stamped(source: Location, target: Location, counts: Sequence[tuple[int
             raise StorageError(
                 f"{source.uri} has {file.metadata.num_rows} rows, but the catalog says {counts[-1][1]}."
             )
-        output = ParquetOutput(target, marked_variants(read_plain_footer(stream, source.uri)))
+        output = ParquetOutput(target, annotations_of(read_plain_footer(stream, source.uri)))
         try:
             _copy(file, output, _stamps(counts))
             return output.finish()

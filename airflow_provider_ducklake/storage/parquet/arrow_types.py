@@ -27,11 +27,15 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     StructType,
     can_promote,
 )
-from airflow_provider_ducklake.spec.types.intervals import INTERVAL
 from airflow_provider_ducklake.spec.types.scalars import TEXTS, Kind
 from airflow_provider_ducklake.spec.types.values import is_infinite
 from airflow_provider_ducklake.spec.types.variant_bytes import NULL
 from airflow_provider_ducklake.spec.types.variants import split_variant
+from airflow_provider_ducklake.storage.parquet.intervals import (
+    STORED_INTERVAL,
+    interval_array,
+    stored_intervals,
+)
 from airflow_provider_ducklake.storage.parquet.reshape import (
     FIELD_ID_KEY,
     Reshaping,
@@ -251,6 +255,8 @@ def _is_cast(found: DuckLakeType, wanted: DuckLakeType) -> bool:
     rows = (found.facts, wanted.facts)
     if all(row.kind is Kind.TIMESTAMP for row in rows):
         return rows[0].zoned == rows[1].zoned
+    if all(row.kind is Kind.TIME for row in rows):
+        return True  # Arrow has no zones of them: those of a timetz are in UTC
     if rows[1].is_double_in_files and rows[0].kind is Kind.INTEGER:
         return True
     return all(row.kind in TEXTS for row in rows) or (found.facts.kind, wanted.facts.kind) == _AS_WKB
@@ -295,6 +301,7 @@ def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
 
     Raises:
         pa.ArrowInvalid: a value does not fit.
+        InvalidInputError: an interval does not fit the type that files have.
     """
     if isinstance(array.type, pa.BaseExtensionType) and array.type != target:
         array = array.storage
@@ -302,6 +309,8 @@ def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
         return array
     if is_variant(target) and is_variant(array.type):
         return variant_parts(array, target)
+    if target == STORED_INTERVAL:
+        return stored_intervals(array)
     if isinstance(target, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(target, array.cast(target.storage_type))
     if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(target):
@@ -325,12 +334,13 @@ def from_physical(type_: DuckLakeType, values: Sequence[Physical | None]) -> pa.
 
     Raises:
         UnsupportedFeatureError: a type whose values this release cannot handle.
+        ValueError: Arrow has no such value.
     """
     target = arrow_type(type_)
     if isinstance(type_, DecimalType):
         return pa.array([_decimal(value, type_.scale) for value in values], target)
     if type_.facts.kind is Kind.INTERVAL:
-        return pa.array([None if value is None else _interval(value) for value in values], target)
+        return interval_array(values)
     if type_.facts.kind is Kind.VARIANT:
         return pa.array([None if value is None else _variant(value) for value in values], target)
     step = type_.facts.step
@@ -340,12 +350,6 @@ def from_physical(type_: DuckLakeType, values: Sequence[Physical | None]) -> pa.
             for value in values
         ]
     return cast_leaf(pa.array(values, _physical_type(target)), target)
-
-
-def _interval(value: Physical) -> pa.MonthDayNano:
-    assert isinstance(value, bytes)
-    months, days, microseconds = INTERVAL.unpack(value)
-    return pa.MonthDayNano([months, days, microseconds * 1000])
 
 
 def _variant(value: Physical) -> dict[str, bytes] | None:

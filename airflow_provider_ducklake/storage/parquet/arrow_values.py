@@ -15,6 +15,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
 from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.spec.types.values import is_infinite
 from airflow_provider_ducklake.storage.parquet.arrow_types import from_physical
+from airflow_provider_ducklake.storage.parquet.intervals import interval_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,6 +68,8 @@ def physical_values(array: pa.Array, type_: DuckLakeType) -> list[Any]:
     """Return scalar values, whose Arrow type is the one of ``arrow_types.arrow_type``, in physical form."""
     if type_.facts.kind is Kind.VARIANT:
         return [None if one is None else one["metadata"] + one["value"] for one in array.to_pylist()]
+    if type_.facts.kind is Kind.INTERVAL:
+        return interval_values(array)
     if pa.types.is_decimal(array.type):
         return [None if value is None else _unscaled(value) for value in array.to_pylist()]
     if isinstance(array.type, pa.BaseExtensionType):

@@ -6,11 +6,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field, arrow_type, cast_leaf
+from airflow_provider_ducklake.storage.parquet.intervals import INTERVAL_PARTS, parts_of_arrow
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_position, nulls, reshape
-from airflow_provider_ducklake.storage.parquet.scalars import ARROW_SCALARS, INTERVAL_PARTS
+from airflow_provider_ducklake.storage.parquet.scalars import ARROW_SCALARS
 from airflow_provider_ducklake.storage.parquet.variants import VARIANT_OF_SPARK, variant_parts
 
 if TYPE_CHECKING:
@@ -48,20 +48,7 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
     if target == INTERVAL_PARTS:
-        return _interval_parts(array)
+        return parts_of_arrow(array)
     if target == VARIANT_OF_SPARK:
         return variant_parts(array, target)
     return cast_leaf(array, target)
-
-
-def _interval_parts(array: pa.Array) -> pa.StructArray:
-    """Return months, days and microseconds; Arrow keeps months and days (int32), and nanoseconds (int64)."""
-    words = pa.Array.from_buffers(pa.int32(), 4 * (len(array) + array.offset), [None, array.buffers()[1]])
-    places = pc.multiply(pa.array(range(array.offset, array.offset + len(array)), pa.int64()), 4)
-    longs = pa.Array.from_buffers(pa.int64(), 2 * (len(array) + array.offset), [None, array.buffers()[1]])
-    months, days = words.take(places), words.take(pc.add(places, 1))
-    nanos = longs.take(pc.add(pc.divide(places, 2), 1))
-    mask = array.is_null() if array.null_count else None
-    return pa.StructArray.from_arrays(
-        [months, days, pc.divide(nanos, 1000)], fields=list(INTERVAL_PARTS), mask=mask
-    )

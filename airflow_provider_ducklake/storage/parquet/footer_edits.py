@@ -1,10 +1,11 @@
 """A Parquet file whose footer is changed on its way out: what pyarrow cannot say of a file is said here.
 
-*Source:* Apache Parquet, ``parquet.thrift``: ``SchemaElement``, ``LogicalType``.
+*Source:* Apache Parquet, ``parquet.thrift``: ``SchemaElement``, ``ConvertedType``, ``LogicalType``.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import StorageError
@@ -12,8 +13,6 @@ from airflow_provider_ducklake.storage.parquet.footer_end import MAGIC, TAIL_BYT
 from airflow_provider_ducklake.storage.parquet.thrift import Field, Kind, read_struct, write_struct
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     import pyarrow as pa
 
     from airflow_provider_ducklake.storage.files.output_file import OutputFile
@@ -21,20 +20,38 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.storage.parquet.thrift import Struct
 
 _SCHEMA = 2  # of FileMetaData
-_CHILDREN, _FIELD_ID, _LOGICAL_TYPE = 5, 9, 10  # of SchemaElement
-_VARIANT = 16  # of LogicalType
+_CHILDREN, _CONVERTED_TYPE, _FIELD_ID, _LOGICAL_TYPE = 5, 6, 9, 10  # of SchemaElement
+_TIME_MICROS, _INTERVAL = 8, 21  # of ConvertedType
+_TIME, _VARIANT = 7, 16  # of LogicalType
+_IS_UTC = 1  # of TimeType
 _VERSION = 1  # of VariantType
 
 
+@dataclass(frozen=True, slots=True)
+class Annotations:
+    """The types, by field ids, that a writer does not give: variants are groups, the others leaves."""
+
+    variants: frozenset[int] = frozenset()
+    intervals: frozenset[int] = frozenset()
+    utc_times: frozenset[int] = frozenset()
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self.variants or self.intervals or self.utc_times)
+
+
+NO_ANNOTATIONS = Annotations()
+
+
 class FooterEditedOutput:
-    """A sink for a Parquet writer that marks groups as variants, by their field ids, in the footer.
+    """A sink for a Parquet writer that annotates columns, by their field ids, in the footer.
 
     It passes on what is written until ``hold`` is called, before the writer is closed: what it writes then
     ends with the footer.
     """
 
-    def __init__(self, sink: OutputFile | EncryptedOutput, variants: Collection[int], where: str) -> None:
-        self._sink, self._variants, self._where = sink, variants, where
+    def __init__(self, sink: OutputFile | EncryptedOutput, annotations: Annotations, where: str) -> None:
+        self._sink, self._annotations, self._where = sink, annotations, where
         self._held: bytearray | None = None
 
     @property
@@ -69,24 +86,37 @@ class FooterEditedOutput:
         Raises:
             StorageError: the writer has not written one.
         """
-        held = bytes(self._held or b"")
-        length = footer_length(held[-TAIL_BYTES:], self._where)
-        start = len(held) - TAIL_BYTES - length
-        if start < 0:
-            raise StorageError(f"{self._where} is not complete: its footer began before it was expected.")
-        footer, _ = read_struct(held, start)
-        mark_variants(footer, self._variants)
-        edited = write_struct(footer)
-        self._sink.write(held[:start] + edited + len(edited).to_bytes(4, "little") + MAGIC)
+        self._sink.write(annotated(bytes(self._held or b""), self._annotations, self._where))
         self._sink.finish()
 
 
-def mark_variants(footer: Struct, ids: Collection[int]) -> None:
-    """Give groups with these field ids the logical type VARIANT."""
+def annotated(data: bytes, annotations: Annotations, where: str) -> bytes:
+    """Return the end of a Parquet file, or all of it, with types in its footer.
+
+    Raises:
+        StorageError: the footer is not there, or damaged.
+    """
+    start = len(data) - TAIL_BYTES - footer_length(data[-TAIL_BYTES:], where)
+    if start < 0:
+        raise StorageError(f"{where} is not complete: its footer began before it was expected.")
+    footer, _ = read_struct(data, start)
+    _annotate(footer, annotations)
+    edited = write_struct(footer)
+    return data[:start] + edited + len(edited).to_bytes(4, "little") + MAGIC
+
+
+def _annotate(footer: Struct, annotations: Annotations) -> None:
     for element in footer[_SCHEMA].value.values:
-        if _CHILDREN in element and _FIELD_ID in element and element[_FIELD_ID].value in ids:
-            version = {_VERSION: Field(Kind.BYTE, 1)}
-            element[_LOGICAL_TYPE] = Field(Kind.STRUCT, {_VARIANT: Field(Kind.STRUCT, version)})
+        id_ = element[_FIELD_ID].value if _FIELD_ID in element else None
+        if _CHILDREN in element:
+            if id_ in annotations.variants:
+                version = {_VERSION: Field(Kind.BYTE, 1)}
+                element[_LOGICAL_TYPE] = Field(Kind.STRUCT, {_VARIANT: Field(Kind.STRUCT, version)})
+        elif id_ in annotations.intervals:
+            element[_CONVERTED_TYPE] = Field(Kind.I32, _INTERVAL)
+        elif id_ in annotations.utc_times:
+            element[_CONVERTED_TYPE] = Field(Kind.I32, _TIME_MICROS)
+            element[_LOGICAL_TYPE].value[_TIME].value[_IS_UTC] = Field(Kind.TRUE, value=True)
 
 
 def read_plain_footer(source: pa.NativeFile, where: str) -> Struct:
@@ -102,10 +132,19 @@ def read_plain_footer(source: pa.NativeFile, where: str) -> Struct:
     return footer
 
 
-def marked_variants(footer: Struct) -> frozenset[int]:
-    """Return the field ids of groups with the logical type VARIANT."""
-    return frozenset(
-        element[_FIELD_ID].value
-        for element in footer[_SCHEMA].value.values
-        if _FIELD_ID in element and _LOGICAL_TYPE in element and _VARIANT in element[_LOGICAL_TYPE].value
-    )
+def annotations_of(footer: Struct) -> Annotations:
+    """Return the columns of a file whose types a writer would not give."""
+    found: dict[str, set[int]] = {"variants": set(), "intervals": set(), "utc_times": set()}
+    for element in footer[_SCHEMA].value.values:
+        if _FIELD_ID in element and (kind := _annotated_as(element)) is not None:
+            found[kind].add(element[_FIELD_ID].value)
+    return Annotations(**{kind: frozenset(ids) for kind, ids in found.items()})
+
+
+def _annotated_as(element: Struct) -> str | None:
+    logical = element[_LOGICAL_TYPE].value if _LOGICAL_TYPE in element else {}
+    if _VARIANT in logical:
+        return "variants"
+    if _CONVERTED_TYPE in element and element[_CONVERTED_TYPE].value == _INTERVAL:
+        return "intervals"
+    return "utc_times" if _TIME in logical and logical[_TIME].value[_IS_UTC].value else None

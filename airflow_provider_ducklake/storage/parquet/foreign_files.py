@@ -350,8 +350,8 @@ def _leaf_type(leaf: pq.ColumnSchema, type_: pa.DataType, where: str) -> DuckLak
         return None
 
 
-_NAMED_BY_PARQUET = {"JSON": "json", "UUID": "uuid"}
-_UNREAD = frozenset({"INTERVAL", "BSON", "GEOMETRY", "GEOGRAPHY", "VARIANT", "FLOAT16"})
+_NAMED_BY_PARQUET = {"JSON": "json", "UUID": "uuid", "INTERVAL": "interval"}
+_UNREAD = frozenset({"BSON", "GEOMETRY", "GEOGRAPHY", "VARIANT", "FLOAT16"})
 
 
 def _fits(found: DuckLakeType | None, wanted: DuckLakeType) -> bool:

@@ -12,13 +12,15 @@ from airflow_provider_ducklake.storage.files.filesystem import naming_errors, op
 from airflow_provider_ducklake.storage.files.output_file import OutputFile
 from airflow_provider_ducklake.storage.parquet.decrypted import DecryptedFile
 from airflow_provider_ducklake.storage.parquet.encrypted import EncryptedOutput
-from airflow_provider_ducklake.storage.parquet.footer_edits import FooterEditedOutput
+from airflow_provider_ducklake.storage.parquet.footer_edits import (
+    NO_ANNOTATIONS,
+    Annotations,
+    FooterEditedOutput,
+)
 from airflow_provider_ducklake.storage.parquet.footer_end import footer_length
 from airflow_provider_ducklake.storage.parquet.modules import Cipher
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from airflow_provider_ducklake.storage.files.filesystem import Location
 
 
@@ -49,10 +51,10 @@ class Written:
 class ParquetOutput:
     """A new Parquet file, for a writer of plain ones; encrypted with a new key where its lake is.
 
-    ``variants`` are the field ids of groups that are variants, of which a writer knows nothing.
+    ``annotations`` are types of columns of which a writer knows nothing.
     """
 
-    def __init__(self, location: Location, variants: Collection[int] = ()) -> None:
+    def __init__(self, location: Location, annotations: Annotations = NO_ANNOTATIONS) -> None:
         self._where = location.uri
         self.key = FileKey.of_length(location.key_bytes) if location.key_bytes else None
         cipher = None if self.key is None else Cipher(self.key, location.uri)  # before a file is made
@@ -60,8 +62,8 @@ class ParquetOutput:
         self.sink: OutputFile | EncryptedOutput | FooterEditedOutput = self._output
         if cipher is not None:
             self.sink = EncryptedOutput(self._output, cipher, location.uri)
-        if variants:
-            self.sink = FooterEditedOutput(self.sink, variants, location.uri)
+        if annotations:
+            self.sink = FooterEditedOutput(self.sink, annotations, location.uri)
 
     @property
     def size(self) -> int:

@@ -7,7 +7,6 @@ inserts).
 
 from __future__ import annotations
 
-import struct
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -21,6 +20,11 @@ from airflow_provider_ducklake.spec.partitioning import hive_value, hive_values
 from airflow_provider_ducklake.storage.files.filesystem import Location, open_filesystem
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field, cast_leaf, from_physical
 from airflow_provider_ducklake.storage.parquet.file_ids import with_field_ids
+from airflow_provider_ducklake.storage.parquet.intervals import (
+    ARROW_INTERVAL,
+    STORED_INTERVAL,
+    from_stored,
+)
 from airflow_provider_ducklake.storage.parquet.opening import open_parquet
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_field_id, field_id, reshape
 from airflow_provider_ducklake.storage.parquet.variants import VARIANT, read_variants
@@ -203,7 +207,12 @@ def initial_values(column: Column, target: pa.DataType, length: int) -> pa.Array
 def _repeated(column: Column, value: Physical | None, target: pa.DataType, length: int) -> pa.Array:
     if value is None:
         return pa.nulls(length, target)
-    one = from_physical(column.type, [value])
+    try:
+        one = from_physical(column.type, [value])
+    except ValueError as error:
+        raise UnsupportedFeatureError(
+            f"The initial default of column {column.name} cannot be read: {error}."
+        ) from None
     if isinstance(target, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(target, pa.repeat(one.storage[0], length))
     return pa.repeat(one[0], length)
@@ -219,13 +228,10 @@ def _in_column(values: pa.ChunkedArray, column: Column, target: pa.DataType, sou
         ) from error
 
 
-_INTERVAL_BYTES = 12
-
-
 def _promoted(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Return a leaf as the type its column was promoted to since the file was written."""
-    if array.type == pa.binary(_INTERVAL_BYTES) and target == pa.month_day_nano_interval():
-        return pa.array([_interval(value) for value in array.to_pylist()], target)
+    if array.type == STORED_INTERVAL and target == ARROW_INTERVAL:
+        return from_stored(array)
     if target == VARIANT and pa.types.is_struct(array.type):
         return read_variants(array)
     if pa.types.is_integer(array.type) and pa.types.is_floating(target):
@@ -241,10 +247,3 @@ def _promoted(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-
-
-def _interval(value: bytes | None) -> pa.MonthDayNano | None:
-    if value is None:
-        return None
-    months, days, milliseconds = struct.unpack("<3I", value)
-    return pa.MonthDayNano([months, days, milliseconds * 10**6])

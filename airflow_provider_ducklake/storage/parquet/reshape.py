@@ -36,6 +36,13 @@ _LISTS = (
 )
 
 
+def ordinals(count: int) -> pa.Array:
+    """Return the numbers from 0 to before ``count``, int64."""
+    if hasattr(pa, "arange"):  # since pyarrow 21
+        return pa.arange(0, count)
+    return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 1)
+
+
 # (fields the data has, the columns wanted) → for each wanted column the index of its field, or None
 Matcher: TypeAlias = Callable[[Sequence[pa.Field], Sequence[Column]], list[int | None]]
 

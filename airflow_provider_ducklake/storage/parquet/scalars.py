@@ -11,6 +11,11 @@ import pyarrow as pa
 
 from airflow_provider_ducklake.spec.types.scalars import SCALARS, Kind, Scalar
 from airflow_provider_ducklake.storage.parquet.geometries import WKB
+from airflow_provider_ducklake.storage.parquet.intervals import (
+    ARROW_INTERVAL,
+    INTERVAL_PARTS,
+    STORED_INTERVAL,
+)
 from airflow_provider_ducklake.storage.parquet.variants import STORED_VARIANT, VARIANT, VARIANT_OF_SPARK
 
 if TYPE_CHECKING:
@@ -19,7 +24,6 @@ if TYPE_CHECKING:
 Decoder: TypeAlias = Callable[[Any], "Physical | None"]
 FileDecoder: TypeAlias = Callable[[Scalar, pa.DataType], Decoder | None]
 
-INTERVAL_PARTS = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("microseconds", pa.int64())])
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _UUID = pa.binary(16)
 
@@ -148,7 +152,7 @@ ARROW_SCALARS = {
     "timestamp_ns": ArrowScalar(pa.timestamp("ns"), _timestamps, pa.int64(), reads_texts=True),
     "timestamptz": ArrowScalar(pa.timestamp("us", "UTC"), _timestamps),
     "timestamptz_ns": ArrowScalar(pa.timestamp("ns", "UTC"), _timestamps, pa.int64()),
-    "interval": ArrowScalar(pa.month_day_nano_interval(), carrier=INTERVAL_PARTS),
+    "interval": ArrowScalar(ARROW_INTERVAL, carrier=INTERVAL_PARTS, stored=STORED_INTERVAL),
     "variant": ArrowScalar(VARIANT, carrier=VARIANT_OF_SPARK, stored=STORED_VARIANT),
     "geometry": ArrowScalar(pa.binary(), stored=WKB, extension="geoarrow.wkb"),
     "null": ArrowScalar(pa.null()),

@@ -2,7 +2,8 @@
 
 Neither Arrow nor Spark looks at them, and DuckDB refuses all rows of a file with one. So rows are looked at
 before they are written. Integers of 128 bits are ``DOUBLE`` in files: one that this does not hold is refused,
-too. DuckDB writes the nearest, and cannot read it again if that is too large (observed on 1.5.5).
+too. DuckDB writes the nearest, and cannot read it again if that is too large (observed on 1.5.5). So is an
+interval that files do not hold.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from airflow_provider_ducklake.errors import InvalidValueError
 from airflow_provider_ducklake.spec.types.json_texts import MOST_LEVELS, is_json, is_too_deep
 from airflow_provider_ducklake.spec.types.scalars import TEXTS, Kind
 from airflow_provider_ducklake.spec.types.variant_bytes import check_variant
+from airflow_provider_ducklake.storage.parquet.intervals import unstorable
 from airflow_provider_ducklake.storage.parquet.writer import values_of_leaves
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 UTF8, JSON, SHALLOW_JSON = "UTF-8", "JSON", f"JSON of at most {MOST_LEVELS} levels"
 VARIANT = "Parquet variants"
 DOUBLE = "integers that a file's DOUBLE holds exactly"
+INTERVAL = "intervals of whole milliseconds, none negative, as files hold them"
 SHOWN_BYTES = 40
 _WAYS_OUT = {
     UTF8: "Read the source in its own encoding: use the option encoding for csv and json files, and "
@@ -35,22 +38,28 @@ _WAYS_OUT = {
     JSON: "Convert them to JSON (for example with to_json) or NULL first, or make the column varchar.",
     VARIANT: "Write what Spark's parse_json or encode_variant (spec.types.variants) returns.",
     DOUBLE: "Make the column decimal(38,0) or varchar for integers beyond 2**53.",
+    INTERVAL: "Keep others as bigint, in microseconds, or as a struct of their parts.",
     SHALLOW_JSON: "Keep JSON with more levels in a varchar column.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class BadStrings:
-    """Values of one column that break a rule; ``example`` is one of them, cut and escaped."""
+    """Values of one column that break a rule; ``example`` is one of them, cut and escaped.
+
+    ``place`` is its row among those that are written together, from 0, where that is known.
+    """
 
     column: str
     rule: str
     count: int
     example: str
+    place: int | None = None
 
     def __str__(self) -> str:
         values = "1 value is" if self.count == 1 else f"{self.count} values are"
-        return f"column {self.column}: {values} not valid {self.rule}, such as {self.example}"
+        where = "" if self.place is None else f" in row {self.place + 1} of those written together"
+        return f"column {self.column}: {values} not valid {self.rule}, such as {self.example}{where}"
 
 
 def refuse_bad_strings(rows: pa.Table, schema: TableSchema, table: str) -> None:
@@ -107,7 +116,10 @@ def _is_text(type_: DuckLakeType) -> bool:
 
 
 def _is_checked(type_: DuckLakeType) -> bool:
-    return _is_text(type_) or type_.facts.kind is Kind.VARIANT or type_.facts.is_double_in_files
+    return _is_text(type_) or type_.facts.kind in _BY_VALUE or type_.facts.is_double_in_files
+
+
+_BY_VALUE = (Kind.VARIANT, Kind.INTERVAL)
 
 
 def shown(value: bytes) -> str:
@@ -134,13 +146,16 @@ def _of_column(column: Column, values: pa.Array | pa.ChunkedArray) -> Iterator[B
     whole = pa.chunked_array([values]) if isinstance(values, pa.Array) else values
     paths = {path[-1].id: ".".join(one.name for one in path) for path in _paths(column, _is_checked)}
     for leaf, found in values_of_leaves(column, whole):
-        if leaf.id in paths:
-            yield from _of_leaf(paths[leaf.id], leaf.type, found)
+        for one in _of_leaf(paths[leaf.id], leaf.type, found) if leaf.id in paths else ():
+            yield one if leaf is column else replace(one, place=None)
 
 
 def _of_leaf(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
     if type_.facts.kind is Kind.VARIANT:
         yield from _of_variants(path, values)
+        return
+    if type_.facts.kind is Kind.INTERVAL:
+        yield from _of_intervals(path, values)
         return
     if type_.facts.is_double_in_files:
         yield from _of_long_integers(path, type_, values)
@@ -165,6 +180,16 @@ def _of_variants(path: str, values: pa.ChunkedArray) -> Iterator[BadStrings]:
     wrong = [pair for pair in zip(*columns, strict=True) if None not in pair and not _is_variant(*pair)]
     if wrong:
         yield BadStrings(path, VARIANT, len(wrong), shown(b"".join(wrong[0])))
+
+
+def _of_intervals(path: str, values: pa.ChunkedArray) -> Iterator[BadStrings]:
+    wrong: list[tuple[int, str]] = []
+    before = 0
+    for chunk in values.chunks:
+        wrong += [(before + place, text) for place, text in unstorable(chunk)]
+        before += len(chunk)
+    if wrong:
+        yield BadStrings(path, INTERVAL, len(wrong), wrong[0][1], wrong[0][0])
 
 
 def _of_long_integers(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:

@@ -26,7 +26,9 @@ from airflow_provider_ducklake.storage.parquet.footer import (
     children_of_field,
     footer_stats,
 )
+from airflow_provider_ducklake.storage.parquet.footer_edits import Annotations
 from airflow_provider_ducklake.storage.parquet.geometries import WKB, check_geometries, have_box
+from airflow_provider_ducklake.storage.parquet.intervals import STORED_INTERVAL
 from airflow_provider_ducklake.storage.parquet.opening import ParquetOutput
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_position, nulls, reshape
 
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
-    from airflow_provider_ducklake.spec.ids import ColumnId
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.storage.files.output_file import OutputFile
     from airflow_provider_ducklake.storage.parquet.encrypted import EncryptedOutput
@@ -88,7 +89,7 @@ class RollingWriter:
 
         Raises:
             StorageError: the file cannot be written.
-            pa.ArrowInvalid: a value does not fit its column.
+            pa.ArrowInvalid, InvalidInputError: a value does not fit its column.
         """
         for batch in self._conform(data).to_batches(max_chunksize=self._settings.row_group_rows):
             if batch.num_rows:
@@ -181,8 +182,8 @@ class RollingWriter:
             location = self._locate(self._next_path())
             if location.key_bytes is None:
                 location = location.of_lake(self._settings.key_bytes)
-            variants = _variants(self._schema)
-            self._file = _OpenFile(location, self._parquet_schema, group, self._settings, variants)
+            annotations = _annotations(self._schema)
+            self._file = _OpenFile(location, self._parquet_schema, group, self._settings, annotations)
         self._file.write(group)
         if self._file.bytes_written >= self._settings.target_file_size_bytes:
             self._finish_file()
@@ -194,8 +195,13 @@ class RollingWriter:
 
 
 @lru_cache
-def _variants(schema: TableSchema) -> frozenset[ColumnId]:
-    return frozenset(one.id for one in schema.walk() if one.type.facts.kind is Kind.VARIANT)
+def _annotations(schema: TableSchema) -> Annotations:
+    columns = [(one.id, one.type.facts) for one in schema.walk()]
+    return Annotations(
+        variants=frozenset(id_ for id_, row in columns if row.kind is Kind.VARIANT),
+        intervals=frozenset(id_ for id_, row in columns if row.kind is Kind.INTERVAL),
+        utc_times=frozenset(id_ for id_, row in columns if row.kind is Kind.TIME and row.zoned),
+    )
 
 
 class _OpenFile:
@@ -207,7 +213,7 @@ class _OpenFile:
         schema: pa.Schema,
         first_rows: pa.Table,
         settings: ParquetSettings,
-        variants: frozenset[ColumnId],
+        annotations: Annotations,
     ) -> None:
         self._location = location
         self._known: dict[tuple[int, int], ChunkFacts] = {}
@@ -217,7 +223,7 @@ class _OpenFile:
             settings = replace(settings, page_version="V1")  # DuckDB 1.5.5 cannot read others encrypted
         encodings = _encodings(schema, first_rows, use_delta=settings.page_version == "V2")
         with naming_errors(location.uri, "write"):
-            self._output = ParquetOutput(location, variants)
+            self._output = ParquetOutput(location, annotations)
         self._writer = _parquet_writer(self._output.sink, schema, encodings, settings)
 
     @property
@@ -293,14 +299,15 @@ def _parquet_writer(
 
 
 def columns_with_statistics(schema: pa.Schema) -> list[str]:
-    """Return the dotted paths of the columns whose statistics go into the footer: all but floats.
+    """Return the dotted paths of the columns whose statistics go into the footer: all but floats, intervals.
 
     Arrow leaves NaN out of the bounds without a word; DuckDB takes them to cover NaN, which it orders above
-    all numbers, and skips row groups where ``c > max`` holds for a NaN. The catalog knows better.
+    all numbers, and skips row groups where ``c > max`` holds for a NaN. The catalog knows better. The bytes
+    of intervals are in no order.
     """
     leaves = _leaf_types(schema)
-    floats = {path for path, type_ in leaves if pa.types.is_floating(type_)}
-    return sorted({path for path, _ in leaves} - floats)
+    without = {path for path, type_ in leaves if pa.types.is_floating(type_) or type_ == STORED_INTERVAL}
+    return sorted({path for path, _ in leaves} - without)
 
 
 def _encodings(schema: pa.Schema, rows: pa.Table, *, use_delta: bool) -> Encodings:

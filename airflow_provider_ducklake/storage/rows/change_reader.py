@@ -12,8 +12,9 @@ from airflow_provider_ducklake.spec.names.identifiers import INTERNAL_PREFIX
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.storage.deletes.delete_files import deleted_rows
 from airflow_provider_ducklake.storage.parquet.reader import read_data_file
+from airflow_provider_ducklake.storage.parquet.reshape import ordinals
 from airflow_provider_ducklake.storage.rows.inlined_values import inlined_in_schema
-from airflow_provider_ducklake.storage.rows.table_reader import ROW_ID, SNAPSHOT_ID, ordinals
+from airflow_provider_ducklake.storage.rows.table_reader import ROW_ID, SNAPSHOT_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

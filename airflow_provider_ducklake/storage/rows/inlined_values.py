@@ -329,6 +329,8 @@ def _leaf_values(column: Column, value: Any) -> Iterator[tuple[Column, Physical 
 def _stats(leaf: Column, values: list[Any]) -> ColumnStats:
     if leaf.type.facts.kind is Kind.VARIANT:
         return ColumnStats(leaf.id, None, values.count(None), None, None)
+    if not leaf.type.facts.has_stats:
+        return ColumnStats(leaf.id, None, None, None, None)
     known = [value for value in values if value is not None]
     numbers = [value for value in known if not (isinstance(value, float) and math.isnan(value))]
     least, greatest = min(numbers, default=None), max(numbers, default=None)

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.storage.files.filesystem import naming_errors
 from airflow_provider_ducklake.storage.parquet.opening import open_parquet
-from airflow_provider_ducklake.storage.parquet.reshape import field_id
-from airflow_provider_ducklake.storage.rows.table_reader import ordinals
+from airflow_provider_ducklake.storage.parquet.reshape import field_id, ordinals
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.files import LiveDataFile

@@ -14,6 +14,7 @@ from airflow_provider_ducklake.spec.schema import Column, TableSchema
 from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
 from airflow_provider_ducklake.storage.deletes.delete_files import deleted_rows
 from airflow_provider_ducklake.storage.parquet.reader import read_data_file
+from airflow_provider_ducklake.storage.parquet.reshape import ordinals
 from airflow_provider_ducklake.storage.rows.inlined_values import inlined_in_schema
 from airflow_provider_ducklake.storage.rows.row_filter import matching
 
@@ -170,13 +171,6 @@ def gone_positions(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], L
         )
         gone += rows.filter(pc.less_equal(rows["snapshot_id"], plan.table.snapshot.id))["pos"].chunks
     return pa.concat_arrays(gone)
-
-
-def ordinals(count: int) -> pa.Array:
-    """Return the numbers from 0 to before ``count``, int64."""
-    if hasattr(pa, "arange"):  # since pyarrow 21
-        return pa.arange(0, count)
-    return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 1)
 
 
 def _and(left: pa.ChunkedArray | None, right: pa.Array) -> pa.ChunkedArray | pa.Array:
