@@ -160,7 +160,7 @@ def _parse_transform(word: str, argument: str | None, expression: str) -> Transf
 
 
 def _check_fit(transform: Transform, type_: DuckLakeType, expression: str) -> None:
-    if children_of(type_) or type_.facts.kind is Kind.VARIANT:
+    if children_of(type_) or type_.facts.kind in (Kind.VARIANT, Kind.INTERVAL):
         raise InvalidPartitionError(f"{expression!r}: a column of type {type_} cannot be a partition key.")
     if not _has_part(transform.kind, type_.facts):
         allowed = ", ".join(row.name for row in SCALARS.values() if _has_part(transform.kind, row))

@@ -238,7 +238,7 @@ def test_nothing_is_inlined_in_other_databases(dialect):
         ("varchar[]", "postgres", pa.array([["a\0b"]])),
         ("timestamp", "sqlite", pa.array([-(2**63) + 5]).cast(pa.timestamp("us"))),
         ("timestamp_ns[]", "sqlite", pa.array([[-(2**63) + 5]]).cast(pa.list_(pa.timestamp("ns")))),
-        ("interval", "sqlite", pa.array([None], pa.month_day_nano_interval())),
+        ("time_ns", "sqlite", pa.array([None], pa.time64("ns"))),
     ],
 )
 def test_rows_that_the_reference_could_not_read_are_refused(type_, kind, array):

@@ -14,7 +14,7 @@ from airflow_provider_ducklake.spec.stats import (
 )
 from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType, is_float
 from airflow_provider_ducklake.spec.types.values import format_physical, order_key
-from tests.properties.strategies import physical, storable_scalars, typed_pairs
+from tests.properties.strategies import ordered_scalars, physical, typed_pairs
 
 COLUMN = ColumnId(1)
 encodable = st.characters(exclude_categories=["Cs"])
@@ -110,7 +110,7 @@ def column_stats(type_) -> st.SearchStrategy[ColumnStats]:
 
 
 def typed_stats(number: int) -> st.SearchStrategy:
-    return storable_scalars.flatmap(
+    return ordered_scalars.flatmap(
         lambda type_: st.tuples(st.just(type_), *(column_stats(type_) for _ in range(number)))
     )
 

@@ -8,6 +8,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.spark.types.scalars import INTERVAL
 from airflow_provider_ducklake.spark.types.spark_types import (
     presented,
     read_type,
@@ -40,6 +41,7 @@ SPARK_TYPES = [
     t.BinaryType(),
     t.VariantType(),
 ]
+TAKEN_TYPES = [*SPARK_TYPES, INTERVAL]
 
 
 def table(header: str) -> dict[str, list[str]]:
@@ -51,7 +53,7 @@ def table(header: str) -> dict[str, list[str]]:
 
 
 def words(cell: str) -> set[str]:
-    return set(filter(None, re.split(r",\s*(?![^(]*\))", cell)))
+    return set(filter(None, re.split(r",\s*(?![^(<]*[)>])", cell)))
 
 
 COLUMNS = table("DuckLake")
@@ -59,7 +61,7 @@ COLUMNS = table("DuckLake")
 
 def described(type_: DuckLakeType) -> list[object]:
     return [
-        {spark.simpleString() for spark in SPARK_TYPES if _fits(spark, type_)},
+        {spark.simpleString() for spark in TAKEN_TYPES if _fits(spark, type_)},
         str(arrow_type(type_)).replace("extension<arrow.uuid>", "uuid"),
     ]
 

@@ -15,6 +15,7 @@ UTC = dt.UTC
 
 POINT = bytes.fromhex("0101000000000000000000F03F0000000000000040")  # 1 2
 EMPTY = bytes.fromhex("010300000000000000")  # a polygon
+WEEK = "named_struct('months', 0, 'days', 7, 'microseconds', 0L)"
 NESTED = """named_struct(
     'u', 255,
     'l', array(named_struct(
@@ -50,6 +51,26 @@ VALUES = [
         "time",
         ["'00:00:00'", "'23:59:59.999999'", "'12:34:56.7'"],
         [dt.time(), dt.time(23, 59, 59, 999999), dt.time(12, 34, 56, 700000)],
+    ),
+    (
+        "timetz",
+        ["'00:00:00+00'", "'01:00:00.5+02'", "'20:00:00-05:30'", "'12:00:00.000001Z'", "'24:00:00+00'"],
+        [
+            dt.time(tzinfo=UTC),
+            dt.time(23, 0, 0, 500000, UTC),
+            dt.time(1, 30, tzinfo=UTC),
+            dt.time(12, 0, 0, 1, UTC),
+            dt.time(tzinfo=UTC),
+        ],
+    ),
+    (
+        "interval",
+        [
+            "named_struct('months', 0, 'days', 400, 'microseconds', 3001000L)",
+            "named_struct('MONTHS', 0, 'DAYS', 0, 'MICROSECONDS', 4294967295000L)",
+            "cast(null as struct<months:int,days:int,microseconds:bigint>)",
+        ],
+        [dt.timedelta(days=400, seconds=3.001), dt.timedelta(milliseconds=2**32 - 1), None],
     ),
     (
         "timestamp",
@@ -99,6 +120,11 @@ VALUES = [
         "map(varchar, int64)",
         ["map('k', 1L, 'l', null)", "cast(map() as map<string, bigint>)"],
         [{"k": 1, "l": None}, {}],
+    ),
+    (
+        "struct(z timetz, l map(varchar, interval)[])",
+        [f"named_struct('z', '00:30:00+01', 'l', array(map('k', {WEEK})))"],
+        [{"z": dt.time(23, 30, tzinfo=UTC), "l": [{"k": dt.timedelta(7)}]}],
     ),
     (
         "struct(u uint8, l struct(t timestamp_ms, x uuid)[])",

@@ -165,7 +165,8 @@ def _identity(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
     """Return what is equal for equal values only, in every zone of a session: moments by their number."""
     if isinstance(scalar_carrier(type_, "of a key"), t.TimestampType):
         return f.unix_micros(value)
-    return value.cast("string") if is_float(type_) else value
+    is_text = is_float(type_) or type_.facts.kind is Kind.INTERVAL
+    return value.cast("string") if is_text else value
 
 
 def _calendar_part(value: SparkColumn, type_: DuckLakeType, kind: TransformKind) -> SparkColumn:

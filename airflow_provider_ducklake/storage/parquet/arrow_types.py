@@ -32,7 +32,10 @@ from airflow_provider_ducklake.spec.types.values import is_infinite
 from airflow_provider_ducklake.spec.types.variant_bytes import NULL
 from airflow_provider_ducklake.spec.types.variants import split_variant
 from airflow_provider_ducklake.storage.parquet.intervals import (
+    ARROW_INTERVAL,
+    INTERVAL_PARTS,
     STORED_INTERVAL,
+    arrow_of_parts,
     interval_array,
     stored_intervals,
 )
@@ -311,6 +314,8 @@ def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
         return variant_parts(array, target)
     if target == STORED_INTERVAL:
         return stored_intervals(array)
+    if (array.type, target) == (INTERVAL_PARTS, ARROW_INTERVAL):
+        return arrow_of_parts(array)
     if isinstance(target, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(target, array.cast(target.storage_type))
     if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(target):

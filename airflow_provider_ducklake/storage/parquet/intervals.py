@@ -59,6 +59,12 @@ def parts_of_arrow(array: pa.Array) -> pa.StructArray:
     return pa.StructArray.from_arrays(arrays, fields=list(INTERVAL_PARTS), mask=mask)
 
 
+def arrow_of_parts(array: pa.StructArray) -> pa.Array:
+    """Return intervals, one by one, in Arrow's own type."""
+    found = [None if one is None else INTERVAL.pack(*one.values()) for one in array.to_pylist()]
+    return interval_array(found)
+
+
 def _numbers(array: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
     """Return the months, days and nanoseconds: Arrow keeps two words of 32 bits, and one of 64."""
     places = pc.add(ordinals(len(array)), array.offset)

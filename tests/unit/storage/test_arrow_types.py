@@ -28,6 +28,7 @@ BOTH_WAYS = [
     ("float32", pa.float32()),
     ("float64", pa.float64()),
     ("decimal(38,10)", pa.decimal128(38, 10)),
+    ("interval", pa.month_day_nano_interval()),
     ("date", pa.date32()),
     ("time", pa.time64("us")),
     ("timestamp_s", pa.timestamp("s")),
@@ -66,7 +67,6 @@ ALSO_TAKEN = [
 ]
 REFUSED = [
     pa.duration("s"),
-    pa.month_day_nano_interval(),
     pa.decimal256(39, 0),
     pa.decimal128(5, -2),
     pa.decimal128(2, 5),

@@ -6,7 +6,11 @@ import pytest
 
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.storage.parquet.footer_edits import marked_variants, read_plain_footer
+from airflow_provider_ducklake.storage.parquet.footer_edits import (
+    Annotations,
+    annotations_of,
+    read_plain_footer,
+)
 from airflow_provider_ducklake.storage.parquet.opening import ParquetOutput, open_parquet
 
 GROUP = pa.struct([pa.field("metadata", pa.binary(), nullable=False), pa.field("value", pa.binary())])
@@ -32,14 +36,15 @@ def write(path: str, output: ParquetOutput) -> None:
 def test_only_the_groups_with_these_ids_are_variants(tmp_path):
     path = str(tmp_path / "a.parquet")
 
-    write(path, ParquetOutput(open_filesystem(path), variants={1, 2}))  # the first is no group
+    variants = frozenset({1, 2})  # the first is no group
+    write(path, ParquetOutput(open_filesystem(path), Annotations(variants)))
 
     file = pq.ParquetFile(path)
     assert str(file.schema).count("(Variant(1))") == 1
     assert file.read().equals(ROWS)
     assert file.num_row_groups == 4
     with open_parquet(open_filesystem(path)) as source:
-        assert marked_variants(read_plain_footer(source, path)) == {2}
+        assert annotations_of(read_plain_footer(source, path)) == Annotations(variants=frozenset({2}))
 
 
 def test_without_variants_nothing_is_held_back(tmp_path):
@@ -53,7 +58,7 @@ def test_without_variants_nothing_is_held_back(tmp_path):
 
 def test_a_writer_that_was_not_closed_leaves_no_file(tmp_path):
     path = str(tmp_path / "c.parquet")
-    output = ParquetOutput(open_filesystem(path), variants={2})
+    output = ParquetOutput(open_filesystem(path), Annotations(variants=frozenset({2})))
     output.sink.write(b"PAR1")
 
     with pytest.raises(StorageError, match=r"c\.parquet is not a complete Parquet file"):
