@@ -334,8 +334,9 @@ def _leaf_type(leaf: pq.ColumnSchema, type_: pa.DataType, where: str) -> DuckLak
     logical = leaf.logical_type.type
     if logical == "GEOMETRY" and "crs" not in json.loads(leaf.logical_type.to_json()):
         return ScalarType("geometry")
-    if logical in _NAMED_BY_PARQUET:
-        return ScalarType(_NAMED_BY_PARQUET[logical])
+    named = _NAMED_BY_PARQUET.get(logical) or _NAMED_BY_PARQUET.get(leaf.converted_type)
+    if named is not None:
+        return ScalarType(named)
     if pa.types.is_float16(type_) or logical in _UNREAD:
         return None
     if leaf.physical_type == "INT96":  # Spark's instants; the reference reads them without zone
@@ -350,7 +351,7 @@ def _leaf_type(leaf: pq.ColumnSchema, type_: pa.DataType, where: str) -> DuckLak
         return None
 
 
-_NAMED_BY_PARQUET = {"JSON": "json", "UUID": "uuid", "INTERVAL": "interval"}
+_NAMED_BY_PARQUET = {"JSON": "json", "UUID": "uuid", "INTERVAL": "interval"}  # the last only of old
 _UNREAD = frozenset({"BSON", "GEOMETRY", "GEOGRAPHY", "VARIANT", "FLOAT16"})
 
 
