@@ -161,10 +161,10 @@ def _shown(value: pa.Scalar) -> str:
     if value.type == ARROW_INTERVAL:
         months, days, nanos = value.as_py()
         if nanos % 1000:
-            return f"of {months} months, {days} days, {nanos} nanoseconds"
+            return repr(f"{months} months {days} days {nanos} nanoseconds")
         parts = (months, days, nanos // 1000)
     else:
         parts = tuple(value.as_py().values())
     if None in parts:
-        return "of " + ", ".join(f"{name} {part}" for name, part in value.as_py().items())
+        return repr(value.as_py())
     return repr(format_interval(INTERVAL.pack(*parts)))

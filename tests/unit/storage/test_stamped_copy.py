@@ -47,7 +47,8 @@ def write(path, values: dict[str, str], rows: int = 12, field_ids: str = "'auto'
     selected = ", ".join(f'{value} AS "{name}"' for name, value in values.items())
     with duckdb.connect() as connection:
         connection.execute(
-            f"COPY (SELECT {selected} FROM range({rows}) r(n)) TO '{path}' (FIELD_IDS {field_ids}, CODEC 'zstd')"
+            f"COPY (SELECT {selected} FROM range({rows}) r(n)) TO '{path}' "
+            f"(FIELD_IDS {field_ids}, CODEC 'zstd')"
         )
 
 
