@@ -134,7 +134,7 @@ def where_it_can(compact):
     return run
 
 
-UNWRITTEN = ("interval", "unknown")
+UNWRITTEN = ("time_ns", "unknown")
 TABLE = "CREATE TABLE t (i INT, s VARCHAR)"
 
 
@@ -174,22 +174,18 @@ def test_files_with_the_same_columns_become_one(lake, catalog):
     assert lake.plan_merge("t").bins == ()
 
 
-@pytest.mark.parametrize("type_", ["INTERVAL", "STRUCT(a INTERVAL[])"])
+@pytest.mark.parametrize("type_", ["TIME_NS", "STRUCT(a TIME_NS[])"])
 def test_columns_that_cannot_be_written_are_refused_by_name(sqlite_catalog, type_):
     with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
-        reference.sql(f"CREATE TABLE t (i INT, v {type_})")
-        for _ in range(2):
-            reference.sql("INSERT INTO t SELECT i, NULL FROM range(10) r(i)")
+        reference.sql("CREATE TABLE t (i INT)")
+        reference.sql("INSERT INTO t FROM range(10) r(i)")
+        reference.sql(f"ALTER TABLE t ADD COLUMN v {type_}")  # of which the reference writes no files
         reference.sql("DELETE FROM t WHERE i = 3")
-    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-        with pytest.raises(UnsupportedFeatureError, match=r"main\.t .*column \w+ has type \w+"):
-            lake.plan_rewrite("t", RewriteRule(0.0))
-        assert lake.plan_merge("t").bins == ()  # both lost rows
-        with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
-            for _ in range(2):
-                reference.sql("INSERT INTO t SELECT i, NULL FROM range(10) r(i)")
-        with pytest.raises(UnsupportedFeatureError, match="Compact the table with DuckDB"):
-            lake.plan_merge("t")
+    with (
+        Lake.connect(sqlite_catalog.sqlalchemy_url) as lake,
+        pytest.raises(UnsupportedFeatureError, match=r"main\.t .*column \w+ has type \w+.*table with DuckDB"),
+    ):
+        lake.plan_rewrite("t", RewriteRule(0.0))
 
 
 def test_limits_choose_files(lake):

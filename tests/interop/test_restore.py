@@ -286,23 +286,18 @@ def test_a_dry_run_changes_nothing_and_says_all(lake, tmp_path):
     assert len(new) == 2
 
 
-VALUES = {"INTERVAL": "INTERVAL 1 DAY"}
-NAMES = {"INTERVAL": "interval"}
-
-
-@pytest.mark.parametrize("type_", VALUES)
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_types_that_are_not_written_are_refused_also_by_a_dry_run(lake, catalog, type_, dry_run):
+def test_types_that_are_not_written_are_refused_also_by_a_dry_run(lake, catalog, dry_run):
     texts = "SELECT i, v::VARCHAR FROM v ORDER BY i"
     with open_lake(catalog, data_inlining_row_limit=0) as reference:
-        reference.sql(f"CREATE TABLE v (i INT, v {type_})")
-        reference.sql(f"INSERT INTO v SELECT i, {VALUES[type_]} FROM range(20) r(i)")
+        reference.sql("CREATE TABLE v AS FROM range(20) r(i)")
+        reference.sql("ALTER TABLE v ADD COLUMN v TIME_NS")  # of which the reference writes no files
         ((then,),) = reference.sql("SELECT max(snapshot_id) FROM ducklake_snapshots('lake')")
         before = reference.sql(texts)
         reference.sql("DELETE FROM v WHERE i = 7")
         rows = reference.sql(texts)
 
-    with pytest.raises(UnsupportedFeatureError, match=rf"main\.v .* column v has type {NAMES[type_]}"):
+    with pytest.raises(UnsupportedFeatureError, match=r"main\.v .* column v has type time_ns"):
         lake.restore("v", at=then, dry_run=dry_run)
 
     with open_lake(catalog) as reference:
