@@ -137,15 +137,6 @@ def test_histories_come_back(new_catalog, seed, size):
     assert size == "ci" or all(done[name] for name in wanted), done
 
 
-WITH_INTERVALS = (
-    "types in files",
-    "types inlined",
-    "types inlined, flushed",
-    "added files of many types",
-    "defaults for inlined rows",
-)
-
-
 def test_scenarios_come_back(new_catalog, tmp_path, seed, size):
     """All types, layouts and kinds of files that the reference writes."""
     draw = random.Random(f"restore {seed}")
@@ -157,9 +148,6 @@ def test_scenarios_come_back(new_catalog, tmp_path, seed, size):
         before = rows_at_every_snapshot(catalog)
         try:
             assert_restored(catalog, then, before)
-        except UnsupportedFeatureError:
-            assert scenario.name in WITH_INTERVALS
-            assert rows_at_every_snapshot(catalog) == before
         except Exception as error:
             raise AssertionError(f"--seed {seed}, {scenario.name} to {then}") from error
         if number % 2:

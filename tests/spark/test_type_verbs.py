@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import DuckLakeError
+from airflow_provider_ducklake.errors import DuckLakeError, InvalidValueError, SchemaMismatchError
 from airflow_provider_ducklake.spec.types.scalars import SCALARS
 from airflow_provider_ducklake.writes.session import LakeSession
 from tests.interop.comparison import difference, tables_of
@@ -231,3 +232,63 @@ def test_the_table_says_what_works(given, name, verb):
     assert name in str(refused.value) or "filters do not support" in str(refused.value)
     if verb not in ("compaction", "flush"):  # for which the reference changes rows first
         assert given.theirs() == before
+
+
+@pytest.mark.parametrize("limit", [0, 10])
+def test_integers_longer_than_spark_has_are_an_error_that_names_their_column(sqlite_catalog, spark, limit):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=limit) as reference:
+        reference.sql("CREATE TABLE t (id INT, v HUGEINT)")
+        reference.sql(f"INSERT INTO t VALUES (1, {2**126 + 2**125})")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        session = LakeSession(spark, lake)
+        with pytest.raises((DuckLakeError, PySparkException), match="Column v has type int128, and a value"):
+            session.read("t").collect()
+        assert session.read("t", columns=["id"]).collect() == [(1,)]
+
+
+BEFORE = "named_struct('months', 0, 'days', 0, 'microseconds', -1000L)"
+FINE = "named_struct('months', 1, 'days', 0, 'microseconds', 1L)"
+
+
+def test_intervals_and_times_that_no_file_holds_are_refused_by_spark_s_tasks(sqlite_catalog, spark):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"id": "int32", "v": "interval", "z": "timetz"})
+        session = LakeSession(spark, lake)
+        for value, shown in {BEFORE: "-00:00:00.001", FINE: "1 month 00:00:00.000001"}.items():
+            with pytest.raises(InvalidValueError, match=f"column v: 1 value .*'{shown}' in row 1 of"):
+                session.sql(f"INSERT INTO t SELECT 1, {value}, '01:00:00+02'")
+        for value in ("01:00:00", "25:00:00+00", "01:00:00+16"):
+            with pytest.raises(
+                DuckLakeError, match=rf"Column z: value {re.escape(value)} does not fit timetz"
+            ):
+                session.sql(f"INSERT INTO t SELECT 1, NULL, '{value}'")
+        with pytest.raises(SchemaMismatchError, match="column v is interval in the table"):
+            session.sql("INSERT INTO t SELECT 1, interval '1' month, NULL")
+        assert lake.table_snapshot("t", with_files=True).files == ()
+
+
+def test_spark_writes_into_partitions_of_intervals_and_zoned_times(sqlite_catalog, spark):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        for name, type_ in {"v": "INTERVAL", "z": "TIMETZ"}.items():
+            reference.sql(
+                f"CREATE TABLE {name} (id INT, k {type_}); ALTER TABLE {name} SET PARTITIONED BY (k)"
+            )
+        reference.sql(
+            "INSERT INTO v VALUES (1, INTERVAL '1 month 2 days'), (2, NULL), (3, INTERVAL '1 hour')"
+        )
+        reference.sql("INSERT INTO z VALUES (1, '10:00:00.5+00'), (2, NULL), (3, '00:00:00+00')")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        session = LakeSession(spark, lake)
+        for name in ("v", "z"):
+            session.sql(f"INSERT INTO {name} SELECT id + 3, k FROM {name}")
+    with open_lake(sqlite_catalog) as reference:
+        for name in ("v", "z"):
+            rows = reference.sql(f"SELECT id, k::VARCHAR FROM {name} ORDER BY id")
+            assert rows[3:] == [(id_ + 3, text) for id_, text in rows[:3]]
+        values = reference.sql(
+            "SELECT partition_value, count(*) FROM __ducklake_metadata_lake.ducklake_file_partition_value "
+            "GROUP BY ALL ORDER BY ALL"
+        )
+    texts = ("00:00:00+00", "01:00:00", "1 month 2 days", "10:00:00.5+00")
+    assert values == [*((text, 2) for text in texts), (None, 4)]

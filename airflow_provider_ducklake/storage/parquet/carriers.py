@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field, arrow_type, cast_leaf
 from airflow_provider_ducklake.storage.parquet.intervals import INTERVAL_PARTS, parts_of_arrow
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_position, nulls, reshape
@@ -32,16 +33,29 @@ def carrier_schema(columns: Sequence[Column]) -> pa.Schema:
 
 
 def in_carriers(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
-    """Return rows, which have the Arrow types of ``columns``, in their carriers."""
+    """Return rows, which have the Arrow types of ``columns``, in their carriers.
+
+    Raises:
+        UnsupportedFeatureError: a value that the carrier does not hold; names the column.
+    """
     schema = carrier_schema(columns)
-    how = Reshaping(by_position, nulls, _cast)
     arrays = [
-        reshape(values, column, field.type, how)
+        _carried(values, column, field.type)
         for values, column, field in zip(rows.columns, columns, schema, strict=True)
     ]
     if not columns:
         return rows
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _carried(values: pa.ChunkedArray, column: Column, target: pa.DataType) -> pa.ChunkedArray:
+    try:
+        return reshape(values, column, target, Reshaping(by_position, nulls, _cast))
+    except pa.ArrowInvalid as error:
+        raise UnsupportedFeatureError(
+            f"Column {column.name} has type {column.type}, and a value that Spark does not have: {error}. "
+            "Leave the column out of those to read, or read it without Spark."
+        ) from error
 
 
 def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
