@@ -14,6 +14,7 @@ from airflow_provider_ducklake.errors import (
     InvalidPartitionError,
     InvalidValueError,
     SchemaMismatchError,
+    StorageError,
     UnsupportedFeatureError,
 )
 from tests.interop.compacting import merge_adjacent, rewrite
@@ -231,6 +232,7 @@ def test_intervals_that_files_do_not_hold_are_refused_with_their_row(new_catalog
         for id_, text in enumerate(REFUSED, 1):
             reference.sql(f"INSERT INTO t VALUES ({id_}, INTERVAL '{text}')")
         before = reference.sql(texts)
+        reference.sql("CREATE TABLE o (v INTERVAL); INSERT INTO o VALUES (INTERVAL '1 day')")
     assert before == [(0, "1 day"), *enumerate(REFUSED, 1)]
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         assert lake.read_arrow("t")["v"].to_pylist() == [interval(0, 1), *REFUSED.values()]
@@ -239,6 +241,9 @@ def test_intervals_that_files_do_not_hold_are_refused_with_their_row(new_catalog
             bad = pa.table({"id": pa.array([1, 2]), "v": pa.array([None, value], INTERVALS)})
             with pytest.raises(InvalidValueError, match=f"column v: 1 value .*'{text}' in row 2 of"):
                 lake.append_arrow("t", bad)
+        with pytest.raises(StorageError, match=r"1 tables could not be flushed, snapshot .* 1 others"):
+            lake.flush_inlined_data()
+        assert len(lake.files("o")) == 1
         with pytest.raises(InvalidValueError, match=r"column v: 4 values .*'-1 month' of row id 1"):
             lake.flush_inlined_data("t")
         assert lake.verify() == []

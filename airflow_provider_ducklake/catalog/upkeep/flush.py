@@ -26,6 +26,7 @@ from airflow_provider_ducklake.catalog.upkeep.flush_plan import (
 from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
     InvalidInputError,
+    InvalidValueError,
     SchemaNotFoundError,
     StorageError,
     TableNotFoundError,
@@ -115,7 +116,7 @@ class Flush:
     rule: FlushRule
     commit: Commit
     _ready: dict[QualifiedName, _Flushed] = field(default_factory=dict)
-    _failed: dict[QualifiedName, StorageError] = field(default_factory=dict)
+    _failed: dict[QualifiedName, StorageError | InvalidValueError] = field(default_factory=dict)
 
     def dry_run(self) -> list[FlushResult]:
         """Return what is to be flushed, and change nothing."""
@@ -130,7 +131,8 @@ class Flush:
         """Flush, and return what was done with each table; nothing to do, no snapshot.
 
         Raises:
-            StorageError: files cannot be written; where no table was named, those of the others are, first.
+            StorageError, InvalidValueError: files cannot be written; where no table was named, those of the
+                others are, first, and the error is a StorageError.
             TransactionConflictError: others changed a table's rows in the catalog again and again meanwhile.
         """
         committed = self._commit(self._names())
@@ -174,7 +176,7 @@ class Flush:
         """Do as ``_make_ready``; a table that was not named does not keep the others."""
         try:
             self._make_ready(name)
-        except StorageError as error:
+        except (StorageError, InvalidValueError) as error:
             if self.rule.table is not None:
                 raise
             log.warning("%s is left unchanged: %s", name, error)
