@@ -132,7 +132,7 @@ class Flush:
 
         Raises:
             StorageError, InvalidValueError: files cannot be written; where no table was named, those of the
-                others are, first, and the error is a StorageError.
+                others are, first, and the error is a StorageError if there are any.
             TransactionConflictError: others changed a table's rows in the catalog again and again meanwhile.
         """
         committed = self._commit(self._names())
@@ -140,7 +140,10 @@ class Flush:
             raise self._failures(committed)
         return [one.result(committed) for one in self._ready.values()] if committed is not None else []
 
-    def _failures(self, committed: CommittedSnapshot | None) -> StorageError:
+    def _failures(self, committed: CommittedSnapshot | None) -> StorageError | InvalidValueError:
+        only = next(iter(self._failed.values())) if len(self._failed) == 1 else None
+        if committed is None and isinstance(only, InvalidValueError):
+            return only  # which no retry cures
         done = f"snapshot {committed.id} flushed {len(self._ready)} others" if committed else "nothing landed"
         of_each = "; ".join(f"{name}: {error}" for name, error in self._failed.items())
         return StorageError(f"{len(self._failed)} tables could not be flushed, {done}. {of_each}")
