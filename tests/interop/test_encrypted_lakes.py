@@ -139,6 +139,35 @@ def test_what_we_write_the_reference_reads_and_changes(catalog, key_bytes):
     check_equal(catalog)
 
 
+def test_files_of_many_pages_with_dictionaries_are_read_both_ways(lying, size):
+    count = {"ci": 20_000, "full": 200_000}[size]
+    with open_lake(lying, encrypted=True) as duckdb:
+        select = "SELECT i, 'w ' || (i % 999), repeat(i::VARCHAR, 9), [i], {'a': i, 'b': i % 2 = 0}"
+        duckdb.sql(f"INSERT INTO t {select} FROM range({ROWS}, {count}) r(i)")
+    with Lake.connect(lying.sqlalchemy_url) as lake:
+        lake.append_arrow("t", rows(count, count))
+
+    ours, theirs = by_us(lying), by_reference(lying)
+
+    assert ours.num_rows == 2 * count
+    assert ours.equals(theirs.cast(ours.schema))
+    where = "word = 'w 7' OR id < 1000"
+    with Lake.connect(lying.sqlalchemy_url) as lake:
+        few = lake.read_arrow("t", columns=["id"], where=where)["id"].to_pylist()
+    with open_lake(lying, encrypted=True) as duckdb:
+        assert sorted(few) == sorted(id_ for (id_,) in duckdb.sql(f"SELECT id FROM t WHERE {where}"))
+        found = duckdb.sql("SELECT id FROM t ORDER BY text DESC, id LIMIT 3")
+        duckdb.sql(f"DELETE FROM t WHERE {where}")
+        duckdb.sql("CALL ducklake_merge_adjacent_files('lake')")
+        duckdb.sql("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0)")
+    assert found == [
+        (one["id"],) for one in ours.sort_by([("text", "descending"), ("id", "ascending")])[:3].to_pylist()
+    ]
+    after = by_us(lying)
+    assert 0 < after.num_rows < 2 * count
+    assert after.equals(by_reference(lying).cast(after.schema))
+
+
 def test_new_keys_are_as_long_as_those_of_the_lake(sqlite_catalog):
     with open_lake(sqlite_catalog, encrypted=True, data_inlining_row_limit=0) as duckdb:
         duckdb.sql("CREATE TABLE t AS SELECT 1::BIGINT AS id")
