@@ -21,6 +21,7 @@ from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.spec.types.variants import Instant, decode_variant
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
+from tests.reference.catalogs import file_catalog
 from tests.reference.duckdb_core import open_core
 from tests.reference.duckdb_lake import open_lake
 
@@ -87,6 +88,36 @@ def test_they_are_read_at_every_snapshot_and_in_the_change_feed(variants, catalo
     assert python_values(deleted) == dict(enumerate(VALUES[:9]))
     codes = {finding.code for finding in variants.verify()}
     assert codes == {FindingCode.FILE_COUNTER_STOOD}  # of ducklakepy, whose snapshots leave it
+
+
+def test_what_duckdb_inlines_in_its_own_file_is_read_and_flushed(tmp_path):
+    catalog = file_catalog("duckdb", tmp_path)
+    with open_lake(catalog) as reference:
+        reference.sql("CREATE TABLE t (i INTEGER, v VARIANT)")
+        reference.sql("CREATE TABLE u (i INTEGER, v STRUCT(v VARIANT))")
+        document = "{'a': i, 'd': DATE '2020-01-01' + i::INT, 'l': [i, NULL], 'é': 'ü'}"
+        reference.sql(f"INSERT INTO t SELECT i, ({document})::VARIANT FROM range(4) r(i)")
+        reference.sql("INSERT INTO t VALUES (4, NULL), (5, 5::VARIANT)")
+        reference.sql("INSERT INTO u VALUES (1, {'v': 5::VARIANT})")
+        assert reference.sql("SELECT count(*) FROM __ducklake_metadata_lake.ducklake_data_file") == [(0,)]
+        expected = dict(reference.sql("SELECT i, v::VARCHAR FROM t"))
+
+    def ours(lake):
+        rows = lake.read_arrow("t").to_pylist()
+        return {row["i"]: in_json(row["v"]) for row in rows}
+
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        before = ours(lake)
+        assert before[3] == {"a": 3, "d": "2020-01-04", "l": [3, None], "é": "ü"}
+        assert (before[4], before[5]) == (None, 5)
+        with pytest.raises(UnsupportedFeatureError, match="Variants inside struct"):
+            lake.read_arrow("u")
+        assert lake.read_arrow("u", columns=["i"]).to_pylist() == [{"i": 1}]
+        lake.flush_inlined_data("t")
+        assert ours(lake) == before
+    with open_lake(catalog) as reference:
+        assert dict(reference.sql("SELECT i, v::VARCHAR FROM t")) == expected
+        assert reference.sql("SELECT count(*) FROM __ducklake_metadata_lake.ducklake_data_file") == [(1,)]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Engine,
     LargeBinary,
     and_,
+    case,
     cast,
     func,
     select,
@@ -38,6 +39,7 @@ from airflow_provider_ducklake.catalog.database.connect import CONNECT_TIMEOUT_S
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
 from airflow_provider_ducklake.catalog.dialects.lock_file import locked
 from airflow_provider_ducklake.errors import CatalogUnavailableError
+from airflow_provider_ducklake.spec.types.ducklake_types import holds_variants
 from airflow_provider_ducklake.spec.types.literals import format_literal, parse_cast
 from airflow_provider_ducklake.spec.types.scalars import Kind
 
@@ -142,7 +144,7 @@ class DuckDbDialect(CatalogDialect):
 
     def with_literals(self, row: dict[str, Any], schema: TableSchema) -> dict[str, Any]:
         for column in schema.columns:
-            if column.children and row[column.name] is not None:
+            if column.children and row[column.name] is not None and not holds_variants(column.type):
                 row[column.name] = format_literal(column.type, parse_cast(column.type, row[column.name]))
         return row
 
@@ -216,4 +218,6 @@ def _cell(cell: ColumnElement[Any], type_: DuckLakeType) -> ColumnElement[Any]:
     if type_.facts.kind is Kind.BLOB:
         return type_coerce(cell, LargeBinary)
     untyped = type_coerce(cell, NullType())
+    if type_.facts.kind is Kind.VARIANT:
+        return case((untyped.is_not(None), func.variant_to_parquet_variant(untyped)))
     return untyped if type_.facts.kind is Kind.STRING else cast(untyped, VARCHAR)

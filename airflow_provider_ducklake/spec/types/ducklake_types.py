@@ -249,6 +249,11 @@ def children_of(type_: DuckLakeType) -> tuple[Field, ...]:
             return ()
 
 
+def holds_variants(type_: DuckLakeType) -> bool:
+    """Whether values of a type are variants, or have some inside."""
+    return type_.facts.kind is Kind.VARIANT or any(holds_variants(one.type) for one in children_of(type_))
+
+
 _CHILDREN = {"list": 1, "map": 2}
 
 

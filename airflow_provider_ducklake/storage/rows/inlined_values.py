@@ -23,6 +23,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     MapType,
     ScalarType,
     StructType,
+    holds_variants,
     is_float,
 )
 from airflow_provider_ducklake.spec.types.literals import (
@@ -266,6 +267,11 @@ def _parsed(type_: DuckLakeType, cell: Any) -> Value:  # noqa: ANN401 - whatever
     if isinstance(cell, memoryview):
         cell = bytes(cell)
     if isinstance(type_, ListType | StructType | MapType):
+        if holds_variants(type_):
+            raise UnsupportedFeatureError(
+                f"Variants inside {type_}, inlined in a DuckDB file, cannot be read: leave their column out, "
+                "or flush the table with DuckDB."
+            )
         return parse_literal(type_, cell.decode() if isinstance(cell, bytes) else str(cell))
     kind = type_.facts.kind
     if kind is Kind.VARIANT:
@@ -280,11 +286,13 @@ def _parsed(type_: DuckLakeType, cell: Any) -> Value:  # noqa: ANN401 - whatever
 
 
 def _variant(cell: object) -> bytes:
-    """Return the bytes that 1.1 stores; raises for a variant in DuckDB's own type."""
+    """Return the bytes that 1.1 stores: metadata, then value, which DuckDB files hand over apart."""
+    if isinstance(cell, dict):
+        return bytes(cell["metadata"]) + bytes(cell["value"])
     if not isinstance(cell, bytes):
         raise UnsupportedFeatureError(
-            "Variants in inlined rows of a DuckDB file cannot be read by this release: leave their column "
-            "out, or flush the table with DuckDB."
+            f"{cell!r:.80} is not how a catalog keeps variants: leave their column out, or flush the table "
+            "with DuckDB."
         )
     return cell
 
