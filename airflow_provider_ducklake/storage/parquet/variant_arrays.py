@@ -47,7 +47,7 @@ def encode_scalars(values: pa.Array) -> pa.Array:
     return encoder(values)
 
 
-def _joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
+def joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
     """Return parts after each other; NULL where one is."""
     return pc.binary_join_element_wise(*parts, _EMPTY)
 
@@ -57,10 +57,10 @@ def _head(kind: Primitive) -> pa.Scalar:
 
 
 def _fixed(kind: Primitive, values: pa.Array) -> pa.Array:
-    return _joined(_head(kind), _raw(values))
+    return joined(_head(kind), raw_bytes(values))
 
 
-def _raw(values: pa.Array) -> pa.Array:
+def raw_bytes(values: pa.Array) -> pa.Array:
     """Return the bytes of values of a fixed width, the lowest first."""
     width = values.type.bit_width // 8
     fixed = pa.Array.from_buffers(pa.binary(width), len(values), values.buffers(), offset=values.offset)
@@ -89,12 +89,12 @@ def _texts(values: pa.Array) -> pa.Array:
 
 
 def _short_texts(values: pa.Array, lengths: pa.Array) -> pa.Array:
-    return _joined(pa.array(_SHORT, _BINARY).take(lengths), values)
+    return joined(pa.array(_SHORT, _BINARY).take(lengths), values)
 
 
 def _long_bytes(kind: Primitive, values: pa.Array) -> pa.Array:
     lengths = pc.binary_length(values).cast(pa.uint32())
-    return _joined(_head(kind), _raw(lengths), values)
+    return joined(_head(kind), raw_bytes(lengths), values)
 
 
 def _blobs(values: pa.Array) -> pa.Array:
@@ -108,8 +108,8 @@ def _decimals(values: pa.Array) -> pa.Array:
     scale = values.type.scale
     for digits, kind, width in _DECIMALS:
         if values.type.precision <= digits and scale >= 0:
-            raw = _raw(values.cast(pa.decimal128(values.type.precision, scale)))
-            return _joined(pa.scalar(kind.header + bytes([scale]), _BINARY), pc.binary_slice(raw, 0, width))
+            raw = raw_bytes(values.cast(pa.decimal128(values.type.precision, scale)))
+            return joined(pa.scalar(kind.header + bytes([scale]), _BINARY), pc.binary_slice(raw, 0, width))
     raise pa.ArrowNotImplementedError(f"its values are shredded as {values.type}, which variants do not have")
 
 
@@ -153,8 +153,10 @@ def encode_objects(metadata: pa.Array, is_object: pa.Array, fields: Mapping[str,
     counts = pc.if_else(is_object, reduce(pc.add, present), pa.scalar(None, pa.int32()))
 
     def heads(widths: pa.Array) -> pa.Array:
-        listed = _slices(_raw(fields_of_values).cast(pa.large_binary()), _starts(counts, of_bytes=_ID_BYTES))
-        keys = _joined(_raw(counts), _raw(widths), listed, metadata).dictionary_encode()
+        listed = _slices(
+            raw_bytes(fields_of_values).cast(pa.large_binary()), starts_of(counts, of_bytes=_ID_BYTES)
+        )
+        keys = joined(raw_bytes(counts), raw_bytes(widths), listed, metadata).dictionary_encode()
         found = [None if key is None else _object_head(key, names) for key in keys.dictionary.to_pylist()]
         return pa.array(found, _BINARY).take(keys.indices)
 
@@ -202,26 +204,26 @@ def encode_arrays(counts: pa.Array, elements: pa.Array) -> pa.Array:
 
 def _laid_out(counts: pa.Array, values: pa.Array, heads: Callable[[pa.Array], pa.Array]) -> pa.Array:
     """Return ``counts`` values each with what is before them: a head, their offsets, where they end."""
-    places = _starts(counts)
-    ends = _ends_of(values)
+    places = starts_of(counts)
+    ends = ends_of(values)
     starts = ends.take(places)
     begun = starts.slice(0, len(counts))
     totals = pc.subtract(starts.slice(1), begun)
     widths = _width_of(totals)
     within = pc.subtract(ends.slice(0, len(values)), _repeated(begun, counts))
     offsets = _in_width(within, _repeated(widths, counts)).cast(pa.large_binary())
-    runs = _slices(offsets, _ends_of(offsets).take(places))
-    return _joined(heads(widths), runs, _in_width(totals, widths), _slices(values, starts))
+    runs = _slices(offsets, ends_of(offsets).take(places))
+    return joined(heads(widths), runs, _in_width(totals, widths), _slices(values, starts))
 
 
-def _starts(counts: pa.Array, of_bytes: int = 1) -> pa.Array:
+def starts_of(counts: pa.Array, of_bytes: int = 1) -> pa.Array:
     """Return where each run of ``counts`` begins, and where the last one ends."""
     ends = pc.cumulative_sum(pc.fill_null(counts, 0).cast(pa.int64()))
     starts = pa.concat_arrays([pa.array([0], pa.int64()), ends])
     return starts if of_bytes == 1 else pc.multiply(starts, of_bytes)
 
 
-def _ends_of(values: pa.Array) -> pa.Array:
+def ends_of(values: pa.Array) -> pa.Array:
     """Return where each of large binaries begins in their bytes, and where the last one ends."""
     offsets = values.buffers()[1] or pa.py_buffer(bytes(8))
     return pa.Array.from_buffers(pa.int64(), len(values) + 1, [None, offsets], offset=values.offset)
@@ -229,16 +231,20 @@ def _ends_of(values: pa.Array) -> pa.Array:
 
 def _slices(values: pa.Array, starts: pa.Array) -> pa.Array:
     """Return the bytes of large binaries cut at other places."""
+    return cut(values, starts).cast(_BINARY)
+
+
+def cut(values: pa.Array, starts: pa.Array) -> pa.Array:
+    """Return the bytes of large binaries cut at other places, as large binaries."""
     data = values.buffers()[2] or pa.py_buffer(b"")
-    cut = pa.Array.from_buffers(
+    return pa.Array.from_buffers(
         pa.large_binary(), len(starts) - 1, [None, starts.buffers()[1], data], offset=starts.offset
     )
-    return cut.cast(_BINARY)
 
 
 def _repeated(values: pa.Array, counts: pa.Array) -> pa.Array:
     """Return each value as often as its count says."""
-    starts = _starts(counts)
+    starts = starts_of(counts)
     lists = pa.LargeListArray.from_arrays(starts, pa.nulls(starts[-1].as_py()))
     return values.take(pc.list_parent_indices(lists))
 
@@ -257,7 +263,7 @@ def _in_width(numbers: pa.Array, widths: pa.Array) -> pa.Array:
     found = sorted(pc.unique(widths).to_pylist())
     if not found:
         return pa.array([], _BINARY)
-    written = {width: _raw(numbers.cast(_UNSIGNED[width], safe=False)) for width in found}
+    written = {width: raw_bytes(numbers.cast(_UNSIGNED[width], safe=False)) for width in found}
     result = written.pop(found[0])
     for width, other in written.items():
         result = pc.if_else(pc.equal(widths, pa.scalar(width, pa.int8())), other, result)

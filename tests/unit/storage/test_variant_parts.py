@@ -1,0 +1,110 @@
+"""Variants that Arrow takes apart, beside the same that Python decodes."""
+
+import math
+import random
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from airflow_provider_ducklake.spec.types.variant_bytes import DamagedVariantError, value_end
+from airflow_provider_ducklake.spec.types.variants import Instant, decode_variant, encode_variant
+from airflow_provider_ducklake.storage.parquet.variant_parts import (
+    ARRAY,
+    OBJECT,
+    VALUES,
+    elements_of,
+    kinds_of,
+    objects_of,
+    scalars_of,
+)
+
+SCALARS = (
+    True, False, 0, -1, 127, 300, -70_000, 2**40, 1.5, -math.inf, Decimal("1.25"), Decimal("-123456789.5"),
+    Decimal("9" * 30 + ".5"), "", "a", "é" * 31, "é" * 32, "x" * 300, b"", b"\0\xff" * 40, date(1969, 12, 31),
+    time(1, 2, 3, 4), datetime(2024, 1, 1, 1), datetime(1, 1, 1, tzinfo=UTC), Instant(5), Instant(-5, zoned=True),
+    UUID(int=5),
+)  # fmt: skip
+NAMES = ("a", "b", "", "é", "a.b", "x" * 300)
+
+
+def made(rng: random.Random, depth: int = 2):
+    chance = rng.random()
+    if depth and chance < 0.4:
+        names = rng.sample(NAMES, rng.randrange(len(NAMES)))
+        return {name: made(rng, depth - 1) for name in names}
+    if depth and chance < 0.5:
+        return [made(rng, depth - 1) for _ in range(rng.choice((0, 1, 3, 300)))]
+    return None if chance < 0.55 else rng.choice(SCALARS)
+
+
+def arrays(found):
+    metadata, values = zip(*map(encode_variant, found), strict=True)
+    return pa.array(metadata, pa.binary()), pa.array(values, VALUES)
+
+
+def decoded(metadata, values):
+    pairs = zip(metadata.to_pylist(), values.to_pylist(), strict=True)
+    return [None if value is None else decode_variant(name, value[: end_of(value)]) for name, value in pairs]
+
+
+def end_of(value):
+    return value_end(value, 0)
+
+
+def plain(values):
+    if pa.types.is_timestamp(values.type) and values.type.unit == "ns":  # Python has no nanoseconds
+        zoned = values.type.tz is not None
+        return [Instant(count, zoned=zoned) for count in values.cast(pa.int64()).to_pylist()]
+    return values.to_pylist()
+
+
+@pytest.fixture
+def found(seed):
+    rng = random.Random(seed)
+    return [made(rng) for _ in range(150)]
+
+
+def test_fields_are_those_of_the_objects(found):
+    found = [one for one in found if isinstance(one, dict)]
+    metadata, values = arrays(found)
+
+    objects = objects_of(metadata, values)
+
+    for name in (*NAMES, "none"):
+        assert decoded(metadata, objects.field(name)) == [one.get(name) for one in found]
+    assert objects.has_only(frozenset("ab")).to_pylist() == [set(one) <= set("ab") for one in found]
+
+
+def test_elements_are_those_of_the_arrays(found):
+    found = [one for one in found if isinstance(one, list)]
+    metadata, values = arrays(found)
+
+    counts, elements = elements_of(values)
+
+    assert counts.to_pylist() == [len(one) for one in found]
+    names = metadata.take(pa.array([row for row, one in enumerate(found) for _ in one], pa.int64()))
+    assert decoded(names, elements) == [below for one in found for below in one]
+
+
+def test_scalars_are_those_that_python_decodes(found):
+    found += SCALARS
+    _, values = arrays(found)
+    kinds = kinds_of(values)
+
+    shown = [None] * len(found)
+    for kind in pc.unique(kinds).to_pylist():
+        places = pc.indices_nonzero(pc.equal(kinds, kind))
+        if kind in (0, OBJECT, ARRAY):
+            for place in places.to_pylist():
+                shown[place] = found[place]
+            continue
+        for mask, one in scalars_of(kind, values.take(places)):
+            there = places if mask is None else places.filter(mask)
+            for place, value in zip(there.to_pylist(), plain(one), strict=True):
+                shown[place] = value
+
+    assert shown == found
